@@ -1,4 +1,4 @@
-//! What every configuration kind says about itself.
+//! Status of all configuration kinds.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,8 +1,8 @@
-//! Decoding within a limit of memory.
+//! Decoding within a memory limit.
 //!
-//! Who may create an object chooses its content, and `{"a":0}` takes seven bytes as text and more than 600 as a
-//! [`Value`](serde_json::Value). So what a type builds is counted while it is decoded, by the sizes of its elements, and decoding ends
-//! where that exceeds a limit. What a type skips costs nothing.
+//! The creator of an object chooses its content, and `{"a":0}` takes seven bytes as text and more than 600 as a
+//! [`Value`](serde_json::Value). So decoding counts the memory of the decoded value, by the sizes of its elements, and fails
+//! at a limit. Skipped fields cost nothing.
 
 mod brief;
 mod counted;
@@ -19,38 +19,38 @@ use self::{brief::brief, counted::Counted};
 pub use self::{rest::rest, text::Text};
 use crate::{foreign, free_form};
 
-/// What one decoding may still build.
+/// Remaining budget of one decoding.
 #[derive(Debug, Clone, Copy)]
 struct Budget {
-    /// Bytes.
+    /// The limit, in bytes.
     limit: usize,
-    /// Bytes of it that are left.
+    /// The remaining bytes.
     left: usize,
-    /// Whether the object cannot be decoded, whatever part of it that is in.
+    /// Whether any part of the object is undecodable.
     has_failed: bool,
-    /// Whether only the part of an object is kept that Sluice reads.
+    /// Whether only the fields that Sluice reads are kept.
     is_projected: bool,
-    /// Bytes of free-form values that may still be kept.
+    /// Remaining bytes for free-form values.
     free_form: usize,
-    /// Whether errors of parts that are read from their text name the field in it.
+    /// Whether errors of nested parts name their field.
     names_fields: bool,
 }
 
 thread_local! {
-    /// That of the decoding that is under way: parts of an object are read from their text, by a deserializer of their own.
+    /// Budget of the current decoding: nested parts of an object are read from their text by their own deserializer.
     static BUDGET: Cell<Option<Budget>> = const { Cell::new(None) };
 }
 
-/// How an error begins that says that a limit is exceeded.
+/// Prefix of the error about an exceeded limit.
 pub const EXCEEDED: &str = "it takes more than ";
 
-/// Within what an object is decoded.
+/// Limits of a decoding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limit {
-    /// Bytes of memory that may be built.
+    /// Memory limit, in bytes.
     pub memory: usize,
-    /// Whether labels and annotations that nothing reads are dropped beyond [`UNREAD`], and of free-form values the digest alone is kept
-    /// beyond [`free_form::LONGEST`].
+    /// Whether to drop unread labels and annotations beyond [`UNREAD`], and to keep only the digest of free-form values beyond
+    /// [`free_form::LONGEST`].
     pub is_projected: bool,
 }
 
@@ -64,11 +64,11 @@ impl<'de> Deserialize<'de> for ReadEntries {
     }
 }
 
-/// Bytes of labels, and of annotations, that are kept of an object although nothing reads them.
+/// Limit of unread labels, and of unread annotations, of an object, in bytes.
 pub const UNREAD: usize = 4 * 1024;
 
 impl Limit {
-    /// An object that is kept: only what is read of it.
+    /// Limit for a stored object: keeps only the fields that Sluice reads.
     #[must_use]
     pub const fn projected(memory: usize) -> Self {
         Self {
@@ -77,7 +77,7 @@ impl Limit {
         }
     }
 
-    /// An object as it is.
+    /// Limit for a whole object.
     #[must_use]
     pub const fn whole(memory: usize) -> Self {
         Self {
@@ -87,10 +87,10 @@ impl Limit {
     }
 }
 
-/// Decodes `json`, and says how many bytes of memory that took.
+/// Decodes `json` and returns the memory of the value in bytes.
 ///
 /// # Errors
-/// It is none of `T`, or takes more than `limit`.
+/// `json` is not a `T`, or exceeds `limit`.
 pub fn from_str<'de, T: Deserialize<'de>>(json: &'de str, limit: Limit) -> serde_json::Result<(T, usize)> {
     let mut reading = serde_json::Deserializer::from_str(json);
     let (decoded, left) = within(limit, false, || T::deserialize(Counted::new(&mut reading)));
@@ -99,7 +99,7 @@ pub fn from_str<'de, T: Deserialize<'de>>(json: &'de str, limit: Limit) -> serde
     Ok((decoded, limit.memory - left))
 }
 
-/// Why `json` is none of `T`: the path of the field, and what is wrong with it; none where it is one.
+/// Explains why `json` is not a `T`: the path of the field and its fault; `None` if it is one.
 #[must_use]
 pub fn why<T: for<'de> Deserialize<'de>>(json: &str, limit: Limit) -> Option<(String, String)> {
     let mut reading = serde_json::Deserializer::from_str(json);
@@ -120,9 +120,9 @@ pub fn why<T: for<'de> Deserialize<'de>>(json: &str, limit: Limit) -> Option<(St
     Some((path, what))
 }
 
-/// Calls `decode` with this budget. Returns as well what is left of it.
+/// Calls `decode` with this budget. Also returns the remaining budget.
 fn within<R>(limit: Limit, names_fields: bool, decode: impl FnOnce() -> R) -> (R, usize) {
-    /// Puts the budget back, also after a panic.
+    /// Restores the budget, even after a panic.
     struct Restore(Option<Budget>);
     impl Drop for Restore {
         fn drop(&mut self) {
@@ -146,7 +146,7 @@ fn within<R>(limit: Limit, names_fields: bool, decode: impl FnOnce() -> R) -> (R
     (decoded, left)
 }
 
-/// Decodes a part of an object with a limit of its own, which is less than that of the object. Without a limit on the object there is
+/// Decodes a part of an object with its own limit, which is less than that of the object. Without a limit on the object there is
 /// none on the part.
 pub(crate) fn part<R, E: serde::de::Error>(
     limit: usize,
@@ -173,17 +173,17 @@ pub(crate) fn part<R, E: serde::de::Error>(
     decoded
 }
 
-/// Whether only what is read of an object is kept.
+/// Whether only the fields that Sluice reads are kept.
 pub(crate) fn is_projected() -> bool {
     BUDGET.get().is_some_and(|budget| budget.is_projected)
 }
 
-/// Bytes of free-form values that may still be kept of the object.
+/// Remaining bytes for free-form values of the object.
 pub(crate) fn free_form_left() -> usize {
     BUDGET.get().map_or(usize::MAX, |budget| budget.free_form)
 }
 
-/// Keeps so many bytes of free-form values.
+/// Takes this many bytes for a free-form value.
 pub(crate) fn keep_free_form(bytes: usize) {
     if let Some(budget) = BUDGET.get() {
         BUDGET.set(Some(Budget {
@@ -196,7 +196,7 @@ pub(crate) fn keep_free_form(bytes: usize) {
 /// Reads a part of an object from its text, within the budget of the object.
 ///
 /// # Errors
-/// The text is none of `T`, or the budget is exceeded.
+/// The text is not a `T`, or the budget is exceeded.
 pub fn nested<'de, T: Deserialize<'de>>(json: &'de str) -> serde_json::Result<T> {
     let mut reading = serde_json::Deserializer::from_str(json);
     let counted = Counted::new(&mut reading);
@@ -215,7 +215,7 @@ pub fn nested<'de, T: Deserialize<'de>>(json: &'de str) -> serde_json::Result<T>
     })
 }
 
-/// Text that serde_json does not read is no value of another shape: then the object cannot be decoded.
+/// Marks the object as undecodable on a syntax error: unlike a value of another shape, such text cannot be ignored.
 fn fails_all(error: &serde_json::Error) {
     if !error.is_data() {
         BUDGET.set(BUDGET.get().map(|budget| Budget {
@@ -225,10 +225,10 @@ fn fails_all(error: &serde_json::Error) {
     }
 }
 
-/// Between the path of a part of an object, and of a field in this part or what is wrong with it.
+/// Separator between the path of a part of an object and the field in this part or its fault.
 const IN: char = '\u{1f}';
 
-/// The same error, which is in this field of a part of an object: a name, or an index in brackets.
+/// Prefixes an error with a field of a part of an object: a name, or an index in brackets.
 pub(crate) fn in_field(field: &str, error: &serde_json::Error) -> serde_json::Error {
     let text = brief(error);
     let text = text
@@ -237,10 +237,10 @@ pub(crate) fn in_field(field: &str, error: &serde_json::Error) -> serde_json::Er
     serde_json::Error::custom(format_args!("{}{IN}{text}", brief(field)))
 }
 
-/// A part of an object that is left out where it has another shape, or where nothing reads it: what it has taken is given back.
+/// Decodes a part of an object, or leaves it out if it has another shape or nothing reads it. Then the budget gets its bytes back.
 ///
 /// # Errors
-/// The budget is exceeded, or the text cannot be read: that is the matter of the whole object.
+/// The budget is exceeded, or the text is not JSON: both fail the whole object.
 pub(crate) fn lenient<T, E: serde::de::Error>(
     read: impl FnOnce() -> serde_json::Result<Option<T>>,
 ) -> Result<Option<T>, E> {
@@ -259,10 +259,10 @@ pub(crate) fn lenient<T, E: serde::de::Error>(
     }
 }
 
-/// Takes so many bytes.
+/// Takes this many bytes from the budget.
 ///
 /// # Errors
-/// There are not so many left.
+/// The budget is exceeded.
 pub(crate) fn take<E: serde::de::Error>(bytes: usize) -> Result<(), E> {
     let Some(budget) = BUDGET.get() else {
         return Ok(());
@@ -282,7 +282,7 @@ pub(crate) fn take<E: serde::de::Error>(bytes: usize) -> Result<(), E> {
     }
 }
 
-/// Gives back what was taken for something that did not come.
+/// Returns bytes that were taken for a missing element.
 fn give_back(bytes: usize) {
     if let Some(budget) = BUDGET.get() {
         BUDGET.set(Some(Budget {

@@ -1,4 +1,4 @@
-//! Values of any shape that Sluice hands on without looking into them.
+//! Values of any shape that Sluice forwards without reading them.
 
 use std::fmt;
 
@@ -11,26 +11,26 @@ use sha2::{Digest as _, Sha256};
 
 use crate::decode::{self, Text};
 
-/// Bytes of all free-form values of one object that are kept in memory.
+/// Limit of all free-form values of one cached object, in bytes.
 pub const LONGEST: usize = 32 * 1024;
 
-/// An object of any shape, as text: its fields as they came, without white space.
+/// An object of any shape, as text: its fields in their order, without white space.
 ///
-/// Of an object in memory it may be the digest alone; the text is then read from the API server where it is used.
+/// A cached object may hold only the digest; then Sluice reads the text from the API server when it is needed.
 #[derive(Clone, PartialEq, Eq)]
 pub enum FreeForm {
     /// The text.
     Text(Box<str>),
-    /// What is known of a text that is too long to be kept.
+    /// Digest of a text that is too long to cache.
     LeftOut(LeftOut),
 }
 
-/// What is known of a text that is not kept. Where the object is packed it is a list, which no API server takes in this place.
+/// Digest of a text that is not cached. It is serialized as a list, which no API server accepts in this place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeftOut(
     /// SHA-256 of the text.
     [u8; 32],
-    /// Bytes of it.
+    /// Length of the text, in bytes.
     usize,
 );
 
@@ -41,7 +41,7 @@ impl Default for FreeForm {
 }
 
 impl FreeForm {
-    /// The text; none where only its digest is kept.
+    /// Returns the text; `None` if only its digest is cached.
     #[must_use]
     pub fn text(&self) -> Option<&str> {
         match self {
@@ -50,7 +50,7 @@ impl FreeForm {
         }
     }
 
-    /// Whether `whole`, of which the text is known, is what this one was made of.
+    /// Whether the text `whole` has the digest of this value.
     #[must_use]
     pub fn is_of(&self, whole: &Self) -> bool {
         match (self, whole) {
@@ -66,7 +66,7 @@ impl LeftOut {
     }
 }
 
-/// Its content may be secret.
+/// Hides the content, which may be secret.
 impl fmt::Debug for FreeForm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -92,7 +92,7 @@ impl Serialize for FreeForm {
 
 impl<'de> Deserialize<'de> for FreeForm {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // From its text, of which nothing is built while it is written to the sink.
+        // Copies from the text to the sink without building a value.
         let Text(json) = Text::deserialize(deserializer)?;
         if json.starts_with('[')
             && let Ok(left_out) = serde_json::from_str(&json)
@@ -123,7 +123,7 @@ impl<'de> Deserialize<'de> for FreeForm {
     }
 }
 
-/// Where JSON is written to: as text up to `most` bytes, and as a digest in any case.
+/// Sink for JSON: keeps the text up to `most` bytes, and always the digest.
 struct Sink {
     text: Vec<u8>,
     digest: Sha256,
@@ -167,7 +167,7 @@ impl std::io::Write for Sink {
     }
 }
 
-/// An element of a list, and whether it is the first one.
+/// Element of a list, and whether it is the first.
 struct Element<'a>(&'a mut Sink, bool);
 
 impl<'de> DeserializeSeed<'de> for Element<'_> {
@@ -181,7 +181,7 @@ impl<'de> DeserializeSeed<'de> for Element<'_> {
     }
 }
 
-/// Writes what is read to a sink.
+/// Copies a deserialized value to a sink.
 struct Rewrite<'a>(&'a mut Sink);
 
 impl<'de> DeserializeSeed<'de> for Rewrite<'_> {
@@ -288,7 +288,7 @@ mod tests {
         assert!(!inline(&kept).is_of(inline(&edited)));
     }
 
-    /// What a user writes is a text of the user.
+    /// Any text of a user stays a text.
     #[test]
     fn an_object_is_never_taken_for_a_digest() {
         let (left_out, there) = (LeftOut::of("{}"), Limit::projected(1 << 20));

@@ -2,15 +2,15 @@
 
 /// Label keys.
 pub mod label {
-    /// On a Cluster: name of the wanted TanzuKubernetesRelease; the switch for everything done here. On nodes too.
+    /// On a Cluster: name of the desired TanzuKubernetesRelease; makes Sluice manage the Cluster. On nodes too.
     pub const TKR: &str = "run.tanzu.vmware.com/tkr";
-    /// On a release: its presence leaves clusters of the release alone that have no ClusterBootstrap.
+    /// On a release, by its presence: Sluice does not manage Clusters of the release without a ClusterBootstrap.
     pub const LEGACY_TKR: &str = "run.tanzu.vmware.com/legacy-tkr";
     /// On a release or an OSImage, by its presence: it is not for this management cluster. Set while condition `Compatible` is false.
     pub const INCOMPATIBLE: &str = "incompatible";
-    /// On a release or an OSImage, by its presence: an operator does not want it to be taken.
+    /// On a release or an OSImage, by its presence: an operator has deactivated it.
     pub const DEACTIVATED: &str = "deactivated";
-    /// On a release or an OSImage, by its presence: it cannot be used as it is. Set while condition `Valid` is false.
+    /// On a release or an OSImage, by its presence: it is unusable. Set while condition `Valid` is false.
     pub const INVALID: &str = "invalid";
     /// On an OSImage: family of its operating system.
     pub const OS_TYPE: &str = "os-type";
@@ -22,9 +22,9 @@ pub mod label {
     pub const OS_ARCH: &str = "os-arch";
     /// On an OSImage: kind of image, which also begins the labels of the fields of its reference.
     pub const IMAGE_TYPE: &str = "image-type";
-    /// On a Package of the system namespace, by its presence: what it installs are releases, and all that belongs to them.
+    /// On a Package of the system namespace, by its presence: it contains releases and their objects.
     pub const TKR_PACKAGE: &str = "run.tanzu.vmware.com/tkr-package";
-    /// On nodes, by way of [`TKR_DATA`](super::name::TKR_DATA): name of the OSImage that they were made from.
+    /// On nodes, through [`TKR_DATA`](super::name::TKR_DATA): name of their OSImage.
     pub const OS_IMAGE: &str = "run.tanzu.vmware.com/os-image";
     /// On a Cluster, by its presence: it is the management cluster.
     pub const MANAGEMENT_CLUSTER: &str = "cluster-role.tkg.tanzu.vmware.com/management";
@@ -43,24 +43,24 @@ pub mod label {
     pub const TOPOLOGY_OWNED: &str = "topology.cluster.x-k8s.io/owned";
     /// Cluster API, on every object of a provider's components.
     pub const PROVIDER: &str = "cluster.x-k8s.io/provider";
-    /// clusterctl, on a definition: its objects are looked at in a move, and moved when a Cluster owns them.
+    /// clusterctl, on a CRD: a move discovers its objects, and moves those that a Cluster owns.
     pub const CLUSTERCTL: &str = "clusterctl.cluster.x-k8s.io";
-    /// clusterctl, on a definition: its objects are moved although no Cluster owns them.
+    /// clusterctl, on a CRD: a move includes its objects even if no Cluster owns them.
     pub const CLUSTERCTL_MOVE: &str = "clusterctl.cluster.x-k8s.io/move";
 }
 
 /// Annotation keys.
 pub mod annotation {
-    /// On a Cluster, from the old manager: the release that it paused the Cluster for.
+    /// On a Cluster, from the addons-manager: the release that it paused the Cluster for.
     pub const LEGACY_PAUSED: &str = "tkg.tanzu.vmware.com/paused";
-    /// On a Machine, from the old manager, with value [`LEGACY_PRE_TERMINATE_OWNER`]: Cluster API deletes nothing behind it while it is there.
+    /// On a Machine, from the addons-manager, with value [`LEGACY_PRE_TERMINATE_OWNER`]: blocks the deletion of the Machine by Cluster API.
     pub const LEGACY_PRE_TERMINATE: &str =
         "pre-terminate.delete.hook.machine.cluster.x-k8s.io/tkg.tanzu.vmware.com";
-    /// Value of [`LEGACY_PRE_TERMINATE`] where the old manager has set it.
+    /// Value of [`LEGACY_PRE_TERMINATE`] from the addons-manager.
     pub const LEGACY_PRE_TERMINATE_OWNER: &str = "tkg.tanzu.vmware.com/addons";
-    /// On a Cluster: its presence says that the ClusterBootstrap comes from a user and is waited for.
+    /// On a Cluster, by its presence: a user creates the ClusterBootstrap, and Sluice waits for it.
     pub const CUSTOM_CLUSTER_BOOTSTRAP: &str = "tkg.tanzu.vmware.com/custom-clusterbootstrap";
-    /// On a Cluster or a ClusterClass: a selector of releases, empty for any. Its presence asks that `topology.version` be resolved.
+    /// On a Cluster or a ClusterClass: a selector of releases, empty for any. Its presence requests the resolution of `topology.version`.
     pub const RESOLVE_TKR: &str = "run.tanzu.vmware.com/resolve-tkr";
     /// On control plane or workers of a Cluster's topology, or of a ClusterClass: a selector of OSImages.
     pub const RESOLVE_OS_IMAGE: &str = "run.tanzu.vmware.com/resolve-os-image";
@@ -80,13 +80,13 @@ pub mod annotation {
     pub const PLAN: &str = "tkg/plan";
     /// On the Cluster that is the management cluster: its version, as compatibility data names it.
     pub const TKG_VERSION: &str = "TKGVERSION";
-    /// On a ClusterBootstrap that a user has made: the release from which it gets what it lacks. Once it is owned this means nothing.
+    /// On a ClusterBootstrap of a user: the release that its missing fields are completed from. Ignored once it has an owner.
     pub const ADD_MISSING_FIELDS: &str = "tkg.tanzu.vmware.com/add-missing-fields-from-tkr";
-    /// On a ClusterBootstrap: its presence says that the CNI is not ours, and `spec.cni` stays empty.
+    /// On a ClusterBootstrap, by its presence: Sluice does not manage the CNI, and `spec.cni` stays empty.
     pub const UNMANAGED_CNI: &str = "tkg.tanzu.vmware.com/unmanaged-cni";
     /// On a ClusterBootstrap: prefixes of packages that survive the deletion of the Cluster, comma separated.
     pub const SKIP_PACKAGE_INSTALL_DELETION: &str = "run.tanzu.vmware.com/skip-packageinstall-deletion";
-    /// On a configuration: its presence marks a template that no cluster uses directly.
+    /// On a configuration, by its presence: it is a template that no cluster uses directly.
     pub const TEMPLATE_CONFIG: &str = "tkg.tanzu.vmware.com/template-config";
     /// On a PackageInstall: name of the Cluster.
     pub const CLUSTER_NAME: &str = "tkg.tanzu.vmware.com/cluster-name";
@@ -95,20 +95,20 @@ pub mod annotation {
 
     /// Cluster API: its presence stops work on an object.
     pub const PAUSED: &str = "cluster.x-k8s.io/paused";
-    /// Cluster API, on a Cluster: any key with this prefix keeps an upgrade from starting.
+    /// Cluster API, on a Cluster: any key with this prefix blocks the start of an upgrade.
     pub const BEFORE_UPGRADE_PREFIX: &str = "before-upgrade.hook.cluster.cluster.x-k8s.io";
     /// Cluster API, on a Cluster: hooks that it still has to call, comma separated.
     pub const PENDING_HOOKS: &str = "runtime.cluster.x-k8s.io/pending-hooks";
-    /// Cluster API, on a Cluster that is being deleted: its presence says that hook BeforeClusterDelete has let it go on.
+    /// Cluster API, on a Cluster that is being deleted, by its presence: hook BeforeClusterDelete has released the deletion.
     pub const OK_TO_DELETE: &str = "runtime.cluster.x-k8s.io/ok-to-delete";
 
-    /// On a Cluster: when Sluice last had Cluster API repeat a call that had failed.
+    /// On a Cluster: time of the last retrigger of a failed hook call by Sluice.
     pub const RETRIGGERED_AT: &str = "lifecycle.sluice.dev/retriggered-at";
-    /// On a Secret with values in a workload cluster: when kapp-controller was last asked to work on its App again.
+    /// On a Secret with values in a workload cluster: time of the last resync of its App that Sluice requested from kapp-controller.
     pub const NUDGED_AT: &str = "lifecycle.sluice.dev/nudged-at";
     /// On a PackageInstall of the system namespace: name of the Package with releases that Sluice installs by it.
     pub const TKR_PACKAGE: &str = "lifecycle.sluice.dev/tkr-package";
-    /// On a PackageInstall, of kapp-controller: name of a Secret whose files the first step of ytt takes in.
+    /// On a PackageInstall, of kapp-controller: name of a Secret whose files the first ytt step includes.
     pub const YTT_PATHS: &str = "ext.packaging.carvel.dev/ytt-paths-from-secret-name";
     /// On a Secret with the values of a configuration: UID of the configuration that they were computed from.
     pub const CONFIGURATION_UID: &str = "lifecycle.sluice.dev/configuration-uid";
@@ -162,7 +162,7 @@ pub mod name {
     pub const TKR_INSTALLER: &str = "sluice-tkr-installer";
     /// Secret of the system namespace that has kapp keep the labels of releases and OSImages which others have set.
     pub const TKR_KAPP_CONFIG: &str = "sluice-tkr-kapp-config";
-    /// ConfigMap of the system namespace that says which releases each version of the management cluster supports.
+    /// ConfigMap of the system namespace with the supported releases of each version of the management cluster.
     pub const BOM_METADATA: &str = "bom-metadata";
     /// Key of that in its `binaryData`.
     pub const BOM_COMPATIBILITY: &str = "compatibility";
@@ -170,7 +170,7 @@ pub mod name {
     pub const TKR_VERSIONS: &str = "tkrVersions";
     /// Topology variable with the images and labels for each Kubernetes version.
     pub const TKR_DATA: &str = "TKR_DATA";
-    /// Topology variable whose field `host` is where all images come from.
+    /// Topology variable whose field `host` is the registry of all images.
     pub const IMAGE_REPOSITORY: &str = "imageRepository";
     /// Topology variable with the proxies of the nodes.
     pub const PROXY: &str = "proxy";
@@ -207,7 +207,7 @@ pub fn is_read(key: &str) -> bool {
     READ.contains(&key)
 }
 
-/// Whether a label or annotation with this key is kept of an object in memory, however many there are. Others are dropped beyond
+/// Whether a cached object always keeps a label or annotation with this key. Others are dropped beyond
 /// [`UNREAD`](crate::decode::UNREAD) bytes.
 #[must_use]
 pub fn is_kept(key: &str) -> bool {

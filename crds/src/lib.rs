@@ -4,11 +4,11 @@
 //!   with the evidence record and the upgrade policy added.
 //! - [`cni`], [`cpi`], [`csi`]: the configuration kinds of `<group>.tanzu.vmware.com/v1alpha1`, also field for field; all of them, and
 //!   KappControllerConfig, share [`ConfigStatus`].
-//! - [`decode`], [`free_form`]: how objects are read within a limit of memory.
+//! - [`decode`], [`free_form`]: decoding of objects within a memory limit.
 //! - [`foreign`]: Cluster API and Carvel kinds, reduced to what is read or written here.
 //! - [`labels`]: every label, annotation and secret type that is a contract with other software.
 //!
-//! [`crds`] is what gets installed; `crds/yaml` holds the same as files.
+//! [`crds`] returns the CRDs to install; `crds/yaml` holds the same as files.
 
 mod config_status;
 mod proxy_settings;
@@ -38,13 +38,13 @@ pub use proxy_settings::ProxySettings;
 #[must_use]
 pub fn crds() -> Vec<CustomResourceDefinition> {
     let stays: &[&str] = &[];
-    // Copies are owned by a Cluster and follow it. Templates are not, and a move deletes what it takes.
+    // A move includes copies, because a Cluster owns them. It leaves templates out, because it deletes what it moves.
     let follows: &[&str] = &[label::CLUSTERCTL];
     [
         (run::TanzuKubernetesRelease::crd(), stays),
         (run::OSImage::crd(), stays),
         (run::ClusterBootstrapTemplate::crd(), stays),
-        // Also one that waits for its Cluster, and is therefore not owned by it, goes where the Cluster goes.
+        // A configuration that waits for its Cluster has no owner yet, but moves with the Cluster.
         (
             run::ClusterBootstrap::crd(),
             &[label::CLUSTERCTL, label::CLUSTERCTL_MOVE],

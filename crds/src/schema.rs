@@ -1,4 +1,4 @@
-//! What schemars cannot say about a Kubernetes schema.
+//! Adjustments of schemars output to Kubernetes schemas.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
@@ -18,10 +18,10 @@ pub(crate) const fn is_false(value: &bool) -> bool {
     !*value
 }
 
-/// Makes a derived definition one to install: no `nullable`, so that the API server drops a null instead of storing it,
-/// descriptions as `kubectl explain` can show them, and labels.
+/// Turns a derived CRD into one to install: without `nullable`, so that the API server drops a null instead of storing it,
+/// with descriptions for `kubectl explain`, and with labels.
 ///
-/// Labels are added here because kube's derive would put them on every object that is made with `new`, too.
+/// Labels are added here because kube's derive would also put them on every object from `new`.
 pub(crate) fn installable(mut crd: CustomResourceDefinition, labels: &[&str]) -> CustomResourceDefinition {
     let present = labels.iter().map(|&key| (key.to_owned(), String::new()));
     let provider = (label::PROVIDER.to_owned(), name::PROVIDER.to_owned());

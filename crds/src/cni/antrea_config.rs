@@ -10,10 +10,10 @@ use super::{AntreaNsx, FeatureGates};
 use crate::run::Condition;
 
 /// How Antrea is set up.
-// Strings are compared without optional chaining, which would hide from the API server how long they can be. The rules are
-// those of the admission webhook that these objects used to have: what a creation is refused for is not
-// looked at again in an update, because objects that were accepted once have to stay editable. What is fixed counts as its default where
-// a parent is absent, so that an object with an empty spec takes its settings later: the API server fills in the defaults with the parent.
+// Strings are compared without optional chaining, which would hide their maximum length from the API server. The rules are those of the
+// former admission webhook of these objects. Updates skip the rules for creation, because accepted objects must stay editable. An immutable
+// field counts as its default if its parent is absent. So an object with an empty spec can get its settings later: the API server adds the
+// defaults with the parent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, CustomResource)]
 #[kube(
     group = "cni.tanzu.vmware.com",

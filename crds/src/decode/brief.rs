@@ -1,16 +1,16 @@
-//! Errors that do not repeat a whole value.
+//! Errors with shortened values.
 
 use std::fmt::{self, Write as _};
 
 use serde::de::{Error, Expected, Unexpected};
 
-/// Bytes of a message that are kept.
+/// Longest message, in bytes.
 const LONGEST: usize = 1024;
 
-/// Bytes of a value that a message repeats. With all its escapes it is shorter than the message.
+/// Longest value in a message, in bytes. Even with all its escapes it is shorter than the message.
 const LONGEST_VALUE: usize = 64;
 
-/// An error whose message is short, whatever value it is about: serde repeats a text of a wrong type with all its escapes.
+/// An error with a short message for any value: serde repeats a text of a wrong type with all its escapes.
 #[derive(Debug)]
 pub(super) struct Brief<E>(E);
 
@@ -52,7 +52,7 @@ fn beginning(found: Unexpected<'_>) -> Unexpected<'_> {
 
 /// The beginning of a message.
 pub(super) fn brief(message: impl fmt::Display) -> String {
-    /// Takes no more than there is room for.
+    /// Accepts text up to the limit.
     struct Beginning(String);
     impl fmt::Write for Beginning {
         fn write_str(&mut self, text: &str) -> fmt::Result {
@@ -66,7 +66,7 @@ pub(super) fn brief(message: impl fmt::Display) -> String {
         }
     }
     let mut beginning = Beginning(String::new());
-    // It fails where the message is longer.
+    // Fails if the message is longer.
     let _longer = write!(beginning, "{message}");
     beginning.0
 }

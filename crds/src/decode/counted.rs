@@ -1,4 +1,4 @@
-//! Counts what is built from what a deserializer reads.
+//! Counts the memory of a deserialized value.
 
 use std::{fmt, mem::size_of};
 
@@ -9,7 +9,7 @@ use serde::{
 
 use super::{brief::Brief, give_back, metadata, take};
 
-/// A deserializer, seed, visitor or list of which is counted what is built with it.
+/// Wrapper around a deserializer, seed, visitor or list that counts the memory of its values.
 pub(super) struct Counted<T>(T);
 
 impl<T> Counted<T> {
@@ -18,19 +18,19 @@ impl<T> Counted<T> {
     }
 }
 
-/// A list has room for four elements at once.
+/// Initial capacity of a list.
 const FIRST: usize = 4;
 
-/// It doubles its room when it is full, and has the old one until all is moved.
+/// Factor for a list element: a full list doubles its capacity, and keeps the old buffer during the copy.
 pub(crate) const ELEMENT: usize = 3;
 
-/// A map has room for eleven entries at once, and one more for what belongs to each node.
+/// Initial capacity of a map: eleven entries, and one more for the header of a node.
 const NODE: usize = 12;
 
-/// Nodes of a map are half full at least.
+/// Factor for a map entry: nodes are at least half full.
 const ENTRY: usize = 2;
 
-/// What a map is built to.
+/// Target of a JSON object.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Shape {
     /// Fields of a type, whose size its owner counts.
@@ -41,7 +41,7 @@ enum Shape {
     Map,
 }
 
-/// A visitor, and what a map is built to.
+/// A visitor, and the target of a JSON object.
 struct Visit<V> {
     visitor: V,
     shape: Shape,
@@ -64,7 +64,7 @@ macro_rules! forward {
     };
 }
 
-/// JSON says what it is. Asked for anything else than a text, serde_json itself would make an error that repeats the text.
+/// Forwards to `deserialize_any`: for any typed request serde_json itself would report a text with its content.
 macro_rules! any {
     ($($method:ident),+ $(,)?) => {
         $(fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
@@ -94,7 +94,7 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Counted<D> {
         self.deserialize_any(visitor)
     }
 
-    /// The text of a value comes so, too. Who keeps it counts it.
+    /// Also passes the text of a value, which its owner counts.
     fn deserialize_newtype_struct<V: Visitor<'de>>(
         self,
         name: &'static str,
@@ -160,7 +160,7 @@ impl<'de, S: DeserializeSeed<'de>> DeserializeSeed<'de> for Counted<S> {
     }
 }
 
-/// The visitor of a type that is another one, or of the text of a value.
+/// Visitor of a newtype, or of the text of a value.
 struct Newtype<V>(V);
 
 impl<'de, V: Visitor<'de>> Visitor<'de> for Newtype<V> {
@@ -263,7 +263,7 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for Visit<V> {
 /// Elements of a list.
 struct Elements<A> {
     list: A,
-    /// For so many elements the next one takes room.
+    /// Number of elements counted for the next element.
     each: usize,
 }
 
@@ -300,7 +300,7 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for Fields<A> {
 /// Entries of a map.
 struct Entries<A> {
     map: A,
-    /// For so many entries the next one takes room.
+    /// Number of entries counted for the next entry.
     each: usize,
 }
 

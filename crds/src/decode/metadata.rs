@@ -1,4 +1,4 @@
-//! The metadata of an object: without managed fields, and of labels and annotations what is read.
+//! Metadata of an object: without managed fields, with the labels and annotations that Sluice reads.
 
 use std::borrow::Cow;
 
@@ -11,19 +11,19 @@ use serde::{
 use super::{UNREAD, counted::Counted, is_projected, text::Part};
 use crate::labels::is_kept;
 
-/// The name under which the type of all metadata reads itself.
+/// Name that the metadata type passes to serde.
 pub(super) const NAME: &str = "ObjectMeta";
 
-/// Nothing reads them, they are half of an object, and clients write times into them that no type takes.
+/// Nothing reads managed fields, they make up half of an object, and clients write times into them that no type accepts.
 const MANAGED_FIELDS: &str = "managedFields";
 
-/// What kubectl keeps a whole object in.
+/// Annotation in which kubectl stores a whole object.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// The fields of metadata.
 pub(super) struct Fields<A> {
     fields: A,
-    /// Whether the value that comes next is a map of which some entries are kept.
+    /// Whether the next value is a map with a selection of entries.
     is_chosen: bool,
 }
 
@@ -60,7 +60,7 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for Fields<A> {
     }
 }
 
-/// Reads a map of which some entries are kept.
+/// Reads a map and keeps a selection of entries.
 struct Chosen<T>(T);
 
 impl<'de, S: DeserializeSeed<'de>> DeserializeSeed<'de> for Chosen<S> {
@@ -123,7 +123,7 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for Chosen<V> {
 /// The entries that are kept.
 struct Entries<'de, A> {
     map: A,
-    /// Bytes that are left for entries that nothing reads.
+    /// Remaining bytes for unread entries.
     unread: usize,
     /// The value of the entry whose key was kept.
     value: Option<Cow<'de, str>>,

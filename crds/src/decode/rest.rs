@@ -1,4 +1,4 @@
-//! Objects with fields of which only some have a type.
+//! Objects with typed and untyped fields.
 
 use std::fmt;
 
@@ -10,11 +10,11 @@ use serde_json::{Map, Value};
 
 use super::{Text, brief::brief, nested};
 
-/// Reads an object: `field` reads those fields that have a type, from their names and texts, and says which ones it has read. Returns the
-/// others. serde's `flatten` builds all of them twice, the first time as what cannot be counted.
+/// Reads an object: `field` reads the typed fields, from their names and texts, and returns whether it has read a field. Returns the
+/// other fields. serde's `flatten` builds all fields twice, the first time as an uncountable type.
 ///
 /// # Errors
-/// It is no object, `field` fails, or the budget is exceeded.
+/// The value is not an object, `field` fails, or the budget is exceeded.
 pub fn rest<'de, D: Deserializer<'de>>(
     deserializer: D,
     field: impl FnMut(&str, &str) -> serde_json::Result<bool>,
@@ -46,7 +46,7 @@ impl<'de, F: FnMut(&str, &str) -> serde_json::Result<bool>> Visitor<'de> for Fie
     }
 }
 
-/// Reads a field; none where it has a type.
+/// Reads a field; `None` if it is typed.
 struct Field<'a, F> {
     name: &'a str,
     read: &'a mut F,

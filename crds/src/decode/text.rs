@@ -7,11 +7,11 @@ use serde::{
     de::{Error as _, MapAccess, Visitor},
 };
 
-/// serde_json's name for a value that is wanted as its text. It is what [`serde_json::value::RawValue`] asks for, which can be had borrowed
-/// or owned and not as it comes.
+/// serde_json's name for a value as text. [`serde_json::value::RawValue`] requests it, but only as borrowed or as owned text, not as
+/// either.
 const TOKEN: &str = "$serde_json::private::RawValue";
 
-/// The text of a value: a part of what is read where that is a text, without a copy.
+/// The text of a value: a slice of the input, without a copy, if the input is a text.
 #[derive(Debug)]
 pub struct Text<'de>(pub Cow<'de, str>);
 
@@ -25,7 +25,7 @@ impl<'de> Deserialize<'de> for Text<'de> {
                 f.write_str("any JSON")
             }
 
-            /// Of a deserializer that does not know the name: of YAML, for example.
+            /// For a deserializer that does not know the name, such as one of YAML.
             fn visit_newtype_struct<D: Deserializer<'de>>(self, value: D) -> Result<Self::Value, D::Error> {
                 let value = serde_json::Value::deserialize(value)?;
                 Ok(Text(Cow::Owned(value.to_string())))
@@ -43,7 +43,7 @@ impl<'de> Deserialize<'de> for Text<'de> {
     }
 }
 
-/// A text, borrowed where it can be.
+/// A text, borrowed if possible.
 pub(super) struct Part<'de>(pub(super) Cow<'de, str>);
 
 impl<'de> Deserialize<'de> for Part<'de> {

@@ -12,14 +12,14 @@ pub use super::topology::{
 use crate::schema::is_false;
 
 foreign_kind! {
-    /// A Cluster, asked for in v1beta2. The fields of both versions are read, so that one from a hook request or from
-    /// [`ClusterV1Beta1`] is the same to its reader.
+    /// A Cluster, requested in v1beta2. It has the fields of both versions, so a Cluster from a hook request or from
+    /// [`ClusterV1Beta1`] reads the same.
     Cluster in "cluster.x-k8s.io" / "v1beta2", "Cluster", "clusters",
     spec: ClusterSpec, status: ClusterStatus
 }
 
 foreign_kind! {
-    /// A Cluster, asked for in v1beta1 where Cluster API serves nothing newer. Turn it into a [`Cluster`].
+    /// A Cluster, requested in v1beta1 if Cluster API serves nothing newer. Convert it into a [`Cluster`].
     ClusterV1Beta1 in "cluster.x-k8s.io" / "v1beta1", "Cluster", "clusters",
     spec: ClusterSpec, status: ClusterStatus
 }
@@ -40,11 +40,11 @@ impl From<ClusterV1Beta1> for Cluster {
     }
 }
 
-/// What a Cluster asks for.
+/// Spec of a Cluster.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ClusterSpec {
-    /// Stops Cluster API. No hook is called meanwhile.
+    /// Pauses Cluster API, which then calls no hook.
     #[serde(deserialize_with = "stop", skip_serializing_if = "is_false")]
     pub paused: bool,
     /// Address ranges of the workload.
@@ -115,23 +115,23 @@ impl ObjectReference {
     }
 }
 
-/// What is observed of a Cluster.
+/// Status of a Cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ClusterStatus {
     /// `Pending`, `Provisioning`, `Provisioned`, `Deleting`, `Failed`.
     #[serde(deserialize_with = "or_default", skip_serializing_if = "Option::is_none")]
     pub phase: Option<String>,
-    /// How far the first provisioning is (v1beta2).
+    /// Progress of the first provisioning (v1beta2).
     #[serde(deserialize_with = "or_default", skip_serializing_if = "Option::is_none")]
     pub initialization: Option<Initialization>,
-    /// Whether the infrastructure is there (v1beta1).
+    /// Whether the infrastructure is provisioned (v1beta1).
     #[serde(deserialize_with = "or_default", skip_serializing_if = "Option::is_none")]
     pub infrastructure_ready: Option<bool>,
-    /// What is observed of the control plane (v1beta2).
+    /// Status of the control plane (v1beta2).
     #[serde(deserialize_with = "or_default", skip_serializing_if = "Option::is_none")]
     pub control_plane: Option<PlannedUpgrade>,
-    /// What is observed of the workers (v1beta2).
+    /// Status of the workers (v1beta2).
     #[serde(deserialize_with = "or_default", skip_serializing_if = "Option::is_none")]
     pub workers: Option<PlannedUpgrade>,
     /// Conditions of either version.
@@ -139,23 +139,23 @@ pub struct ClusterStatus {
     pub conditions: Vec<Condition>,
 }
 
-/// How far the first provisioning of a cluster is.
+/// Progress of the first provisioning of a cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Initialization {
-    /// Whether the infrastructure is there.
+    /// Whether the infrastructure is provisioned.
     #[serde(deserialize_with = "or_default", skip_serializing_if = "Option::is_none")]
     pub infrastructure_provisioned: Option<bool>,
-    /// Whether the API server of the workload has answered once.
+    /// Whether the API server of the workload has responded once.
     #[serde(deserialize_with = "or_default", skip_serializing_if = "Option::is_none")]
     pub control_plane_initialized: Option<bool>,
 }
 
-/// The steps that are still before a control plane or before workers, since Cluster API 1.14.
+/// Remaining steps of a control plane or of workers, since Cluster API 1.14.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PlannedUpgrade {
-    /// In the order in which they are taken.
+    /// The steps in their order.
     #[serde(deserialize_with = "each", skip_serializing_if = "Vec::is_empty")]
     pub upgrade_plan: Vec<PlannedVersion>,
 }
@@ -170,7 +170,7 @@ pub struct PlannedVersion {
 }
 
 impl ClusterStatus {
-    /// Whether the infrastructure is there, whichever version says so.
+    /// Whether the infrastructure is provisioned, in either API version.
     #[must_use]
     pub fn infrastructure_provisioned(&self) -> bool {
         match &self.initialization {
@@ -179,19 +179,19 @@ impl ClusterStatus {
         }
     }
 
-    /// The versions that the control plane takes next, in this order.
+    /// Returns the next versions of the control plane, in order.
     #[must_use]
     pub fn control_plane_steps(&self) -> Vec<String> {
         steps(self.control_plane.as_ref())
     }
 
-    /// The versions that workers take next, in this order.
+    /// Returns the next versions of workers, in order.
     #[must_use]
     pub fn worker_steps(&self) -> Vec<String> {
         steps(self.workers.as_ref())
     }
 
-    /// Whether the API server of the workload has answered once, whichever version says so; `None` where neither says anything of it.
+    /// Whether the API server of the workload has responded once, in either API version; `None` if neither has the field.
     #[must_use]
     pub fn control_plane_initialized(&self) -> Option<bool> {
         const CONDITION: &str = "ControlPlaneInitialized";

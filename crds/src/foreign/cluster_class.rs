@@ -1,4 +1,4 @@
-//! Cluster API's ClusterClass: which Kubernetes versions an upgrade may pass through, and what its parts are called.
+//! Cluster API's ClusterClass: the Kubernetes versions of upgrades, and the names of its parts.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,7 +12,7 @@ foreign_kind! {
     spec: ClusterClassSpec
 }
 
-/// What a ClusterClass lays down.
+/// Spec of a ClusterClass.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ClusterClassSpec {
@@ -79,12 +79,12 @@ pub struct ClassVariable {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ClusterClassUpgrade {
-    /// What extensions decide.
+    /// Decisions of extensions.
     #[serde(deserialize_with = "or_default", skip_serializing_if = "Option::is_none")]
     pub external: Option<ExternalUpgrade>,
 }
 
-/// What extensions decide of an upgrade.
+/// Decisions of extensions about an upgrade.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ExternalUpgrade {

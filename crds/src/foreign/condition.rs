@@ -8,19 +8,19 @@ use super::lenient::shortened;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Condition {
-    /// What is observed.
+    /// The condition type.
     #[serde(rename = "type")]
     pub type_: String,
     /// `True`, `False` or `Unknown`.
     pub status: String,
-    /// Why, PascalCase.
+    /// The reason, PascalCase.
     #[serde(
         default,
         deserialize_with = "shortened",
         skip_serializing_if = "String::is_empty"
     )]
     pub reason: String,
-    /// What a person needs to know.
+    /// The message for users.
     #[serde(
         default,
         deserialize_with = "shortened",
@@ -43,7 +43,7 @@ pub fn find<'a>(conditions: &'a [Condition], type_: &str) -> Option<&'a Conditio
     conditions.iter().find(|condition| condition.type_ == type_)
 }
 
-/// Whether the condition of a type is there and `True`.
+/// Whether the condition of a type exists and is `True`.
 #[must_use]
 pub fn is_true(conditions: &[Condition], type_: &str) -> bool {
     find(conditions, type_).is_some_and(Condition::is_true)

@@ -1,8 +1,8 @@
-//! What a foreign kind needs to be used with a Kubernetes client.
+//! Declaration of foreign kinds for a Kubernetes client.
 
 /// Declares a foreign kind: the root object, read leniently and written with `apiVersion` and `kind`.
 ///
-/// kube's derive is for kinds that one defines oneself: it insists on a spec and on a status of the right shape.
+/// kube's derive is for own kinds: it requires a spec and a status of the right shape.
 macro_rules! foreign_kind {
     (
         $(#[$doc:meta])*
@@ -15,11 +15,11 @@ macro_rules! foreign_kind {
             /// Name, namespace, labels, annotations, owners, generation and the rest.
             #[serde(default)]
             pub metadata: kube::core::ObjectMeta,
-            /// What is asked for.
+            /// The spec.
             #[serde(default, deserialize_with = "crate::foreign::lenient::or_default")]
             pub spec: $spec,
             $(
-                /// What is observed.
+                /// The status.
                 #[serde(default, deserialize_with = "crate::foreign::lenient::or_default")]
                 pub status: Option<$status>,
             )?

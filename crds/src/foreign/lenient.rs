@@ -1,7 +1,7 @@
-//! Reading what others wrote: what does not fit is absent.
+//! Lenient reading of foreign objects: a field of another shape reads as absent.
 //!
-//! Each part is read from its own text, so that nothing is built of a part that is not read. What exceeds the limit of the object is no
-//! part that does not fit: see [`decode`].
+//! Each part is read from its own text, so a skipped part allocates nothing. A part over the limit of the object is an error and not
+//! absent: see [`decode`].
 
 use std::{borrow::Cow, collections::BTreeMap, fmt};
 
@@ -15,13 +15,13 @@ use crate::{
     labels::is_read,
 };
 
-/// Bytes of a text for people that are kept.
+/// Longest kept text for users, in bytes.
 const LONGEST_TEXT: usize = 4 * 1024;
 
-/// Bytes of the end of an output that are kept.
+/// Longest kept end of an output, in bytes.
 const LONGEST_OUTPUT: usize = 8 * 1024;
 
-/// A value of another shape, and null, are the default.
+/// Reads null and a value of another shape as the default.
 pub(crate) fn or_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
@@ -32,7 +32,7 @@ where
     Ok(read.unwrap_or_default())
 }
 
-/// The items of a list that have the shape.
+/// Reads the items of a list that have the shape.
 pub(crate) fn each<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
 where
     D: Deserializer<'de>,
@@ -50,7 +50,7 @@ where
     Ok(items)
 }
 
-/// Reads each item of a list from its index and its text, and keeps those that are to be kept. What is no list has none.
+/// Reads each item of a list from its index and text, and keeps a selection. Any other value reads as an empty list.
 pub(crate) fn each_text<'de, D, T>(
     deserializer: D,
     read: impl Fn(usize, &str) -> serde_json::Result<Option<T>>,
@@ -89,7 +89,7 @@ where
     if !text.starts_with('[') {
         return Ok(0);
     }
-    // Nothing is kept of the texts themselves, so they are not counted.
+    // The texts themselves are not kept, so they are not counted.
     let read = || {
         let mut reading = serde_json::Deserializer::from_str(&text);
         reading.deserialize_seq(Items(read, &mut keep)).map(Some)
@@ -97,7 +97,7 @@ where
     Ok(decode::lenient(read)?.unwrap_or_default())
 }
 
-/// Whether a field stops something: anything but absence and `false` does, so that no unknown way of saying it is missed.
+/// Reads a pause switch: anything except absence and `false` counts as set, so no unknown value is missed.
 pub(crate) fn stop<'de, D>(deserializer: D) -> Result<bool, D::Error>
 where
     D: Deserializer<'de>,
@@ -106,7 +106,7 @@ where
     Ok(!matches!(text.as_ref(), "null" | "false"))
 }
 
-/// The beginning of a text for people, which is a text.
+/// Reads the beginning of a text for users.
 pub(crate) fn shortened<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
     let Text(json) = Text::deserialize(deserializer)?;
     let whole: String = serde_json::from_str(&json).map_err(D::Error::custom)?;
@@ -115,14 +115,14 @@ pub(crate) fn shortened<'de, D: Deserializer<'de>>(deserializer: D) -> Result<St
     Ok(beginning)
 }
 
-/// The same of a text that may be absent, or be none.
+/// Reads the beginning of an optional text for users.
 pub(crate) fn beginning<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     kept(deserializer, |text| {
         &text[..text.floor_char_boundary(LONGEST_TEXT)]
     })
 }
 
-/// The last lines of an output.
+/// Reads the last lines of an output.
 pub(crate) fn end<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     kept(deserializer, |text| {
         let begin = text.len().saturating_sub(LONGEST_OUTPUT);
@@ -130,12 +130,12 @@ pub(crate) fn end<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<S
             return text;
         }
         let end = &text[text.ceil_char_boundary(begin)..];
-        // The line that is cut would be read as another one.
+        // A cut line would read as another line.
         end.split_once('\n').map_or("", |(_, whole)| whole)
     })
 }
 
-/// A part of a text; none where it is none.
+/// Reads a part of a text; `None` if the value is not a text.
 fn kept<'de, D: Deserializer<'de>>(
     deserializer: D,
     part: impl FnOnce(&str) -> &str,

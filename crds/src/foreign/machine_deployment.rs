@@ -1,4 +1,4 @@
-//! Cluster API's MachineDeployment: which Kubernetes version workers shall have and do have.
+//! Cluster API's MachineDeployment: desired and current Kubernetes versions of workers.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +13,7 @@ foreign_kind! {
     spec: WorkerSpec, status: WorkerStatus
 }
 
-/// What a MachineDeployment or a MachinePool asks for.
+/// Spec of a MachineDeployment or MachinePool.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct WorkerSpec {
@@ -23,7 +23,7 @@ pub struct WorkerSpec {
     /// Number of machines.
     #[serde(deserialize_with = "or_default", skip_serializing_if = "Option::is_none")]
     pub replicas: Option<i32>,
-    /// Stops Cluster API for these workers.
+    /// Pauses Cluster API for these workers.
     #[serde(deserialize_with = "stop", skip_serializing_if = "is_false")]
     pub paused: bool,
     /// The machines.
@@ -35,12 +35,12 @@ pub struct WorkerSpec {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct MachineTemplate {
-    /// What each machine asks for.
+    /// Spec of each machine.
     #[serde(deserialize_with = "or_default")]
     pub spec: MachineSpec,
 }
 
-/// What a machine asks for.
+/// Spec of a machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct MachineSpec {
@@ -49,26 +49,26 @@ pub struct MachineSpec {
     pub version: Option<String>,
 }
 
-/// What is observed of a MachineDeployment or a MachinePool.
+/// Status of a MachineDeployment or MachinePool.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct WorkerStatus {
-    /// The generation that the rest speaks about.
+    /// The generation that the status is about.
     #[serde(deserialize_with = "or_default", skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
     /// Number of machines.
     #[serde(deserialize_with = "or_default", skip_serializing_if = "Option::is_none")]
     pub replicas: Option<i32>,
-    /// Number of machines that are as the template says (v1beta2).
+    /// Number of machines that match the template (v1beta2).
     #[serde(deserialize_with = "or_default", skip_serializing_if = "Option::is_none")]
     pub up_to_date_replicas: Option<i32>,
     /// Number of machines whose nodes are ready.
     #[serde(deserialize_with = "or_default", skip_serializing_if = "Option::is_none")]
     pub ready_replicas: Option<i32>,
-    /// Number of machines that can be used.
+    /// Number of available machines.
     #[serde(deserialize_with = "or_default", skip_serializing_if = "Option::is_none")]
     pub available_replicas: Option<i32>,
-    /// Kubernetes versions of the machines; empty where Cluster API does not report them.
+    /// Kubernetes versions of the machines; empty if Cluster API does not report them.
     #[serde(deserialize_with = "each", skip_serializing_if = "Vec::is_empty")]
     pub versions: Vec<VersionReplicas>,
     /// `ScalingUp`, `ScalingDown`, `Running`, `Failed`, `Unknown`.
@@ -79,7 +79,7 @@ pub struct WorkerStatus {
     pub conditions: Vec<Condition>,
 }
 
-/// How many machines have a Kubernetes version.
+/// Number of machines with a Kubernetes version.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VersionReplicas {
     /// The version.

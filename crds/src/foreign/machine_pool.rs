@@ -1,4 +1,4 @@
-//! Cluster API's MachinePool; for what is read here it is a MachineDeployment.
+//! Cluster API's MachinePool, which has the same fields here as a MachineDeployment.
 
 use super::kind::foreign_kind;
 use super::machine_deployment::{WorkerSpec, WorkerStatus};

@@ -1,4 +1,4 @@
-//! Kinds of Cluster API and Carvel, reduced to what is read or written here.
+//! Kinds of Cluster API and Carvel, reduced to the fields that Sluice reads or writes.
 //!
 //! They are read leniently: a field that is missing or of the wrong type reads as absent and never hides the fields
 //! beside it. Absence can only hold an upgrade; the switches whose absence could let one go (`paused`, `canceled`)

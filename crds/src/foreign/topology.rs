@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::lenient::{each, or_default, read};
 pub use super::variables::{Variable, Variables};
 
-/// The wish for a whole cluster.
+/// Topology of a Cluster.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Topology {
@@ -21,7 +21,7 @@ pub struct Topology {
     /// Namespace of the ClusterClass (v1beta1).
     #[serde(deserialize_with = "or_default", skip_serializing_if = "Option::is_none")]
     pub class_namespace: Option<String>,
-    /// The Kubernetes version that the cluster shall have.
+    /// The desired Kubernetes version.
     #[serde(deserialize_with = "or_default")]
     pub version: String,
     /// The control plane.
@@ -89,7 +89,7 @@ pub struct ControlPlaneTopology {
     pub variables: Option<VariableOverrides>,
 }
 
-/// Labels and annotations of a part of a topology, as far as Sluice reads them.
+/// Labels and annotations of a part of a topology that Sluice reads.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TopologyMetadata {

@@ -1,4 +1,4 @@
-//! Variables of a topology: those that Sluice reads.
+//! Variables of a topology that Sluice reads.
 
 use std::{borrow::Cow, fmt};
 
@@ -14,21 +14,21 @@ use crate::{
     labels::name::VARIABLES,
 };
 
-/// Bytes of memory that the value of one variable may take. An entry of `TKR_DATA` takes about 8 KiB.
+/// Memory limit of the value of one variable, in bytes. An entry of `TKR_DATA` takes about 8 KiB.
 const LARGEST: usize = 512 * 1024;
 
-/// A list of variables, of which those are known that Sluice [reads](VARIABLES). Nothing is built of the others.
+/// A list of variables, with those that Sluice [reads](VARIABLES). The others allocate nothing.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Variables {
     known: Vec<Variable>,
-    /// How many there are, with those that Sluice does not read.
+    /// Number of variables, including those that Sluice does not read.
     count: usize,
 }
 
 /// A variable with its value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Variable {
-    /// Its place in the list, as it came from an API server. Of a Cluster in memory it is the place among those that are known.
+    /// Its index in the list of the API server. In a cached Cluster it is the index among the read variables.
     pub at: usize,
     /// Name of the variable.
     pub name: String,
@@ -43,20 +43,20 @@ impl Variables {
         count: 0,
     };
 
-    /// The first one of this name, which is one that Sluice reads.
+    /// Returns the first variable of this name, which must be one that Sluice reads.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Variable> {
         debug_assert!(VARIABLES.contains(&name), "variable {name} is skipped");
         self.known.iter().find(|variable| variable.name == name)
     }
 
-    /// Whether there is none.
+    /// Whether there are no variables.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// How many there are, with those that Sluice does not read.
+    /// Number of variables, including those that Sluice does not read.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.count
@@ -92,7 +92,7 @@ impl<'de> Deserialize<'de> for Variables {
     }
 }
 
-/// A variable; none where Sluice does not read it.
+/// A variable; `None` if Sluice does not read it.
 struct Element(Option<(String, Value)>);
 
 impl<'de> Deserialize<'de> for Element {

@@ -1,6 +1,6 @@
 //! The evidence record: what `ClusterBootstrap.status.upgrade` says about one upgrade.
 //!
-//! It is the only thing that hooks are answered from, so it is complete in itself and survives a restart.
+//! The gate decides hook calls from this record alone, so it is complete in itself and survives a restart.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! What users and other software see of each kind, as the Tanzu addons-manager served it.
+//! The interface of each kind, as the Tanzu addons-manager served it.
 
 #![expect(
     clippy::expect_used,

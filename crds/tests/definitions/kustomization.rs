@@ -1,4 +1,4 @@
-//! What `kubectl apply -k` installs is every definition.
+//! `kubectl apply -k` installs every definition.
 
 use std::{collections::BTreeSet, fs, path::Path};
 

@@ -1,14 +1,14 @@
-//! The time that decisions are made at; the caller reads the clocks.
+//! Current time as an argument of decisions; the caller reads the clocks.
 
 use std::time::Instant;
 
 use jiff::Timestamp;
 
-/// What time it is.
+/// Wall-clock and monotonic time of one decision.
 #[derive(Debug, Clone, Copy)]
 pub struct Clock {
-    /// For people, and for what other machines have written.
+    /// Wall-clock time, for output and for timestamps of other machines.
     pub now: Timestamp,
-    /// For what this process remembers.
+    /// Monotonic time, for the local state of this process.
     pub instant: Instant,
 }

@@ -1,4 +1,4 @@
-//! What a Cluster says about who works on it: predicates that gate and controllers share.
+//! Predicates of a Cluster that the gate and the controllers share: managed, paused, legacy.
 
 mod reference;
 
@@ -10,16 +10,16 @@ use sluice_crds::run::{Gate, Hook, UpgradeRecord};
 pub use self::reference::ClusterRef;
 use crate::reasons::GateReason;
 
-/// Whether Sluice answers for a Cluster with this release label; `legacy` says that the release is marked legacy.
+/// Whether Sluice manages a Cluster with this release label. `legacy` means that the release is marked legacy.
 ///
-/// A ClusterBootstrap keeps it managed whatever the label says, so that the right to edit the Cluster is not
-/// enough to pass the gate.
+/// A Cluster with a ClusterBootstrap is managed whatever its label, so the right to edit the Cluster does not suffice to bypass
+/// the gate.
 #[must_use]
 pub fn is_managed(label: Option<&str>, legacy: bool, has_bootstrap: bool) -> bool {
     has_bootstrap || (!legacy && label.is_some_and(|label| !label.is_empty()))
 }
 
-/// The release that the label of a Cluster names; empty without one.
+/// Returns the release that the label of a Cluster names; empty without a label.
 #[must_use]
 pub fn release_of(cluster: &ObjectMeta) -> String {
     let labels = cluster.labels.as_ref();
@@ -29,14 +29,14 @@ pub fn release_of(cluster: &ObjectMeta) -> String {
         .unwrap_or_default()
 }
 
-/// Whether clusters of a release that have no ClusterBootstrap are left alone.
+/// Whether a release is marked legacy: Sluice does not manage its Clusters that have no ClusterBootstrap.
 #[must_use]
 pub fn is_legacy(release: &ObjectMeta) -> bool {
     let labels = release.labels.as_ref();
     labels.is_some_and(|labels| labels.contains_key(label::LEGACY_TKR))
 }
 
-/// Whether the Cluster waits for a ClusterBootstrap that a user makes.
+/// Whether the Cluster waits for a ClusterBootstrap that a user creates.
 #[must_use]
 pub fn is_custom(cluster: &Cluster) -> bool {
     cluster
@@ -44,30 +44,30 @@ pub fn is_custom(cluster: &Cluster) -> bool {
         .contains_key(annotation::CUSTOM_CLUSTER_BOOTSTRAP)
 }
 
-/// Whether Cluster API does nothing for the Cluster: `spec.paused`, or the annotation `cluster.x-k8s.io/paused`.
+/// Whether Cluster API does not reconcile the Cluster: `spec.paused` or the annotation `cluster.x-k8s.io/paused` is set.
 #[must_use]
 pub fn is_stopped(cluster: &Cluster) -> bool {
     cluster.spec.paused || cluster.annotations().contains_key(annotation::PAUSED)
 }
 
-/// Whether a user has paused the Cluster. A pause of the addons-manager is not a user's.
+/// Whether a user has paused the Cluster. A pause by the addons-manager does not count.
 #[must_use]
 pub fn is_paused(cluster: &Cluster) -> bool {
     pause(cluster).is_some()
 }
 
-/// What a user has paused a Cluster by.
+/// Field or annotation by which a user has paused a Cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pause {
     /// `spec.paused`.
     Spec,
     /// The annotation `cluster.x-k8s.io/paused`.
     Annotation,
-    /// Both of them.
+    /// Field and annotation.
     Both,
 }
 
-/// What a user has paused the Cluster by, if one has. A pause of the addons-manager is not a user's.
+/// Returns the pause that a user has set. A pause by the addons-manager does not count.
 #[must_use]
 pub fn pause(cluster: &Cluster) -> Option<Pause> {
     let spec = cluster.spec.paused && !is_paused_by_addons_manager(cluster);
@@ -79,26 +79,26 @@ pub fn pause(cluster: &Cluster) -> Option<Pause> {
     }
 }
 
-/// Whether `spec.paused` is the addons-manager's: it set label, pause and an annotation with the label's value in one write.
+/// Whether the addons-manager has set `spec.paused`: it wrote label, pause and an annotation with the label value in one update.
 fn is_paused_by_addons_manager(cluster: &Cluster) -> bool {
     let paused_for = cluster.annotations().get(annotation::LEGACY_PAUSED);
     let label = cluster.labels().get(label::TKR);
     cluster.spec.paused && paused_for.is_some_and(|release| !release.is_empty() && Some(release) == label)
 }
 
-/// What is left of a pause of the addons-manager, and is to be removed.
+/// Leftover of a pause by the addons-manager that Sluice removes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LegacyPause {
-    /// Whether `spec.paused` goes too, and not only the annotation.
+    /// Whether Sluice removes `spec.paused` together with the annotation.
     pub stopped: bool,
 }
 
-/// The pause of the addons-manager that can be removed, because `record` answers hooks for the Cluster as it is, and would release
-/// its next step: whether Cluster API asks at all is not known, and without an ExtensionConfig that it has discovered it would not.
-/// A Cluster that is being deleted has no next step, and does not go while it is paused.
+/// Returns the pause by the addons-manager that can be removed: `record` is current for the Cluster and would release its next step.
+/// The open gate is required because Cluster API may not call hooks at all, for example without a discovered ExtensionConfig.
+/// A Cluster that is being deleted has no next step, and its deletion does not proceed while it is paused.
 ///
-/// `record` is the recorded one of this very Cluster. An annotation that names another release than the label proves nothing,
-/// so it stays for as long as the Cluster is paused.
+/// `record` belongs to this very Cluster. An annotation that names another release than the label proves nothing, so it stays while
+/// the Cluster is paused.
 #[must_use]
 pub fn legacy_pause(cluster: &Cluster, record: Option<&UpgradeRecord>) -> Option<LegacyPause> {
     cluster.annotations().get(annotation::LEGACY_PAUSED)?;
@@ -112,12 +112,12 @@ pub fn legacy_pause(cluster: &Cluster, record: Option<&UpgradeRecord>) -> Option
     (answers && released && (stopped || !cluster.spec.paused)).then_some(LegacyPause { stopped })
 }
 
-/// Whether a gate is no reason to keep the pause. Cluster API plans the steps of an upgrade only without it.
+/// Whether a gate permits removal of the pause. Cluster API plans the steps of an upgrade only for a Cluster that is not paused.
 fn lets_go(gate: &Gate) -> bool {
     gate.open || GateReason::parse(&gate.reason) == Some(GateReason::UpgradePlanUnknown)
 }
 
-/// Whether Cluster API asks this hook before it writes a control plane.
+/// Whether Cluster API calls this hook before it writes a control plane.
 fn is_first(hook: Hook) -> bool {
     matches!(
         hook,
@@ -183,7 +183,7 @@ mod tests {
     #[case::managers_pause_and_the_users(true, &[OF_MANAGER, OF_USER], Some(true))]
     #[case::annotation_left_behind(false, &[OF_EARLIER], Some(false))]
     #[case::annotation_of_another_release_in_a_pause(true, &[OF_EARLIER], None)]
-    fn what_is_left_of_the_addons_manager(
+    fn leftover_pause_of_the_addons_manager(
         #[case] spec: bool,
         #[case] annotations: &[(&str, &str)],
         #[case] removed: Option<bool>,
@@ -196,7 +196,7 @@ mod tests {
     #[case::not_there(None)]
     #[case::older_than_the_cluster(Some(UpgradeRecord { observed_cluster_generation: 6, ..record() }))]
     #[case::of_another_label(Some(UpgradeRecord { label: "35-1".into(), ..record() }))]
-    fn a_pause_stays_while_the_record_does_not_answer(#[case] record: Option<UpgradeRecord>) {
+    fn a_pause_stays_without_a_current_record(#[case] record: Option<UpgradeRecord>) {
         assert_eq!(legacy_pause(&cluster(true, &[OF_MANAGER]), record.as_ref()), None);
     }
 

@@ -1,4 +1,4 @@
-//! The digest that names a values Secret: other values, another content of the Package, or other inputs are another name.
+//! Digest in the name of a values Secret; it changes with the values, the content of the Package and the other inputs.
 
 use std::collections::BTreeMap;
 
@@ -8,46 +8,46 @@ use sha2::{Digest as _, Sha256};
 /// Hexadecimal digits for values and inputs: 80 bits, short enough for a name.
 pub const DIGITS: usize = 20;
 
-/// Hexadecimal digits for the content of the Package, after a dash: 48 bits. Who can choose it owns the cluster anyway.
+/// Hexadecimal digits for the content of the Package, after a dash: 48 bits. Whoever chooses that content controls the cluster anyway.
 pub const TEMPLATE_DIGITS: usize = 12;
 
-/// Characters of a digest.
+/// Length of a digest in characters.
 pub const LENGTH: usize = DIGITS + 1 + TEMPLATE_DIGITS;
 
-/// What is in a digest beside the values, and what the proof of a package rests on. When it changes, kapp-controller deploys again,
-/// although no value did.
+/// Inputs of a digest other than the values; the proof of a package depends on them. If one changes, kapp-controller deploys again,
+/// although no value has changed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DigestInputs<'a> {
     /// Version of the API server, `v1.36.3`.
     pub stage: Option<&'a str>,
-    /// UID of the workload's namespace `kube-system`: a kubeconfig may lead to another cluster than before.
+    /// UID of namespace `kube-system` in the workload cluster: a kubeconfig may lead to another cluster than before.
     pub workload: Option<&'a str>,
-    /// The kapp-controller that installs the package; nothing for itself. A kapp-controller that is restarted leaves what
-    /// it was deploying untouched for a whole sync period, unless it is asked again.
+    /// kapp-controller that installs the package; none for its own package. A restarted kapp-controller ignores an interrupted
+    /// deployment for a whole sync period, unless the App changes.
     pub installer: Option<Installer<'a>>,
     /// Digest of `Package.spec.template`, by [`template`]: a Package may be edited in place, at the same version.
     pub template: &'a str,
-    /// How often what the package is deployed from was found altered; see
+    /// Number of times that the sources of the deployment were found altered; see
     /// [`Judgement::with_repairs`](crate::proof::Judgement::with_repairs).
     pub repairs: u8,
-    /// Whether the PackageInstall stays as the addons-manager has made it. Its proof is none of what is asked for otherwise: the name of
-    /// its Secret says nothing of the values.
+    /// Whether the PackageInstall stays as the addons-manager created it. Such a proof does not count for other PackageInstalls: the
+    /// name of its Secret does not identify the values.
     pub kept: bool,
 }
 
-/// The kapp-controller that installs a package.
+/// kapp-controller that installs a package.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Installer<'a> {
     /// `Package.spec.version` of its own package.
     pub version: &'a str,
-    /// The digest of its own values and inputs, by [`values`].
+    /// Digest of its own values and inputs, by [`values`].
     pub digest: &'a str,
 }
 
-/// The digest of a package's values and of the other digest inputs: `<values and inputs>-<content of the Package>`.
+/// Returns the digest of the values and the other inputs of a package: `<values and inputs>-<content of the Package>`.
 ///
-/// The second part holds all that follows from the content of Packages, also of the installer's, so that a change of
-/// nothing else can be seen: [`differs_in_template_only`].
+/// The second part covers the content of Packages, including that of the installer, so that [`differs_in_template_only`] detects
+/// a change of nothing else.
 #[must_use]
 pub fn values(inputs: &DigestInputs<'_>, files: &BTreeMap<String, Vec<u8>>) -> String {
     let installer = inputs.installer.map(|installer| {
@@ -58,7 +58,7 @@ pub fn values(inputs: &DigestInputs<'_>, files: &BTreeMap<String, Vec<u8>>) -> S
     let stage = inputs.stage.unwrap_or_default();
     let stage = match inputs.repairs {
         0 => stage.to_owned(),
-        // No version has this sign.
+        // No version contains this character.
         repairs => format!("{stage}#{repairs}"),
     };
     let stage = if inputs.kept {
@@ -80,7 +80,7 @@ pub fn values(inputs: &DigestInputs<'_>, files: &BTreeMap<String, Vec<u8>>) -> S
     format!("{values}-{template}")
 }
 
-/// Whether two digests of a package stand for the same values with the same inputs, and only for another content of Packages.
+/// Whether two digests of a package differ only in the content of Packages, with the same values and inputs.
 #[must_use]
 pub fn differs_in_template_only(one: &str, other: &str) -> bool {
     one != other && parts(one).0 == parts(other).0
@@ -90,10 +90,9 @@ fn parts(digest: &str) -> (&str, &str) {
     digest.split_once('-').unwrap_or((digest, ""))
 }
 
-/// The digest of a `Package.spec.template`, the same for the same content in whatever order its fields come.
+/// Returns the digest of a `Package.spec.template`, independent of the order of its fields.
 ///
-/// A field that is null is one that is absent: Go writes some of its empty fields so, and another release of
-/// kapp-controller other ones.
+/// A null field counts as absent: Go writes some of its empty fields as null, and releases of kapp-controller differ in which.
 #[must_use]
 pub fn template(content: &Value) -> String {
     let mut hash = Sha256::new();
@@ -130,10 +129,10 @@ fn begin(hash: &mut Sha256, kind: u8, length: usize) {
     hash.update((length as u64).to_be_bytes());
 }
 
-/// The digest of these parts in order, this many hexadecimal digits of it.
+/// Returns the first `digits` hexadecimal digits of the digest of `parts`, in order.
 pub(crate) fn hash<'a>(parts: impl IntoIterator<Item = &'a [u8]>, digits: usize) -> String {
     let mut hash = Sha256::new();
-    // Lengths keep one field from running into the next.
+    // Lengths separate the fields.
     for part in parts {
         field(&mut hash, part);
     }
@@ -188,7 +187,7 @@ mod tests {
 
     /// The latch of one must never be that of the other.
     #[test]
-    fn what_is_kept_is_no_proof_of_what_is_asked_for() {
+    fn a_kept_package_install_has_its_own_digest() {
         let of = |kept, repairs| {
             let inputs = DigestInputs {
                 stage: Some("v1.36.3"),
@@ -225,8 +224,8 @@ mod tests {
         }
     }
 
-    /// Found by a soak run: values of kapp-controller, edited while it deployed the other packages, restarted it, and it
-    /// took them up again only ten minutes later.
+    /// Found by a soak run: an edit of kapp-controller's values restarted it while it deployed the other packages, and it resumed
+    /// them only ten minutes later.
     #[test]
     fn another_kapp_controller_is_asked_again_for_everything_it_installs() {
         let by = |version, digest| {
@@ -252,7 +251,7 @@ mod tests {
         }
     }
 
-    /// A Package that was edited in place at the same version used to be no change: nothing was deployed again.
+    /// Once an edit of a Package in place, at the same version, did not count as a change, and nothing was deployed again.
     #[test]
     fn a_package_that_is_edited_in_place_is_another_one() {
         let with = |content: Value| {
@@ -293,8 +292,8 @@ mod tests {
         assert_eq!(of(one) == of(other), same);
     }
 
-    /// Found by the model: kapp-controller is judged where its kubeconfig lies, so its proof outlived a swap of the API
-    /// server that it was deployed to.
+    /// Found by the model: kapp-controller is judged on the management cluster, so its proof outlived a swap of the API server
+    /// that it was deployed to.
     #[test]
     fn another_api_server_needs_another_proof() {
         let on = |workload| {

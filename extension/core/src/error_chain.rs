@@ -8,7 +8,7 @@ pub fn error_chain(error: &dyn std::error::Error) -> String {
     let mut beginning = Beginning(String::new());
     for (index, error) in std::iter::successors(Some(error), |error| error.source()).enumerate() {
         let before = if index == 0 { "" } else { ": " };
-        // An error says that there is no more room.
+        // An error means that the limit is reached.
         if write!(beginning, "{before}{error}").is_err() {
             break;
         }
@@ -16,11 +16,11 @@ pub fn error_chain(error: &dyn std::error::Error) -> String {
     beginning.0
 }
 
-/// The beginning of a text. An API server chooses how long its message is, and kube's errors repeat it.
+/// Truncated text. An API server chooses the length of its message, and errors of kube-rs repeat it.
 struct Beginning(String);
 
 impl Beginning {
-    /// Bytes that it has at most.
+    /// Maximum length in bytes.
     const LONGEST: usize = 4 * 1024;
 }
 
@@ -41,7 +41,7 @@ impl fmt::Write for Beginning {
 mod tests {
     use super::*;
 
-    /// An error with this message, because of another one.
+    /// Error with a message and a source.
     #[derive(Debug, thiserror::Error)]
     #[error("{0}")]
     struct Because(String, #[source] Option<std::io::Error>);
@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn the_message_of_a_server_has_a_longest_length() {
+    fn server_messages_are_truncated() {
         let text = error_chain(&Because("ä".repeat(1 << 20), None));
         assert!(
             (4000..=Beginning::LONGEST).contains(&text.len()),

@@ -1,4 +1,4 @@
-//! Events for people: one for each change of what an object waits for.
+//! Kubernetes events: one per change of the state of an object.
 
 use std::{collections::HashMap, hash::Hash};
 
@@ -7,18 +7,18 @@ use crate::{
     reasons::{GateReason, Hold},
 };
 
-/// One event for people.
+/// Kubernetes event of a Cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
-    /// What the Cluster waits for.
+    /// Hold of the Cluster.
     Held(Hold),
-    /// Something else: reason and note.
+    /// Other normal event: reason and note.
     Said(&'static str, String),
-    /// Something else that is wrong: reason and note.
+    /// Other warning: reason and note.
     Warned(&'static str, String),
 }
 
-/// What every upgrade waits for at some point; the record says it to all who ask.
+/// Hold reasons of every upgrade, which get no event; the record reports them.
 const PROGRESS: [GateReason; 6] = [
     GateReason::BootstrapNotMerged,
     GateReason::ControlPlaneCreating,
@@ -28,22 +28,22 @@ const PROGRESS: [GateReason; 6] = [
     GateReason::WorkersUpgrading,
 ];
 
-/// So many different texts of one object are counted when they are repeated.
+/// Maximum number of different texts per object whose repetitions are counted.
 const COUNTED: usize = 16;
 
-/// What an event says.
+/// Content of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Notice<'a> {
-    /// Whether something is wrong.
+    /// Whether the event is a warning.
     pub warns: bool,
-    /// Its reason.
+    /// Reason of the event.
     pub reason: &'a str,
-    /// What happened, or what is waited for.
+    /// Note of the event.
     pub note: &'a str,
 }
 
 impl<'a> Notice<'a> {
-    /// That a Cluster waits, and for what. Steps that every upgrade goes through are no event.
+    /// Returns the event of a hold. Steps of every upgrade get no event.
     #[must_use]
     pub fn of_hold(hold: &'a Hold) -> Option<Self> {
         let said = !PROGRESS.contains(&hold.reason);
@@ -54,7 +54,7 @@ impl<'a> Notice<'a> {
         })
     }
 
-    /// What a pass says of its Cluster, if that is one.
+    /// Returns the notice of an event from a reconcile; `None` for a step of every upgrade.
     #[must_use]
     pub fn of(event: &'a Event) -> Option<Self> {
         match event {
@@ -68,7 +68,7 @@ impl<'a> Notice<'a> {
         }
     }
 
-    /// That something went well.
+    /// Creates a normal event.
     #[must_use]
     pub const fn said(reason: &'a str, note: &'a str) -> Self {
         Self {
@@ -78,7 +78,7 @@ impl<'a> Notice<'a> {
         }
     }
 
-    /// What is wrong with a configuration.
+    /// Returns the warning about a configuration.
     #[must_use]
     pub fn of_problem(problem: &'a Problem) -> Self {
         Self {
@@ -89,16 +89,16 @@ impl<'a> Notice<'a> {
     }
 }
 
-/// What was published about each object, by UID. `C` counts how often one text is repeated.
+/// Published events per object, by UID. `C` counts the repetitions of one text.
 #[derive(Debug)]
 pub struct Published<C>(HashMap<String, Texts<C>>);
 
-/// What was published about one object.
+/// Published events of one object.
 #[derive(Debug)]
 struct Texts<C> {
     last: String,
-    /// By reason and note. What counts takes two events of one reason for the same and repeats the note of the first one, so
-    /// there is one for each text.
+    /// Counters by reason and note. A counter treats two events with one reason as the same and repeats the first note, so each text
+    /// has its own.
     counters: HashMap<String, C>,
 }
 
@@ -109,7 +109,7 @@ impl<C> Default for Published<C> {
 }
 
 impl<C: Clone> Published<C> {
-    /// What counts the repetitions of a text about the object with this UID; none if it was published last.
+    /// Returns the counter of a text about the object with this UID; none if the text was the last one published.
     pub fn counter(&mut self, uid: &str, notice: Notice<'_>, fresh: impl FnOnce() -> C) -> Option<C> {
         let text = format!("{}: {}", notice.reason, notice.note);
         let nothing = || Texts {
@@ -127,25 +127,25 @@ impl<C: Clone> Published<C> {
         Some(texts.counters.entry(text).or_insert_with(fresh).clone())
     }
 
-    /// Forgets an object that is gone.
+    /// Forgets a deleted object.
     pub fn forget(&mut self, uid: &str) {
         self.0.remove(uid);
     }
 
-    /// Of how many objects something is known.
+    /// Returns the number of known objects.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether nothing is known of any object.
+    /// Whether no object is known.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }
 
-/// The UID that each object had when it had its turn last. Who looks at objects by their names learns so which one is gone.
+/// UID of each object at its last reconcile. Callers that read objects by name learn from it which object was deleted.
 #[derive(Debug)]
 pub struct Uids<N>(HashMap<N, String>);
 
@@ -156,7 +156,8 @@ impl<N> Default for Uids<N> {
 }
 
 impl<N: Hash + Eq + Clone> Uids<N> {
-    /// The object of this name has this UID now, or there is none. Returns the UID of the one before, if that is gone.
+    /// Observes the current UID of the object with this name; `None` if it does not exist. Returns the UID of a previous object that is
+    /// gone.
     pub fn saw(&mut self, name: &N, uid: Option<&str>) -> Option<String> {
         let before = match uid {
             Some(uid) => self.0.insert(name.clone(), uid.to_owned()),
@@ -235,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_counted_has_a_limit() {
+    fn counted_texts_are_bounded() {
         let mut published = Published::default();
         for number in 0..=COUNTED {
             published.counter("a", notice(&number.to_string()), || ());

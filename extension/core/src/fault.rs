@@ -1,22 +1,22 @@
-//! One invalid field, in the words of the API server.
+//! One invalid field, formatted as the API server formats it.
 
 use std::fmt;
 
 use crate::reasons::Hold;
 
-/// A field, its value and what is wrong with it: `spec.cni: Invalid value: "null": package can't be nil`.
+/// Field, value and error, for example `spec.cni: Invalid value: "null": package can't be nil`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
-    /// Path of the field; empty where it is about the whole object.
+    /// Path of the field; empty for a fault of the whole object.
     pub field: String,
-    /// The value that is refused.
+    /// Rejected value.
     pub value: String,
-    /// What is wrong, and the way out.
+    /// Error and remedy.
     pub text: String,
 }
 
 impl Fault {
-    /// A value that a field may not have.
+    /// Returns the fault of an invalid value.
     #[must_use]
     pub fn new(field: impl Into<String>, value: impl Into<String>, text: impl Into<String>) -> Self {
         Self {
@@ -26,13 +26,13 @@ impl Fault {
         }
     }
 
-    /// What a pass would hold for.
+    /// Returns the fault for which a reconcile would hold.
     #[must_use]
     pub fn of<R>(hold: Hold<R>, field: impl Into<String>, value: impl Into<String>) -> Self {
         Self::new(field, value, hold.message)
     }
 
-    /// A package that has to be there.
+    /// Returns the fault of a missing required package.
     pub(crate) fn nil(field: &str) -> Self {
         Self::new(field, "null", "package can't be nil")
     }

@@ -1,8 +1,8 @@
-//! The kubeconfig of a workload cluster, read by an allow-list.
+//! Allow-list reader for the kubeconfig of a workload cluster.
 //!
-//! A kubeconfig is code: in the usual readers `exec` and `auth-provider` start programs, `tokenFile` sends a local file to
-//! whatever `server` names, `proxy-url` leads connections elsewhere. Its Secret belongs to a tenant. So only data fields
-//! are read, by own structs, and anything else in the file refuses the whole file, used or not.
+//! A kubeconfig is code: in the usual readers `exec` and `auth-provider` start programs, `tokenFile` sends a local file to the
+//! address in `server`, and `proxy-url` redirects connections. Its Secret belongs to a tenant. So Sluice reads only data fields,
+//! with its own structs, and refuses a file with any other field, used or not.
 
 mod redacted;
 mod refused;
@@ -18,40 +18,40 @@ pub use redacted::Redacted;
 pub use refused::Refused;
 use section::Section;
 
-/// The largest kubeconfig that is read, in bytes.
+/// Size limit of a kubeconfig, in bytes.
 pub const MAX_BYTES: usize = 64 * 1024;
 
-/// All that is taken from a kubeconfig.
+/// Connection data from a kubeconfig.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorkloadKubeconfig {
     /// `https` URL of the API server, without user, query or fragment.
     pub server: String,
-    /// The authorities that the server's certificate is checked against, PEM.
+    /// CA bundle used to verify the server certificate, PEM.
     pub certificate_authority: Vec<u8>,
-    /// The name in the server's certificate, where it is not the host of the URL.
+    /// Name in the server certificate if it differs from the host of the URL.
     pub tls_server_name: Option<String>,
-    /// Who we are there.
+    /// Credentials of Sluice on this API server.
     pub credentials: Credentials,
 }
 
-/// Who a client is to an API server.
+/// Credentials of a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Credentials {
-    /// A bearer token.
+    /// Bearer token.
     Token(Redacted<String>),
-    /// A client certificate with its key.
+    /// Client certificate with its key.
     ClientCertificate {
-        /// The certificate, PEM.
+        /// Certificate, PEM.
         certificate: Vec<u8>,
-        /// Its private key, PEM.
+        /// Private key, PEM.
         key: Redacted<Vec<u8>>,
     },
 }
 
-/// Reads a kubeconfig: the current context, or the only one.
+/// Parses a kubeconfig and selects the current context, or the only one.
 ///
 /// # Errors
-/// The first field that is refused, by name. No message repeats what the file holds.
+/// The first refused field, by name. No message repeats the content of the file.
 pub fn parse(bytes: &[u8]) -> Result<WorkloadKubeconfig, Refused> {
     let tree = yaml::read(bytes)?;
     let file = Section::root(&tree)?;
@@ -67,7 +67,7 @@ pub fn parse(bytes: &[u8]) -> Result<WorkloadKubeconfig, Refused> {
     ])?;
     file.constant("apiVersion", "v1")?;
     file.constant("kind", "Config")?;
-    // Every entry is read before one is chosen, so that an unused one cannot hide what the allow-list refuses.
+    // Reads every entry before selecting one, so an unused entry cannot hide a refused field.
     let clusters = file.entries("clusters", Cluster::read)?;
     let users = file.entries("users", User::read)?;
     let contexts = file.entries("contexts", Context::read)?;
@@ -85,13 +85,13 @@ pub fn parse(bytes: &[u8]) -> Result<WorkloadKubeconfig, Refused> {
     cluster.content.with(user.content.credentials()?)
 }
 
-/// A digest of a kubeconfig as it is stored: another digest is another connection.
+/// Returns the digest of a stored kubeconfig. A new digest requires a new connection.
 #[must_use]
 pub fn digest(bytes: &[u8]) -> String {
     crate::digest::hex(&Sha256::digest(bytes))
 }
 
-/// An entry of one of the three lists.
+/// Entry of one of the three lists.
 struct Entry<T> {
     name: String,
     content: T,
@@ -202,7 +202,7 @@ impl Context {
 }
 
 fn base64(section: &Section<'_>, field: &'static str) -> Result<Vec<u8>, Refused> {
-    // Line ends are what a block scalar leaves in; client-go's decoder skips them too.
+    // A block scalar keeps line ends; client-go's decoder skips them too.
     let text: String = section.required(field)?.split(['\r', '\n']).collect();
     match STANDARD.decode(text) {
         Ok(decoded) if !decoded.is_empty() => Ok(decoded),
@@ -212,7 +212,7 @@ fn base64(section: &Section<'_>, field: &'static str) -> Result<Vec<u8>, Refused
     }
 }
 
-/// Whether `url` is `https://host[:port][/path]` and nothing more: no user that would be a password in clear, no query.
+/// Whether `url` is `https://host[:port][/path]` only, without a query and without a user, whose password would be in clear text.
 fn is_https_address(url: &str) -> bool {
     let Some(rest) = url.strip_prefix("https://") else {
         return false;

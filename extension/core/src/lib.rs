@@ -1,7 +1,7 @@
-//! The pure domain of Sluice: what a hook is answered, what counts as proof, which version and which packages come next.
+//! Pure domain of Sluice: hook decisions, proofs of packages, upgrade hops and package sets.
 //!
-//! Nothing here reads a clock, talks to a server or waits: time and observed objects are arguments, so that tables,
-//! properties and a model checker can run every function as the product runs it.
+//! Nothing here reads a clock, talks to a server or waits. Time and observed objects are arguments, so table tests, property
+//! tests and a model checker run every function as the product does.
 
 pub mod admission;
 pub mod cache;

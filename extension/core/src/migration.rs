@@ -1,7 +1,7 @@
-//! What the addons-manager has left on a Cluster and beside it: predicates of one object each.
+//! Leftovers of the addons-manager: predicates on single objects.
 //!
-//! It set one finalizer on Clusters with additional packages, their ClusterBootstraps and the Secrets with their kubeconfigs, and one
-//! annotation on the Machines of such Clusters (`addons/controllers`, release 0.29). Nothing but the addons-manager removes either.
+//! The addons-manager set a finalizer on Clusters with additional packages, their ClusterBootstraps and their kubeconfig Secrets, and an
+//! annotation on the Machines of such Clusters (`addons/controllers`, release 0.29). Only the addons-manager removes them.
 
 mod same;
 
@@ -14,7 +14,7 @@ use sluice_crds::{
     run::ClusterBootstrap,
 };
 
-/// The finalizers of an object without that of the addons-manager; `None` where it has not got that one.
+/// Returns the finalizers of an object without that of the addons-manager; `None` if the object does not have it.
 #[must_use]
 pub fn without_finalizer(object: &ObjectMeta) -> Option<Vec<String>> {
     let finalizers = object.finalizers.as_ref()?;
@@ -25,7 +25,7 @@ pub fn without_finalizer(object: &ObjectMeta) -> Option<Vec<String>> {
     })
 }
 
-/// Whether the addons-manager holds a Machine. An annotation of the same name with another value is another one's.
+/// Whether the addons-manager holds a Machine. The same annotation with another value belongs to another owner.
 #[must_use]
 pub fn holds_machine(machine: &ObjectMeta) -> bool {
     let annotations = machine.annotations.as_ref();
@@ -33,8 +33,8 @@ pub fn holds_machine(machine: &ObjectMeta) -> bool {
     value.is_some_and(|value| value == annotation::LEGACY_PRE_TERMINATE_OWNER)
 }
 
-/// Whether something of the addons-manager may be left of a Cluster, by what is in memory: it or its ClusterBootstrap has the finalizer, or
-/// no record was written yet (`is_recorded`) for a ClusterBootstrap that the addons-manager has worked on.
+/// Whether a Cluster may have leftovers, judged by the cache: the Cluster or its ClusterBootstrap has the finalizer, or a ClusterBootstrap
+/// of the addons-manager has no record yet (`is_recorded`).
 #[must_use]
 pub fn may_be_left(cluster: &Cluster, bootstrap: Option<&ClusterBootstrap>, is_recorded: bool) -> bool {
     let has_finalizer = |object: &ObjectMeta| without_finalizer(object).is_some();
@@ -51,7 +51,7 @@ pub fn may_be_left(cluster: &Cluster, bootstrap: Option<&ClusterBootstrap>, is_r
         })
 }
 
-/// Whether Cluster API goes on with the deletion of a Cluster whatever hooks say from now on.
+/// Whether Cluster API continues the deletion of a Cluster without further hook calls.
 #[must_use]
 pub fn is_let_go(cluster: &Cluster) -> bool {
     let annotations = cluster.metadata.annotations.as_ref();
@@ -81,7 +81,7 @@ mod tests {
     #[case::one(&[OLD], Some(vec![]))]
     #[case::among_others(&[OTHER, OLD, "a.user/wait"], Some(vec![OTHER, "a.user/wait"]))]
     #[case::one_that_looks_like_it(&["tkg.tanzu.vmware.com/addons"], None)]
-    fn only_its_own_finalizer_goes(#[case] there: &[&str], #[case] left: Option<Vec<&str>>) {
+    fn only_the_legacy_finalizer_is_removed(#[case] there: &[&str], #[case] left: Option<Vec<&str>>) {
         let left = left.map(|left| left.into_iter().map(str::to_owned).collect::<Vec<_>>());
         assert_eq!(without_finalizer(&with_finalizers(there)), left);
     }
@@ -115,7 +115,7 @@ mod tests {
     #[case::half_of_it_is_gone(&[], &[], Some("36-1"), false, true)]
     #[case::what_was_taken_over(&[], &[], Some("36-1"), true, false)]
     #[case::a_new_one(&[], &[], Some(""), false, false)]
-    fn something_may_be_left(
+    fn leftovers_may_exist(
         #[case] cluster: &[&str],
         #[case] bootstrap: &[&str],
         #[case] resolved: Option<&str>,

@@ -1,28 +1,28 @@
-//! Names of the objects that are made for a cluster, and what is read out of names.
+//! Names of the objects that Sluice creates for a Cluster, and checks of names.
 
-/// The longest name that Kubernetes takes for the kinds that are written here.
+/// Maximum length of a name in Kubernetes, for the kinds that Sluice writes.
 pub const LONGEST_NAME: usize = 253;
 
-/// The longest value of a label.
+/// Maximum length of a label value.
 pub const LONGEST_LABEL: usize = 63;
 
-/// A name that Kubernetes would refuse.
+/// Error for a name that Kubernetes would reject.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("name {name} has {length} characters, Kubernetes takes {LONGEST_NAME}")]
 pub struct NameTooLong {
-    /// The name.
+    /// Rejected name.
     pub name: String,
-    /// Its length in bytes.
+    /// Length in bytes.
     pub length: usize,
 }
 
-/// The short name of a package: its `spec.refName` up to the first dot, `antrea` of `antrea.tanzu.vmware.com`.
+/// Returns the short name of a package: `spec.refName` up to the first dot, `antrea` of `antrea.tanzu.vmware.com`.
 #[must_use]
 pub fn short(ref_name: &str) -> &str {
     ref_name.split('.').next().unwrap_or(ref_name)
 }
 
-/// A string as the value of a label: `+` becomes `---`, cut to 63 bytes, without `_`, `.` and `-` at its end.
+/// Converts a string to a label value: replaces `+` with `---`, truncates to 63 bytes and trims `_`, `.` and `-` at the end.
 #[must_use]
 pub fn parse_string_for_label(text: &str) -> String {
     let replaced = text.replace('+', "---");
@@ -33,36 +33,36 @@ pub fn parse_string_for_label(text: &str) -> String {
     replaced[..end].trim_end_matches(['_', '.', '-']).to_owned()
 }
 
-/// The name of the PackageInstall, and of its App, of a package: `<cluster>-<short>`.
+/// Returns the name of the PackageInstall of a package, and of its App: `<cluster>-<short>`.
 pub fn package_install(cluster: &str, ref_name: &str) -> Result<String, NameTooLong> {
     checked(format!("{cluster}-{}", short(ref_name)))
 }
 
-/// The name of the Secret with the values of a package: `<cluster>-<short>-data-values-<digest>`.
+/// Returns the name of the values Secret of a package: `<cluster>-<short>-data-values-<digest>`.
 ///
-/// The digest makes new values a new name, so that the generation of PackageInstall and App covers them.
+/// With the digest, new values have a new name, so the generations of PackageInstall and App cover them.
 pub fn values_secret(cluster: &str, ref_name: &str, digest: &str) -> Result<String, NameTooLong> {
     checked(format!("{}{digest}", values_secret_prefix(cluster, ref_name)))
 }
 
-/// What the names of all values Secrets of a package begin with, for finding those of earlier values.
+/// Returns the name prefix of all values Secrets of a package; it also matches those of earlier values.
 #[must_use]
 pub fn values_secret_prefix(cluster: &str, ref_name: &str) -> String {
     format!("{cluster}-{}-data-values-", short(ref_name))
 }
 
-/// The name of the Secret with the values of a package that a configuration controller writes on the management cluster:
+/// Returns the name of the values Secret that a configuration controller writes on the management cluster:
 /// `<cluster>-<short>-data-values`.
 pub fn provider_values_secret(cluster: &str, ref_name: &str) -> Result<String, NameTooLong> {
     checked(format!("{cluster}-{}-data-values", short(ref_name)))
 }
 
-/// The name of a cloned Secret or provider, and of the Secret of inline values: `<cluster>-<short>-package`.
+/// Returns the name of a cloned Secret or provider, and of the Secret of inline values: `<cluster>-<short>-package`.
 pub fn clone(cluster: &str, ref_name: &str) -> Result<String, NameTooLong> {
     checked(format!("{cluster}-{}-package", short(ref_name)))
 }
 
-/// Whether an object can have this name: then it is one segment of a path.
+/// Whether this is a valid object name, and therefore one segment of a URL path.
 #[must_use]
 pub fn is_object_name(name: &str) -> bool {
     let good = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'.');
@@ -74,7 +74,7 @@ pub fn is_object_name(name: &str) -> bool {
         && ends(bytes.last().copied())
 }
 
-/// Whether a Package can have this name, `antrea.tanzu.vmware.com.1.7.1+vmware.1-tkg.1`: then it is one segment of a path.
+/// Whether this is a valid Package name (`antrea.tanzu.vmware.com.1.7.1+vmware.1-tkg.1`), and therefore one segment of a URL path.
 #[must_use]
 pub fn is_package_name(name: &str) -> bool {
     let good = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'+' | b'_');
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_kubernetes_would_refuse_is_refused_here() {
+    fn names_that_kubernetes_rejects_are_rejected() {
         let cluster = "c".repeat(250);
         let error = package_install(&cluster, "antrea.tanzu.vmware.com").unwrap_err();
         assert_eq!(error.length, 257);

@@ -1,7 +1,7 @@
-//! The proof that a package reconciled at its target: PackageInstall and App together, clause by clause.
+//! Proof that a package reconciled at its target: PackageInstall and App together, clause by clause.
 //!
-//! kapp-controller v0.53.1 repeats the App's old success in the PackageInstall right after a change, for up to seconds,
-//! so neither object is a proof alone, and no order of sightings is one either.
+//! kapp-controller v0.53.1 repeats the old success of the App in the PackageInstall right after a change, for up to seconds. So
+//! neither object alone is a proof, and no order of observations is one either.
 
 mod applied;
 mod clauses;
@@ -27,22 +27,22 @@ use clauses::{
 };
 use first_run::observed_app;
 
-/// The longest message that is taken over from kapp-controller, in bytes.
+/// Maximum length of a message of kapp-controller in the record, in bytes.
 const LONGEST_MESSAGE: usize = 1024;
 
-/// How many digests a package takes turns with when it is altered again and again: each leaves a Secret until the upgrade ends.
+/// Number of digests that a repeatedly altered package cycles through; each leaves a Secret until the upgrade ends.
 const REPAIRS: u8 = 16;
 
-/// The API server that a package is judged on.
+/// API server on which a package is judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum JudgedOn {
-    /// The management cluster, for kapp-controller itself.
+    /// Management cluster, for kapp-controller itself.
     Management,
-    /// The workload cluster.
+    /// Workload cluster.
     Workload,
 }
 
-/// What a package is to be.
+/// Desired state of a package.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Target<'a> {
     /// Short name, `antrea`.
@@ -53,32 +53,32 @@ pub struct Target<'a> {
     pub version: &'a str,
     /// Digest of values, inputs and content; see [`crate::digest`].
     pub digest: &'a str,
-    /// Name of the Secret with these values; empty where a PackageInstall is kept that names none.
+    /// Name of the Secret with these values; empty for a kept PackageInstall that names none.
     pub secret_name: &'a str,
-    /// Whether the PackageInstall is kept as the addons-manager has made it. Whatever is judged of it lets no machine go: a Secret of a
-    /// fixed name says nothing of the values that were deployed.
+    /// Whether the PackageInstall is kept as the addons-manager created it. Its judgement never releases a machine: a Secret with a
+    /// fixed name does not identify the deployed values.
     pub kept: bool,
-    /// `spec.syncPeriod` that the App needs to have when nothing else in it follows the digest, because no step of the
-    /// package takes values; see [`sync_period`](crate::packages::build::sync_period).
+    /// Required `spec.syncPeriod` of the App if no step of the package takes values, so that nothing else in it follows the digest;
+    /// see [`sync_period`](crate::packages::build::sync_period).
     pub sync_period: Option<&'a str>,
-    /// Where PackageInstall and App are.
+    /// API server with PackageInstall and App.
     pub judged_on: JudgedOn,
-    /// What counts as ready.
+    /// Required readiness.
     pub readiness: Readiness,
-    /// The step of the upgrade that needs it.
+    /// Step of the upgrade that needs the package.
     pub phase: Phase,
 }
 
-/// What was judged of a package.
+/// Judgement of a package.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Judgement {
-    /// What goes into the record.
+    /// Entry for the record.
     pub record: PackageRecord,
-    /// The step of the upgrade that needs the package.
+    /// Step of the upgrade that needs this package.
     pub phase: Phase,
-    /// Whether it is fully reconciled, whatever counts as ready.
+    /// Whether it is fully reconciled, whatever the required readiness.
     pub settled: bool,
-    /// Whether its PackageInstall is kept as the addons-manager has made it; see [`Target::kept`].
+    /// Whether its PackageInstall is kept as the addons-manager created it; see [`Target::kept`].
     pub kept: bool,
 }
 
@@ -89,14 +89,14 @@ impl Judgement {
         self.record.state == PackageState::Ready
     }
 
-    /// Without the proof, because the App [is not made from](is_made_from) its Package. A package without a proof keeps its own reason.
+    /// Withdraws the proof, because the App [is not made from](is_made_from) its Package. A package without a proof keeps its reason.
     #[must_use]
     pub fn withdrawn_for_app(self, package: &str) -> Self {
         let message = format!("waiting for an App that is made from Package {package} as it is");
         self.withdrawn(PackageReason::AppTemplateMismatch, message)
     }
 
-    /// Without the proof, because the PackageInstall does not ask for all that it has to. A package without a proof keeps its own reason.
+    /// Withdraws the proof, because the spec of the PackageInstall is incomplete. A package without a proof keeps its reason.
     #[must_use]
     pub fn withdrawn_for_install(self) -> Self {
         let message = "waiting for a PackageInstall that asks for what it has to";
@@ -110,8 +110,8 @@ impl Judgement {
         self.without_proof(PackageState::Reconciling, Hold::new(reason, message))
     }
 
-    /// With the number of times that the copy of the Package or the values Secret was found altered: `so_far`, plus one if
-    /// `once_more`. Then the altered object may have been deployed, so nothing is proven before another digest is.
+    /// Sets the number of times that the copy of the Package or the values Secret was found altered: `so_far`, plus one if
+    /// `once_more`. In the latter case the altered object may have been deployed, so the proof needs another digest.
     #[must_use]
     pub fn with_repairs(mut self, so_far: u8, once_more: bool) -> Self {
         self.record.repairs = so_far;
@@ -143,8 +143,8 @@ impl Judgement {
         }
     }
 
-    /// With the first seen run replaced by `noted`, which a watch showed, where that is earlier. A judgement may rest on it only
-    /// after it is recorded.
+    /// Replaces the first seen run with `noted`, which a watch reported, if that is earlier. A judgement may depend on it only after it
+    /// is recorded.
     #[must_use]
     pub fn noting(mut self, noted: Option<&FirstSeenRun>) -> Self {
         let record = &mut self.record;
@@ -156,11 +156,11 @@ impl Judgement {
     }
 }
 
-/// Judges a package by its PackageInstall and App, read from the API server that it is judged on.
+/// Judges a package by its PackageInstall and App, read from the API server on which it is judged.
 ///
-/// `latch` is what was recorded before, read from the API server and never a judgement that is not recorded yet: a proof holds
-/// while kapp-controller looks again at the same App at the same generation (it does so every sync period), a failure stays one
-/// until the package succeeds, and readiness `Applied` rests on the run that the App was first seen with.
+/// `latch` is the recorded entry, read from the API server; a judgement that is not recorded yet never serves as one. A proof holds
+/// while kapp-controller resyncs the same App at the same generation, which it does every sync period. A failure stays until the
+/// package succeeds. Readiness `Applied` depends on the run with which the App was first seen.
 #[must_use]
 pub fn judge(
     target: &Target<'_>,
@@ -171,8 +171,8 @@ pub fn judge(
     judge_by(CLAUSES, target, install, app, latch)
 }
 
-/// What is known of a package while its API server does not answer: what was recorded of it, if it is for the same target and, of a proof,
-/// for the readiness that is asked for.
+/// Judges a package while its API server does not respond: by its recorded entry, if that is for the same target and, for a proof, the
+/// required readiness.
 #[must_use]
 pub fn judge_from_record(target: &Target<'_>, latch: Option<&PackageRecord>) -> Judgement {
     let still_holds = |latch: &&PackageRecord| {
@@ -230,7 +230,7 @@ fn judge_by(
     }
 }
 
-/// What goes into the record, and whether the package is settled.
+/// Returns the entry for the record, and whether the package is settled.
 fn weigh(
     clauses: &[Clause],
     target: &Target<'_>,
@@ -276,13 +276,13 @@ fn is_for(latch: &PackageRecord, target: &Target<'_>) -> bool {
     latch.name == target.name && latch.version == target.version && latch.values_digest == target.digest
 }
 
-/// Whether a proof of one readiness is one of another.
+/// Whether a proof of readiness `proven` suffices for readiness `asked`.
 fn covers(proven: Option<Readiness>, asked: Readiness) -> bool {
     proven == Some(Readiness::Reconciled) || proven == Some(asked)
 }
 
-/// What was proven at this very App and generation, unless a run has failed since. Once kapp-controller has begun another run, the failure
-/// shows only in `consecutiveReconcileFailures`, which a successful run sets back to 0 (`setReconcileCompleted` of v0.53.1).
+/// Returns the readiness that was proven at this very App and generation, unless a run has failed since. After the start of another
+/// run, only `consecutiveReconcileFailures` shows the failure; a successful run resets it to 0 (`setReconcileCompleted` of v0.53.1).
 fn latched(latch: Option<&PackageRecord>, app: Option<&App>) -> Option<Readiness> {
     let (latch, app) = (latch?, app?);
     let failures = app
@@ -300,7 +300,7 @@ fn latched(latch: Option<&PackageRecord>, app: Option<&App>) -> Option<Readiness
     latch.proven_readiness.filter(|_| is_this_app)
 }
 
-/// What has to be kept of the first sight of the App.
+/// Returns the first seen run of the App for the record.
 fn run_to_keep(
     target: &Target<'_>,
     app: Option<&App>,
@@ -319,11 +319,11 @@ fn unproven(
     let state = state(evidence);
     let hold = match (state, hold.reason) {
         (PackageState::Failed, _) => failure(evidence),
-        // Right after a change the PackageInstall repeats an old failure as it repeats an old success.
+        // Right after a change the PackageInstall repeats an old failure, as it repeats an old success.
         (_, PackageReason::PackageInstallFailed | PackageReason::AppFailed) => unfinished(),
         _ => hold,
     };
-    // kapp-controller goes from failed through reconciling to failed at every attempt.
+    // With every attempt kapp-controller changes the state from failed to reconciling and back.
     if state == PackageState::Reconciling
         && let Some(failed) = latch.filter(|latch| latch.state == PackageState::Failed)
     {
@@ -332,7 +332,7 @@ fn unproven(
     record_of(target, state, Some(hold))
 }
 
-/// How far a package without proof is.
+/// Returns the state of a package without a proof.
 fn state(evidence: &Evidence<'_>) -> PackageState {
     if !asks_for_the_target(evidence) || evidence.install.metadata.deletion_timestamp.is_some() {
         return PackageState::Pending;
@@ -345,7 +345,7 @@ fn state(evidence: &Evidence<'_>) -> PackageState {
         .app
         .filter(|app| app_version(app) == Some(evidence.target.version));
     match at_target {
-        // The PackageInstall's failure is its own only as long as no App works on the target.
+        // A failure of the PackageInstall is its own only while no App has the target.
         None if install_failed => PackageState::Failed,
         None => PackageState::Applied,
         Some(app) if !observed_app(app) => PackageState::Applied,
@@ -381,7 +381,7 @@ fn record_of(target: &Target<'_>, state: PackageState, hold: Option<Hold<Package
     }
 }
 
-/// The message as the record keeps it: bounded, and without what a terminal would act on.
+/// Bounds a message for the record and escapes terminal control characters.
 fn shortened(message: impl AsRef<str>) -> String {
     let mut message = lines(message.as_ref(), LONGEST_MESSAGE);
     let mut end = message.len().min(LONGEST_MESSAGE);

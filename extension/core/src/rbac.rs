@@ -1,6 +1,6 @@
-//! Missing permissions, as operators are told of them.
+//! Remedy texts for missing permissions.
 
-/// The ClusterRole that an operator has to add so that Sluice may do `verbs` to a kind of another project.
+/// Describes the ClusterRole that grants Sluice `verbs` on a kind of another project.
 #[must_use]
 pub fn missing_rule(verbs: &str, group: &str, plural: &str) -> String {
     let group = if group.is_empty() { "\"\"" } else { group };

@@ -1,4 +1,4 @@
-//! When Clusters and configurations are reconciled again, spread by their UIDs.
+//! Requeue times of Clusters and configurations, spread by their UIDs.
 
 use std::time::{Duration, Instant};
 
@@ -6,21 +6,22 @@ use sha2::{Digest as _, Sha256};
 
 use crate::clock::Clock;
 
-/// The time between two looks at what waits for something that no watch shows.
+/// Shortest requeue delay of a Cluster that waits for a change that no watch reports.
 const SHORTEST_WAIT: Duration = Duration::from_secs(10);
+/// Longest such delay.
 const LONGEST_WAIT: Duration = Duration::from_mins(1);
 
-/// When settled Clusters and their configurations are looked at.
+/// Resync interval of settled Clusters and their configurations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SyncPeriod {
-    /// Each is looked at once in it.
+    /// Length of the interval; each object is requeued once in it.
     pub length: Duration,
-    /// The beginning of one. Where this follows from the time of day, all replicas look at the same times.
+    /// Start of one interval. If it follows from the time of day, all replicas resync at the same times.
     pub since: Instant,
 }
 
 impl SyncPeriod {
-    /// The next one where they follow each other since 1970.
+    /// Returns the next interval of a sequence that starts at the Unix epoch.
     #[must_use]
     pub fn of_day(length: Duration, now: Clock) -> Self {
         let milliseconds = u64::try_from(now.now.as_millisecond()).unwrap_or_default();
@@ -32,8 +33,8 @@ impl SyncPeriod {
         }
     }
 
-    /// How long it is from `now` until the Cluster with this UID, or a configuration of it, is looked at next: never zero. Both have the
-    /// same time, so that one look is made at them.
+    /// Returns the time from `now` until the next resync of the Cluster with this UID and of its configurations; never zero. All of
+    /// them share the time, so one reconcile covers them.
     #[must_use]
     pub fn until_resync(self, uid: &str, now: Instant) -> Duration {
         let length = self.length.max(Duration::from_millis(1));
@@ -47,26 +48,26 @@ impl SyncPeriod {
     }
 }
 
-/// How long the Cluster with this UID waits with what concerns all clusters at once, so that they do it one after the
-/// other within `over`. The same on every replica.
+/// Returns the delay of the Cluster with this UID within `over`, so that a change of all Clusters is handled one after the other.
+/// Every replica computes the same delay.
 #[must_use]
 pub fn spread(uid: &str, over: Duration) -> Duration {
     let milliseconds = u32::try_from(over.as_millis()).unwrap_or(u32::MAX);
     Duration::from_millis(bucket(uid, milliseconds.max(1)).into())
 }
 
-/// Up to a quarter less than `longest`, as the UID says.
+/// Returns `longest`, shortened by up to a quarter depending on the UID.
 pub(crate) fn spread_back(uid: &str, longest: Duration) -> Duration {
     longest * 3 / 4 + spread(uid, longest / 4)
 }
 
-/// When the Cluster with this UID, or a configuration of it, is looked at again that has `waited` so long for what no watch shows: the
-/// longer, the later. Not all that wait for the same are looked at at once.
+/// Returns the requeue delay of a Cluster, or a configuration of it, that has `waited` for a change that no watch reports. The delay
+/// grows with `waited` and is spread by the UID, so that objects with the same cause are not requeued together.
 pub(crate) fn wait(uid: &str, waited: Duration) -> Duration {
     spread_back(uid, (waited / 10).clamp(SHORTEST_WAIT, LONGEST_WAIT))
 }
 
-/// One of so many buckets, the same for the same UID.
+/// Returns the bucket of a UID, below `buckets`; the same for the same UID.
 pub(crate) fn bucket(uid: &str, buckets: u32) -> u32 {
     let hash = Sha256::digest(uid.as_bytes());
     u32::from_be_bytes([hash[0], hash[1], hash[2], hash[3]]) % buckets
@@ -77,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_concerns_all_clusters_is_done_by_a_few_at_a_time() {
+    fn a_change_of_all_clusters_is_handled_a_few_at_a_time() {
         let over = Duration::from_mins(10);
         let mut minutes = [0_u32; 10];
         for uid in 0..10_000 {
@@ -94,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_look_is_made_at_the_same_time_of_each_period() {
+    fn each_resync_is_at_the_same_time_of_its_period() {
         let (length, since) = (Duration::from_mins(10), Instant::now());
         let period = SyncPeriod { length, since };
         let first = since + period.until_resync("uid", since);

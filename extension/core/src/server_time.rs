@@ -1,10 +1,10 @@
-//! Time of the management API server, which stamps deletions. The clock of the machine that Sluice runs on says nothing about their age.
+//! Time of the management API server, which stamps deletions. The local clock may differ, so it cannot measure their age.
 
 use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp, fmt::rfc2822::DateTimeParser};
 
-/// The time of an API server, from the `Date` header of its last answer.
+/// Time of an API server, from the `Date` header of its latest response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ServerTime {
     date: Timestamp,
@@ -12,14 +12,15 @@ pub struct ServerTime {
 }
 
 impl ServerTime {
-    /// Reads a `Date` header, `Thu, 26 Nov 2026 14:08:29 GMT`, of an answer that arrived at `arrived`; `None` where it is no HTTP date.
+    /// Parses the `Date` header (`Thu, 26 Nov 2026 14:08:29 GMT`) of a response that arrived at `arrived`. Returns `None` if it is
+    /// not an HTTP date.
     #[must_use]
     pub fn parse(date: &str, arrived: Instant) -> Option<Self> {
         let date = DateTimeParser::new().parse_timestamp(date).ok()?;
         Some(Self { date, arrived })
     }
 
-    /// The time of the API server at `now`, or earlier: the header has whole seconds, and was written before it arrived.
+    /// Returns the time of the API server at `now`, or slightly earlier: the header has whole seconds and predates its arrival.
     #[must_use]
     pub fn at(self, now: Instant) -> Timestamp {
         let since = SignedDuration::try_from(now.saturating_duration_since(self.arrived));
@@ -28,8 +29,8 @@ impl ServerTime {
     }
 }
 
-/// Whether a deletion is older than `limit` at `now`, the time of the API server. Where that is not known it is not: a deletion that goes on too
-/// late can be helped, packages that were not uninstalled cannot.
+/// Whether a deletion is older than `limit` at `now`, the time of the API server. An unknown time counts as "not overdue": a late
+/// deletion can be remedied, a skipped uninstallation of packages cannot.
 #[must_use]
 pub fn is_overdue(deleted_at: Timestamp, now: Option<Timestamp>, limit: Duration) -> bool {
     let limit = SignedDuration::try_from(limit).unwrap_or(SignedDuration::MAX);
@@ -49,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn it_goes_on_with_the_monotonic_clock() {
+    fn server_time_advances_with_the_monotonic_clock() {
         let before = Instant::now();
         let arrived = before + seconds(50);
         let server = ServerTime::parse(DATE, arrived).unwrap();
@@ -65,12 +66,12 @@ mod tests {
     #[case("2026-11-26T14:08:29Z")]
     #[case("Thu, 26 Nov 2026 14:08:29")]
     #[case("Thu, 31 Nov 2026 14:08:29 GMT")]
-    fn what_is_no_http_date_is_no_time(#[case] date: &str) {
+    fn invalid_http_dates_are_rejected(#[case] date: &str) {
         assert_eq!(ServerTime::parse(date, Instant::now()), None);
     }
 
     #[test]
-    fn a_time_at_the_end_of_all_times_stays() {
+    fn the_latest_timestamp_does_not_overflow() {
         let arrived = Instant::now();
         let server = ServerTime::parse("Thu, 30 Dec 9999 21:59:59 GMT", arrived).unwrap();
         let year = seconds(366 * 24 * 3_600);
@@ -82,7 +83,7 @@ mod tests {
     #[case::too_late(Some(601), true)]
     #[case::before_it_began(Some(-700), false)]
     #[case::not_known(None, false)]
-    fn a_deletion_is_as_old_as_the_api_server_says(#[case] age: Option<i64>, #[case] overdue: bool) {
+    fn deletion_age_is_measured_by_the_api_server(#[case] age: Option<i64>, #[case] overdue: bool) {
         let deleted_at = Timestamp::from_second(1_000).unwrap();
         let now = age.map(|age| deleted_at + SignedDuration::from_secs(age));
         assert_eq!(is_overdue(deleted_at, now, seconds(600)), overdue);

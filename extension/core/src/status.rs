@@ -1,4 +1,4 @@
-//! What the status service says: of which Clusters, to whom, and in which order.
+//! Status service: views of Clusters, authorization of callers, and the order of changes.
 
 mod access;
 mod reauthorization;

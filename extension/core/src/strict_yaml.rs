@@ -1,11 +1,12 @@
-//! How YAML is read that others have written.
+//! Parser options for untrusted YAML.
 
 use serde_saphyr::{
     Options,
     options::{DuplicateKeyPolicy, MergeKeyPolicy},
 };
 
-/// One document without anchors, aliases, merge keys, own tags or repeated keys, and no deeper than `max_depth`. Errors quote nothing of it.
+/// Accepts one document of at most `max_depth` levels, without anchors, aliases, merge keys, custom tags or duplicate keys.
+/// Errors quote nothing of the document.
 pub(crate) fn options(max_depth: usize) -> Options {
     serde_saphyr::options! {
         budget: serde_saphyr::budget! {

@@ -1,10 +1,11 @@
-//! What others say, bounded and without what a terminal would act on.
+//! Sanitizes text of other components: bounded length, without terminal control characters.
 
-/// `text` in one line of at most `longest` characters: blanks and line ends are one blank, control characters are escaped.
+/// Returns `text` as one line of at most `longest` characters. Each run of white space becomes one blank, control characters
+/// are escaped.
 #[must_use]
 pub fn one_line(text: &str, longest: usize) -> String {
     let mut line = String::new();
-    // What is cut off need not be looked at: each word has a character at least.
+    // Each word has at least one character, so later words are cut off anyway.
     let words = text.split_whitespace().take(longest + 1);
     for word in words {
         if !line.is_empty() {
@@ -18,7 +19,7 @@ pub fn one_line(text: &str, longest: usize) -> String {
     bounded(line, longest)
 }
 
-/// `text` with its lines, of at most `longest` characters. Control characters are escaped.
+/// Returns `text` with its line breaks, at most `longest` characters long. Control characters are escaped.
 #[must_use]
 pub fn lines(text: &str, longest: usize) -> String {
     let mut kept = String::new();
@@ -28,7 +29,7 @@ pub fn lines(text: &str, longest: usize) -> String {
     bounded(kept, longest)
 }
 
-/// Whether a terminal would do something else with it than show it: control characters, and those that turn the direction of text.
+/// Whether a terminal interprets the character: control characters, and those that change the direction of text.
 fn acts(letter: char) -> bool {
     letter.is_control()
         || matches!(letter, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
@@ -58,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_terminal_would_act_on_is_escaped() {
+    fn terminal_control_characters_are_escaped() {
         let said = "ytt: \u{1b}[31mError\u{7}:\r\n  - no\tkey\u{0}\u{202e}";
         assert_eq!(
             one_line(said, 100),
@@ -71,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_of_any_length_is_bounded_in_characters() {
+    fn text_is_bounded_in_characters() {
         for text in ["é".repeat(65_536), "é ".repeat(32_768), "\u{1b}".repeat(65_536)] {
             for longest in [1, 2, 160, 4096] {
                 for kept in [one_line(&text, longest), lines(&text, longest)] {

@@ -1,4 +1,4 @@
-//! The kinds that provide values.
+//! Kinds of configurations that provide values.
 
 use std::sync::Arc;
 
@@ -12,17 +12,17 @@ use sluice_crds::{
 
 use crate::cluster::ClusterRef;
 
-/// Names one configuration.
+/// Reference to one configuration.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ConfigRef {
-    /// Its kind.
+    /// Kind of the configuration.
     pub kind: Arc<str>,
-    /// Its namespace and its name.
+    /// Namespace and name.
     pub object: ClusterRef,
 }
 
-/// Whether a kind is one that provides values: of Sluice, or of another project. Those of Kubernetes, Cluster API, Carvel and Tanzu are
-/// none: Sluice may do more to them than tenants who name them.
+/// Whether a kind provides values: a configuration kind of Sluice, or a kind of another project. Kinds of Kubernetes, Cluster API,
+/// Carvel and Tanzu are excluded, because Sluice has more rights to them than the tenants that reference them.
 #[must_use]
 pub fn provides_values(group: &str, kind: &str) -> bool {
     let within = |domain: &str| group == domain || group.ends_with(&format!(".{domain}"));
@@ -39,7 +39,7 @@ pub fn provides_values(group: &str, kind: &str) -> bool {
     is_of_others || own_resource(group, kind).is_some()
 }
 
-/// How a kind is served, if it is one of Sluice.
+/// Returns the API resource of a configuration kind of Sluice.
 #[must_use]
 pub fn own_resource(group: &str, kind: &str) -> Option<ApiResource> {
     own_resources()
@@ -47,7 +47,7 @@ pub fn own_resource(group: &str, kind: &str) -> Option<ApiResource> {
         .find(|resource| (resource.group.as_str(), resource.kind.as_str()) == (group, kind))
 }
 
-/// The configuration kinds of Sluice.
+/// Returns the configuration kinds of Sluice.
 fn own_resources() -> [ApiResource; 10] {
     [
         ApiResource::erase::<KappControllerConfig>(&()),

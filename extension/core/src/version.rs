@@ -1,4 +1,4 @@
-//! Kubernetes versions: compared by meaning, kept by the byte.
+//! Kubernetes versions: compared as semantic versions, stored byte for byte.
 
 mod ordered;
 
@@ -10,44 +10,44 @@ use semver::Version;
 
 pub use ordered::Ordered;
 
-/// A Kubernetes version, `v1.35.4` or `v1.35.4+vmware.1`.
+/// Kubernetes version, `v1.35.4` or `v1.35.4+vmware.1`.
 ///
-/// Cluster API treats every textual difference as another version, so equality is that of the bytes; order is that of
-/// semantic versions, where two builds of one release have none.
+/// Cluster API treats every textual difference as another version, so equality compares bytes. The order is that of semantic
+/// versions, which does not order two builds of one release.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct KubernetesVersion {
     text: String,
     version: Version,
 }
 
-/// A version that is not semantic.
+/// Error for a text that is not a semantic version.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is not a semantic version")]
 pub struct InvalidVersion {
-    /// What was read.
+    /// Rejected text.
     pub text: String,
 }
 
 impl KubernetesVersion {
-    /// The version as it was written.
+    /// Returns the original text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// The minor version, 35 of `v1.35.4`.
+    /// Returns the minor version, 35 of `v1.35.4`.
     #[must_use]
     pub const fn minor(&self) -> u64 {
         self.version.minor
     }
 
-    /// Whether both are of one minor version.
+    /// Whether both have the same minor version.
     #[must_use]
     pub const fn same_minor(&self, other: &Self) -> bool {
         self.version.major == other.version.major && self.version.minor == other.version.minor
     }
 
-    /// How many minor versions `self` is ahead of `other`; zero when it is behind.
+    /// Returns the number of minor versions that `self` is ahead of `other`; zero if it is behind.
     #[must_use]
     pub const fn minors_ahead_of(&self, other: &Self) -> u64 {
         if self.version.major != other.version.major {
@@ -56,13 +56,13 @@ impl KubernetesVersion {
         self.version.minor.saturating_sub(other.version.minor)
     }
 
-    /// Order without build metadata: two builds of one release compare as equal.
+    /// Compares without build metadata: two builds of one release are equal.
     #[must_use]
     pub fn cmp_release(&self, other: &Self) -> Ordering {
         self.version.cmp_precedence(&other.version)
     }
 
-    /// Whether both mean the same version, a missing `v` aside.
+    /// Whether both denote the same version, apart from a missing `v`.
     #[must_use]
     pub fn means(&self, other: &Self) -> bool {
         self.version == other.version
@@ -90,7 +90,7 @@ impl fmt::Display for KubernetesVersion {
     }
 }
 
-/// The [order](Ordered) of releases and packages. None where one of two different texts is no semantic version.
+/// Compares releases or packages by their [order](Ordered). Returns `None` if one of two different texts is not a semantic version.
 #[must_use]
 pub fn order(one: &str, other: &str) -> Option<Ordering> {
     if one == other {
@@ -100,7 +100,7 @@ pub fn order(one: &str, other: &str) -> Option<Ordering> {
     Some(one.cmp(&other))
 }
 
-/// Whether two versions mean the same; versions that cannot be read are compared by the byte.
+/// Whether two versions denote the same; unparsable versions are compared byte by byte.
 #[must_use]
 pub fn same(one: &str, other: &str) -> bool {
     if one == other {
@@ -115,7 +115,7 @@ pub fn same(one: &str, other: &str) -> bool {
     }
 }
 
-/// Whether `one` is the same as or a later release than `other`; versions that cannot be read are compared by the byte.
+/// Whether `one` is the same release as `other` or a later one; unparsable versions are compared byte by byte.
 #[must_use]
 pub fn reached(one: &str, other: &str) -> bool {
     if one == other {
@@ -130,8 +130,7 @@ pub fn reached(one: &str, other: &str) -> bool {
     }
 }
 
-/// Whether `one` is the same as or a later patch of the same minor version as `other`; versions that cannot be read are compared by
-/// the byte.
+/// Whether `one` is the same as `other` or a later patch of its minor version; unparsable versions are compared byte by byte.
 #[must_use]
 pub fn reached_in_minor(one: &str, other: &str) -> bool {
     let same_minor = || {
@@ -144,7 +143,7 @@ pub fn reached_in_minor(one: &str, other: &str) -> bool {
     one == other || reached(one, other) && same_minor()
 }
 
-/// The older one of two versions, and `one` where they have no order.
+/// Returns the older of two versions, or `one` if they have no order.
 #[must_use]
 pub fn older(one: String, other: String) -> String {
     if order(&other, &one) == Some(Ordering::Less) {
@@ -181,7 +180,7 @@ mod tests {
     #[case::word("latest")]
     #[case::two_v("vv1.36.3")]
     #[case::space("v1.36.3 ")]
-    fn what_is_not_a_semantic_version_is_refused(#[case] text: &str) {
+    fn non_semantic_versions_are_rejected(#[case] text: &str) {
         let error = KubernetesVersion::from_str(text).unwrap_err();
         assert_eq!(error.text, text);
     }
@@ -205,7 +204,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn parsing_never_panics_and_keeps_what_it_takes(text in ".{0,40}") {
+        fn parsing_never_panics_and_keeps_accepted_text(text in ".{0,40}") {
             if let Ok(version) = KubernetesVersion::from_str(&text) {
                 prop_assert_eq!(version.as_str(), text.as_str());
             }

@@ -1,4 +1,4 @@
-//! Reads request bodies: whole, in time, and within the memory that is set aside for them.
+//! Reads request bodies: whole, before a deadline, and within a memory budget.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -11,47 +11,47 @@ use http_body_util::BodyExt;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout, timeout_at};
 
-/// As much as the reference server of the Runtime SDK takes.
+/// Size limit of a body; that of the reference server of the Runtime SDK.
 pub(crate) const MAX_BODY: usize = 20 * 1024 * 1024;
 
-/// Under the 3 s that are advertised, so that a caller gets an answer instead of a timeout.
+/// Deadline of a request, below the advertised 3 s, so that a caller gets a response instead of a timeout.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(2);
 
-/// Up to here a body is a small one. A usual one has 3 to 15 KB and hardly one over 100, so it never lacks the memory that large ones of
-/// others take.
+/// Size limit of a small body. A usual body has 3 to 15 KB and rarely over 100. Small bodies have their own budget, so large bodies of
+/// other peers cannot use it up.
 const SMALL: usize = 128 * 1024;
 
-/// What small bodies may take together. Each request takes 1 KiB of it at least, so that this is how many there are at once, too.
+/// Budget of all small bodies. Each request takes at least 1 KiB of it, so it also limits the number of concurrent requests.
 const SMALL_KIB: usize = 16 * 1024;
 
-/// What small bodies of one peer may take together while there is no other: a half, and with it more bodies of 100 KB at once than Cluster API
-/// has workers. Where others have taken some it is as much as the peer leaves, so that some is left after any few peers have all they may.
+/// Budget of the small bodies of one peer without other peers: a half, enough for more concurrent bodies of 100 KB than Cluster API has
+/// workers. With other peers it is as much as the peer leaves, so a few peers cannot use up the whole budget.
 const SMALL_KIB_OF_PEER: usize = SMALL_KIB / 2;
 
-/// What large bodies may take together, whole. Both make the 40 MiB that requests may take in all.
+/// Budget of all large bodies. Both budgets together are the 40 MiB for all requests.
 const LARGE_KIB: usize = 24 * 1024;
 
-/// What large bodies of one peer may take together: as much as the largest one.
+/// Budget of the large bodies of one peer: the size of the largest body.
 const LARGE_KIB_OF_PEER: usize = MAX_BODY / 1024;
 
-/// How many bodies of one peer [`in_turn`] reads at once.
+/// Number of bodies of one peer that [`in_turn`] reads concurrently.
 const TURNS: usize = 4;
 
-/// How long a body waits for its turn. A caller that has waited for this, and for its body, still has time for an answer.
+/// Time that a body waits for its turn. After it, and after the body, there is still time for a response.
 const TURN: Duration = Duration::from_secs(1);
 
-/// The memory for bodies, counted from the head of their request. All clones are one.
+/// Memory budget for bodies, counted from the head of their request. Clones share the budget.
 #[derive(Clone, Debug)]
 pub struct Budget {
     parts: Parts,
     largest: usize,
-    /// Whether a peer leaves as much as its large bodies take. Without that, one takes the largest of 20 MiB.
+    /// Whether a peer leaves as much as its large bodies take. Otherwise one peer may take the largest body of 20 MiB.
     is_fair: bool,
 }
 
 impl Budget {
-    /// So many KiB for bodies up to 128 KiB, and so many for larger ones, of which a peer leaves as much as it takes. A body has `largest`
-    /// bytes at most.
+    /// Creates a budget in KiB for bodies up to 128 KiB, and for larger ones, of which a peer leaves as much as it takes. `largest` is the
+    /// size limit of a body in bytes.
     #[must_use]
     pub fn of(small_kib: usize, large_kib: usize, largest: usize) -> Self {
         Self {
@@ -62,7 +62,7 @@ impl Budget {
     }
 }
 
-/// That of hooks: 40 MiB.
+/// The budget for hooks: 40 MiB.
 impl Default for Budget {
     fn default() -> Self {
         Self {
@@ -73,8 +73,8 @@ impl Default for Budget {
     }
 }
 
-/// Who sends requests, and what their bodies may take of the memory for all. A request has it among its extensions; without, it
-/// is a peer of its own. All clones are one.
+/// Sender of requests, and the share of its bodies in the budget. The peer is an extension of a request; a request without it
+/// counts as a separate peer. Clones share the state.
 #[derive(Clone, Debug)]
 pub struct Peer {
     address: IpAddr,
@@ -83,7 +83,7 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// The peer at an address, of which nothing was read yet.
+    /// Creates the peer at an address.
     #[must_use]
     pub fn at(address: IpAddr) -> Self {
         Self {
@@ -93,7 +93,7 @@ impl Peer {
         }
     }
 
-    /// What its small, or its large, bodies have taken.
+    /// Returns the memory of its small or its large bodies.
     fn taken_kib(&self, large: bool) -> usize {
         let most = if large {
             LARGE_KIB_OF_PEER
@@ -103,7 +103,7 @@ impl Peer {
         most - self.bodies.part(large).available_permits()
     }
 
-    /// Where it is; unspecified if that is not known.
+    /// Returns its address; unspecified if unknown.
     #[must_use]
     pub const fn address(&self) -> IpAddr {
         self.address
@@ -135,7 +135,7 @@ impl Parts {
         if large { &self.large } else { &self.small }
     }
 
-    /// Does not wait: bodies that wait for memory, and are not read meanwhile, would keep others of their connection from arriving.
+    /// Does not wait: unread bodies that wait for memory would block other bodies of their connection.
     fn take(&self, large: bool, kib: usize) -> Result<OwnedSemaphorePermit, Unread> {
         let permits = u32::try_from(kib).unwrap_or(u32::MAX);
         let part = Arc::clone(self.part(large));
@@ -143,14 +143,14 @@ impl Parts {
     }
 }
 
-/// Where one body takes its memory from.
+/// Budgets of one body.
 #[derive(Clone, Copy)]
 struct Budgets<'a> {
     all: &'a Budget,
     peer: &'a Peer,
 }
 
-/// What one body has taken of one budget.
+/// Share of one body in one budget.
 #[derive(Debug, Default)]
 struct Taken {
     kib: usize,
@@ -173,7 +173,7 @@ impl Taken {
     }
 }
 
-/// What one body has taken of the memory for all, and of that of its peer. Dropping it gives it back.
+/// Share of one body in the common budget and in that of its peer. Dropping the share releases the memory.
 #[derive(Debug, Default)]
 pub struct Share {
     large: bool,
@@ -182,10 +182,10 @@ pub struct Share {
 }
 
 impl Share {
-    /// Takes the memory of a body of `total` bytes so far that will have `announced` ones. One that turns out to be large gives back
-    /// what it had as a small one.
+    /// Takes the memory of a body with `total` bytes so far and `announced` bytes in all. A body that turns out to be large releases
+    /// its share as a small one.
     ///
-    /// The peer's part is taken whole, so that it is refused before much of it has come.
+    /// Takes the peer's part at once, so that an excess is refused early.
     fn cover(&mut self, total: usize, announced: usize, budgets: Budgets<'_>) -> Result<(), Unread> {
         let whole = total.max(announced);
         if whole > SMALL && !self.large {
@@ -207,32 +207,32 @@ impl Share {
         self.of_all.reach(total.max(1), parts, self.large)
     }
 
-    /// Takes the memory as well of what was made of the body, as far as it is more.
+    /// Also takes the memory of the parsed body, if it exceeds that of the body.
     ///
     /// # Errors
-    /// There is not so much left.
+    /// The budget is exceeded.
     pub fn also_cover(&mut self, bytes: usize, all: &Budget, peer: &Peer) -> Result<(), Unread> {
         self.cover(bytes, bytes, Budgets { all, peer })
     }
 }
 
-/// Why a body was not read.
+/// Reason why a body was not read.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Unread {
-    /// It has more bytes than are read.
+    /// The body exceeds the size limit.
     TooLarge,
-    /// It did not arrive in time.
+    /// The body did not arrive before the deadline.
     Late,
-    /// Other bodies have all the memory.
+    /// Other bodies have used up the memory budget.
     Busy,
     /// The connection failed.
     Broken(String),
 }
 
-/// Reads a body and hands it to `answer`; its share of the budget is held until then.
+/// Reads a body and passes it to `answer`; holds its share of the budget until then.
 ///
-/// In HTTP/1.1 a peer that is still sending hears of a closed connection before it hears an answer, so that what follows of a refused body
-/// is read first. In HTTP/2 a refusal ends its stream only.
+/// In HTTP/1.1 a peer that is still sending sees the closed connection before the response, so the rest of a refused body is read first.
+/// In HTTP/2 a refusal ends its stream only.
 ///
 /// # Errors
 /// The body was not read.
@@ -247,8 +247,8 @@ pub async fn with_body<T>(
     Ok(answer(&bytes))
 }
 
-/// The same for callers that may be anybody: four bodies of a peer are read, and handed to `parse`, at once, and others of it wait for a
-/// second at most. What `parse` has made of the body takes memory until it is answered, so that the share of the budget is returned.
+/// Like [`with_body`], for untrusted callers: reads and parses four bodies of a peer concurrently; its other bodies wait for a second at
+/// most. Returns the share of the budget too, because the result of `parse` takes memory until the response.
 ///
 /// # Errors
 /// The body was not read.
@@ -281,7 +281,7 @@ async fn whole(mut body: Body, version: Version, budgets: Budgets<'_>) -> Result
     }
 }
 
-/// `unread`, once what follows of the body was read where that has to be, so many bytes at most.
+/// Returns `unread`, after it has read the rest of the body if necessary, up to a limit in bytes.
 async fn refused(mut body: Body, version: Version, most: usize, unread: Unread, until: Instant) -> Unread {
     if version < Version::HTTP_2 {
         let _ = timeout_at(until, discard(&mut body, most)).await;
@@ -289,7 +289,7 @@ async fn refused(mut body: Body, version: Version, most: usize, unread: Unread, 
     unread
 }
 
-/// Reads what follows, as much again as is taken of a good request.
+/// Discards the rest of a body, up to a limit in bytes.
 async fn discard(body: &mut Body, most: usize) {
     let mut total = 0;
     while let Some(Ok(frame)) = body.frame().await {
@@ -343,7 +343,7 @@ mod tests {
 
     use super::*;
 
-    /// A body of so many bytes in one piece: with its length, or one that never ends.
+    /// A body of this many bytes in one piece: with its length, or one that never ends.
     fn body(bytes: usize, ends: bool) -> Body {
         let piece = Bytes::from(vec![0; bytes]);
         if ends {

@@ -1,4 +1,4 @@
-//! The list of hooks that a caller is offered.
+//! Discovery: the list of hooks.
 
 use serde::Serialize;
 
@@ -6,11 +6,11 @@ use crate::handler;
 use crate::profile::Profile;
 use crate::{API_VERSION, Hook};
 
-/// Seconds that a caller waits for an answer. While it waits, one of its few workers does nothing else, so a server
-/// that is stuck must be noticed soon.
+/// Seconds that a caller waits for a response. Meanwhile one of its few workers is blocked, so the caller must notice a stuck
+/// server soon.
 pub const TIMEOUT_SECONDS: u32 = 3;
 
-/// The answer to a discovery request.
+/// Response to a discovery request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DiscoveryResponse {
@@ -27,7 +27,7 @@ struct Handler {
     name: &'static str,
     request_hook: RequestHook,
     timeout_seconds: u32,
-    /// `Ignore` would let an upgrade go on while no replica answers.
+    /// `Ignore` would let an upgrade continue while no replica responds.
     failure_policy: &'static str,
 }
 
@@ -39,7 +39,7 @@ struct RequestHook {
 }
 
 impl DiscoveryResponse {
-    /// What a caller of `profile` is offered: one handler for each hook, because several would be called in random
+    /// Returns the hooks of `profile`: one handler per hook, because Cluster API calls several in random
     /// order.
     #[must_use]
     pub fn of(profile: Profile) -> Self {

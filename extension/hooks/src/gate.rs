@@ -1,4 +1,4 @@
-//! What the server asks, and what it tells.
+//! Interfaces of the server: the gate that decides calls, and the observer of responses.
 
 use std::time::Duration;
 
@@ -10,13 +10,13 @@ use crate::Hook;
 
 /// Decides hook calls.
 ///
-/// The answer comes from memory, at once: there is no way to wait here, and a gate that blocks its thread blocks every
-/// hook of every cluster.
+/// The gate decides at once, from the cache: the function is not async, and a blocked thread blocks every hook of every
+/// cluster.
 pub trait Gate: Send + Sync + 'static {
-    /// Decides one call. A call is a hint to look sooner and never evidence: it may be repeated, and the next one may
+    /// Decides one call. A call is a hint to reconcile sooner and never evidence: it may be repeated, and the next one may
     /// arrive at another replica.
     ///
-    /// Also asked for AfterControlPlaneInitialized, whose answer is Success whatever is decided.
+    /// Also called for AfterControlPlaneInitialized, whose response is Success for any decision.
     fn decide(&self, call: &HookCall<'_>) -> Decision;
 }
 
@@ -26,7 +26,7 @@ impl<G: Gate + ?Sized> Gate for std::sync::Arc<G> {
     }
 }
 
-/// Hears of every request after it was answered.
+/// Observes every request after its response.
 pub trait Observer: Send + Sync + 'static {
     /// One request.
     fn answered(&self, answer: &Answer);
@@ -37,30 +37,30 @@ impl Observer for () {
     fn answered(&self, _: &Answer) {}
 }
 
-/// How one request was answered.
+/// Outcome of one request.
 #[derive(Clone, Copy, Debug)]
 pub struct Answer {
-    /// What was asked.
+    /// The requested endpoint.
     pub endpoint: Endpoint,
-    /// What was answered.
+    /// The outcome.
     pub outcome: Outcome,
-    /// From the request's head to the answer.
+    /// Time from the request's head to the response.
     pub took: Duration,
 }
 
-/// What a request is addressed to.
+/// Endpoint of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Endpoint {
     /// The list of hooks.
     Discovery,
     /// One hook.
     Hook(Hook),
-    /// No path that is served.
+    /// Unknown path.
     Unknown,
 }
 
 impl Endpoint {
-    /// The name for metrics.
+    /// Returns the name for metrics.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -71,31 +71,31 @@ impl Endpoint {
     }
 }
 
-/// What a request was answered.
+/// Outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Go on; also the answer of discovery.
+    /// Released; also the outcome of discovery.
     Released,
-    /// Wait, with the reason.
+    /// Held, with the reason.
     Held(HoldReason),
-    /// Could not be understood, with the reason.
+    /// Invalid request, with the reason.
     Failed(&'static str),
-    /// Larger than any request is.
+    /// The body exceeds the size limit.
     TooLarge,
     /// Not sent with POST.
     WrongMethod,
     /// No such path.
     NotFound,
-    /// Held, because the body did not arrive in time.
+    /// Held, because the body did not arrive before the deadline.
     Late,
-    /// Held, because other requests had all the memory for bodies.
+    /// Held, because other requests have used up the memory budget for bodies.
     Busy,
-    /// Held, because the answer could not be computed; a defect.
+    /// Held, because the decision panicked; a defect.
     Panicked,
 }
 
 impl Outcome {
-    /// The name for metrics.
+    /// Returns the name for metrics.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -1,17 +1,17 @@
-//! Which hooks a caller is offered, and under which path.
+//! Profiles: the advertised hooks and their path, by version of Cluster API.
 
 use crate::Hook;
 
-/// Which Cluster API is served.
+/// Supported versions of Cluster API.
 ///
-/// A discovery request does not tell the version of its sender, and a sender that does not know one of the hooks
-/// refuses all of them. So the hooks are chosen by the path that an ExtensionConfig names.
+/// A discovery request does not contain the version of its sender, and a sender that does not know one of the hooks
+/// refuses all of them. So the path in the ExtensionConfig selects the hooks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Profile {
     /// Cluster API 1.12 and later, without a prefix.
     Current,
-    /// Cluster API before 1.12, under `/capi-1.11`: there are no hooks for single steps, so a control plane that would
-    /// skip a minor version is held.
+    /// Cluster API before 1.12, under `/capi-1.11`: there are no hooks for single steps, so the gate holds a control plane
+    /// that would skip a minor version.
     Before1_12,
 }
 
@@ -19,7 +19,7 @@ impl Profile {
     /// Every profile.
     pub const ALL: [Self; 2] = [Self::Current, Self::Before1_12];
 
-    /// The path that an ExtensionConfig sets as `clientConfig.service.path`.
+    /// Returns the path for `clientConfig.service.path` of an ExtensionConfig.
     #[must_use]
     pub const fn prefix(self) -> &'static str {
         match self {
@@ -28,7 +28,7 @@ impl Profile {
         }
     }
 
-    /// The hooks that are advertised and served.
+    /// Returns the advertised and served hooks.
     pub fn hooks(self) -> impl Iterator<Item = Hook> {
         Hook::ALL.into_iter().filter(move |hook| self.knows(*hook))
     }

@@ -1,4 +1,4 @@
-//! Requests that are not decided upon.
+//! Refused requests.
 
 use http::StatusCode;
 
@@ -7,7 +7,7 @@ use crate::gate::{Endpoint, Outcome};
 use crate::reply::Reply;
 use crate::request::RequestError;
 
-/// Why a request is not decided upon.
+/// Reason to refuse a request without a decision.
 #[derive(Debug)]
 pub(crate) enum Refusal {
     NotUnderstood(RequestError),
@@ -32,7 +32,7 @@ impl Refusal {
         }
     }
 
-    /// The PascalCase name for logs.
+    /// Returns the PascalCase name for logs.
     pub(crate) const fn reason(&self) -> &'static str {
         match self.outcome() {
             Outcome::Failed(reason) => reason,
@@ -59,9 +59,9 @@ impl Refusal {
             (Self::TooLarge, _) => Reply::refused(StatusCode::PAYLOAD_TOO_LARGE, endpoint, &message),
             (Self::WrongMethod, _) => Reply::refused(StatusCode::METHOD_NOT_ALLOWED, endpoint, &message),
             (Self::NotFound, _) => Reply::refused(StatusCode::NOT_FOUND, endpoint, &message),
-            // A moment later there is memory again.
+            // The memory budget recovers within a moment.
             (Self::Busy, Endpoint::Hook(hook)) => Reply::hold(hook, 1, &message),
-            // This time there is no answer. A hook is held; discovery has no such answer and is asked again after a failure.
+            // There is no decision this time. A hook is held; discovery has no such response, and Cluster API repeats it after a failure.
             (Self::Late | Self::Panicked, Endpoint::Hook(hook)) => Reply::try_again(hook, &message),
             (Self::NotUnderstood(_) | Self::Late | Self::Busy | Self::Panicked, _) => {
                 Reply::failure(endpoint, &message)

@@ -1,4 +1,4 @@
-//! What is worth a line of the log: what a peer begins to do, not what it goes on doing.
+//! Log limiter: logs the first event of a series of a peer, not its repetitions.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -7,14 +7,14 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What was not seen for so long has ended, and is new when it comes back.
+/// Time without an event after which a series has ended.
 const ENDED: Duration = Duration::from_mins(10);
 
-/// So many are remembered. Beyond that all other peers count as one.
-const REMEMBERED: usize = 1024;
+/// Maximum number of tracked series. All further peers count as one.
+const TRACKED: usize = 1024;
 
-/// Kinds of trouble with peers, each of which is logged when it begins. However many calls a peer makes, and from however many
-/// addresses, so many lines are logged within ten minutes as are remembered, and one more for each kind.
+/// Tracks series of events by peer and kind, and logs the first event of each. For any number of calls and addresses, the log gets at
+/// most one line per tracked series within ten minutes, and one more per kind.
 #[derive(Debug)]
 pub struct Repeats<K>(Mutex<HashMap<(IpAddr, K), LogWindow>>);
 
@@ -31,17 +31,17 @@ impl<K> Default for Repeats<K> {
 }
 
 impl<K: Copy + Eq + Hash> Repeats<K> {
-    /// Notes what a peer did. If it begins with that now, how often it went on after the line before.
+    /// Records an event of a peer. Returns, if a series begins now, the number of events that were not logged since the last line.
     pub fn begins(&self, peer: IpAddr, kind: K, now: Instant) -> Option<u64> {
-        let mut remembered = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tracked = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut key = (peer, kind);
-        if remembered.len() >= REMEMBERED && !remembered.contains_key(&key) {
-            remembered.retain(|_, seen| !seen.has_ended(now));
-            if remembered.len() >= REMEMBERED {
+        if tracked.len() >= TRACKED && !tracked.contains_key(&key) {
+            tracked.retain(|_, seen| !seen.has_ended(now));
+            if tracked.len() >= TRACKED {
                 key.0 = Ipv4Addr::UNSPECIFIED.into();
             }
         }
-        match remembered.entry(key) {
+        match tracked.entry(key) {
             Entry::Vacant(entry) => {
                 entry.insert(LogWindow {
                     last: now,
@@ -99,15 +99,15 @@ mod tests {
     #[test]
     fn neither_lines_nor_memory_grow_with_the_number_of_peers() {
         let (repeats, now) = (Repeats::default(), Instant::now());
-        let peers = 1..=4 * u32::try_from(REMEMBERED).unwrap();
+        let peers = 1..=4 * u32::try_from(TRACKED).unwrap();
         let lines = |now: Instant| {
             let begin = |peer: &u32| repeats.begins(address(*peer), "empty", now).is_some();
             peers.clone().filter(begin).count()
         };
-        assert_eq!(lines(now), REMEMBERED + 1);
-        assert_eq!(repeats.0.lock().unwrap().len(), REMEMBERED + 1);
+        assert_eq!(lines(now), TRACKED + 1);
+        assert_eq!(repeats.0.lock().unwrap().len(), TRACKED + 1);
         assert_eq!(lines(now + ENDED / 2), 0, "each goes on");
-        assert_eq!(lines(now + ENDED * 2), REMEMBERED + 1, "after an end all are new");
-        assert_eq!(repeats.0.lock().unwrap().len(), REMEMBERED + 1);
+        assert_eq!(lines(now + ENDED * 2), TRACKED + 1, "after an end all are new");
+        assert_eq!(repeats.0.lock().unwrap().len(), TRACKED + 1);
     }
 }

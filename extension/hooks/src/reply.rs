@@ -1,4 +1,4 @@
-//! Answers of lifecycle hooks, as they go over the wire.
+//! Wire format of responses to lifecycle hooks.
 
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
@@ -11,14 +11,14 @@ use sluice_core::gate::decision::Decision;
 use crate::Hook;
 use crate::gate::Endpoint;
 
-/// A message goes into conditions of 10,240 bytes at most, beside messages of others.
+/// Longest message, in bytes. Conditions hold 10,240 bytes at most, and contain messages of other extensions too.
 const MAX_MESSAGE: usize = 1024;
 
-/// Seconds until the next call when an answer could not be computed.
+/// Seconds until the next call if there is no decision.
 const TRY_AGAIN: u32 = 5;
 
-/// One answer. `status` and, where the hook has it, `retryAfterSeconds` are always sent: callers refuse an answer
-/// without the former and read a missing one of the latter as "go on".
+/// One response. It always contains `status` and, if the hook has it, `retryAfterSeconds`: callers refuse a response
+/// without the former and take a missing latter as a release.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Reply {
@@ -37,7 +37,7 @@ enum Status {
 }
 
 impl Reply {
-    /// What a gate decided about `hook`.
+    /// Builds the response for a decision about `hook`.
     #[must_use]
     pub fn decided(hook: Hook, decision: &Decision) -> Self {
         match decision {
@@ -48,12 +48,12 @@ impl Reply {
         }
     }
 
-    /// Go on. The message is empty, because those of all handlers are shown together, also of those that pass.
+    /// Builds a release. Its message is empty, because Cluster API shows the messages of all handlers together.
     fn release(hook: Hook) -> Self {
         Self::success(hook, 0, String::new())
     }
 
-    /// Wait. AfterControlPlaneInitialized has no way to say so: it is always a success.
+    /// Builds a hold. AfterControlPlaneInitialized cannot hold: its response is always a success.
     pub(crate) fn hold(hook: Hook, retry_after: u32, message: &str) -> Self {
         if blocks(hook) {
             Self::success(hook, retry_after.max(1), shortened(message))
@@ -62,13 +62,13 @@ impl Reply {
         }
     }
 
-    /// Wait a little, because this time there is no answer. Never a failure: a caller backs off from failures for up
-    /// to a quarter of an hour, and stops everything else that it does for the cluster.
+    /// Builds a short hold, because there is no decision this time. Never a failure: a caller backs off from failures for up
+    /// to a quarter of an hour, and stops all other work on the cluster.
     pub(crate) fn try_again(hook: Hook, message: &str) -> Self {
         Self::hold(hook, TRY_AGAIN, message)
     }
 
-    /// The request cannot be understood.
+    /// Builds a failure for an invalid request.
     pub(crate) fn failure(endpoint: Endpoint, message: &str) -> Self {
         let retry_after_seconds = match endpoint {
             Endpoint::Hook(hook) if blocks(hook) => Some(0),
@@ -82,7 +82,7 @@ impl Reply {
         }
     }
 
-    /// The request is refused for what HTTP says about it.
+    /// Builds a refusal with an HTTP status code.
     pub(crate) fn refused(code: StatusCode, endpoint: Endpoint, message: &str) -> Self {
         Self {
             code,
@@ -100,15 +100,15 @@ impl Reply {
         }
     }
 
-    /// The body as it is sent.
+    /// Returns the body as JSON.
     #[must_use]
     pub fn to_bytes(&self) -> Bytes {
-        // Strings and numbers: there is nothing in it that JSON could not say.
+        // Strings and numbers always serialize.
         serde_json::to_vec(self).unwrap_or_default().into()
     }
 }
 
-/// Whether the answer of a hook has `retryAfterSeconds`.
+/// Whether the response of a hook has `retryAfterSeconds`.
 const fn blocks(hook: Hook) -> bool {
     !matches!(hook, Hook::AfterControlPlaneInitialized)
 }
@@ -131,7 +131,7 @@ impl IntoResponse for Reply {
     }
 }
 
-/// A JSON answer of known length, so that a connection can be used again after it.
+/// Builds a JSON response of known length, so that the connection can be reused.
 pub(crate) fn json(body: Bytes) -> Response {
     let mut response = Response::new(Body::from(body));
     response

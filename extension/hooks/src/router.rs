@@ -29,11 +29,11 @@ use crate::{GROUP_VERSION, Hook};
 
 /// Serves discovery and the hooks of every [`Profile`].
 ///
-/// Discovery needs neither gate nor observer to be ready: a Cluster API that cannot discover at its start stops
-/// altogether.
+/// Discovery needs neither a ready gate nor a ready observer: Cluster API exits if discovery fails at its
+/// start.
 ///
-/// A hold that concerns this replica only carries `Connection: close`, because another one may answer differently. HTTP/2 has no
-/// such header: a server of HTTP/2 has to take it off and to send GOAWAY.
+/// A hold for a reason of this replica alone carries `Connection: close`, because another replica may decide differently. HTTP/2 has no
+/// such header: an HTTP/2 server must remove it and send GOAWAY.
 pub fn router<G: Gate, O: Observer>(gate: G, observer: O) -> Router {
     let server = Arc::new(Server {
         gate,
@@ -68,7 +68,7 @@ fn discovery<G: Gate, O: Observer>(server: &Arc<Server<G, O>>, profile: Profile)
             let listed = || (reply::json(list), Outcome::Released);
             let understood = |bytes: &[u8]| request::parse_discovery(bytes);
             let answered = match server.read(request, &call, understood).await {
-                // The list depends on nothing that others can take away: a Cluster API that cannot discover stops altogether.
+                // The list needs no shared resource: Cluster API exits if discovery fails at its start.
                 Ok(()) | Err(Refusal::Busy) => Ok(listed()),
                 Err(refusal) => Err(refusal),
             };
@@ -97,7 +97,7 @@ struct Server<G, O> {
     refused: Repeats<(&'static str, &'static str)>,
 }
 
-/// One request: who sent it, and when.
+/// One request: its sender and its time.
 struct Call {
     peer: Peer,
     began: Instant,
@@ -113,7 +113,7 @@ impl Call {
 }
 
 impl<G: Gate, O: Observer> Server<G, O> {
-    /// Reads the body of a request that was sent with POST, and makes of it what it is for.
+    /// Reads the body of a POST request and computes the response.
     async fn read<T>(
         &self,
         request: HttpRequest,
@@ -122,12 +122,12 @@ impl<G: Gate, O: Observer> Server<G, O> {
     ) -> Result<T, Refusal> {
         let (head, body) = request.into_parts();
         let (is_call, version) = (head.method == Method::POST, head.version);
-        // Headers in memory may take many times their size on the wire, and must not be kept while the body is read.
+        // Parsed headers may take many times their size on the wire, so they are dropped before the body is read.
         drop(head);
         if !is_call {
             return Err(Refusal::WrongMethod);
         }
-        // A panic ends this request only, and the next one finds everything as it was: nothing is changed here.
+        // A panic ends this request only. There is no state here that it could corrupt.
         let compute = |bytes: &[u8]| catch_unwind(AssertUnwindSafe(|| compute(bytes)));
         match body::with_body(body, version, &self.budget, &call.peer, compute).await {
             Ok(Ok(computed)) => computed.map_err(Refusal::NotUnderstood),
@@ -158,20 +158,20 @@ impl<G: Gate, O: Observer> Server<G, O> {
         response
     }
 
-    /// A peer may send as many of these as it likes, so only the first of a series is a warning.
+    /// A peer may send any number of these, so only the first of a series is a warning.
     fn log(&self, endpoint: Endpoint, peer: IpAddr, refusal: &Refusal) {
         let (hook, reason, error) = (endpoint.as_str(), refusal.reason(), refusal.message());
         match self.refused.begins(peer, (hook, reason), Instant::now()) {
             Some(left_out) if matches!(refusal, Refusal::Panicked) => {
-                error!(%peer, hook, left_out, "Answering a hook panicked");
+                error!(%peer, hook, left_out, "Hook call panicked");
             }
-            Some(left_out) => warn!(%peer, hook, reason, error, left_out, "Refusing a request"),
-            None => debug!(%peer, hook, reason, error, "Refusing a request"),
+            Some(left_out) => warn!(%peer, hook, reason, error, left_out, "Refused request"),
+            None => debug!(%peer, hook, reason, error, "Refused request"),
         }
     }
 }
 
-/// What was decided upon a request that was understood.
+/// Response to a valid request.
 type Answered = Result<(Response, Outcome), RequestError>;
 
 fn decide(gate: &impl Gate, profile: Profile, hook: Hook, body: &[u8]) -> Answered {
@@ -184,7 +184,7 @@ fn decide(gate: &impl Gate, profile: Profile, hook: Hook, body: &[u8]) -> Answer
         None
     };
     Ok(match (&decision, skipped) {
-        // A cluster without a label is not ours to hold.
+        // Sluice does not manage a Cluster without a label.
         (Decision::Release, Some((from, to))) if call.label.is_some() => {
             let message =
                 format!("{SKIPS_MINORS}: Cluster API before 1.12 would go from {from} to {to} in one step");
@@ -197,7 +197,7 @@ fn decide(gate: &impl Gate, profile: Profile, hook: Hook, body: &[u8]) -> Answer
         (Decision::Hold { reason, .. }, _) => {
             let mut response = Reply::decided(hook, &decision).into_response();
             if reason.is_of_the_replica() {
-                // The next call may reach a replica that knows more.
+                // The next call may reach a replica with a more recent cache.
                 response
                     .headers_mut()
                     .insert(CONNECTION, HeaderValue::from_static("close"));

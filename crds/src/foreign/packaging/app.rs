@@ -1,4 +1,4 @@
-//! App: the work of kapp-controller on one PackageInstall.
+//! kapp-controller's App of one PackageInstall.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::{Deserialize, Serialize};
@@ -10,13 +10,12 @@ use crate::foreign::packaging::package_install::Values;
 use crate::schema::is_false;
 
 foreign_kind! {
-    /// An App. The version that it works on is its annotation
-    /// [`PACKAGE_VERSION`](crate::labels::annotation::PACKAGE_VERSION).
+    /// An App. Its annotation [`PACKAGE_VERSION`](crate::labels::annotation::PACKAGE_VERSION) holds the version that it deploys.
     App in "kappctrl.k14s.io" / "v1alpha1", "App", "apps",
     spec: AppSpec, status: AppStatus
 }
 
-/// The part of an App's wish that says whether it is worked on. The rest is kapp-controller's own.
+/// The part of an App's spec that Sluice reads. kapp-controller owns the rest.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct AppSpec {
@@ -29,15 +28,15 @@ pub struct AppSpec {
     /// Whether deletion leaves the objects in place.
     #[serde(deserialize_with = "or_default", skip_serializing_if = "is_false")]
     pub noop_delete: bool,
-    /// How often kapp-controller looks again without a cause, as a Go duration.
+    /// Resync interval of kapp-controller, as a Go duration.
     #[serde(deserialize_with = "or_default", skip_serializing_if = "Option::is_none")]
     pub sync_period: Option<String>,
-    /// How the objects are made, as far as that names Secrets with values.
+    /// Template steps, as far as they name Secrets with values.
     #[serde(default, deserialize_with = "each", skip_serializing_if = "Vec::is_empty")]
     pub template: Vec<TemplateStep>,
 }
 
-/// One step of making the objects.
+/// One template step.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TemplateStep {
@@ -57,7 +56,7 @@ pub struct TemplateStep {
     pub helm_template: Option<TemplateTool>,
 }
 
-/// What a template tool reads values from.
+/// Values sources of a template tool.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TemplateTool {
@@ -102,11 +101,11 @@ impl TemplateTool {
     }
 }
 
-/// How far the work is. The step blocks may be those of the run before.
+/// Status of an App. The step blocks may be those of the previous run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct AppStatus {
-    /// The generation that the rest speaks about.
+    /// The generation that the status is about.
     #[serde(deserialize_with = "or_default", skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
     /// `Reconciling`, `ReconcileSucceeded`, `ReconcileFailed`, `Deleting`, `DeleteFailed`.
@@ -115,7 +114,7 @@ pub struct AppStatus {
     /// One line about the state.
     #[serde(deserialize_with = "beginning", skip_serializing_if = "Option::is_none")]
     pub friendly_description: Option<String>,
-    /// What went wrong.
+    /// The error.
     #[serde(deserialize_with = "beginning", skip_serializing_if = "Option::is_none")]
     pub useful_error_message: Option<String>,
     /// How many times in a row it succeeded.
@@ -135,17 +134,17 @@ pub struct AppStatus {
     pub deploy: Option<DeployStatus>,
 }
 
-/// How a step ended.
+/// Result of a step.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct StepStatus {
     /// Exit code of the tool; absent when it cannot be read, which is not success.
     #[serde(deserialize_with = "or_default", skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i64>,
-    /// What went wrong.
+    /// The error.
     #[serde(deserialize_with = "beginning", skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// What the tool complained about.
+    /// Standard error of the tool.
     #[serde(deserialize_with = "beginning", skip_serializing_if = "Option::is_none")]
     pub stderr: Option<String>,
     /// When the step began; fetch only.
@@ -166,10 +165,10 @@ pub struct DeployStatus {
     /// Exit code of the tool; absent when it cannot be read, which is not success.
     #[serde(deserialize_with = "or_default", skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i64>,
-    /// What went wrong.
+    /// The error.
     #[serde(deserialize_with = "beginning", skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// What kapp said so far: changes, then waits.
+    /// Output of kapp so far: changes, then waits.
     #[serde(deserialize_with = "end", skip_serializing_if = "Option::is_none")]
     pub stdout: Option<String>,
     /// What kapp complained about.

@@ -35,7 +35,7 @@ pub struct PackageInstallSpec {
     /// Stops current and future reconciliations.
     #[serde(deserialize_with = "stop", skip_serializing_if = "is_false")]
     pub canceled: bool,
-    /// How often kapp-controller looks again without a cause, as a Go duration.
+    /// Resync interval of kapp-controller, as a Go duration.
     #[serde(deserialize_with = "or_default", skip_serializing_if = "Option::is_none")]
     pub sync_period: Option<String>,
     /// Whether deletion leaves the package's objects in place.

@@ -1,4 +1,4 @@
-//! The rules of a ClusterBootstrap.
+//! Validation rules of a ClusterBootstrap.
 
 use sluice_crds::labels::annotation;
 
@@ -68,7 +68,7 @@ pub(super) fn judge(review: &Review, looked: &Lookups) -> Result<Verdict, Vec<Lo
         update::judge(review, old, &kept, &catalogue, &mut sights, &mut verdict);
     }
     duplicates(review, &catalogue, &mut verdict);
-    // It was stored before, where it is moved from or restored from: a gate holds for what is wrong, a refusal would stop the move half-way.
+    // A move or a restore creates an object that was stored before. A refusal would stop the move half-way; the gate holds for its faults.
     if old.is_none() && review.owned {
         let faults = std::mem::take(&mut verdict.faults);
         verdict.warnings.extend(faults.iter().map(ToString::to_string));
@@ -76,7 +76,7 @@ pub(super) fn judge(review: &Review, looked: &Lookups) -> Result<Verdict, Vec<Lo
     sights.complete(verdict)
 }
 
-/// What the annotation keeps; nothing of one that cannot be read.
+/// Versions that the annotation keeps. Reports an unreadable annotation as a fault and keeps nothing.
 fn kept(review: &Review, verdict: &mut Verdict) -> KeptVersions {
     let key = annotation::KEEP_PACKAGE_VERSIONS;
     let Some(text) = review.new.annotations.get(key) else {
@@ -89,7 +89,7 @@ fn kept(review: &Review, verdict: &mut Verdict) -> KeptVersions {
     })
 }
 
-/// Packages that would be one PackageInstall.
+/// Reports packages that would share one PackageInstall.
 fn duplicates(review: &Review, catalogue: &Catalogue, verdict: &mut Verdict) {
     let spec = &review.new.spec;
     let (Some((first, second)), Some(hold)) =

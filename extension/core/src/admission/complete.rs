@@ -1,4 +1,4 @@
-//! What a ClusterBootstrap that a user has written in part is completed with before it is stored (addons-manager §6.2).
+//! Completes a partial ClusterBootstrap of a user before the API server stores it (addons-manager §6.2).
 
 use sluice_crds::{labels::annotation, run::ClusterBootstrapSpec};
 
@@ -6,25 +6,25 @@ use super::{Lookup, LookupResult, Lookups, Review, lookup::LookupReader};
 use crate::fault::Fault;
 use crate::packages::bootstrap::{Filling, KeptVersions, Release, fill, other_release};
 
-/// So many releases are suggested.
+/// Number of releases that a refusal suggests.
 const NEAREST: usize = 3;
 
-/// What a review of the mutating webhook comes to.
+/// Result of a review of the mutating webhook.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Completion {
-    /// Why it is refused.
+    /// Reasons to refuse the object.
     pub faults: Vec<Fault>,
-    /// The spec with what it lacked; none where nothing has to be written.
+    /// The completed spec; `None` if nothing has to be written.
     pub spec: Option<ClusterBootstrapSpec>,
 }
 
-/// Completes the spec of a ClusterBootstrap that asks for it and has no owner yet.
+/// Completes the spec of a ClusterBootstrap that carries the annotation and has no owner yet.
 ///
 /// # Errors
-/// What has to be looked up before.
+/// The lookups that the completion still needs.
 pub fn complete(review: &Review, looked: &Lookups) -> Result<Completion, Vec<Lookup>> {
     let key = annotation::ADD_MISSING_FIELDS;
-    // The mark says that it was completed, or made from a template.
+    // The annotation `RESOLVED_TKR` means that the spec was completed, or built from a template.
     let is_done = review.owned || review.new.annotations.contains_key(annotation::RESOLVED_TKR);
     let Some(name) = review.new.annotations.get(key).filter(|_| !is_done) else {
         return Ok(Completion::default());
@@ -45,7 +45,7 @@ pub fn complete(review: &Review, looked: &Lookups) -> Result<Completion, Vec<Loo
     let mut sights = LookupReader::of(looked);
     let label = match sights.see(Lookup::Cluster(review.name.clone())) {
         Some(LookupResult::Cluster { label, .. }) => label.as_str(),
-        // It comes later, and its label is compared then.
+        // The Cluster does not exist yet. Its label is compared when it does.
         _ => name,
     };
     if let Some(fault) = other_release(name, label) {
@@ -55,7 +55,7 @@ pub fn complete(review: &Review, looked: &Lookups) -> Result<Completion, Vec<Loo
     let template = sights.see(Lookup::Template(name.clone()));
     let completion = match (release, template) {
         (Some(LookupResult::Release(packages)), Some(LookupResult::Template(template))) => {
-            // One that cannot be read is refused by the other webhook.
+            // The validating webhook refuses an unreadable annotation.
             let kept = review.new.annotations.get(annotation::KEEP_PACKAGE_VERSIONS);
             let kept = KeptVersions::parse(kept.map_or("", String::as_str)).unwrap_or_default();
             let filling = Filling {
@@ -92,7 +92,7 @@ const fn refused(faults: Vec<Fault>) -> Completion {
     Completion { faults, spec: None }
 }
 
-/// The releases whose names begin most like `name`.
+/// The releases whose names share the longest prefix with `name`.
 fn nearest(name: &str, known: &[String]) -> String {
     let common = |other: &String| {
         name.chars()

@@ -1,4 +1,4 @@
-//! What a judgement needs to know of other objects.
+//! Lookups of other objects that a verdict depends on.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +6,7 @@ use sluice_crds::run::{ClusterBootstrapSpec, TypedLocalObjectReference};
 
 use crate::packages::bootstrap::PackageFacts;
 
-/// An object that is looked up by its name. Packages are in the system namespace, all others in that of the ClusterBootstrap.
+/// Object to look up by name: a Package in the system namespace, any other kind in the namespace of the ClusterBootstrap.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Lookup {
     /// A Cluster.
@@ -40,23 +40,23 @@ impl Lookup {
     }
 }
 
-/// What a look has come to.
+/// Result of a lookup.
 #[derive(Debug, Clone, PartialEq)]
 pub enum LookupResult {
     /// A Cluster.
     Cluster {
-        /// The release of its label; empty without one.
+        /// The release in its label; empty without a label.
         label: String,
-        /// Whether it is being deleted.
+        /// Whether the Cluster is being deleted.
         deleting: bool,
-        /// Whether Cluster API leaves it alone, as it does while it is moved.
+        /// Whether Cluster API does not reconcile the Cluster, as during a move.
         stopped: bool,
     },
     /// A Package.
     Package(PackageFacts),
     /// The Packages of a TanzuKubernetesRelease.
     Release(Vec<String>),
-    /// There is no such release, but these.
+    /// The release does not exist.
     NoRelease {
         /// Names of all releases.
         known: Vec<String>,
@@ -70,21 +70,21 @@ pub enum LookupResult {
     },
     /// An object that provides values.
     Provider,
-    /// There is none, as the API server says.
+    /// The API server reports that the object does not exist.
     Absent {
-        /// Plural and group of its kind, `calicoconfigs.cni.tanzu.vmware.com`.
+        /// Plural and group of the kind, `calicoconfigs.cni.tanzu.vmware.com`.
         resource: String,
     },
-    /// Its kind is not served.
+    /// The API server does not serve the kind.
     NotServed,
-    /// It could not be looked up, and why.
+    /// The lookup failed for this reason.
     Unknown(String),
 }
 
-/// All that was looked up.
+/// Finished lookups with their results.
 pub type Lookups = BTreeMap<Lookup, LookupResult>;
 
-/// What was looked up, and what still has to be.
+/// Reads finished lookups and collects the missing ones.
 pub(super) struct LookupReader<'a> {
     looked: &'a Lookups,
     needed: BTreeSet<Lookup>,
@@ -98,16 +98,16 @@ impl<'a> LookupReader<'a> {
         }
     }
 
-    /// What is known of an object. Nothing is while it has to be looked up.
-    pub(super) fn see(&mut self, look: Lookup) -> Option<&'a LookupResult> {
-        let seen = self.looked.get(&look);
+    /// Returns the result of a lookup. Records the lookup as needed if there is no result yet.
+    pub(super) fn see(&mut self, lookup: Lookup) -> Option<&'a LookupResult> {
+        let seen = self.looked.get(&lookup);
         if seen.is_none() {
-            self.needed.insert(look);
+            self.needed.insert(lookup);
         }
         seen
     }
 
-    /// `verdict`, once nothing has to be looked up any more.
+    /// Returns `verdict` if no lookup is missing, otherwise the missing lookups.
     pub(super) fn complete<T>(self, verdict: T) -> Result<T, Vec<Lookup>> {
         if self.needed.is_empty() {
             Ok(verdict)

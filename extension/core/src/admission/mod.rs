@@ -1,8 +1,8 @@
-//! What a ClusterBootstrap or ClusterBootstrapTemplate is refused for before it is stored (addons-manager §6.1, §6.3, §6.4).
+//! Validates a ClusterBootstrap or ClusterBootstrapTemplate before the API server stores it (addons-manager §6.1, §6.3, §6.4).
 //!
-//! [`judge`] is a function of the review and of what was looked up: it returns what has to be looked up first, and then its verdict.
-//! The rules are those that a pass holds for, by the same functions. What an update changes is judged more strictly than what it leaves
-//! as it was, so that an object that is gone does not block the correction of another field.
+//! [`judge`] is a function of the review and of finished lookups: it returns the missing lookups first, and then its verdict.
+//! The rules are those that a reconcile holds for, by the same functions. Changed fields are judged more strictly than unchanged ones,
+//! so a missing object does not block the correction of another field.
 
 mod bootstrap;
 mod complete;
@@ -19,7 +19,7 @@ use sluice_crds::{labels::annotation, run::ClusterBootstrapSpec};
 pub use complete::{Completion, complete};
 pub use lookup::{Lookup, LookupResult, Lookups};
 
-/// The annotations that rules are about.
+/// Annotations that the rules read.
 pub const ANNOTATIONS: [&str; 4] = [
     annotation::RESOLVED_TKR,
     annotation::KEEP_PACKAGE_VERSIONS,
@@ -27,7 +27,7 @@ pub const ANNOTATIONS: [&str; 4] = [
     annotation::ADD_MISSING_FIELDS,
 ];
 
-/// The kinds that are reviewed.
+/// Kinds that the webhooks review.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     /// ClusterBootstrap.
@@ -47,12 +47,12 @@ impl Kind {
     }
 }
 
-/// What an object says that rules are about. `valuesFrom.inline` is an empty object where there is one: its content matters to none.
+/// The fields of an object that the rules read. `valuesFrom.inline` is an empty object if it is set: no rule reads its content.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct State {
     /// Its spec.
     pub spec: ClusterBootstrapSpec,
-    /// Those of [`ANNOTATIONS`] that are there.
+    /// The [`ANNOTATIONS`] that the object carries.
     pub annotations: BTreeMap<String, String>,
 }
 
@@ -62,29 +62,29 @@ impl State {
     }
 }
 
-/// What is asked about.
+/// Review of one create or update.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Review {
     /// The kind of the object.
     pub kind: Kind,
     /// Its namespace.
     pub namespace: String,
-    /// Its name; empty where the API server makes it up.
+    /// Its name; empty if the API server generates it.
     pub name: String,
-    /// Whether it names a Cluster as its owner. Users do not, a move does.
+    /// Whether its owner is a Cluster. Users set no owner, a move does.
     pub owned: bool,
-    /// What it shall be.
+    /// The new state.
     pub new: State,
-    /// What it was; none where it is created.
+    /// The old state; `None` for a create.
     pub old: Option<State>,
-    /// Whether there is no spec at all.
+    /// Whether the object has no spec.
     pub spec_missing: bool,
-    /// Whether the specs differ, also in what a [`State`] leaves out.
+    /// Whether the specs differ, also in fields that a [`State`] leaves out.
     pub spec_differs: bool,
 }
 
 impl Review {
-    /// Whether there is anything to judge: no rule is about status, labels and other annotations.
+    /// Whether the review changes a field that a rule reads. No rule reads status, labels or other annotations.
     fn changes_something(&self) -> bool {
         self.spec_differs
             || self
@@ -94,19 +94,19 @@ impl Review {
     }
 }
 
-/// The answer to a review.
+/// Result of a review.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Verdict {
-    /// Why it is refused; admitted if empty.
+    /// Reasons to refuse the object; it is admitted if there are none.
     pub faults: Vec<Fault>,
-    /// What is admitted and will be held for, or was not looked up.
+    /// Faults that are admitted but hold upgrades, and failed lookups.
     pub warnings: Vec<String>,
 }
 
-/// Judges a review by what was looked up.
+/// Judges a review by finished lookups.
 ///
 /// # Errors
-/// What has to be looked up before.
+/// The lookups that the verdict still needs.
 pub fn judge(review: &Review, system_namespace: &str, looked: &Lookups) -> Result<Verdict, Vec<Lookup>> {
     if !review.changes_something() {
         return Ok(Verdict::default());

@@ -1,4 +1,4 @@
-//! The rules of one package, and of the packages that have to be there.
+//! Validation rules of one package of a spec.
 
 use sluice_crds::run::{ClusterBootstrapPackage, ClusterBootstrapSpec, TypedLocalObjectReference};
 
@@ -42,7 +42,7 @@ pub(super) fn each(spec: &ClusterBootstrapSpec) -> impl Iterator<Item = Listed<'
     })
 }
 
-/// What is wrong with the source of a package's values, whatever there is in the cluster.
+/// Checks the values source of a package by its fields alone, without lookups.
 pub(super) fn source_faults<'a>(listed: &Listed<'a>) -> Result<Source<'a>, Fault> {
     let source = source(listed.package).map_err(|hold| {
         let text = format!(
@@ -83,17 +83,17 @@ fn provider_faults(listed: &Listed<'_>, by: &TypedLocalObjectReference) -> Resul
     Ok(())
 }
 
-/// What packages are judged by, and what comes of it.
+/// Inputs and verdict of the rules for packages.
 pub(super) struct Rules<'a, 'l> {
     pub(super) review: &'a Review,
-    /// Whether an object that does not exist is a warning.
+    /// Whether a missing object is a warning instead of a fault.
     pub(super) lenient: bool,
     pub(super) sights: &'a mut LookupReader<'l>,
     pub(super) verdict: &'a mut Verdict,
 }
 
 impl Rules<'_, '_> {
-    /// Judges one package, and returns what its Package says of itself.
+    /// Judges one package and returns the facts of its Package.
     pub(super) fn judge(&mut self, listed: &Listed<'_>) -> Option<PackageFacts> {
         let name = &listed.package.ref_name;
         if !names::is_package_name(name) {
@@ -121,7 +121,7 @@ impl Rules<'_, '_> {
         facts
     }
 
-    /// What the Package of this name says of itself. One that an update leaves as it was is not judged once more.
+    /// Returns the facts of the Package without a judgement, for entries that an update does not change.
     pub(super) fn known(&mut self, name: &str) -> Option<PackageFacts> {
         match self.sights.see(Lookup::Package(name.to_owned())) {
             Some(LookupResult::Package(facts)) => Some(facts.clone()),
@@ -159,7 +159,7 @@ impl Rules<'_, '_> {
         }
     }
 
-    /// What `seen` says against the value of a field, if it is not there.
+    /// Reports a missing object or a failed lookup for the value of a field.
     fn absent(&mut self, listed: &Listed<'_>, (field, value): (&str, &str), seen: &LookupResult) {
         match seen {
             LookupResult::Absent { resource } => {
@@ -184,7 +184,7 @@ impl Rules<'_, '_> {
     }
 }
 
-/// Names of objects that are made for the package, and that Kubernetes would refuse.
+/// Checks that the names of objects for the package are not too long for Kubernetes.
 fn too_long(review: &Review, listed: &Listed<'_>, facts: &PackageFacts) -> Option<Fault> {
     let (cluster, package) = (&review.name, &facts.ref_name);
     let names = [

@@ -1,4 +1,4 @@
-//! The rules of a ClusterBootstrapTemplate. What it refers to may come later, so nothing is looked up.
+//! Validation rules of a ClusterBootstrapTemplate. They need no lookups, because the objects that it names may be created later.
 
 use super::{
     Review, Verdict,
@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{fault::Fault, packages::bootstrap::missing};
 
-/// What the definition of the kind says, too.
+/// The message of the CRD's own rule.
 const IMMUTABLE: &str = "ClusterBootstrapTemplate has immutable spec, update is not allowed";
 
 pub(super) fn judge(review: &Review, system_namespace: &str) -> Verdict {

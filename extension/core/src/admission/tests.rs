@@ -1,4 +1,4 @@
-//! The rules by table: what is refused with which words, and what passes.
+//! Table tests of the rules: refusals with their messages, and admitted objects.
 
 use rstest::rstest;
 use serde_json::{Value, json};
@@ -14,12 +14,12 @@ pub(crate) fn package(short: &str, version: &str) -> String {
     format!("{short}.example.com.{version}")
 }
 
-/// What there is: all packages that are named after [`package`] but for `gone`, AntreaConfigs and Secrets that do not begin with `no-`.
-pub(crate) fn seen(look: &Lookup) -> LookupResult {
+/// Existing objects: all packages named by [`package`] except `gone`, and AntreaConfigs and Secrets whose names do not begin with `no-`.
+pub(crate) fn seen(lookup: &Lookup) -> LookupResult {
     let absent = |resource: &str| LookupResult::Absent {
         resource: resource.to_owned(),
     };
-    match look {
+    match lookup {
         Lookup::Cluster(name) => match name.as_str() {
             "one" | "other" => LookupResult::Cluster {
                 label: "v1.36.3---sluice.1".to_owned(),
@@ -62,15 +62,18 @@ pub(crate) fn seen(look: &Lookup) -> LookupResult {
     }
 }
 
-/// Judges with all that is asked for.
+/// Judges with the result of every lookup that the rules need.
 pub(crate) fn judged(review: &Review) -> Verdict {
     let mut looked = Lookups::new();
     loop {
         match judge(review, "tkg-system", &looked) {
             Ok(verdict) => return verdict,
             Err(needed) => {
-                assert!(needed.iter().all(|look| !looked.contains_key(look)), "{needed:?}");
-                looked.extend(needed.into_iter().map(|look| (look.clone(), seen(&look))));
+                assert!(
+                    needed.iter().all(|lookup| !looked.contains_key(lookup)),
+                    "{needed:?}"
+                );
+                looked.extend(needed.into_iter().map(|lookup| (lookup.clone(), seen(&lookup))));
             }
         }
     }
@@ -99,7 +102,7 @@ pub(crate) fn review(name: &str, old: Option<State>, new: State) -> Review {
     }
 }
 
-/// A ClusterBootstrap that nothing is wrong with.
+/// A valid ClusterBootstrap.
 fn good() -> Value {
     json!({
         "kapp": {"refName": package("kapp-controller", "2.0.0")},
@@ -318,7 +321,7 @@ fn a_partial_one_is_completed_from_the_release_of_its_cluster(
     let completion = loop {
         match complete(&asked, &looked) {
             Ok(completion) => break completion,
-            Err(needed) => looked.extend(needed.into_iter().map(|look| (look.clone(), seen(&look)))),
+            Err(needed) => looked.extend(needed.into_iter().map(|lookup| (lookup.clone(), seen(&lookup)))),
         }
     };
     let faults: Vec<String> = completion.faults.iter().map(ToString::to_string).collect();
@@ -329,7 +332,7 @@ fn a_partial_one_is_completed_from_the_release_of_its_cluster(
     );
 }
 
-/// A Cluster that is moved is paused, and what names it as its owner was stored before.
+/// A Cluster is paused during a move, and an object that it owns was stored before.
 #[test]
 fn what_is_wrong_in_a_move_is_a_warning() {
     let absent = edited(|spec| {

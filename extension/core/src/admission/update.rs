@@ -1,4 +1,4 @@
-//! The rules of what an update of a ClusterBootstrap changes: no package is swapped, lowered or dropped unawares, and no provider.
+//! Validation rules of an update of a ClusterBootstrap: no package or provider is swapped, downgraded or dropped by accident.
 
 use std::cmp::Ordering;
 
@@ -19,7 +19,7 @@ use crate::{
     version::order,
 };
 
-/// Judges the change from `old`. `catalogue` has the Packages of the new spec.
+/// Judges the change from `old`. `catalogue` holds the Packages of the new spec.
 pub(super) fn judge(
     review: &Review,
     old: &State,
@@ -37,7 +37,7 @@ pub(super) fn judge(
     };
     for before in each(&old.spec) {
         let in_its_field = |after: &&Listed<'_>| after.role == before.role;
-        // What stays as it was cannot be wrong.
+        // An unchanged entry needs no check.
         if new
             .iter()
             .filter(in_its_field)
@@ -55,7 +55,7 @@ pub(super) fn judge(
     }
 }
 
-/// One package that is not as it was.
+/// Inputs and verdict of the rules for changed packages.
 struct UpdateReview<'a, 'b> {
     kept: &'a KeptVersions,
     catalogue: &'a Catalogue,
@@ -63,13 +63,13 @@ struct UpdateReview<'a, 'b> {
     verdict: &'a mut Verdict,
 }
 
-/// What two names of Packages say of each other.
+/// Relation of two Package names.
 enum Pair {
-    /// They are of one package, at these versions.
+    /// Both name the same package, at these versions.
     Same(PackageFacts, PackageFacts),
-    /// They are of two packages.
+    /// The names are of different packages.
     Another,
-    /// It could not be looked up.
+    /// Neither Package was found.
     Unknown,
 }
 
@@ -78,13 +78,13 @@ enum Pair {
 enum Found {
     Yes,
     No,
-    /// A Package could not be looked up.
+    /// The lookup of a Package failed.
     Unknown,
 }
 
 impl UpdateReview<'_, '_> {
-    /// Compares the Packages of an old entry and a new one. kapp-controller makes the name of a Package of its refName and its version, so
-    /// that the name of one that is not there says whether it is of the package of the other one.
+    /// Compares the Packages of an old entry and a new one. kapp-controller requires that the name of a Package is its refName and version.
+    /// So the name of a missing Package is enough to tell whether it is of the same package.
     fn pair(&mut self, was: &str, is: &str) -> Pair {
         let (old, new) = (self.of_old(was), self.catalogue.get(is).cloned());
         let (old, new) = match (old, new) {
@@ -99,7 +99,7 @@ impl UpdateReview<'_, '_> {
         }
     }
 
-    /// What the Package of an old entry says of itself.
+    /// Facts of the Package of an old entry.
     fn of_old(&mut self, name: &str) -> Option<PackageFacts> {
         if let Some(facts) = self.catalogue.get(name) {
             return Some(facts.clone());
@@ -110,13 +110,13 @@ impl UpdateReview<'_, '_> {
         }
     }
 
-    /// Whether the annotation leaves out the package of an old entry, which may be gone.
+    /// Whether the annotation leaves out the package of an old entry, whose Package may not exist any more.
     fn leaves_out(&mut self, name: &str) -> bool {
         let old = self.of_old(name);
         self.kept.leaves_out(name) || old.is_some_and(|old| self.kept.leaves_out(&old.ref_name))
     }
 
-    /// A package of a field that holds one.
+    /// Judges a package of a field with a single package.
     fn core(&mut self, before: &Listed<'_>, after: &Listed<'_>) {
         let (was, is) = (&before.package.ref_name, &after.package.ref_name);
         match self.pair(was, is) {
@@ -125,7 +125,7 @@ impl UpdateReview<'_, '_> {
                 "{}.refName: neither Package {was} nor {is} was found, so that they were not compared",
                 after.field
             )),
-            // A name that never was one of a Package has to be corrected some day.
+            // A name that no Package ever had must stay correctable.
             Pair::Another if self.is_gone(was) && self.leaves_out(was) => {}
             Pair::Another => {
                 let way_out = if self.is_gone(was) {
@@ -147,7 +147,7 @@ impl UpdateReview<'_, '_> {
         matches!(seen, Some(LookupResult::Absent { .. }))
     }
 
-    /// The same package in any field of the new spec, as the next release may have it; or that it cannot be said whether there is one.
+    /// Finds the same package in any field of the new spec, because the next release may list it in another field.
     fn found(&mut self, before: &Listed<'_>, new: &[Listed<'_>]) -> Found {
         let mut found = Found::No;
         for after in new {
@@ -171,7 +171,7 @@ impl UpdateReview<'_, '_> {
         found
     }
 
-    /// A package of the list.
+    /// Judges an additional package.
     fn additional(&mut self, before: &Listed<'_>, new: &[Listed<'_>]) {
         let was = &before.package.ref_name;
         let found = self.found(before, new);
@@ -182,7 +182,7 @@ impl UpdateReview<'_, '_> {
         if self.leaves_out(was) {
             return;
         }
-        // A name that is not found is no package that could be missed, but its own may be listed under another one that is not found.
+        // The package may still be listed under another name whose lookup failed, so this is a warning and not a refusal.
         if unknown && self.of_old(was).is_none() && !self.is_gone(was) {
             let field = before.role.field();
             self.verdict.warnings.push(format!(
@@ -200,7 +200,7 @@ impl UpdateReview<'_, '_> {
         ));
     }
 
-    /// A core package that is taken out. That of the CNI and of kapp-controller is refused elsewhere.
+    /// Judges the removal of a core package. Other rules refuse the removal of the CNI and of kapp-controller.
     fn removed(&mut self, before: &Listed<'_>, new: &[Listed<'_>]) {
         if self.found(before, new) == Found::Yes || !matches!(before.role, Role::Cpi | Role::Csi) {
             return;
@@ -216,7 +216,7 @@ impl UpdateReview<'_, '_> {
     }
 
     fn not_lower(&mut self, old: &PackageFacts, new: &PackageFacts, after: &Listed<'_>) {
-        // By the order of the gate, which also does not take what has none for high enough.
+        // The order of the gate, which also rejects a version that has no order.
         let lower = order(&new.version, &old.version).is_none_or(|order| order == Ordering::Less);
         if !lower || self.kept.keeps(new) {
             return;
@@ -234,7 +234,7 @@ impl UpdateReview<'_, '_> {
         );
     }
 
-    /// The values of a package that were provided by an object stay so.
+    /// Refuses to replace the provider of values by another kind of source.
     fn source(&mut self, before: &ClusterBootstrapPackage, after: &Listed<'_>) {
         let (Ok(Source::Provider(old)), Ok(new)) = (source(before), source(after.package)) else {
             return;
@@ -273,13 +273,13 @@ impl UpdateReview<'_, '_> {
     }
 }
 
-/// What leaves the package out that a Package of this name is of.
+/// Annotation entry that leaves out the package of this Package name.
 fn none(package: &str) -> String {
     let (key, short) = (annotation::KEEP_PACKAGE_VERSIONS, short(package));
     format!("\"{short}=none\" in annotation {key}")
 }
 
-/// What the name of a Package that is not there says, if it is one of the package `like`.
+/// Derives the facts of a missing Package from its name, if it is of the same package as `like`.
 fn by_name(name: &str, like: &PackageFacts) -> Option<PackageFacts> {
     let version = name.strip_prefix(like.ref_name.as_str())?.strip_prefix('.')?;
     Some(PackageFacts {

@@ -1,27 +1,27 @@
-//! The name of one Cluster.
+//! Namespace and name of one Cluster.
 
 use std::{fmt, sync::Arc};
 
 use kube::{ResourceExt, core::ObjectMeta};
 
-/// Names one Cluster, or what has its namespace and name. Many are kept, so it is one pointer to one text.
+/// Reference to one Cluster, or to an object with its namespace and name. Caches keep many of them, so it is one pointer to one text.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClusterRef(Arc<str>);
 
 impl ClusterRef {
-    /// The Cluster of this name.
+    /// Returns the reference with this namespace and name.
     #[must_use]
     pub fn new(namespace: &str, name: &str) -> Self {
         Self(format!("{namespace}/{name}").into())
     }
 
-    /// Namespace and name of an object.
+    /// Returns the reference of an object.
     #[must_use]
     pub fn of(object: &impl ResourceExt) -> Self {
         Self::in_meta(object.meta())
     }
 
-    /// Namespace and name in the metadata of an object.
+    /// Returns the reference in the metadata of an object.
     #[must_use]
     pub fn in_meta(meta: &ObjectMeta) -> Self {
         Self::new(
@@ -30,13 +30,13 @@ impl ClusterRef {
         )
     }
 
-    /// Its namespace.
+    /// Namespace.
     #[must_use]
     pub fn namespace(&self) -> &str {
         self.parts().0
     }
 
-    /// Its name.
+    /// Name.
     #[must_use]
     pub fn name(&self) -> &str {
         self.parts().1

@@ -1,4 +1,4 @@
-//! An object of any kind, whole.
+//! Decoding of an object of any kind.
 
 use std::fmt;
 
@@ -8,8 +8,8 @@ use serde::{
 };
 use serde_json::{Map, Value};
 
-/// An object of any kind, without its `managedFields`: nothing reads them, they are half of an object, and they may be nested deeper than
-/// serde_json goes.
+/// An object of any kind, without its `managedFields`: nothing reads them, they make up half of an object, and they may exceed the nesting
+/// limit of serde_json.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Body(pub Value);
 
@@ -19,7 +19,7 @@ impl<'de> Deserialize<'de> for Body {
     }
 }
 
-/// The same without its spec.
+/// An object of any kind, without its `managedFields` and its spec.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Unspecified(pub Value);
 
@@ -29,13 +29,13 @@ impl<'de> Deserialize<'de> for Unspecified {
     }
 }
 
-/// Which fields are read.
+/// Fields to read.
 enum Fields {
-    /// Those of an object.
+    /// All fields of an object.
     Whole,
-    /// Those of an object, without its spec.
+    /// All fields of an object except its spec.
     Unspecified,
-    /// Those of metadata.
+    /// The fields of metadata.
     Metadata,
 }
 

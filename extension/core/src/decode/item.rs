@@ -1,4 +1,4 @@
-//! One object of a list or a watch.
+//! One object of a list or watch.
 
 use std::borrow::Cow;
 
@@ -8,27 +8,27 @@ use sluice_crds::decode::{self, Limit, Text};
 
 use super::{Decode, Undecodable};
 
-/// An object, without its `managedFields`, or what is known of one that cannot be decoded.
+/// A decoded object without its `managedFields`, or the readable part of an undecodable object.
 ///
-/// It is read from JSON whatever the object has in it, as long as the object has a name. In an event of a watch the type has to come
-/// before the object, as kube-apiserver writes it: serde would build the object up before it is an item.
+/// Deserialization succeeds for any content as long as the object has a name. In a watch event the type must come before the object,
+/// as kube-apiserver writes it. Otherwise serde would buffer the object before it becomes an item.
 #[derive(Clone, Debug, Serialize)]
 #[serde(untagged)]
 pub enum Item<K> {
-    /// An object.
+    /// A decoded object.
     Decoded(K),
-    /// One that is none of the kind.
+    /// An object that does not decode as the kind.
     Undecodable(Box<Undecodable>),
 }
 
 impl<K: Decode> Item<K> {
-    /// The object in a text. None if the text is no JSON of a named object.
+    /// Reads the object from a text. `None` if the text is not JSON of a named object.
     #[must_use]
     pub fn of(json: &str) -> Option<Self> {
         Self::within(json, K::LIMIT)
     }
 
-    /// The same, within another limit.
+    /// Like [`Self::of`], with another limit.
     #[must_use]
     pub fn within(json: &str, limit: Limit) -> Option<Self> {
         match decode::from_str::<K::Read>(json, limit) {
@@ -41,10 +41,10 @@ impl<K: Decode> Item<K> {
 }
 
 impl<K> Item<K> {
-    /// What `read` makes of the object.
+    /// Applies `read` to the object.
     ///
     /// # Errors
-    /// It cannot be decoded.
+    /// The object is undecodable.
     pub fn map<T>(self, read: impl FnOnce(K) -> T) -> Result<T, Box<Undecodable>> {
         match self {
             Self::Decoded(object) => Ok(read(object)),
@@ -53,7 +53,7 @@ impl<K> Item<K> {
     }
 }
 
-/// An object without a name fails the whole list: it is none of an API server, and what is missing in its place would never be shown.
+/// An object without a name fails the whole list: no API server sends one, and its loss would never be reported.
 impl<'de, K: Decode + Resource> Deserialize<'de> for Item<K> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let Text(json) = Text::deserialize(deserializer)?;
@@ -62,7 +62,7 @@ impl<'de, K: Decode + Resource> Deserialize<'de> for Item<K> {
     }
 }
 
-/// It is of the kind that it would be.
+/// An undecodable object has the kind of its list or watch.
 impl<K: Resource> Resource for Item<K> {
     type DynamicType = K::DynamicType;
     type Scope = K::Scope;

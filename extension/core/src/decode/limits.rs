@@ -1,4 +1,4 @@
-//! What the objects of each kind may take.
+//! Size limits of the objects of each kind.
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::core::{DynamicObject, ObjectMeta, PartialObjectMeta, TypeMeta};
@@ -13,29 +13,29 @@ use sluice_crds::{
 use super::{Body, Unspecified};
 use crate::upgrade::hop::ControlPlane;
 
-/// Bytes of memory that an object of a tenant may take while it is decoded. A Cluster with a hundred pools, each with images of its own
-/// for two Kubernetes versions, takes less.
+/// Memory limit for decoding an object of a tenant, in bytes. A Cluster with a hundred pools, each with its own images for two Kubernetes
+/// versions, needs less.
 pub const OF_TENANT: usize = 2 * 1024 * 1024;
 
-/// The same of an object of an operator.
+/// Memory limit for decoding an object of an operator, in bytes.
 const OF_OPERATOR: usize = 4 * 1024 * 1024;
 
-/// The same of the objects of the management cluster that one reconcile reads by their names.
+/// Memory limit for decoding an object that a reconcile reads by name from the management cluster, in bytes.
 pub const READ: usize = 8 * 1024 * 1024;
 
-/// Bytes that an object of a tenant may take in a store, compressed.
+/// Limit of a compressed object of a tenant in a store, in bytes.
 pub const KEPT: usize = 60 * 1024;
 
-/// The same of an object of an operator: no less than etcd takes.
+/// Limit of a compressed object of an operator in a store, in bytes; not less than the limit of etcd.
 const KEPT_OF_OPERATOR: usize = 2 * 1024 * 1024;
 
-/// A kind that lists and watches bring, or that is read, and what an object of it may take.
+/// Kind that Sluice lists, watches or reads, with its size limits.
 pub trait Decode: DeserializeOwned {
-    /// The type that it is read as: another one where its own would build more than is counted.
+    /// Type to deserialize: another type if the kind's own type would allocate more than is counted.
     type Read: DeserializeOwned + Into<Self>;
-    /// Within this it is decoded.
+    /// Limit for decoding.
     const LIMIT: Limit;
-    /// Bytes that it may take in a store, compressed.
+    /// Limit of a compressed object in a store, in bytes.
     const KEPT: usize;
 }
 
@@ -54,13 +54,13 @@ decode! {
     Cluster, ClusterBootstrap, ClusterClass, ControlPlane, PackageInstall, App, PartialObjectMeta<DynamicObject>,
 }
 
-// All those of a Cluster are decoded at once.
+// All objects of a Cluster are decoded at once.
 decode! {
     Limit::projected(OF_TENANT / 8), KEPT;
     MachineDeployment, MachinePool,
 }
 
-// Selectors of identities look at any label of a Namespace. A control plane, of which values are computed, may have files in it.
+// Selectors of identities may match any label of a Namespace. A control plane, a source of values, may contain files.
 impl Decode for DynamicObject {
     type Read = Dynamic;
     const LIMIT: Limit = Limit::whole(OF_TENANT);
@@ -77,7 +77,7 @@ decode! {
     Body, Unspecified,
 }
 
-/// An object of any kind. kube builds all of its fields twice.
+/// An object of any kind. kube allocates all of its fields twice.
 #[derive(Debug)]
 pub struct Dynamic(DynamicObject);
 

@@ -1,20 +1,20 @@
-//! A list as an API server sends it.
+//! Decoding of a list.
 
 use serde_json::{Value, value::RawValue};
 use sluice_crds::decode::{self, Limit};
 
 use super::{Body, Undecodable, undecodable::Fields};
 
-/// The objects of the list in a text, without their `managedFields`, which together are within the limit. None if the text is no list: something else has answered, such as
-/// a proxy, and an empty list would say that nothing is there.
+/// Returns the objects of a list, without their `managedFields`. The limit applies to all objects together. `None` if the text is not a
+/// list: then the response is not from an API server but, for example, from a proxy. An empty list would mean that no object exists.
 ///
 /// # Errors
-/// An object that cannot be decoded.
+/// An undecodable object.
 #[must_use]
 pub fn list(text: &str, limit: Limit) -> Option<Result<Vec<Value>, Box<Undecodable>>> {
     let fields: Fields<'_> = serde_json::from_str(text).ok()?;
     let kind: String = serde_json::from_str(fields.get("kind")?.get()).ok()?;
-    // Go writes a list without items as null.
+    // Go writes an empty list as null.
     let items: Option<Vec<&RawValue>> = serde_json::from_str(fields.get("items")?.get()).ok()?;
     let mut left = limit.memory;
     let mut objects = Vec::new();

@@ -1,9 +1,8 @@
-//! Objects as they come from an API server, decoded one by one.
+//! Lenient decoding of the objects of an API server, one by one.
 //!
-//! kube-apiserver takes more than the types of Sluice do: times of the year 9999, and values that are nested deeper than serde_json goes.
-//! A tenant may make such an object, and it must be the matter of its own Cluster: what cannot be decoded is
-//! [`Undecodable`], and never an error of the list or the watch that brings it. So is what takes more memory than an object of its kind
-//! may, see [`Decode`].
+//! kube-apiserver accepts more than the types of Sluice: times of the year 9999, and values beyond the nesting limit of serde_json.
+//! A tenant may create such an object, and it must affect the tenant's own Cluster only. So an object that cannot be decoded becomes
+//! [`Undecodable`] and never fails its list or watch. The same holds for an object over the memory limit of its kind, see [`Decode`].
 
 mod body;
 mod item;

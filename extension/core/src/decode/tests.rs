@@ -1,4 +1,4 @@
-//! What kube-apiserver takes, fed into the decoding of each kind that is followed.
+//! Input that kube-apiserver accepts, decoded as each watched kind.
 
 use std::sync::Arc;
 
@@ -23,13 +23,13 @@ use crate::{
     upgrade::hop::ControlPlane,
 };
 
-/// More levels than serde_json goes down, and than a tenant needs.
+/// More levels than serde_json reads, and than a tenant needs.
 const DEEP: usize = 300;
 
-/// A time that kube-apiserver takes and jiff does not.
+/// A time that kube-apiserver accepts and jiff rejects.
 const LATE: &str = "9999-12-31T23:59:59Z";
 
-/// `levels` lists in each other.
+/// `levels` nested lists.
 fn nested(levels: usize) -> String {
     format!("{}{}", "[".repeat(levels), "]".repeat(levels))
 }
@@ -43,7 +43,7 @@ fn text(metadata: &str, rest: &str) -> String {
     )
 }
 
-/// Reads one object as it comes with a watch, and in a page of a list between two good ones.
+/// Reads one object from a watch event, and from a page of a list between two valid objects.
 fn read<K: Kept + Clone + std::fmt::Debug>(object: &str, good: &Value) -> Item<K> {
     let event = format!(r#"{{"type":"MODIFIED","object":{object}}}"#);
     let event: WatchEvent<Item<K>> =
@@ -72,7 +72,7 @@ fn read<K: Kept + Clone + std::fmt::Debug>(object: &str, good: &Value) -> Item<K
     item
 }
 
-/// A good object of any kind.
+/// A valid object of any kind.
 fn good() -> Value {
     let mut good: Value = serde_json::from_str(&text("", "")).unwrap();
     good["spec"] = json!({
@@ -81,12 +81,12 @@ fn good() -> Value {
     good
 }
 
-/// What cannot be decoded, of each kind that is followed.
+/// Decodes the object as each watched kind and returns the undecodable results.
 fn every_kind(object: &str) -> Vec<Option<Undecodable>> {
     fn one<K: Kept + Clone + std::fmt::Debug>(object: &str) -> Option<Undecodable> {
         match read::<K>(object, &good()) {
             Item::Decoded(mut object) => {
-                // What is kept of it can be looked up: anything else would end the process.
+                // The kept part must stay readable: anything else would end the process.
                 object.prune();
                 let packer = Arc::<Packer<K>>::default();
                 let bytes = packer.pack_kept(&mut object).unwrap();
@@ -170,7 +170,7 @@ fn depth_is_the_matter_of_the_object() {
     assert_eq!(variable("other"), None, "Sluice does not read it");
 }
 
-/// Whether a Cluster has to be resolved is known of one that cannot be decoded, too.
+/// An undecodable Cluster still shows whether it has to be resolved.
 #[rstest]
 #[case::same_namespace(r#""topology":{"classRef":{"name":"c"}"#, Some(("c", None)))]
 #[case::another_namespace(r#""topology":{"classRef":{"name":"c","namespace":"n"}"#, Some(("c", Some("n"))))]
@@ -220,7 +220,7 @@ fn what_has_no_name_is_no_object() {
     assert!(serde_json::from_str::<WatchEvent<Item<Cluster>>>(r#"{"type":"ADDED","object":7}"#).is_err());
 }
 
-/// JSON as text: also what serde_json itself never writes.
+/// JSON as text, including forms that serde_json itself never writes.
 fn json_text() -> impl Strategy<Value = String> {
     let leaf = prop_oneof![
         Just("null".to_owned()),
@@ -249,7 +249,7 @@ fn fields_of(fields: &[(String, String)]) -> String {
     format!("{{{}}}", fields.collect::<Vec<_>>().join(","))
 }
 
-/// Fields behind others.
+/// Fields after others.
 fn beside(fields: &[(String, String)]) -> String {
     let fields = fields
         .iter()
@@ -257,7 +257,7 @@ fn beside(fields: &[(String, String)]) -> String {
     fields.collect()
 }
 
-/// Names of fields that some kind reads, and others.
+/// Names of fields, some of which some kind reads.
 fn field() -> impl Strategy<Value = String> {
     prop_oneof![
         8 => prop::sample::select(vec![
@@ -273,7 +273,7 @@ fn field() -> impl Strategy<Value = String> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
-    /// Whatever an object has in it, it is one object: never an error of the stream, and never a panic.
+    /// Any content of an object gives one item: never an error of the stream, never a panic.
     #[test]
     fn no_object_breaks_a_list_or_a_watch(
         metadata in prop::collection::vec(
@@ -288,7 +288,7 @@ proptest! {
     }
 }
 
-/// The judge above fails where objects are decoded all at once.
+/// The property above fails if all objects are decoded at once.
 #[test]
 fn a_page_of_plain_objects_breaks() {
     fn breaks<K: DeserializeOwned + Clone>(object: &str) -> bool {
@@ -302,7 +302,7 @@ fn a_page_of_plain_objects_breaks() {
     )));
 }
 
-/// Whether an annotation keeps an upgrade from starting is seen whatever else a user annotates.
+/// An annotation that blocks an upgrade is read whatever else a user annotates.
 #[test]
 fn what_is_read_of_metadata_is_kept_beside_much_that_is_not() {
     let hook = format!("{}/backup", annotation::BEFORE_UPGRADE_PREFIX);
@@ -327,7 +327,7 @@ fn what_is_read_of_metadata_is_kept_beside_much_that_is_not() {
     assert_eq!(cluster.labels()[label::TKR], "v1");
 }
 
-/// A selector may look at any of them.
+/// A selector may match any label.
 #[test]
 fn all_labels_of_what_values_are_computed_from_are_kept() {
     let labels: std::collections::BTreeMap<String, String> = (0..1000)
@@ -395,7 +395,7 @@ fn an_object_that_takes_too_much_in_a_store_names_its_largest_field() {
     assert!(object.why.contains("60 KiB"), "{}", object.why);
 }
 
-/// As serde would have it, which repeats a text of a wrong type.
+/// serde's own message repeats a text of a wrong type.
 #[test]
 fn an_error_about_a_long_text_is_short() {
     let text = "\u{1}".repeat(100_000);
@@ -410,7 +410,7 @@ fn an_error_about_a_long_text_is_short() {
     }
 }
 
-/// Something else than an API server answers. Its list must not be taken for one in which objects are missing.
+/// The response of another server than an API server must not count as a list without these objects.
 #[test]
 fn a_list_of_objects_without_names_is_no_list() {
     for item in ["{}", r#"{"a":0}"#, r#"{"metadata":{"namespace":"team-a"}}"#] {

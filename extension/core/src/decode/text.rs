@@ -1,26 +1,26 @@
-//! The text of an object, before it is decoded.
+//! Text of an object before decoding, and error messages about it.
 
 use std::borrow::Cow;
 
 use serde::de::DeserializeOwned;
 use sluice_crds::decode::{self, Limit};
 
-/// So many bytes of the path of a field are shown: the names of fields are a tenant's, and may have any length.
+/// Longest field path in a message, in bytes: a tenant chooses the names of fields, and they may have any length.
 const LONGEST_PATH: usize = 160;
 
-/// Why `object` is none of the kind `K`: the field, and what is wrong with it. Values are not repeated, because they may be secret.
+/// Explains why `object` does not decode as `K`: the field and its fault. The text repeats no values, because they may be secret.
 pub(super) fn why<K: DeserializeOwned>(object: &str, limit: Limit) -> String {
     let Some((path, what)) = decode::why::<K>(object, limit) else {
         return "it has more than one object in it".to_owned();
     };
-    // One line, whatever a tenant calls a field.
+    // Keeps the message on one line for any field name.
     let path = path.escape_debug().to_string();
     let end = path.floor_char_boundary(LONGEST_PATH);
     let more = if end < path.len() { "…" } else { "" };
     format!("field {}{more}: {}", &path[..end], without_values(&what))
 }
 
-/// What serde_json says, as far as it is not made of the object's content.
+/// Removes the object's content from a message of serde_json.
 fn without_values(text: &str) -> String {
     const WHOLE: [&str; 4] = [
         "recursion limit exceeded",
@@ -45,9 +45,9 @@ fn without_values(text: &str) -> String {
     }
 }
 
-/// The text with U+FFFD for each half of a surrogate pair that stands alone, as Go reads it.
+/// Replaces each lone half of a surrogate pair with U+FFFD, as Go does.
 pub(super) fn with_whole_characters(text: &str) -> Cow<'_, str> {
-    // Halves are written as escapes, of which most objects have none.
+    // Halves are written as escapes, and most objects have none.
     if !text.contains("\\ud") && !text.contains("\\uD") {
         return Cow::Borrowed(text);
     }
@@ -70,7 +70,7 @@ pub(super) fn with_whole_characters(text: &str) -> Cow<'_, str> {
     Cow::Owned(whole)
 }
 
-/// The UTF-16 unit of an escape `\uXXXX` that a text begins with.
+/// The UTF-16 unit of an escape `\uXXXX` at the start of a text.
 fn unit(escape: &str) -> Option<u16> {
     let digits = escape.strip_prefix("\\u")?.get(..4)?;
     u16::from_str_radix(digits, 16).ok()

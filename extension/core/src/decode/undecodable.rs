@@ -1,4 +1,4 @@
-//! What is known of an object that cannot be decoded.
+//! The readable part of an undecodable object.
 
 use std::fmt;
 
@@ -20,23 +20,23 @@ use crate::{
     reasons::{GateReason, Hold},
 };
 
-/// An object that an API server has and that cannot be decoded.
+/// An object of an API server that cannot be decoded.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Undecodable {
-    /// Its kind, as it says itself.
+    /// Its kind, from the object itself.
     pub kind: String,
-    /// Name, namespace, UID, generation, resourceVersion and the labels that Sluice reads; of the annotations those that say which Cluster it
-    /// belongs to, and whether a release has to be resolved.
+    /// Name, namespace, UID, generation, resourceVersion and the labels that Sluice reads. Of the annotations only those that name its
+    /// Cluster or request the resolution of a release.
     pub metadata: ObjectMeta,
-    /// Of a Cluster with a topology, the ClusterClass, if that can be read.
+    /// The ClusterClass of a Cluster with a topology, if it is readable.
     pub class: Option<ClassRef>,
-    /// The field that cannot be decoded, and why: one line without any value of the object.
+    /// The undecodable field and its fault: one line without any value of the object.
     pub why: String,
 }
 
 impl Undecodable {
-    /// What can be said of `object`, which is none of the kind `K` within this limit. None if not even its name can be read: no API server
-    /// sends that.
+    /// Describes `object`, which does not decode as `K` within this limit. `None` if its name is unreadable: no API server sends such an
+    /// object.
     pub(crate) fn of<K: DeserializeOwned>(object: &str, limit: Limit) -> Option<Self> {
         let named = Self::named(object)?;
         Some(Self {
@@ -45,7 +45,7 @@ impl Undecodable {
         })
     }
 
-    /// The same of an object that takes too much to be kept. None if it has no name.
+    /// Describes an object that is too large for its store. `None` if it has no name.
     pub(crate) fn too_large<K: Serialize>(object: &K, why: &str) -> Option<Self> {
         let named = Self::named(&serde_json::to_string(object).ok()?)?;
         Some(Self {
@@ -54,9 +54,9 @@ impl Undecodable {
         })
     }
 
-    /// All but what is wrong with it.
+    /// Reads all fields except `why`.
     fn named(object: &str) -> Option<Self> {
-        // In nothing but this differs what Go reads from what serde_json does.
+        // Lone surrogates are the only difference between the JSON readers of Go and serde_json.
         let whole = with_whole_characters(object);
         let fields: Fields<'_> = serde_json::from_str(&whole).ok()?;
         let meta: Fields<'_> = field(&fields, "metadata")?;
@@ -93,13 +93,13 @@ impl Undecodable {
         })
     }
 
-    /// Its namespace, which is empty for kinds without namespaces, and its name.
+    /// Its namespace, empty for cluster-scoped kinds, and its name.
     #[must_use]
     pub fn reference(&self) -> ClusterRef {
         ClusterRef::in_meta(&self.metadata)
     }
 
-    /// Why a Cluster is held that rests on it.
+    /// The hold of a dependent Cluster.
     #[must_use]
     pub fn hold(&self) -> Hold {
         Hold::new(GateReason::ObjectUndecodable, self.to_string())
@@ -115,7 +115,7 @@ impl fmt::Display for Undecodable {
         if let Some(namespace) = &metadata.namespace {
             write!(f, "{namespace}/")?;
         }
-        // No name of an API server is longer, or has other letters.
+        // No valid name is longer or has other characters.
         let name: String = metadata
             .name
             .iter()
@@ -127,12 +127,12 @@ impl fmt::Display for Undecodable {
     }
 }
 
-/// Whether a text is a kind as API servers name them. What answers for a workload may be none.
+/// Whether a text is a valid kind. The server behind a workload address may not be an API server.
 fn is_kind(kind: &str) -> bool {
     (1..=63).contains(&kind.len()) && kind.chars().all(|letter| letter.is_ascii_alphanumeric())
 }
 
-/// The fields that are looked into of any object.
+/// Fields that are read from any object.
 const NAMES: [&str; 15] = [
     "kind",
     "items",
@@ -151,7 +151,7 @@ const NAMES: [&str; 15] = [
     "classNamespace",
 ];
 
-/// The fields of an object, of which none has been looked into. Of two of one name the later one counts, as in Go.
+/// The undecoded fields of an object. Of two fields with the same name the later one counts, as in Go.
 pub(super) struct Fields<'a>([Option<&'a RawValue>; NAMES.len()]);
 
 impl<'a> Fields<'a> {
@@ -171,7 +171,7 @@ impl<'de> Deserialize<'de> for Fields<'de> {
                 f.write_str("an object")
             }
 
-            /// Without an error that repeats the text.
+            /// Fails with an error that does not repeat the text.
             fn visit_str<E: Error>(self, _: &str) -> Result<Self::Value, E> {
                 Err(E::custom("a text is no object"))
             }
@@ -191,7 +191,7 @@ impl<'de> Deserialize<'de> for Fields<'de> {
     }
 }
 
-/// Bytes of a name, or of the value of a label, that are kept.
+/// Longest kept name or label value, in bytes.
 const LONGEST: usize = 1024;
 
 fn shortened(mut text: String) -> String {
@@ -200,11 +200,11 @@ fn shortened(mut text: String) -> String {
     text
 }
 
-/// The ClusterClass that a Cluster names, whatever else of its spec cannot be decoded.
+/// The ClusterClass of a Cluster, independent of the rest of its spec.
 fn class(fields: &Fields<'_>) -> Option<ClassRef> {
     let spec: Fields<'_> = field(fields, "spec")?;
     let topology: Fields<'_> = field(&spec, "topology")?;
-    // Before v1beta2 name and namespace stood beside the version.
+    // Before v1beta2 name and namespace were next to the version.
     let own = || {
         let name = field(&topology, "class")?;
         let namespace = field(&topology, "classNamespace");

@@ -1,4 +1,4 @@
-//! The decision of one hook call: a pure function of the call and of what this replica knows.
+//! Decides one hook call: a pure function of the call and the cached objects of this replica.
 
 use std::time::Duration;
 
@@ -12,63 +12,63 @@ use crate::server_time::is_overdue;
 use crate::upgrade::tkr::tkr_legacy;
 use crate::{cache::stored_kind::StoredKind, gate::unsynced::Unsynced};
 
-/// What a hook answers for one cluster, and why.
+/// Response to one hook call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision {
-    /// Go on.
+    /// Cluster API continues.
     Release,
-    /// Wait, and ask again.
+    /// Cluster API waits and calls again.
     Hold {
-        /// When to ask again.
+        /// Delay before the next call.
         retry_after: RetryAfter,
-        /// Why.
+        /// Reason of the hold.
         reason: HoldReason,
-        /// The reason and what is waited for, as the answer carries it.
+        /// Message of the response: the reason and its details.
         message: String,
     },
 }
 
-/// What a replica knows about the Cluster of a call.
+/// Knowledge of a replica about the Cluster of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Knowledge<'a> {
-    /// What the replica remembers is no knowledge about the Cluster.
+    /// The cache of the replica is not synced, or too old for a decision.
     Unsynced(Unsynced),
-    /// The Cluster is not ours.
+    /// Sluice does not manage the Cluster.
     Unmanaged,
-    /// The Cluster would be ours if it had been resolved, or may be; for how long it was held so, if that is long.
+    /// Sluice would manage the Cluster after its resolution, or may manage it; with the time without progress, if that is long.
     Unresolved(Hold<HoldReason>, Duration),
-    /// The Cluster is ours.
+    /// Sluice manages the Cluster.
     Managed(CachedCluster<'a>),
 }
 
-/// What the index says about a managed Cluster. All of it may be old.
+/// Facts about a managed Cluster from the cache. All of them may be outdated.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-#[expect(clippy::struct_excessive_bools, reason = "each is what one clause looks at")]
+#[expect(clippy::struct_excessive_bools, reason = "each is read by one clause")]
 pub struct CachedCluster<'a> {
-    /// The record of its ClusterBootstrap.
+    /// Record in the status of its ClusterBootstrap.
     pub record: Option<&'a UpgradeRecord>,
-    /// `metadata.generation` of its ClusterBootstrap; none when there is no ClusterBootstrap.
+    /// `metadata.generation` of its ClusterBootstrap; none without a ClusterBootstrap.
     pub bootstrap_generation: Option<i64>,
-    /// Whether that is so because its ClusterBootstrap cannot be decoded.
+    /// Whether the ClusterBootstrap is absent because it cannot be decoded.
     pub bootstrap_undecodable: bool,
-    /// What the Cluster rests on and cannot be decoded, if there is such an object.
+    /// Object that the Cluster depends on and that cannot be decoded.
     pub undecodable: Option<Hold>,
-    /// A kind that managed Clusters need and that was never listed, if there is one.
+    /// Kind that managed Clusters need and that was never listed.
     pub unlisted: Option<StoredKind>,
     /// Whether the release of the call's label is marked legacy.
     pub legacy: bool,
-    /// Whether the Cluster waits for a ClusterBootstrap that a user makes.
+    /// Whether the Cluster waits for a ClusterBootstrap that a user creates.
     pub custom: bool,
-    /// What the index misses for a record to be possible: the release or its template.
+    /// Hold for a release or template without which no record can exist.
     pub missing: Option<Hold>,
-    /// Whether no replica leads: nothing looks any more at what the record says.
+    /// Whether no replica leads, so that nothing updates the record.
     pub leaderless: bool,
-    /// For how long the Cluster was held without progress, if that is long; see [`stuck`](crate::gate::stuck).
+    /// Time that the Cluster was held without progress, if that is long; see [`stuck`](crate::gate::stuck).
     pub still: Duration,
 }
 
 impl<'a> Knowledge<'a> {
-    /// What is known about the Cluster of a call, where it is known whether it is managed; see [`is_managed`].
+    /// Returns the knowledge of a synced cache about the Cluster of a call; see [`is_managed`].
     #[must_use]
     pub fn synced(label: Option<&str>, known: CachedCluster<'a>) -> Self {
         let has_bootstrap = known.bootstrap_generation.is_some() || known.bootstrap_undecodable;
@@ -80,11 +80,11 @@ impl<'a> Knowledge<'a> {
     }
 }
 
-/// Decides one hook call from what this replica knows of the cluster.
+/// Decides one hook call from the knowledge of this replica.
 ///
-/// Memory of any age is no knowledge (see [`Unsynced`]). Knowledge that lags holds where a generation or the label shows it: a
-/// release needs a record about exactly this call, and an open gate in it. A gate that was closed since is seen within
-/// [`CURRENT_FOR`](crate::cache::stored_kind::CURRENT_FOR).
+/// A cache beyond its maximum age decides nothing (see [`Unsynced`]). A cache that lags holds the call if a generation or the label
+/// shows the lag: a release needs a record about exactly this call, with an open gate. A gate that was closed meanwhile is observed
+/// within [`CURRENT_FOR`](crate::cache::stored_kind::CURRENT_FOR).
 #[must_use]
 pub fn decide(call: &HookCall<'_>, knowledge: &Knowledge<'_>, policy: &RetryPolicy) -> Decision {
     decide_by(&CLAUSES, call, knowledge, policy)
@@ -111,7 +111,7 @@ fn decide_by(
         None => Decision::Release,
         Some(hold) => Decision::Hold {
             retry_after: match knowledge {
-                // Only a watch is behind, whatever number of other Clusters is held.
+                // Only the watch lags, so the number of other held Clusters does not matter.
                 Knowledge::Unresolved(..) if hold.reason.is_passing() => RetryAfter::SHORTEST,
                 _ => policy.retry_after(call.uid, still(knowledge, hold.reason)),
             },
@@ -121,7 +121,7 @@ fn decide_by(
     }
 }
 
-/// For how long nothing has moved that could open the gate.
+/// Returns the time without progress toward an open gate.
 fn still(knowledge: &Knowledge<'_>, reason: HoldReason) -> Duration {
     match knowledge {
         Knowledge::Managed(known) if !reason.is_passing() => known.still,
@@ -141,7 +141,7 @@ fn stale() -> Hold<HoldReason> {
     )
 }
 
-/// Whether the deletion has waited long enough. No record says so, so every replica can tell.
+/// Whether the deletion has exceeded its limit. This needs no record, so every replica can decide it.
 fn deletion_overdue(call: &HookCall<'_>, policy: &RetryPolicy) -> bool {
     let limit = Duration::from_secs(u64::from(policy.deletion_limit));
     call.hook == Hook::BeforeClusterDelete
@@ -162,14 +162,14 @@ fn nothing_to_wait_for(call: &HookCall<'_>, known: &CachedCluster<'_>) -> bool {
 struct Clause {
     #[cfg_attr(
         not(test),
-        expect(dead_code, reason = "names the clause whose absence a test looks for")
+        expect(dead_code, reason = "names the clause that a test leaves out")
     )]
     name: &'static str,
-    /// Why the call cannot be released, if this condition is not met. Without a record all but the first five pass.
+    /// Returns the hold if this condition is not met. Without a record, all but the first five conditions are met.
     objection: fn(&HookCall<'_>, &CachedCluster<'_>) -> Option<Hold<HoldReason>>,
 }
 
-/// What a release needs, all of it.
+/// All conditions of a release.
 const CLAUSES: [Clause; 14] = [
     Clause {
         name: "all that the Cluster rests on can be decoded",
@@ -233,7 +233,7 @@ fn undecodable(_: &HookCall<'_>, known: &CachedCluster<'_>) -> Option<Hold<HoldR
     known.undecodable.clone().map(Hold::of_call)
 }
 
-// A deletion waits for its packages to be uninstalled, whatever the label says.
+// A deletion waits until its packages are uninstalled, whatever the label says.
 fn unlabelled(call: &HookCall<'_>, _: &CachedCluster<'_>) -> Option<Hold<HoldReason>> {
     let labelled = call.label.is_some_and(|label| !label.is_empty());
     (!labelled && call.hook != Hook::BeforeClusterDelete).then(|| {
@@ -249,7 +249,7 @@ fn of_a_legacy_release(call: &HookCall<'_>, known: &CachedCluster<'_>) -> Option
         .then(|| tkr_legacy(call.label.unwrap_or_default()).of_call())
 }
 
-// The record of a deletion says that packages were uninstalled, which needs none of them.
+// The record of a deletion states that packages were uninstalled; that needs none of these kinds.
 fn unlisted(call: &HookCall<'_>, known: &CachedCluster<'_>) -> Option<Hold<HoldReason>> {
     let kind = known
         .unlisted
@@ -343,18 +343,14 @@ fn closed(call: &HookCall<'_>, known: &CachedCluster<'_>) -> Option<Hold<HoldRea
     Some(held(reason, gate.message.clone()))
 }
 
-// What was uninstalled stays so.
+// Uninstalled packages stay uninstalled without a leader.
 fn leaderless(call: &HookCall<'_>, known: &CachedCluster<'_>) -> Option<Hold<HoldReason>> {
-    (known.leaderless && call.hook != Hook::BeforeClusterDelete).then(|| {
-        held(
-            CallReason::NoLeader,
-            "no replica of Sluice holds its lease, and what the record says is not looked at",
-        )
-    })
+    (known.leaderless && call.hook != Hook::BeforeClusterDelete)
+        .then(|| held(CallReason::NoLeader, "no Sluice replica holds the leader lease"))
 }
 
 fn answers(gate: &sluice_crds::run::Gate, call: &HookCall<'_>) -> bool {
-    // A deletion is not about a version.
+    // A deletion has no version.
     let of_version = call.hook == Hook::BeforeClusterDelete || gate.version == call.gate_version();
     gate.hook == call.hook && of_version
 }

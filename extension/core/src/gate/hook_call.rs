@@ -1,11 +1,11 @@
-//! What a hook call asks, reduced to the fields that are read.
+//! Request of a hook call, reduced to the fields that Sluice reads.
 
 use jiff::Timestamp;
 pub use sluice_crds::run::Hook;
 
 /// One call of a lifecycle hook.
 ///
-/// Only these fields of a request are read, as data and never as authority: what is true is in the record.
+/// Sluice reads only these fields of a request, and never treats them as proof: the record is the only evidence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HookCall<'a> {
     /// The hook.
@@ -16,23 +16,23 @@ pub struct HookCall<'a> {
     pub name: &'a str,
     /// UID of the Cluster.
     pub uid: &'a str,
-    /// Generation of the Cluster that Cluster API looked at.
+    /// Generation of the Cluster that Cluster API has observed.
     pub generation: i64,
-    /// Value of the label `run.tanzu.vmware.com/tkr`; an empty one is none.
+    /// Value of the label `run.tanzu.vmware.com/tkr`; an empty value counts as none.
     pub label: Option<&'a str>,
-    /// The version that the question is about: `toKubernetesVersion` of Before* hooks, `kubernetesVersion` of After*
-    /// hooks, `spec.topology.version` of BeforeClusterCreate; anything for the others.
+    /// Version of the call: `toKubernetesVersion` of Before* hooks, `kubernetesVersion` of After* hooks, `spec.topology.version` of
+    /// BeforeClusterCreate; unspecified for the others.
     pub version: &'a str,
     /// `controlPlaneUpgrades[0].version`, read for BeforeClusterUpgrade only. Absent before Cluster API 1.12.
     pub first_step: Option<&'a str>,
     /// `metadata.deletionTimestamp` of the Cluster.
     pub deleted_at: Option<Timestamp>,
-    /// Time of the management API server, which has stamped the deletion, when the call arrived; `None` while it is not known.
+    /// Time of the management API server, which stamps deletions, at the arrival of the call; `None` while it is unknown.
     pub now: Option<Timestamp>,
 }
 
 impl HookCall<'_> {
-    /// The version of the gate that answers the call.
+    /// Returns the version of the gate for this call.
     #[must_use]
     pub fn gate_version(&self) -> &str {
         match (self.hook, self.first_step) {
@@ -42,7 +42,7 @@ impl HookCall<'_> {
     }
 }
 
-/// The name of the one handler of a hook, a DNS label.
+/// Returns the name of the handler of a hook, a DNS label.
 #[must_use]
 pub const fn handler(hook: Hook) -> &'static str {
     match hook {

@@ -1,4 +1,4 @@
-//! What a replica answers hooks from what it remembers, and which Clusters it holds.
+//! Decides hook calls from cached objects, and lists the held Clusters.
 
 mod answers;
 mod counting;
@@ -40,32 +40,32 @@ use crate::{
     },
 };
 
-/// What hooks are answered from.
+/// Inputs of hook decisions.
 #[derive(Debug, Clone, Copy)]
 pub struct Index<'a, S, N> {
-    /// What is in memory.
+    /// Cached objects.
     pub stores: &'a S,
-    /// The namespace of templates.
+    /// Namespace of templates.
     pub system_namespace: &'a str,
-    /// Whether Clusters are held that should have been resolved to a release, and were not.
+    /// Whether Clusters are held that request the resolution of a release and were not resolved.
     pub hold_unresolved: bool,
-    /// What keeps the Cluster with a UID from having a record at all, if that is known.
+    /// Returns the hold that prevents a record of the Cluster with a UID, if it is known.
     pub note: N,
 }
 
-/// What sets the wait of a Cluster.
+/// Inputs of the retry delay of a Cluster.
 #[derive(Debug, Clone, Copy)]
 pub struct Pace {
-    /// The policy for all.
+    /// Policy for all Clusters.
     pub policy: RetryPolicy,
-    /// Where this one is stuck, if it is.
+    /// Last progress of this Cluster, if it is held.
     stuck: Option<Stuck>,
     /// As [`Counted`] measures it.
     now: Duration,
 }
 
 impl Pace {
-    /// The pace of the Cluster with this UID.
+    /// Returns the pace of the Cluster with this UID.
     #[must_use]
     pub fn of(uid: &str, held: &Counted, deletion_limit: u32, now: Duration) -> Self {
         let policy = RetryPolicy {
@@ -82,10 +82,10 @@ impl Pace {
 }
 
 impl<S: Stores, N: Fn(&str) -> Option<Hold>> Index<'_, S, N> {
-    /// What a call is answered. `leaderless` says that no replica leads.
+    /// Decides a call. `leaderless` means that no replica leads.
     #[must_use]
     pub fn decide(&self, call: &HookCall<'_>, pace: &Pace, leaderless: bool) -> Decision {
-        // Asked first: what is listed afterwards may be missing below.
+        // Checked first: objects listed after this check may be missing below.
         let ages = StoredKind::ALL.map(|kind| (kind, self.stores.age(kind)));
         let bootstrap = self.bootstrap(call.namespace, call.name);
         let needed = self.needed_to_decide(call, &bootstrap);
@@ -103,7 +103,7 @@ impl<S: Stores, N: Fn(&str) -> Option<Hold>> Index<'_, S, N> {
             return decide(call, &knowledge, &pace.policy);
         }
         let release = self.release(call.label);
-        // A deletion waits for its packages to be uninstalled, whatever its release is.
+        // A deletion waits until its packages are uninstalled, whatever its release is.
         let needs_release = call.hook != Hook::BeforeClusterDelete;
         let of_release = release.as_ref().err().filter(|_| needs_release);
         let undecodable = cluster.as_ref().err().or(bootstrap.as_ref().err()).or(of_release);
@@ -111,12 +111,12 @@ impl<S: Stores, N: Fn(&str) -> Option<Hold>> Index<'_, S, N> {
         let bootstrap_undecodable = bootstrap.is_err();
         let (cluster, bootstrap) = (cluster.ok().flatten(), bootstrap.ok().flatten());
         let record = recorded(bootstrap.as_deref());
-        // Only where there is no record of the Cluster: nothing else asks for it.
+        // Needed only for a Cluster without a record.
         let missing = match of_cluster(record, call.uid) {
             Some(_) => None,
             None => self.missing(call.label, call.uid, matches!(release, Ok(Some(_)))),
         };
-        // Not by the last look: the Cluster may have moved since.
+        // Not from the last count: the Cluster may have made progress since.
         let still = pace.stuck.and_then(|stuck| {
             let standing = match of_cluster(record, call.uid) {
                 Some(record) => ProgressHash::of_record(record),
@@ -147,7 +147,7 @@ impl<S: Stores, N: Fn(&str) -> Option<Hold>> Index<'_, S, N> {
         decide(call, &knowledge, &pace.policy)
     }
 
-    /// The kinds that tell whether the Cluster of a call is managed, and whether one that is not is let go.
+    /// Returns the kinds that determine whether the Cluster of a call is managed, and whether an unmanaged one is released.
     fn needed_to_decide(
         &self,
         call: &HookCall<'_>,
@@ -157,11 +157,11 @@ impl<S: Stores, N: Fn(&str) -> Option<Hold>> Index<'_, S, N> {
         let has_bootstrap = !matches!(bootstrap, Ok(None));
         let is_labelled = call.label.is_some_and(|label| !label.is_empty());
         match (has_bootstrap, is_labelled) {
-            // The release may be legacy. A deletion without a ClusterBootstrap is let go in any case.
+            // The release may be legacy. A deletion without a ClusterBootstrap is released in any case.
             (false, true) if call.hook != Hook::BeforeClusterDelete => {
                 &[ClusterBootstrap, TanzuKubernetesRelease]
             }
-            // It may ask for a release.
+            // The class may request a release.
             (false, false) if self.hold_unresolved && asks_before(call.hook) => {
                 &[ClusterBootstrap, Cluster, ClusterClass]
             }
@@ -169,7 +169,7 @@ impl<S: Stores, N: Fn(&str) -> Option<Hold>> Index<'_, S, N> {
         }
     }
 
-    /// What is to be counted of a Cluster; `None` where nothing holds it.
+    /// Returns the snapshot of a held Cluster for the counts; `None` if nothing holds it.
     #[must_use]
     pub fn hold_snapshot(&self, namespace: &str, name: &str) -> Option<HoldSnapshot> {
         let held = self.held(namespace, name);
@@ -178,15 +178,15 @@ impl<S: Stores, N: Fn(&str) -> Option<Hold>> Index<'_, S, N> {
         let status = bootstrap
             .as_deref()
             .and_then(|bootstrap| bootstrap.status.as_ref());
-        let look = HoldSnapshot {
+        let snapshot = HoldSnapshot {
             held,
             gate: status.and_then(|status| status.held.clone()),
             past_deadline: status.is_some_and(|status| exceeded(status).is_some()),
         };
-        (look != HoldSnapshot::default()).then_some(look)
+        (snapshot != HoldSnapshot::default()).then_some(snapshot)
     }
 
-    /// Where a Cluster is held, if it is.
+    /// Returns the state in which a Cluster is held; `None` if nothing holds it.
     #[must_use]
     pub fn held(&self, namespace: &str, name: &str) -> Option<Held> {
         let (cluster, bootstrap) = (self.cluster(namespace, name), self.bootstrap(namespace, name));
@@ -200,7 +200,7 @@ impl<S: Stores, N: Fn(&str) -> Option<Hold>> Index<'_, S, N> {
         let uid = meta.uid.clone()?;
         let generation = meta.generation.unwrap_or_default();
         let label = release_of(meta);
-        // Cluster API calls for no Cluster that is paused, so nothing of it waits.
+        // Cluster API does not call hooks for a paused Cluster, so nothing waits.
         let is_stopped = matches!(&cluster, Ok(Some(cluster)) if is_stopped(cluster));
         if !is_stopped
             && let Some(hold) = self.unresolved(Some(&label), (&uid, generation), &cluster, &bootstrap)
@@ -233,7 +233,7 @@ impl<S: Stores, N: Fn(&str) -> Option<Hold>> Index<'_, S, N> {
         })
     }
 
-    /// Why a Cluster that is not managed is held all the same, if it is. It is asked about by UID and generation.
+    /// Returns the hold of an unmanaged Cluster, if it may still need a release. The call names its UID and generation.
     fn unresolved(
         &self,
         label: Option<&str>,
@@ -260,7 +260,7 @@ impl<S: Stores, N: Fn(&str) -> Option<Hold>> Index<'_, S, N> {
         label.map_or(Ok(None), |label| self.stores.found(None, label))
     }
 
-    /// What keeps a record from being made at all.
+    /// Returns the hold that prevents a record.
     fn missing(&self, label: Option<&str>, uid: &str, released: bool) -> Option<Hold> {
         let label = label.filter(|label| !label.is_empty())?;
         if let Some(kind) = self.stores.unlisted() {
@@ -278,7 +278,7 @@ impl<S: Stores, N: Fn(&str) -> Option<Hold>> Index<'_, S, N> {
     }
 }
 
-/// Where a Cluster is held that cannot be decoded, or has such a ClusterBootstrap.
+/// Returns the held state of a Cluster that cannot be decoded, or whose ClusterBootstrap cannot be decoded.
 fn held_by_undecodable(cluster: &Found<Cluster>, bootstrap: &Found<ClusterBootstrap>) -> Option<Held> {
     let meta = match cluster {
         Ok(cluster) => &cluster.as_deref()?.metadata,

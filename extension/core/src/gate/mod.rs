@@ -1,4 +1,4 @@
-//! The answer to one hook call, from cached objects alone.
+//! Decisions of hook calls, from cached objects alone.
 
 pub mod decision;
 pub mod hook_call;

@@ -1,68 +1,67 @@
-//! When Cluster API asks again.
+//! Retry delay in hook responses.
 
 use std::time::Duration;
 
 use crate::{gate::stuck::STUCK_AFTER, schedule::bucket};
 
-/// Seconds after which Cluster API may ask again; at least one.
+/// Delay in seconds before Cluster API may call again; at least one.
 ///
-/// Since Cluster API 1.12 this is a floor: nothing makes it ask sooner, so it is as small as the load allows.
+/// Since Cluster API 1.12 this is a lower bound: nothing makes it call sooner, so the delay is as small as the load allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RetryAfter(u32);
 
 impl RetryAfter {
-    /// The shortest wait. Zero would be a release.
+    /// Shortest delay. Zero would release the call.
     pub const SHORTEST: Self = Self(1);
 
-    /// The longest wait that is ever asked for, so that the wire's 32 bits and a person's patience are kept.
+    /// Longest delay. It fits the 32 bits of the response and is acceptable for a user who waits.
     pub const LONGEST: Self = Self(3600);
 
-    /// The wait in whole seconds.
+    /// Returns the delay in whole seconds.
     #[must_use]
     pub const fn seconds(self) -> u32 {
         self.0
     }
 }
 
-/// How many calls are wanted, and how many clusters wait.
+/// Call budget, and numbers of held Clusters.
 ///
-/// There is no estimate and no randomness in it: the same inputs give the same answer on every replica.
+/// It involves neither estimates nor randomness: the same inputs give the same delay on every replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryPolicy {
-    /// Calls per second that all held clusters together may make.
+    /// Maximum calls per second for all held Clusters together.
     pub budget: u32,
-    /// Clusters that are held at the moment and made progress lately, so that their gates could open.
+    /// Held Clusters with recent progress, whose gates could open.
     pub moving: u32,
-    /// Clusters that are held and stuck; see [`stuck`](crate::gate::stuck).
+    /// Held Clusters that are stuck; see [`stuck`](crate::gate::stuck).
     pub stuck: u32,
-    /// Seconds after which the deletion of a cluster is let go although packages are still there.
+    /// Seconds after which the deletion of a Cluster is released although packages still exist.
     pub deletion_limit: u32,
 }
 
 impl RetryPolicy {
-    /// Calls per second that all held clusters together may make, unless configured.
+    /// Default of the maximum calls per second for all held Clusters together.
     pub const BUDGET: u32 = 20;
 
-    /// Seconds after which a deletion is let go, unless configured: the addons-manager's ten minutes.
+    /// Default of the seconds after which a deletion is released: the ten minutes of the addons-manager.
     pub const DELETION_LIMIT: u32 = 600;
 
-    /// Up to so many clusters whose gates could open, none of them waits longer than [`PROMISED`](Self::PROMISED).
+    /// Number of Clusters whose gates could open up to which no delay exceeds [`PROMISED`](Self::PROMISED).
     pub const FEW: u32 = 600;
 
-    /// The longest wait, in seconds, of one of a [`FEW`](Self::FEW) clusters whose gates could open.
+    /// Longest delay, in seconds, for up to [`FEW`](Self::FEW) Clusters whose gates could open.
     pub const PROMISED: u32 = 30;
 
-    /// The waits of stuck clusters, in seconds.
+    /// Delays of stuck Clusters, in seconds.
     pub const STUCK: std::ops::RangeInclusive<u32> = 30..=300;
 
-    /// A stuck cluster is released late by this part of the time that it was stuck, or by the shortest wait of
-    /// [`STUCK`](Self::STUCK).
+    /// Delay of a stuck Cluster as a fraction of the time without progress; at least the shortest delay of [`STUCK`](Self::STUCK).
     const LATE: u32 = 20;
 
-    /// Stuck clusters have this part of the budget.
+    /// Fraction of the budget for stuck Clusters.
     const STUCK_PART: u32 = 4;
 
-    /// The policy with the default budget for a number of held clusters whose gates could open.
+    /// Returns the policy with the default budget for a number of held Clusters whose gates could open.
     #[must_use]
     pub const fn with_held(moving: u32) -> Self {
         Self {
@@ -73,7 +72,7 @@ impl RetryPolicy {
         }
     }
 
-    /// The wait for the Cluster with this UID, which has made no progress for `still`.
+    /// Returns the delay for the Cluster with this UID, which has made no progress for `still`.
     #[must_use]
     pub fn retry_after(&self, uid: &str, still: Duration) -> RetryAfter {
         if still < STUCK_AFTER {
@@ -83,8 +82,8 @@ impl RetryPolicy {
         }
     }
 
-    /// With more held clusters than calls per second the waits are spread by the UID over half as much again, so that
-    /// clusters that were edited together do not come back together.
+    /// Returns the delay of a Cluster with recent progress. With more held Clusters than calls per second, the UID spreads the delays
+    /// over half as much again, so that Clusters that were edited together do not call again together.
     fn of_moving(&self, uid: &str) -> RetryAfter {
         let seconds = self
             .moving
@@ -98,9 +97,9 @@ impl RetryPolicy {
         RetryAfter(seconds.saturating_add(spread).min(RetryAfter::LONGEST.0))
     }
 
-    /// Nothing makes Cluster API ask sooner than it was answered, so the wait is in proportion to how long the cluster was stuck,
-    /// and longer only if there are many. It is spread by the UID over a quarter less, since all are asked together after a
-    /// restart of Cluster API.
+    /// Returns the delay of a stuck Cluster. Nothing makes Cluster API call sooner, so the delay is proportional to the time without
+    /// progress, and longer only with many stuck Clusters. The UID spreads it over a quarter less, because Cluster API calls for all
+    /// of them together after a restart.
     fn of_stuck(&self, uid: &str, still: Duration) -> RetryAfter {
         let (shortest, longest) = (*Self::STUCK.start(), *Self::STUCK.end());
         let in_proportion = u32::try_from(still.as_secs() / u64::from(Self::LATE)).unwrap_or(u32::MAX);
@@ -210,7 +209,7 @@ mod tests {
             }
         }
 
-        /// Nothing wakes Cluster API before its wait is over, so this is how late a stuck cluster is released.
+        /// Cluster API does not call before the delay ends, so this bounds the late release of a stuck Cluster.
         #[test]
         fn a_few_stuck_clusters_are_released_late_by_a_twentieth_of_their_time(
             stuck in 0_u32..=150,

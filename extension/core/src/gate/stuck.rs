@@ -1,8 +1,7 @@
-//! Which held Clusters make progress, and which are stuck.
+//! Detects held Clusters without progress.
 //!
-//! A Cluster that nothing moves any more is asked about rarely, so that Cluster API has its time for those whose gate could
-//! open. An answer to Cluster API cannot be taken back (since 1.12 nothing makes it ask sooner), so the time after which it
-//! asks a stuck Cluster grows with the time that the Cluster has been stuck.
+//! Cluster API calls rarely for a stuck Cluster, so that it has time for those whose gate could open. A response to Cluster API
+//! cannot be revoked (since 1.12 nothing makes it call sooner), so the delay grows with the time without progress.
 
 use std::{
     collections::HashMap,
@@ -14,18 +13,17 @@ use sluice_crds::run::{PackageState, UpgradeRecord};
 
 use crate::reasons::{GateReason, Hold};
 
-/// A held Cluster that has made no progress for so long is stuck.
+/// Time without progress after which a held Cluster counts as stuck.
 pub const STUCK_AFTER: Duration = Duration::from_mins(10);
 
-/// How far a held Cluster is, as a digest: it is another one after progress, and after a step back.
+/// Digest of the progress of a held Cluster; it changes with every step forward or back.
 ///
-/// What kapp-controller does again and again with a package that fails is no progress: its tries, and the reasons that follow
-/// from them, are not in it.
+/// Retries of kapp-controller for a failing package are no progress: the digest excludes them and the reasons that follow from them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ProgressHash(u64);
 
 impl ProgressHash {
-    /// How far the upgrade of an open record is.
+    /// Returns the progress of an open record.
     #[must_use]
     pub fn of_record(record: &UpgradeRecord) -> Self {
         let mut hasher = DefaultHasher::new();
@@ -62,7 +60,7 @@ impl ProgressHash {
         Self(hasher.finish())
     }
 
-    /// How far a Cluster without a record is: what keeps it from having one.
+    /// Returns the progress of a Cluster without a record, from the hold that prevents one.
     #[must_use]
     pub fn of_hold<R: Hash>(label: &str, hold: &Hold<R>) -> Self {
         let mut hasher = DefaultHasher::new();
@@ -71,7 +69,7 @@ impl ProgressHash {
     }
 }
 
-/// Whether a closed gate's reason changes with each try of kapp-controller.
+/// Whether the reason of a closed gate changes with each retry of kapp-controller.
 fn follows_tries(reason: &str) -> bool {
     matches!(
         GateReason::parse(reason),
@@ -79,7 +77,7 @@ fn follows_tries(reason: &str) -> bool {
     )
 }
 
-/// Not written, being tried, or proven.
+/// Returns the stage of a package: not written, in progress, or proven.
 const fn stage(state: PackageState) -> u8 {
     match state {
         PackageState::Pending => 0,
@@ -88,41 +86,41 @@ const fn stage(state: PackageState) -> u8 {
     }
 }
 
-/// A held Cluster as one look finds it.
+/// Held Cluster in one observation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Held {
-    /// Its UID.
+    /// UID of the Cluster.
     pub uid: String,
-    /// How far it is.
+    /// Progress of the Cluster.
     pub standing: ProgressHash,
-    /// Whether it has a record. Without one it is not known whether Cluster API asks about it at all.
+    /// Whether the Cluster has a record. Without one it is unknown whether Cluster API calls hooks for it at all.
     pub recorded: bool,
 }
 
-/// Since when each held Cluster stands where it stands. Times are measured from any one moment.
+/// Time of the last progress of each held Cluster. Times are measured from an arbitrary fixed moment.
 #[derive(Debug, Default)]
 pub struct HeldProgress {
     seen: HashMap<String, LastProgress>,
-    looks: u64,
+    observations: u64,
 }
 
 #[derive(Debug)]
 struct LastProgress {
     standing: ProgressHash,
     since: Duration,
-    look: u64,
+    observation: u64,
 }
 
-/// What one look found.
+/// Numbers of held Clusters in one observation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counted {
     /// Held Clusters with a record that made progress within the last ten minutes.
     pub moving: u32,
-    /// All others that are held.
+    /// All other held Clusters.
     pub stuck: HashMap<String, Stuck>,
 }
 
-/// How far a Cluster was when it was last looked at, and since when.
+/// Progress of a Cluster at the last observation, and the time since which it is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stuck {
     standing: ProgressHash,
@@ -130,7 +128,7 @@ pub struct Stuck {
 }
 
 impl Stuck {
-    /// For how long the Cluster has made no progress by `now`, if it is as far as it was.
+    /// Returns the time without progress at `now`, provided that `standing` is unchanged.
     #[must_use]
     pub fn still(&self, standing: ProgressHash, now: Duration) -> Duration {
         if standing == self.standing {
@@ -142,10 +140,10 @@ impl Stuck {
 }
 
 impl HeldProgress {
-    /// Takes in all Clusters that are held `now`. What is not among them is forgotten.
+    /// Observes all Clusters that are held at `now`, and forgets all others.
     pub fn observe(&mut self, now: Duration, held: impl IntoIterator<Item = Held>) -> Counted {
-        self.looks += 1;
-        let look = self.looks;
+        self.observations += 1;
+        let observation = self.observations;
         let mut counted = Counted::default();
         for Held {
             uid,
@@ -156,21 +154,21 @@ impl HeldProgress {
             let seen = self.seen.entry(uid).or_insert(LastProgress {
                 standing,
                 since: now,
-                look,
+                observation,
             });
-            seen.look = look;
+            seen.observation = observation;
             if seen.standing != standing {
                 *seen = LastProgress {
                     standing,
                     since: now,
-                    look,
+                    observation,
                 };
             }
             if now.saturating_sub(seen.since) < STUCK_AFTER {
                 counted.moving += u32::from(recorded);
             }
         }
-        self.seen.retain(|_, seen| seen.look == look);
+        self.seen.retain(|_, seen| seen.observation == observation);
         let stands_still = |seen: &&LastProgress| now.saturating_sub(seen.since) >= STUCK_AFTER;
         let stuck = self.seen.iter().filter(|(_, seen)| stands_still(seen));
         let stuck = stuck.map(|(uid, LastProgress { standing, since, .. })| {

@@ -1,23 +1,23 @@
-//! Whether the stores of a replica may be used for an answer: each was filled, and is not too old.
+//! Checks that the stores of a replica are synced and recent enough for a decision.
 
 use std::time::Duration;
 
 use crate::cache::stored_kind::{CURRENT_FOR, StoredKind};
 
-/// Why what a replica remembers is no knowledge.
+/// Reason why the cache of a replica cannot decide a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unsynced {
-    /// The store of this kind was never filled.
+    /// The store of this kind has never synced.
     Unlisted(StoredKind),
-    /// A store may have missed what happened in the last [`CURRENT_FOR`].
+    /// A store may have missed changes of the last [`CURRENT_FOR`].
     Stale,
 }
 
 impl Unsynced {
-    /// Judges the stores that a decision needs by their ages: the time since each is known to have missed no change; none for a store
-    /// that was never filled.
+    /// Judges the stores of a decision by age: the time since the store was last confirmed to have missed no change; none for a store
+    /// that has never synced.
     ///
-    /// One that is too old outweighs one that was never filled, because a deletion does not wait for the latter.
+    /// A store that is too old takes precedence over one that has never synced, because a deletion does not wait for the latter.
     #[must_use]
     pub fn of(ages: impl IntoIterator<Item = (StoredKind, Option<Duration>)>) -> Option<Self> {
         let mut unlisted = None;
@@ -32,7 +32,7 @@ impl Unsynced {
     }
 }
 
-/// Whether memory of this age is knowledge.
+/// Whether a cache of this age may decide calls.
 #[must_use]
 pub const fn is_current(age: Duration) -> bool {
     age.as_nanos() <= CURRENT_FOR.as_nanos()

@@ -1,6 +1,6 @@
-//! Whether Cluster API asks: what it says of the ExtensionConfigs that register this extension, and about which namespaces it asks.
+//! Registration of this extension: state of its ExtensionConfigs, and the namespaces for which Cluster API calls its hooks.
 //!
-//! ExtensionConfigs are read as JSON: what the API server accepts in them beside these fields keeps none of it from being read.
+//! ExtensionConfigs are read as JSON, so no other field that the API server accepts can make one unreadable.
 
 use std::{collections::BTreeSet, fmt};
 
@@ -11,57 +11,57 @@ use sluice_crds::foreign::condition::{Condition, find};
 
 use crate::cluster::ClusterRef;
 
-/// Bytes of a message of others that are repeated.
+/// Longest repeated message of another component, in bytes.
 const LONGEST_MESSAGE: usize = 500;
 
-/// So many namespaces are named.
+/// Maximum number of namespaces in a message.
 const NAMED: usize = 5;
 
-/// How one ExtensionConfig stands.
+/// State of one ExtensionConfig.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Registration {
-    /// It could not be read, and why. Nothing is known of it.
+    /// The read failed for this reason, so the state is unknown.
     Unreadable(String),
-    /// There is none of the name.
+    /// The ExtensionConfig does not exist.
     Absent,
     /// Cluster API does not call its hooks.
     Undiscovered {
-        /// Of condition `Discovered`, or of what stands in its way.
+        /// Reason of condition `Discovered`, or of the obstacle to discovery.
         reason: String,
-        /// In one line.
+        /// Message, on one line.
         message: String,
     },
     /// Cluster API calls its hooks.
     Discovered,
 }
 
-/// The namespaces that Cluster API asks about.
+/// Namespaces for which Cluster API calls the hooks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Scope {
-    /// All.
+    /// All namespaces.
     AllNamespaces,
-    /// Those that are selected now.
+    /// The currently selected namespaces.
     Namespaces(BTreeSet<String>),
 }
 
-/// One thing that is found about the registration of this extension.
+/// Finding about the registration of this extension.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Finding {
-    /// How the ExtensionConfig of a name stands.
+    /// State of the ExtensionConfig with this name.
     Registered(String, Registration),
-    /// Clusters have a ClusterBootstrap, and Cluster API does not ask about their namespaces.
+    /// Clusters have a ClusterBootstrap, but Cluster API calls no hooks for their namespaces.
     Unselected {
-        /// How many Clusters.
+        /// Number of Clusters.
         clusters: usize,
         /// Their namespaces, in order.
         namespaces: Vec<String>,
     },
-    /// Which namespaces are selected could not be found out, and why.
+    /// The selected namespaces are unknown for this reason.
     ScopeUnknown(String),
 }
 
 impl Registration {
-    /// How an ExtensionConfig stands, if there is one.
+    /// Returns the state of an ExtensionConfig.
     #[must_use]
     pub fn of(config: Option<&Value>) -> Self {
         let Some(config) = config else {
@@ -99,13 +99,13 @@ impl Registration {
         Self::Discovered
     }
 
-    /// It could not be read.
+    /// Creates the state of a failed read.
     #[must_use]
     pub fn unreadable(why: impl fmt::Display) -> Self {
         Self::Unreadable(one_line(&why.to_string()))
     }
 
-    /// Whether Cluster API has discovered the hooks; nothing where that is not known.
+    /// Whether Cluster API has discovered the hooks; `None` if unknown.
     #[must_use]
     pub fn is_discovered(&self) -> Option<bool> {
         match self {
@@ -116,10 +116,10 @@ impl Registration {
     }
 }
 
-/// What an ExtensionConfig selects namespaces by; nothing where it selects all.
+/// Returns the namespace selector of an ExtensionConfig; `None` if it selects all.
 ///
 /// # Errors
-/// What is wrong with the selector.
+/// The fault of the selector.
 pub fn selector(config: &Value) -> Result<Option<Selector>, String> {
     let selector = config["spec"]["namespaceSelector"].clone();
     let refused = |error: &dyn fmt::Display| format!("spec.namespaceSelector: {error}");
@@ -129,7 +129,7 @@ pub fn selector(config: &Value) -> Result<Option<Selector>, String> {
     Ok((!selector.selects_all()).then_some(selector))
 }
 
-/// The finding about Clusters with a ClusterBootstrap, if there is one.
+/// Returns the finding about Clusters with a ClusterBootstrap in unselected namespaces, if any.
 #[must_use]
 pub fn unselected(scope: &Scope, clusters: &[ClusterRef]) -> Option<Finding> {
     let Scope::Namespaces(selected) = scope else {
@@ -148,13 +148,13 @@ pub fn unselected(scope: &Scope, clusters: &[ClusterRef]) -> Option<Finding> {
 }
 
 impl Finding {
-    /// Whether upgrades may wait for nothing, or fail, or it is not known.
+    /// Whether upgrades may proceed ungated or fail, or the state is unknown.
     #[must_use]
     pub fn is_trouble(&self) -> bool {
         !matches!(self, Self::Registered(_, Registration::Discovered))
     }
 
-    /// Whether none of these says the same. Messages of others may differ: they have ports and times.
+    /// Whether none of these findings is the same. Messages of other components may differ, because they contain ports and times.
     #[must_use]
     pub fn is_new(&self, before: &[Self]) -> bool {
         use Registration::{Undiscovered, Unreadable};
@@ -223,7 +223,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// A text without line ends, not too long.
+/// Shortens a text and puts it on one line.
 fn one_line(text: &str) -> String {
     let mut line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     line.truncate(line.floor_char_boundary(LONGEST_MESSAGE));

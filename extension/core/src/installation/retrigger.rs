@@ -1,8 +1,8 @@
-//! Which Clusters are touched so that Cluster API asks again at once after a call of ours failed.
+//! Retriggers: touches of Clusters that make Cluster API repeat a failed hook call at once.
 //!
-//! After an error Cluster API waits twice as long before each next try, minutes in the end. Any change of the Cluster
-//! makes it try at once, so the Cluster is touched when a hook of this extension could not be called and now can. Handlers of other
-//! extensions may have the same names: the name of the ExtensionConfig is part of what is compared.
+//! After an error Cluster API doubles its retry delay, up to minutes. Any change of the Cluster makes it retry at once. So Sluice touches
+//! the Cluster when a hook of this extension was unreachable and is reachable again. Handlers of other extensions may have the same names,
+//! so the comparison includes the name of the ExtensionConfig.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -18,27 +18,27 @@ use crate::{
     gate::hook_call::{Hook, handler},
 };
 
-/// A Cluster is touched at most this often.
+/// Minimum interval between two touches of a Cluster.
 const EVERY: Duration = Duration::from_secs(10);
 
-/// The longest time between two touches of a Cluster whose calls go on to fail: each is twice the one before.
+/// Maximum interval between two touches of a Cluster whose calls keep failing: each interval is twice the previous one.
 const LONGEST: Duration = Duration::from_mins(5);
 
-/// The ExtensionConfig that this extension is registered by, unless others are named.
+/// Default name of the ExtensionConfig of this extension.
 pub const EXTENSION_CONFIG: &str = "sluice";
 
-/// The handlers of this extension, as Cluster API names them: `before-cluster-upgrade.sluice`, after the ExtensionConfig.
+/// Handlers of this extension in the spelling of Cluster API, with the name of the ExtensionConfig: `before-cluster-upgrade.sluice`.
 #[derive(Debug, Clone)]
 pub struct Handlers(Vec<String>);
 
 impl Handlers {
-    /// Those that are registered by ExtensionConfigs of these names.
+    /// Creates the handlers of the ExtensionConfigs with these names.
     pub fn of<'a>(configs: impl IntoIterator<Item = &'a str>) -> Self {
         let of = |config| Hook::ALL.iter().map(move |hook| call(*hook, config));
         Self(configs.into_iter().flat_map(of).collect())
     }
 
-    /// Whether Cluster API says that it could not call one of them. A paused Cluster is left alone, and so does Cluster API.
+    /// Whether Cluster API reports a failed call of a handler. Neither Sluice nor Cluster API acts on a paused Cluster.
     fn failed(&self, cluster: &Cluster) -> bool {
         if is_stopped(cluster) {
             return false;
@@ -53,7 +53,7 @@ impl Handlers {
     }
 }
 
-/// How Cluster API names a call in the message of its condition.
+/// Name of a call in the message of Cluster API's condition.
 fn call(hook: Hook, config: &str) -> String {
     format!("extension handler \"{}.{config}\"", handler(hook))
 }
@@ -64,7 +64,7 @@ impl Default for Handlers {
     }
 }
 
-/// Clusters of which Cluster API could not call a hook.
+/// Clusters with a failed hook call.
 #[derive(Debug, Default)]
 pub struct Uncalled {
     handlers: Handlers,
@@ -72,7 +72,7 @@ pub struct Uncalled {
 }
 
 impl Uncalled {
-    /// None yet, of these handlers.
+    /// Creates an empty set for these handlers.
     #[must_use]
     pub fn of(handlers: Handlers) -> Self {
         Self {
@@ -81,7 +81,7 @@ impl Uncalled {
         }
     }
 
-    /// Takes in a Cluster as it is.
+    /// Observes the current state of a Cluster.
     pub fn saw(&mut self, named: &ClusterRef, cluster: &Cluster) {
         if self.handlers.failed(cluster) {
             self.clusters.insert(named.clone());
@@ -90,38 +90,38 @@ impl Uncalled {
         }
     }
 
-    /// A Cluster is gone.
+    /// Removes a deleted Cluster.
     pub fn gone(&mut self, named: &ClusterRef) {
         self.clusters.remove(named);
     }
 
-    /// Whether the call of this one failed.
+    /// Whether a call for this Cluster failed.
     #[must_use]
     pub fn has(&self, named: &ClusterRef) -> bool {
         self.clusters.contains(named)
     }
 
-    /// All of them.
+    /// Returns all Clusters with a failed call.
     #[must_use]
     pub fn clusters(&self) -> Vec<ClusterRef> {
         self.clusters.iter().cloned().collect()
     }
 }
 
-/// When each Cluster was touched last.
+/// Time of the last touch of each Cluster.
 #[derive(Debug, Default)]
 pub struct Touched(HashMap<ClusterRef, Touch>);
 
 #[derive(Debug, Clone, Copy)]
 struct Touch {
     last: Instant,
-    /// It is not touched again before this time has passed.
+    /// Minimum delay until the next touch.
     wait: Duration,
 }
 
 impl Touched {
-    /// Forgets Clusters that may be touched again, and how often those were touched whose calls do not fail any more. To be called before
-    /// each look at all of them.
+    /// Forgets Clusters that may be touched again, and resets the backoff of Clusters whose calls succeed. The caller must call this before
+    /// each check of all Clusters.
     pub fn forget_old(&mut self, uncalled: &Uncalled, now: Instant) {
         self.0.retain(|named, touch| {
             if !uncalled.has(named) {
@@ -131,7 +131,7 @@ impl Touched {
         });
     }
 
-    /// Whether a Cluster whose last call failed is to be touched `now`, which is remembered: it was not touched lately.
+    /// Whether to touch a Cluster with a failed call `now`. Records the touch.
     pub fn is_due(&mut self, named: &ClusterRef, now: Instant) -> bool {
         let wait = match self.0.get(named) {
             Some(touch) if now.duration_since(touch.last) < touch.wait => return false,
@@ -143,7 +143,7 @@ impl Touched {
     }
 }
 
-/// The merge patch that touches exactly this Cluster in this version.
+/// Returns the merge patch that touches this Cluster at exactly this resourceVersion.
 #[must_use]
 pub fn touch(cluster: &Cluster, now: Timestamp) -> Value {
     json!({"metadata": {
@@ -191,7 +191,7 @@ mod tests {
         assert!(!failed(&paused));
     }
 
-    /// Its handlers may have the same names.
+    /// The handlers of another extension may have the same names.
     #[rstest]
     #[case::of_another_extension("before-cluster-upgrade.other", &["sluice"], false)]
     #[case::whose_name_begins_like_ours("before-cluster-upgrade.sluice-audit", &["sluice"], false)]
@@ -209,7 +209,7 @@ mod tests {
         assert_eq!(handlers.failed(&says("ReconcileFailed", &message)), ours);
     }
 
-    /// The seconds up to `end` in which a Cluster is touched whose calls fail, except for those in `works`.
+    /// The seconds up to `end` with a touch of a Cluster whose calls fail, except during `works`.
     fn touches(end: u64, works: std::ops::Range<u64>) -> Vec<u64> {
         let named = ClusterRef::new("team-a", "one");
         let (mut touched, mut uncalled) = (Touched::default(), Uncalled::default());

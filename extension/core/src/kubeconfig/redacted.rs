@@ -1,6 +1,6 @@
 use std::fmt;
 
-/// A secret that does not show in `Debug`, so neither in a log line nor in a failed assertion.
+/// A secret that `Debug` hides, in log lines and in failed assertions.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Redacted<T>(T);
 
@@ -10,7 +10,7 @@ impl<T> Redacted<T> {
         Self(secret)
     }
 
-    /// The secret itself, for the one place that sends it.
+    /// Returns the secret, for the one place that sends it.
     pub fn expose(&self) -> &T {
         &self.0
     }

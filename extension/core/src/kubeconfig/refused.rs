@@ -1,49 +1,49 @@
 use super::MAX_BYTES;
 
-/// Why a kubeconfig is not used.
+/// Reason to refuse a kubeconfig.
 ///
-/// Names fields by the names of the format and by position. It never holds text of the file: not a value, not the name
-/// of an entry, not an unknown key, because this message ends in conditions that others than the owner read.
+/// It names fields by the names of the format and by position. It never repeats text of the file: no value, no entry
+/// name, no unknown key. The message appears in conditions, which not only the owner can read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
-    /// Larger than any kubeconfig needs to be.
+    /// The file exceeds the size limit.
     #[error("the file has more than {MAX_BYTES} bytes")]
     TooLarge,
-    /// Bytes that are no text.
+    /// The file is not text.
     #[error("the file is not UTF-8")]
     NotText,
-    /// No YAML, or more than one document, or nested deeper than a kubeconfig is.
+    /// Not YAML, more than one document, or nested too deep.
     #[error("line {line} is not the YAML of a kubeconfig")]
     Malformed {
-        /// Counted from 1; 0 where the reader does not know.
+        /// Counted from 1; 0 if the reader does not report it.
         line: u64,
     },
-    /// Anchors, aliases and merge keys let a short file become a long one, and one entry change another.
+    /// Anchors, aliases and merge keys expand a short file, and let one entry change another.
     #[error("line {line} has a YAML anchor, alias or merge key, which are not used here")]
     Alias {
-        /// Counted from 1; 0 where the reader does not know.
+        /// Counted from 1; 0 if the reader does not report it.
         line: u64,
     },
-    /// Readers differ in which of two equal keys they take.
+    /// A repeated key. Readers differ in their choice.
     #[error("line {line} repeats a key")]
     DuplicateKey {
-        /// Counted from 1; 0 where the reader does not know.
+        /// Counted from 1; 0 if the reader does not report it.
         line: u64,
     },
-    /// A field of kubeconfigs that starts a program, reads a file, leads elsewhere or weakens the check of the server.
+    /// A field of kubeconfigs that starts a program, reads a file, redirects connections or weakens the verification of the server.
     #[error("{field} is not used here; {instead}")]
     NotUsed {
         /// Path of the field.
         field: String,
-        /// What to do about it.
+        /// The remedy.
         instead: &'static str,
     },
     /// A field that kubeconfigs do not have.
     #[error("{section} has an unknown field; known here: {known}")]
     Unknown {
-        /// Path of what has it.
+        /// Path of the section.
         section: String,
-        /// The fields that it may have.
+        /// The allowed fields.
         known: String,
     },
     /// A value of another type.
@@ -51,10 +51,10 @@ pub enum Refused {
     Type {
         /// Path of the field.
         field: String,
-        /// What it has to be.
+        /// The expected type.
         expected: &'static str,
     },
-    /// A field without which there is no connection.
+    /// A required field is missing.
     #[error("{field} is missing")]
     Missing {
         /// Path of the field.
@@ -66,7 +66,7 @@ pub enum Refused {
         /// Path of the later name.
         field: String,
     },
-    /// No current context, and not exactly one to take instead.
+    /// No current context, and not exactly one context to use instead.
     #[error("current-context is missing, and contexts has not exactly one entry")]
     NoContext,
     /// A reference to an entry that does not exist.
@@ -87,19 +87,19 @@ pub enum Refused {
         /// Path of the field.
         field: String,
     },
-    /// Data that cannot be decoded, or nothing.
+    /// Data that is empty or not base64.
     #[error("{field} is not base64 of anything")]
     NotBase64 {
         /// Path of the field.
         field: String,
     },
-    /// A user without a way to prove who it is.
+    /// A user without credentials.
     #[error("{section} has neither token nor client-certificate-data")]
     NoCredentials {
         /// Path of the user.
         section: String,
     },
-    /// Clients differ in which of two identities wins.
+    /// A user with two kinds of credentials. Clients differ in their choice.
     #[error("{section} has both token and client-certificate-data; keep one")]
     TwoCredentials {
         /// Path of the user.
@@ -108,7 +108,7 @@ pub enum Refused {
 }
 
 impl Refused {
-    /// The kind of refusal in one word, for metrics.
+    /// Returns the reason in one word, for metrics.
     #[must_use]
     pub fn reason(&self) -> &'static str {
         match self {

@@ -2,7 +2,7 @@ use serde_json::{Map, Value};
 
 use super::{Entry, Refused};
 
-/// A mapping of the file, with the path that names it in messages.
+/// A mapping of the file, with its path for messages.
 pub(super) struct Section<'a> {
     path: String,
     fields: &'a Map<String, Value>,
@@ -35,8 +35,8 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// Refuses every field but these. A known field of kubeconfigs is refused by its name, any other without: the key
-    /// is the tenant's text.
+    /// Refuses every field except these. The refusal names a known field of kubeconfigs but no other field, because such a
+    /// key is the tenant's text.
     pub(super) fn allow(&self, allowed: &[&str]) -> Result<(), Refused> {
         let others = || {
             self.fields
@@ -58,7 +58,7 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// A text; null and empty are as good as absent, as they are to client-go.
+    /// Returns a text. Null and empty count as absent, as in client-go.
     pub(super) fn text(&self, name: &'static str) -> Result<Option<&'a str>, Refused> {
         match self.fields.get(name) {
             None | Some(Value::Null) => Ok(None),
@@ -76,7 +76,7 @@ impl<'a> Section<'a> {
         })
     }
 
-    /// A field that may be left out, but says only this.
+    /// Checks an optional field with only one allowed value.
     pub(super) fn constant(&self, name: &'static str, value: &'static str) -> Result<(), Refused> {
         match self.text(name)? {
             Some(other) if other != value => Err(Refused::Type {
@@ -96,7 +96,7 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// A list of named entries, each read in full.
+    /// Reads a list of named entries, each in full.
     pub(super) fn entries<T>(
         &self,
         name: &'static str,
@@ -136,7 +136,7 @@ fn or_file(path: String) -> String {
     }
 }
 
-/// The fields of client-go's `Config` that are refused, wherever in the file, and what to do instead.
+/// Refused fields of client-go's `Config`, anywhere in the file, with the remedy.
 fn refused_field(name: &str) -> Option<(&'static str, &'static str)> {
     const CREDENTIALS: &str = "put a token or client-certificate-data there";
     const AUTHORITY: &str = "put certificate-authority-data there";

@@ -4,7 +4,7 @@ use rstest::rstest;
 
 use super::*;
 
-/// Stands for everything in a kubeconfig that must not be repeated.
+/// Stands for all content of a kubeconfig that no message may repeat.
 const CANARY: &str = "canary-c4n4ry";
 
 /// A kubeconfig with these lines in the first cluster, user and context; the layout is the one of kubeadm.
@@ -447,7 +447,7 @@ proptest! {
         let _ = parse(text.as_bytes());
     }
 
-    /// A good file with one piece cut out and another put in: whatever is said of it says nothing of what it holds.
+    /// A valid file with one piece replaced: no message repeats its content.
     #[test]
     fn no_damage_brings_a_secret_to_light(at in 0_usize..600, cut in 0_usize..40, put in r#"[\[\]{}:&*!|>'"\n a-z-]{0,8}"#) {
         let good = file(&cluster(), &certificate(), &context()).replace(&STANDARD.encode(CANARY), CANARY);

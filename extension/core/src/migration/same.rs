@@ -1,19 +1,19 @@
-//! Whether the values that the addons-manager has deployed are those that Sluice would.
+//! Comparison of the values that the addons-manager deployed with those that Sluice would deploy.
 //!
-//! Both write the same values differently: the addons-manager as YAML of Go, Sluice inline ones as JSON. So they are compared as what
-//! they say. Where two readers of YAML might differ about that, only the same bytes are the same.
+//! Both write the same values differently: the addons-manager as YAML of Go, Sluice inline values as JSON. So the comparison is by
+//! content. Where YAML readers might disagree, only equal bytes are equal.
 
 use serde_json::Value;
 
 use crate::{packages::build::Values, strict_yaml};
 
-/// Deeper than values get.
+/// Nesting limit, above that of any values.
 const MAX_DEPTH: usize = 64;
 
-/// Longer than a Secret can be.
+/// Size limit, above that of any Secret.
 const MAX_BYTES: usize = 2 * 1024 * 1024;
 
-/// Whether both have the same files, and each file says the same.
+/// Whether both have the same files with equal content.
 #[must_use]
 pub fn same_values(one: &Values, other: &Values) -> bool {
     one.keys().eq(other.keys())
@@ -23,7 +23,7 @@ pub fn same_values(one: &Values, other: &Values) -> bool {
             .all(|(one, other)| one == other || say_the_same(one, other))
 }
 
-/// Whether values say nothing, so that a PackageInstall without any deploys the same.
+/// Whether values are empty, so a PackageInstall without values deploys the same.
 #[must_use]
 pub fn say_nothing(values: &Values) -> bool {
     let is_empty = |content: &Vec<u8>| match read(content) {
@@ -41,19 +41,19 @@ fn say_the_same(one: &[u8], other: &[u8]) -> bool {
     }
 }
 
-/// What a file says; `None` where that is not certain.
+/// Parses a file; `None` if its content is ambiguous.
 fn read(content: &[u8]) -> Option<Value> {
     let text = str::from_utf8(content)
         .ok()
         .filter(|text| text.len() <= MAX_BYTES)?;
-    // What ytt reads in comments is no part of the values.
+    // ytt directives in comments are not part of the values.
     if text.contains("#@") || text.contains("#!") {
         return None;
     }
     serde_saphyr::from_str_with_options(text, strict_yaml::options(MAX_DEPTH)).ok()
 }
 
-/// Whether some text in it would be no text without quotes where YAML 1.1 is read, as ytt does.
+/// Whether a text would not be a text without quotes for a reader of YAML 1.1, such as ytt.
 fn is_ambiguous(value: &Value) -> bool {
     match value {
         Value::String(text) => is_ambiguous_text(text),
@@ -68,7 +68,7 @@ fn is_ambiguous(value: &Value) -> bool {
 fn is_ambiguous_text(text: &str) -> bool {
     const WORDS: [&str; 6] = ["y", "yes", "n", "no", "on", "off"];
     let is_word = WORDS.iter().any(|word| text.eq_ignore_ascii_case(word));
-    // Numbers of base 60 and 8, with `_` between their digits, and dates.
+    // Numbers in base 60 and 8, numbers with `_` between digits, and dates.
     let begins = text
         .trim_start_matches(['+', '-'])
         .starts_with(|sign: char| sign.is_ascii_digit());
@@ -120,7 +120,7 @@ mod tests {
     fn files_have_their_names() {
         let one = values(&[("values.yaml", "a: 1\n")]);
         assert!(!same_values(&one, &values(&[("values.yml", "a: 1\n")])));
-        // A key that was removed from the source stayed in the workload.
+        // A key that was removed from the source is still in the workload.
         assert!(!same_values(
             &one,
             &values(&[("values.yaml", "a: 1\n"), ("old.yaml", "")])

@@ -1,4 +1,4 @@
-//! The ClusterBootstrap of a Cluster, and the objects built from it.
+//! ClusterBootstrap of a Cluster, and the objects built from it.
 
 pub mod bootstrap;
 pub mod build;

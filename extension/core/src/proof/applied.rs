@@ -1,14 +1,14 @@
-//! Whether kapp has written every object of a package and only waits.
+//! Detects that kapp has applied every object of a package and only waits.
 
 use sluice_crds::foreign::App;
 use sluice_crds::foreign::packaging::DeployStatus;
 
 /// Whether a run fetched, templated and applied everything, and kapp only waits.
 ///
-/// A package whose DaemonSet is replaced on deletion cannot finish before new nodes exist; this is all that can be asked
-/// of it before. The step blocks of an App are those of the run before until a step ends, so the deploy block has to be
-/// younger than the fetch of this run, and unfinished: one that finished belongs to a run that ended. Which generation a run
-/// was for is not in the blocks; see [`first_run`](super::first_run).
+/// A package whose DaemonSet uses update strategy `OnDelete` cannot finish before new nodes exist, so nothing more can be required
+/// until then. Until a step ends, the App shows its block from the previous run. The deploy block therefore has to be younger than
+/// the fetch of this run, and unfinished: a finished one belongs to a run that ended. The blocks do not show the generation of their
+/// run; see [`first_run`](super::first_run).
 pub(super) fn all_changes_applied(app: &App) -> bool {
     let Some(status) = app.status.as_ref() else {
         return false;
@@ -30,7 +30,7 @@ pub(super) fn all_changes_applied(app: &App) -> bool {
         && only_waits(deploy)
 }
 
-/// Whether the last section of kapp's output is a wait for changes that, with those waited for before, are all.
+/// Whether the last section of kapp's output is a wait that, with the earlier waits, covers all changes.
 fn only_waits(deploy: &DeployStatus) -> bool {
     let output = deploy.stdout.as_deref().unwrap_or_default();
     output
@@ -48,7 +48,7 @@ enum Section {
     Other,
 }
 
-/// A heading of kapp's output: `3:04:05AM: ---- waiting on 2 changes [1/3 done] ----`.
+/// Parses a heading of kapp's output: `3:04:05AM: ---- waiting on 2 changes [1/3 done] ----`.
 fn section(line: &str) -> Option<Section> {
     let heading = line.split_once("---- ")?.1.strip_suffix(" ----")?;
     Some(waiting(heading).unwrap_or(Section::Other))
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_waits_is_applied() {
+    fn a_run_that_only_waits_is_applied() {
         assert!(all_changes_applied(&waiting_app()));
     }
 

@@ -1,4 +1,4 @@
-//! What a proof consists of.
+//! Clauses of a proof.
 
 use sluice_crds::foreign::condition::{Condition, find};
 use sluice_crds::foreign::packaging::TemplateTool;
@@ -12,25 +12,25 @@ use super::{Target, app_version};
 use crate::proof::Summary;
 use crate::reasons::{Hold, PackageReason};
 
-/// What a package is judged by.
+/// Evidence about a package.
 #[derive(Clone, Copy)]
 pub(super) struct Evidence<'a> {
     pub(super) target: &'a Target<'a>,
     pub(super) install: &'a PackageInstall,
     pub(super) app: Option<&'a App>,
     pub(super) readiness: Readiness,
-    /// Whether this readiness was proven at the App's present generation.
+    /// Readiness that was proven at the current generation of the App.
     pub(super) latched: bool,
-    /// The recorded run that the App was first seen with.
+    /// Recorded run with which the App was first seen.
     pub(super) first: Option<&'a FirstSeenRun>,
 }
 
-/// One condition of a proof.
+/// Condition of a proof.
 #[derive(Clone, Copy)]
 pub(super) struct Clause {
-    /// Whether it is met. Without an App all but one are.
+    /// Whether the clause is met. Without an App all clauses but one are met.
     pub(super) met: fn(&Evidence<'_>) -> bool,
-    /// Why there is no proof when it is not.
+    /// Reason for the missing proof if the clause is not met.
     pub(super) objection: fn(&Evidence<'_>) -> Hold<PackageReason>,
 }
 
@@ -43,7 +43,7 @@ macro_rules! clause {
     };
 }
 
-/// What a proof needs, all of it.
+/// All clauses of a proof.
 pub(super) const CLAUSES: &[Clause] = &[
     clause!(
         |seen| seen.install.metadata.deletion_timestamp.is_none(),
@@ -149,7 +149,7 @@ pub(super) const CLAUSES: &[Clause] = &[
     },
 ];
 
-/// Whether the PackageInstall asks for package, version and values of the target.
+/// Whether the PackageInstall specifies package, version and values of the target.
 pub(super) fn asks_for_the_target(seen: &Evidence<'_>) -> bool {
     asks_for_the_package(seen) && asks_for_the_version(seen) && asks_for_the_values(seen)
 }
@@ -183,7 +183,7 @@ fn asks_for_the_values(seen: &Evidence<'_>) -> bool {
         return secrets.next().is_none();
     }
     let first = secrets.next().flatten();
-    // A second source would not be covered by the digest.
+    // The digest does not cover a second source.
     first.is_some_and(|secret| secret.name == seen.target.secret_name) && secrets.next().is_none()
 }
 
@@ -205,7 +205,7 @@ fn chose_the_version(seen: &Evidence<'_>) -> bool {
     version == Some(seen.target.version)
 }
 
-/// Whether kapp-controller finished, or only looks again at what is proven, or was not asked to finish.
+/// Whether kapp-controller finished, or only resyncs a proven App, or the required readiness needs no finished run.
 fn succeeded(seen: &Evidence<'_>, summary: Option<Summary>) -> bool {
     match summary {
         Some(Summary::ReconcileSucceeded) => true,
@@ -237,8 +237,8 @@ fn manually_controlled(app: &App) -> bool {
         .is_some_and(|annotations| annotations.contains_key(annotation::MANUALLY_CONTROLLED))
 }
 
-/// Whether the App reads the values Secret, if the package has a step that can. Without this a PackageInstall that is seen
-/// before its App would prove new values by the App's old success: nothing but the name of the Secret differs.
+/// Whether the App reads the values Secret, if the package has a step that can. Without this clause, a PackageInstall that is
+/// observed before its App would prove new values by the old success of the App: only the name of the Secret differs.
 fn uses_the_values(app: &App, target: &Target<'_>) -> bool {
     let mut secrets = app.spec.template_tools().flat_map(TemplateTool::secrets);
     target.sync_period.is_some()
@@ -246,19 +246,19 @@ fn uses_the_values(app: &App, target: &Target<'_>) -> bool {
         || secrets.any(|secret| secret == target.secret_name)
 }
 
-/// The same for an App that reads no values: there nothing but the sync period differs.
+/// Whether an App that reads no values has the sync period of the target: nothing else differs there.
 fn has_the_sync_period(app: &App, target: &Target<'_>) -> bool {
     target.sync_period.is_none() || app.spec.sync_period.as_deref() == target.sync_period
 }
 
-/// Whether a user keeps kapp-controller from working on the package.
+/// Whether a user has paused or canceled the package.
 pub(super) fn stopped(seen: &Evidence<'_>) -> bool {
     let spec = &seen.install.spec;
     let app_stopped = |app: &App| app.spec.paused || app.spec.canceled || manually_controlled(app);
     spec.paused || spec.canceled || seen.app.is_some_and(app_stopped)
 }
 
-/// What a package without proof waits for when nothing else is wrong.
+/// Returns the hold of an unproven package without any other defect.
 pub(super) fn unfinished() -> Hold<PackageReason> {
     Hold::new(
         PackageReason::PackageInstallReconciling,
@@ -266,7 +266,7 @@ pub(super) fn unfinished() -> Hold<PackageReason> {
     )
 }
 
-/// What went wrong with a package that failed: the App's own words, else those of the PackageInstall.
+/// Returns the failure of a package: the message of the App, else that of the PackageInstall.
 pub(super) fn failure(seen: &Evidence<'_>) -> Hold<PackageReason> {
     let failed_app = seen
         .app

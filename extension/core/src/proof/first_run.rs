@@ -1,16 +1,16 @@
-//! Which run of kapp-controller the step blocks of an App belong to.
+//! Determines the run of kapp-controller to which the step blocks of an App belong.
 //!
-//! kapp-controller v0.53.1 says first that it has observed a generation, and replaces the step blocks one after the other as the
-//! steps of that run end (`pkg/app/app_reconcile.go`). Until then they are those of the run before. They may look like a run that
-//! waits, because a process that ends in the middle of a wait leaves them as they are. So the blocks that were there when the
-//! generation was first seen as observed are kept, and only later ones count.
+//! kapp-controller v0.53.1 first sets the observed generation, and then replaces the step blocks one by one as the steps of that run
+//! end (`pkg/app/app_reconcile.go`). Until then they are those of the previous run. They may resemble a run that waits, because a
+//! process that ends during a wait leaves them unchanged. Sluice therefore records the blocks of the first observation of a
+//! generation, and only later blocks count.
 
 use jiff::Timestamp;
 use sluice_crds::foreign::App;
 use sluice_crds::run::FirstSeenRun;
 
-/// What is known of the first sight of an App at its present generation, after one more look at it: the earliest run that was
-/// seen at this UID and generation. An App that is not observed changes nothing: what was known stays.
+/// Updates the earliest run that was seen at this UID and generation of an App with one more observation. An App that kapp-controller
+/// has not observed changes nothing.
 #[must_use]
 pub fn first_seen_run(known: Option<&FirstSeenRun>, app: Option<&App>) -> Option<FirstSeenRun> {
     match app.and_then(shown) {
@@ -19,19 +19,19 @@ pub fn first_seen_run(known: Option<&FirstSeenRun>, app: Option<&App>) -> Option
     }
 }
 
-/// Whether the App shows steps of a run that began after it was first seen at its present generation.
+/// Whether the App shows steps of a run that began after the first observation of its current generation.
 pub(super) fn is_later_run(first: Option<&FirstSeenRun>, app: &App) -> bool {
     let (Some(first), Some(shown)) = (first, shown(app)) else {
         return false;
     };
-    // Both, because the clock of another process of kapp-controller may be behind: its fetch alone may lie between two steps
-    // of the interrupted run.
+    // Both, because the clock of another kapp-controller process may be behind: its fetch alone may fall between two steps of the
+    // interrupted run.
     is_same_generation(first, &shown)
         && fetched(first) < fetched(&shown)
         && deployed(first) < deployed(&shown)
 }
 
-/// Whether kapp-controller has seen the latest App.
+/// Whether kapp-controller has observed the latest generation of the App.
 pub(super) fn observed_app(app: &App) -> bool {
     let observed = app.status.as_ref().and_then(|status| status.observed_generation);
     observed.is_some() && observed == app.metadata.generation
@@ -52,7 +52,7 @@ fn shown(app: &App) -> Option<FirstSeenRun> {
     })
 }
 
-/// The earlier one of two sights of the same generation, else the second one.
+/// Returns the earlier of two observations of the same generation, else the second one.
 pub(super) fn earliest(known: Option<&FirstSeenRun>, shown: FirstSeenRun) -> FirstSeenRun {
     let at = |run: &FirstSeenRun| (fetched(run), deployed(run));
     known

@@ -1,7 +1,7 @@
-//! Whether an App is what kapp-controller makes of a Package.
+//! Compares an App with the one that kapp-controller builds from a Package.
 //!
-//! A Package that is edited on the workload and put back leaves an App that was made from the edit, and that succeeded: nothing
-//! in its generations or versions says so until kapp-controller looks at the Package again.
+//! A Package that is edited in the workload cluster and restored leaves an App that was built from the edit and that succeeded. Its
+//! generations and versions do not show this until kapp-controller reconciles the Package again.
 
 use std::collections::BTreeSet;
 
@@ -9,10 +9,10 @@ use kube::ResourceExt;
 use serde_json::{Value, json};
 use sluice_crds::foreign::{Package, PackageInstall};
 
-/// The parts of an App's spec that come from the Package; everything else comes from the PackageInstall.
+/// Parts of an App's spec that come from the Package; the others come from the PackageInstall.
 const FROM_PACKAGE: [&str; 3] = ["fetch", "template", "deploy"];
 
-/// What kapp-controllers add to an App because an annotation of the PackageInstall asks for it begins with this.
+/// Prefix of the annotations of a PackageInstall that make kapp-controller extend the App.
 const EXTENSIONS: &str = "ext.packaging.carvel.dev/";
 
 /// Whether `spec` of an App is the template of `package`, apart from what kapp-controller v0.53.1 adds for `install`: Secrets of
@@ -27,7 +27,7 @@ pub fn is_made_from(spec: &Value, package: &Package, install: &PackageInstall) -
     })
 }
 
-/// The value of the annotation of this name, or of one that begins with it and a dot.
+/// Returns the values of the annotation of this name, and of those that begin with it and a dot.
 fn extensions<'a>(install: &'a PackageInstall, name: &str) -> impl Iterator<Item = &'a str> {
     let annotations = install.annotations().iter();
     annotations.filter_map(move |(key, value)| {
@@ -36,7 +36,7 @@ fn extensions<'a>(install: &'a PackageInstall, name: &str) -> impl Iterator<Item
     })
 }
 
-/// The steps of one part without what was added to them, and without what Go leaves out when it writes them.
+/// Returns the steps of one part without additions of kapp-controller and without fields that Go omits.
 fn comparable(part: &str, steps: &Value, install: &PackageInstall) -> Value {
     let mut steps = steps.clone();
     for (number, step) in steps.as_array_mut().into_iter().flatten().enumerate() {
@@ -51,7 +51,8 @@ fn comparable(part: &str, steps: &Value, install: &PackageInstall) -> Value {
     without_empty(steps)
 }
 
-/// A fetch step names the Secret that an annotation gives, whatever the Package names, else one that other software may fill.
+/// Removes the registry Secret of a fetch step: the one in an annotation, whatever the Package names, else one that other software
+/// may fill.
 fn without_registry_secret(tool: &mut Value, step: usize, install: &PackageInstall) {
     let given = extensions(install, &format!("fetch-{step}-secret-name")).next();
     let of_nobody = format!("{}-fetch-{step}", install.name_any());
@@ -104,7 +105,7 @@ fn without_values(tool: &mut Value, install: &PackageInstall) {
     }
 }
 
-/// `value` without fields that are null, false, 0, or empty texts or lists. A tool without settings stays, because it is a step.
+/// Removes fields that are null, false, 0, or empty texts or lists. A tool without settings stays, because it is a step.
 fn without_empty(value: Value) -> Value {
     match value {
         Value::Object(fields) => {
@@ -174,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn an_app_is_its_package_with_what_kapp_controller_adds() {
+    fn additions_of_kapp_controller_are_no_difference() {
         assert!(made_from(&app(), &package()));
     }
 
@@ -214,7 +215,7 @@ mod tests {
     #[case::name_of_helm(json!([{"helmTemplate": {"path": "chart"}}]), json!([{"helmTemplate": {"path": "chart", "name": "release"}}]))]
     #[case::no_number(json!([{"ytt": {"depth": 0}}]), json!([{"ytt": {}}]))]
     #[case::no_steps(Value::Null, json!([]))]
-    fn what_is_added_or_left_out_is_no_difference(#[case] of_package: Value, #[case] of_app: Value) {
+    fn added_and_omitted_fields_are_no_difference(#[case] of_package: Value, #[case] of_app: Value) {
         let template = |steps: &Value| json!({"template": steps});
         assert!(made_from(&template(&of_app), &template(&of_package)));
     }

@@ -1,27 +1,26 @@
-//! How the packages of a finished upgrade compare with what shall be now.
+//! Compares the recorded packages of a finished upgrade with the desired ones.
 
 use sluice_crds::run::{PackageRecord, PackageState};
 
 use super::{Target, covers};
 use crate::digest::differs_in_template_only;
 
-/// What is left to do for packages that were all proven once, the least first.
+/// Remaining work for packages that were all proven once, in ascending order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ProofStatus {
-    /// Nothing: exactly these are proven.
+    /// None: exactly the desired packages are proven.
     Proven,
-    /// Exactly these were asked for, and one has lost its proof, or has none yet: only kapp-controller has to do something.
+    /// The specs are as desired, but one package has lost its proof or has none yet: only kapp-controller has work left.
     Unproven,
-    /// Packages were edited in place, at the same version. That concerns every cluster that has them at once, and none of
-    /// them waits for it.
+    /// Packages were edited in place, at the same version. That affects every Cluster with them at once, and holds none of them.
     Edited,
-    /// Something else.
+    /// Any other difference.
     Open,
 }
 
-/// Compares what is recorded with the packages that shall be, both in the same order.
+/// Compares the recorded packages with the desired ones, both in the same order.
 ///
-/// A record that does not say which readiness was proven is believed: nothing is released by this.
+/// A record without the proven readiness is accepted, because the result releases nothing.
 #[must_use]
 pub fn proof_status<'a>(
     recorded: &[PackageRecord],

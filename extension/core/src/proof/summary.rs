@@ -1,26 +1,26 @@
-//! kapp-controller's conditions, summarized.
+//! Summarizes the conditions of kapp-controller.
 
 use std::fmt;
 
 use sluice_crds::foreign::{App, PackageInstall, condition};
 
-/// What kapp-controller's conditions of a PackageInstall or App come to.
+/// Summary of kapp-controller's conditions of a PackageInstall or App.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Summary {
-    /// It is being worked on.
+    /// Reconciliation is in progress.
     Reconciling,
     /// The last attempt failed.
     ReconcileFailed,
     /// The last attempt succeeded.
     ReconcileSucceeded,
-    /// It is being removed.
+    /// Deletion is in progress.
     Deleting,
-    /// Its removal failed.
+    /// The deletion failed.
     DeleteFailed,
 }
 
 impl Summary {
-    /// Every summary, the one that counts most first.
+    /// All summaries, by descending precedence.
     pub const ALL: [Self; 5] = [
         Self::Reconciling,
         Self::ReconcileFailed,
@@ -29,7 +29,7 @@ impl Summary {
         Self::DeleteFailed,
     ];
 
-    /// The type of kapp-controller's condition.
+    /// Returns the type of kapp-controller's condition.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -41,7 +41,7 @@ impl Summary {
         }
     }
 
-    /// The first condition in [`Summary::ALL`] that is true, as the addons-manager read them.
+    /// Returns the first condition in [`Summary::ALL`] that is true, as in the addons-manager.
     #[must_use]
     pub fn of(conditions: &[condition::Condition]) -> Option<Self> {
         Self::ALL
@@ -49,13 +49,13 @@ impl Summary {
             .find(|summary| condition::is_true(conditions, summary.as_str()))
     }
 
-    /// What the conditions of a PackageInstall come to.
+    /// Summarizes the conditions of a PackageInstall.
     #[must_use]
     pub fn of_install(install: &PackageInstall) -> Option<Self> {
         Self::of(&install.status.as_ref()?.conditions)
     }
 
-    /// What the conditions of an App come to.
+    /// Summarizes the conditions of an App.
     #[must_use]
     pub fn of_app(app: &App) -> Option<Self> {
         Self::of(&app.status.as_ref()?.conditions)

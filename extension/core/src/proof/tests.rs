@@ -122,7 +122,7 @@ fn proven_app() -> App {
     }
 }
 
-/// PackageInstall, App and what was judged before.
+/// PackageInstall, App and the recorded judgement.
 struct Seen {
     install: PackageInstall,
     app: Option<App>,
@@ -146,7 +146,7 @@ impl Seen {
         seen
     }
 
-    /// kapp-controller looks again at what was proven.
+    /// kapp-controller resyncs the proven App.
     fn resync() -> Self {
         let latch = Self::proven().judge(&TARGET).record;
         let mut seen = Self {
@@ -221,7 +221,7 @@ impl Seen {
 
 type Edit = fn(&mut Seen);
 
-/// What is wrong, the edit of a proven package that makes it so, and the reason that must be given.
+/// Defect, edit of a proven package that introduces it, and expected reason.
 #[rustfmt::skip]
 const WRONG: &[(&str, Edit, PackageReason)] = &[
     ("install deleting", |s| s.install.metadata.deletion_timestamp = Some(then()), PackageReason::PackageInstallDeleting),
@@ -314,7 +314,7 @@ fn without_any_one_clause_something_wrong_is_ready() {
     }
 }
 
-/// What is wrong with an App that takes no values.
+/// Defects of an App that takes no values.
 const PLAIN_WRONG: &[(&str, Edit)] = &[
     ("period of the stage before", |s| {
         s.app().spec.sync_period = Some("10m0.123s".into());
@@ -325,8 +325,8 @@ const PLAIN_WRONG: &[(&str, Edit)] = &[
     ("no period", |s| s.app().spec.sync_period = None),
 ];
 
-/// kapp-controller does not touch an App without a step that takes values when only the values differ, so its old success
-/// was taken for that of the new stage, and workers were let go without a proof on the new API server.
+/// kapp-controller does not update an App without a step that takes values if only the values differ. Its old success once counted
+/// for the new stage, and workers were released without a proof on the new API server.
 #[test]
 fn a_package_that_takes_no_values_is_proven_by_its_sync_period() {
     assert!(Seen::plain().judge(&PLAIN).ready());
@@ -337,10 +337,7 @@ fn a_package_that_takes_no_values_is_proven_by_its_sync_period() {
         assert!(!judged.ready() && !judged.settled, "{name} is ready");
         assert_eq!(judged.record.reason, "AppValuesMismatch", "{name}");
     }
-    assert!(
-        !Seen::plain().judge(&TARGET).ready(),
-        "values may not be passed over"
-    );
+    assert!(!Seen::plain().judge(&TARGET).ready(), "values may not be ignored");
 }
 
 #[test]
@@ -380,7 +377,7 @@ fn how_far_a_package_is(#[case] edit: Edit, #[case] state: PackageState) {
 }
 
 #[test]
-fn a_failure_says_what_kapp_controller_says() {
+fn a_failure_has_the_message_of_kapp_controller() {
     let mut seen = Seen::proven();
     seen.app_status().conditions = is("ReconcileFailed");
     seen.app_status().useful_error_message = Some("ytt: Error: no such key".into());
@@ -392,7 +389,7 @@ fn a_failure_says_what_kapp_controller_says() {
 }
 
 #[test]
-fn a_missing_version_says_what_its_condition_says() {
+fn a_missing_version_has_the_message_of_its_condition() {
     let mut seen = Seen::proven();
     seen.app = None;
     seen.install_status().version = None;

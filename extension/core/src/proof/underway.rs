@@ -1,12 +1,12 @@
-//! Whether kapp-controller says that it is at work.
+//! Progress of kapp-controller according to the status of an App.
 
 use jiff::Timestamp;
 use sluice_crds::foreign::{App, condition};
 
-/// Whether the status of an App says that its latest spec is being deployed.
+/// Whether the status of an App reports that its latest spec is being deployed.
 ///
-/// The status says so until the attempt ends. It goes on saying so when the process of kapp-controller ends before that: the
-/// next process leaves the App alone until its sync period is over (v0.53.1).
+/// The status reports it until the attempt ends, and also after the kapp-controller process ends earlier: the next process ignores
+/// the App until its sync period is over (v0.53.1).
 #[must_use]
 pub fn is_underway(app: &App) -> bool {
     let Some(status) = &app.status else { return false };
@@ -16,7 +16,7 @@ pub fn is_underway(app: &App) -> bool {
         && condition::is_true(&status.conditions, "Reconciling")
 }
 
-/// When the App last moved, by the account of its status. For deciding to ask again; proof knows no clock.
+/// Returns the time of the last progress in the status of the App. It decides about app resyncs only; proofs use no clock.
 #[must_use]
 pub fn last_moved(app: &App) -> Option<Timestamp> {
     let status = app.status.as_ref()?;
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn the_latest_step_says_when_it_moved() {
+    fn the_latest_step_dates_the_last_progress() {
         let at = |second| Some(Time(Timestamp::from_second(second).unwrap()));
         let mut app = App::default();
         assert_eq!(last_moved(&app), None);

@@ -1,4 +1,4 @@
-//! What is known to a pass, and how it asks for more. Nothing here is read: the process reads what a pass asks for.
+//! Context of a reconcile: facts, results and requests for more reads. The executor, not this module, performs the reads.
 
 use crate::clock::Clock;
 use std::collections::{HashMap, HashSet};
@@ -19,44 +19,44 @@ use super::{
 };
 use crate::{decode::Undecodable, protocol::LastDriftCheck};
 
-/// What a pass is made over, as it is known from memory.
+/// Cached objects that a reconcile works on.
 pub trait Reconciler: Sized {
-    /// What a pass remembers for the next one.
+    /// State that a reconcile keeps for the next one.
     type LocalState;
-    /// What a pass leaves, whether it came to its end or not.
+    /// Effects of a reconcile, complete or not.
     type Effects;
-    /// What has to be waited for.
+    /// Reason to wait.
     type Hold;
 
-    /// What a pass leaves that does nothing.
+    /// Returns the effects of a reconcile that does nothing.
     fn effects(memory: &Self::LocalState) -> Self::Effects;
 
-    /// The pass, as far as it comes with what is known.
+    /// Reconciles as far as the known results allow.
     ///
     /// # Errors
-    /// What has to be read or written before it goes on; or why it cannot.
+    /// The missing reads or writes, or the reason why the reconcile cannot continue.
     fn reconcile(known: &Context<'_, Self>, after: &mut Self::Effects) -> Step<Done, Self::Hold>;
 }
 
-/// All that is known to one pass. It only grows while the pass lasts, and what was answered once is not asked again.
+/// Facts and results of one reconcile. Results only accumulate, and no read is repeated.
 #[derive(Debug)]
 pub struct Context<'a, S: Reconciler> {
-    /// What the pass is made over, with what belongs to it, from memory.
+    /// Reconciled object and its dependents, from the cache.
     pub facts: &'a S,
-    /// What the pass before has left.
+    /// State that the previous reconcile left.
     pub memory: &'a S::LocalState,
-    /// When the pass began.
+    /// Start of the reconcile.
     pub began: Clock,
     answers: HashMap<Read, ReadResult>,
     outcomes: HashMap<(Key, Verb), Result<Object, Failure>>,
-    /// How many bytes the answers of the workload take.
+    /// Size of all results of the workload cluster, in bytes.
     of_workload: usize,
-    /// The same of the objects that were read from the management cluster.
+    /// Size of the objects read from the management cluster, in bytes.
     of_management: usize,
 }
 
 impl<'a, S: Reconciler> Context<'a, S> {
-    /// What is known when a pass begins.
+    /// Returns the context at the start of a reconcile.
     #[must_use]
     pub fn new(facts: &'a S, memory: &'a S::LocalState, began: Clock) -> Self {
         Self {
@@ -70,38 +70,38 @@ impl<'a, S: Reconciler> Context<'a, S> {
         }
     }
 
-    /// Whether this was answered.
+    /// Returns whether the result of this read is known.
     #[must_use]
     pub fn has(&self, ask: &Read) -> bool {
         self.answers.contains_key(ask)
     }
 
-    /// Those of `asks` that have to be answered, each once.
+    /// Returns the reads of `reads` without a result, each once.
     ///
     /// # Errors
-    /// All were: a pass that asks for nothing else would never end.
-    pub fn unanswered(&self, asks: Vec<Read>) -> Result<HashSet<Read>, Error> {
-        let unanswered: HashSet<Read> = asks.into_iter().filter(|ask| !self.has(ask)).collect();
+    /// All results are known: a reconcile that requests only known reads would never end.
+    pub fn unanswered(&self, reads: Vec<Read>) -> Result<HashSet<Read>, Error> {
+        let unanswered: HashSet<Read> = reads.into_iter().filter(|ask| !self.has(ask)).collect();
         if unanswered.is_empty() {
-            return Err(Error::Unfinished("it asks for what it knows".to_owned()));
+            return Err(Error::Unfinished("it requests only known reads".to_owned()));
         }
         Ok(unanswered)
     }
 
-    /// Whether what became of this write is known.
+    /// Returns whether the outcome of this write is known.
     #[must_use]
     pub fn has_outcome(&self, write: &Write) -> bool {
         self.outcomes.contains_key(&(write.key.clone(), write.verb))
     }
 
-    /// Takes what was answered. Once the answers of a server take more than [its limit](answers_of) together, this one and all later ones
-    /// of it that carry anything are failures.
+    /// Records the result of a read. Once the results of a server exceed [its limit](answers_of) together, this result and all later
+    /// ones with content become failures.
     pub fn record_answer(&mut self, ask: Read, answer: ReadResult) {
         let server = ask.server();
         let (all, size) = match (server, &answer) {
             (Server::Workload, _) => (&mut self.of_workload, answer.size()),
             (Server::Management, ReadResult::Found(_)) => (&mut self.of_management, answer.size()),
-            // From memory, or metadata.
+            // Shared with the cache, or only metadata.
             (Server::Management, _) => (&mut self.of_management, 0),
         };
         *all += size;
@@ -116,7 +116,7 @@ impl<'a, S: Reconciler> Context<'a, S> {
         self.answers.insert(ask, answer);
     }
 
-    /// Takes what became of a write: the object as it is now, or the refusal.
+    /// Records the outcome of a write: the written object, or the failure.
     pub fn record_outcome(&mut self, write: Write, outcome: Result<Object, Failure>) {
         self.outcomes.insert((write.key, write.verb), outcome);
     }
@@ -129,7 +129,7 @@ impl<'a, S: Reconciler> Context<'a, S> {
         }
     }
 
-    /// An object as its API server has it; `None` when there is none.
+    /// Returns an object as stored by its API server; `None` if it does not exist.
     pub(crate) fn object(&self, key: Key, sight: ReadPhase) -> Step<Option<&Value>, S::Hold> {
         let server = key.server;
         match self.answer(Read::Object(key, sight))? {
@@ -139,7 +139,7 @@ impl<'a, S: Reconciler> Context<'a, S> {
         }
     }
 
-    /// The same, typed.
+    /// Returns an object as stored by its API server, decoded to its type.
     pub(crate) fn read<K>(
         &self,
         name: &str,
@@ -154,7 +154,7 @@ impl<'a, S: Reconciler> Context<'a, S> {
         found.map(|found| typed(server, found)).transpose()
     }
 
-    /// The objects that an [`Read`] lists.
+    /// Returns the objects that a [`Read`] lists.
     pub(crate) fn listed(&self, ask: Read) -> Step<&[Object], S::Hold> {
         let server = ask.server();
         match self.answer(ask)? {
@@ -163,7 +163,7 @@ impl<'a, S: Reconciler> Context<'a, S> {
         }
     }
 
-    /// A Package of the catalogue, as the watch shows it.
+    /// Returns a Package of the catalogue, from the cache.
     pub(crate) fn package(&self, name: &str) -> Step<Option<&Package>, S::Hold> {
         match self.answer(Read::Package(name.to_owned()))? {
             ReadResult::Package(package) => Ok(Some(package)),
@@ -172,7 +172,7 @@ impl<'a, S: Reconciler> Context<'a, S> {
         }
     }
 
-    /// A Cluster, as the watch shows it.
+    /// Returns a Cluster, from the cache.
     pub(crate) fn cluster(&self, namespace: &str, name: &str) -> Step<Option<&Cluster>, S::Hold> {
         match self.answer(Read::Cluster(namespace.to_owned(), name.to_owned()))? {
             ReadResult::Cluster(cluster) => Ok(Some(cluster)),
@@ -181,12 +181,12 @@ impl<'a, S: Reconciler> Context<'a, S> {
         }
     }
 
-    /// What watches were asked for so far.
+    /// Returns the sources that the reconcile has requested so far.
     pub(crate) fn sources(&self) -> impl Iterator<Item = Source> {
         self.answers.keys().filter_map(Read::source)
     }
 
-    /// The template of a release, as the watch shows it.
+    /// Returns the template of a release, from the cache.
     pub(crate) fn template(&self, release: &str) -> Step<Option<&ClusterBootstrapSpec>, S::Hold> {
         match self.answer(Read::Template(release.to_owned()))? {
             ReadResult::Template(template) => Ok(Some(&template.spec.0)),
@@ -195,7 +195,7 @@ impl<'a, S: Reconciler> Context<'a, S> {
         }
     }
 
-    /// How a kind is served, if it is.
+    /// Returns the API resource of a kind, if the API server serves it.
     pub(crate) fn served(&self, ask: Read) -> Step<Option<Resource>, S::Hold> {
         match self.answer(ask)? {
             ReadResult::Served(resource) => Ok(Some(resource.clone())),
@@ -225,10 +225,10 @@ impl<'a, S: Reconciler> Context<'a, S> {
         }
     }
 
-    /// What became of `write`: the object as it is now.
+    /// Returns the object after `write`.
     ///
     /// # Errors
-    /// It was not made yet, or was refused.
+    /// The write is still to be made, or failed.
     pub(crate) fn write(&self, write: Write) -> Step<&Value, S::Hold> {
         match self.outcomes.get(&(write.key.clone(), write.verb)) {
             Some(Ok(Object(written))) => Ok(written),
@@ -237,19 +237,19 @@ impl<'a, S: Reconciler> Context<'a, S> {
         }
     }
 
-    /// The object of `key` as it was after it was written so in this pass.
+    /// Returns the object of `key` after a write with `verb` in this reconcile.
     pub(crate) fn made(&self, key: &Key, verb: Verb) -> Option<&Value> {
         let written = self.outcomes.get(&(key.clone(), verb))?.as_ref().ok()?;
         Some(&written.0)
     }
 
-    /// The object of `key` as it is after it was changed, or else made, in this pass.
+    /// Returns the object of `key` after its patch, or else its creation, in this reconcile.
     pub(crate) fn written(&self, key: &Key) -> Option<&Value> {
         self.made(key, Verb::Patch)
             .or_else(|| self.made(key, Verb::Create))
     }
 
-    /// Creates an object; `false` when there was one.
+    /// Creates an object; returns `false` if it existed.
     pub(crate) fn create(&self, write: Write) -> Step<bool, S::Hold> {
         match self.write(write) {
             Ok(_) => Ok(true),
@@ -259,7 +259,7 @@ impl<'a, S: Reconciler> Context<'a, S> {
     }
 }
 
-/// An object of `server` as what it has to be.
+/// Decodes an object of `server`.
 pub(crate) fn typed<K: DeserializeOwned, H>(server: Server, found: &Value) -> Step<K, H> {
     K::deserialize(found).map_err(|error| {
         let failure = match Undecodable::of::<K>(&found.to_string(), Limit::whole(usize::MAX)) {
@@ -270,7 +270,7 @@ pub(crate) fn typed<K: DeserializeOwned, H>(server: Server, found: &Value) -> St
     })
 }
 
-/// Only a bug of the process answers a question with something else.
+/// Returns the failure of a read with a result of the wrong variant, which only a bug of the executor causes.
 pub(crate) fn unexpected<H>(server: Server) -> Interrupt<H> {
     Interrupt::Failed(Failure::other(server, "the answer to another question"))
 }
@@ -296,14 +296,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_is_not_asked_for_again() {
+    fn known_reads_are_not_repeated() {
         let began = Clock {
             now: Timestamp::UNIX_EPOCH,
             instant: Instant::now(),
         };
         let mut known = Context::new(&Nothing, &(), began);
-        let asks = || vec![Read::Installs, Read::LabelledSecrets, Read::Installs];
-        let unanswered = |known: &Context<'_, Nothing>| known.unanswered(asks()).map(|asks| asks.len());
+        let reads = || vec![Read::Installs, Read::LabelledSecrets, Read::Installs];
+        let unanswered = |known: &Context<'_, Nothing>| known.unanswered(reads()).map(|reads| reads.len());
         assert_eq!(unanswered(&known).ok(), Some(2), "each once");
         known.record_answer(Read::Installs, ReadResult::Absent);
         assert_eq!(unanswered(&known).ok(), Some(1));
@@ -311,9 +311,9 @@ mod tests {
         assert!(matches!(unanswered(&known), Err(Error::Unfinished(_))));
     }
 
-    /// A tenant chooses how many Secrets a ClusterBootstrap names, and what is in them.
+    /// A tenant chooses the number and content of the Secrets that a ClusterBootstrap names.
     #[test]
-    fn the_answers_of_each_server_have_a_limit_together() {
+    fn results_of_each_server_share_a_limit() {
         let began = Clock {
             now: Timestamp::UNIX_EPOCH,
             instant: Instant::now(),
@@ -332,7 +332,7 @@ mod tests {
                 assert_eq!(answer.is_ok(), number < fit, "{server}: {number}");
             }
             known.record_answer(ask(2 * fit), ReadResult::Absent);
-            assert!(known.answer(ask(2 * fit)).is_ok(), "{server}: it carries nothing");
+            assert!(known.answer(ask(2 * fit)).is_ok(), "{server}: no content");
         }
     }
 }

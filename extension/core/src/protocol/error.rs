@@ -1,39 +1,39 @@
-//! Passes that did not come to their end.
+//! Failed reconciles.
 
 use std::time::Duration;
 
 use super::Failure;
 
-/// How long a pass may take. Each of its requests has a deadline of its own; the next pass goes on with what is cut off.
+/// Timeout of a reconcile. Each request has its own timeout; the next reconcile continues after a canceled one.
 pub const RECONCILE_TIMEOUT: Duration = Duration::from_mins(2);
 
-/// Why a pass was ended.
+/// Cause for which the executor ended a reconcile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ReconcileFailure {
-    /// It took too long and was cut off.
+    /// The reconcile exceeded [`RECONCILE_TIMEOUT`].
     #[error("the pass did not come to its end within {} s", RECONCILE_TIMEOUT.as_secs())]
     TimedOut,
-    /// It panicked.
-    #[error("the pass panicked")]
+    /// The reconcile panicked.
+    #[error("reconcile panicked")]
     Panicked,
 }
 
-/// Why a pass did not come to its end. It is made again by itself.
+/// Error of a reconcile. The executor retries it.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// An API server refused a request or did not answer.
-    #[error("talk to the {} API server", .0.server)]
+    /// The API server refused a request or did not respond.
+    #[error("request to the {} API server failed", .0.server)]
     Refused(#[source] Failure),
-    /// The pass was cut off or panicked.
+    /// The reconcile timed out or panicked.
     #[error(transparent)]
     Pass(#[from] ReconcileFailure),
-    /// The pass does not know how to go on, which is a bug.
-    #[error("a pass does not go on: {0}")]
+    /// The reconcile makes no progress, which is a bug.
+    #[error("reconcile makes no progress: {0}")]
     Unfinished(String),
 }
 
 impl Error {
-    /// Whether another one has written first.
+    /// Returns whether another client wrote the object first.
     #[must_use]
     pub fn is_conflict(&self) -> bool {
         matches!(self, Self::Refused(failure) if failure.is_conflict())

@@ -1,30 +1,30 @@
-//! A request of a pass that was refused or not answered.
+//! Failed requests of a reconcile: refused, unanswered or unreadable.
 
 use std::sync::Arc;
 
 use super::read::Server;
 use crate::{decode::Undecodable, names::LONGEST_NAME};
 
-/// A request that was refused, or not answered.
+/// Failed request: refused, unanswered, or answered with unreadable content.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{text}")]
 pub struct Failure {
-    /// The API server.
+    /// API server of the request.
     pub server: Server,
-    /// What it answered, if it did. 0 is an answer that says no code.
+    /// HTTP status code of the response, if there was one; 0 if the response names no code.
     pub code: Option<u16>,
-    /// Its message, if it answered.
+    /// Message of the response; empty without a response.
     pub message: String,
-    /// Whether it answered with more than is read.
+    /// Whether the response exceeds a size limit.
     pub too_long: bool,
-    /// The object that it has and that cannot be decoded, if that is what went wrong.
+    /// Object that cannot be decoded, if that is the cause.
     pub undecodable: Option<Arc<Undecodable>>,
-    /// The whole story, for the log.
+    /// Full error text, for the log.
     pub text: String,
 }
 
 impl Failure {
-    /// No answer of an API server.
+    /// Returns a failure without a response of the API server.
     #[must_use]
     pub fn other(server: Server, text: &str) -> Self {
         Self {
@@ -37,7 +37,7 @@ impl Failure {
         }
     }
 
-    /// What was read is not what it was read for: another client wrote in between.
+    /// Returns the failure of a read that another client's write made obsolete.
     #[must_use]
     pub fn overtaken(server: Server, text: &str) -> Self {
         Self {
@@ -46,7 +46,7 @@ impl Failure {
         }
     }
 
-    /// An object that cannot be decoded.
+    /// Returns the failure of an object that cannot be decoded.
     #[must_use]
     pub fn undecodable(server: Server, object: Arc<Undecodable>) -> Self {
         let text = object.to_string();
@@ -60,19 +60,19 @@ impl Failure {
         Self::other(server, &format!("an object cannot be read: {error}"))
     }
 
-    /// Whether another one has written the object first.
+    /// Returns whether another client wrote the object first.
     #[must_use]
     pub fn is_conflict(&self) -> bool {
         self.code == Some(409)
     }
 
-    /// Whether it is nothing unusual: another one wrote first, an object is gone, or kapp-controller does not serve its API yet.
+    /// Returns whether the failure is expected: a conflict, a deleted object, or an API that kapp-controller does not serve yet.
     #[must_use]
     pub fn is_usual(&self) -> bool {
         matches!(self.code, Some(404 | 409 | 503))
     }
 
-    /// Whether a server that answers so may answer otherwise in a moment.
+    /// Returns whether the failure is transient, so that the next attempt may succeed.
     pub(crate) fn says_nothing(&self) -> bool {
         !self.too_long
             && self.undecodable.is_none()
@@ -83,10 +83,10 @@ impl Failure {
         self.code == Some(404)
     }
 
-    /// The admission webhook because of which a write was refused: it could not be called, and its configuration forbids to go on without.
+    /// Returns the admission webhook that the API server failed to call, if its failure policy made the API server refuse the write.
     #[must_use]
     pub fn uncalled_webhook(&self) -> Option<&str> {
-        // As `apiserver/pkg/admission/plugin/webhook/errors` says it: `failed calling webhook "<name>": …`.
+        // Format of `apiserver/pkg/admission/plugin/webhook/errors`: `failed calling webhook "<name>": …`.
         let (_, named) = self.message.split_once("failed calling webhook \"")?;
         let (name, _) = named.split_once('"')?;
         let good = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.');
@@ -113,7 +113,7 @@ mod tests {
     #[case::without_a_name("failed calling webhook \"\": no", None)]
     #[case::with_a_name_that_is_none("failed calling webhook \"a b\": no", None)]
     #[case::of_nothing("", None)]
-    fn the_webhook_that_could_not_be_called_is_named(#[case] message: &str, #[case] expected: Option<&str>) {
+    fn names_the_uncalled_webhook(#[case] message: &str, #[case] expected: Option<&str>) {
         let failure = Failure {
             code: Some(500),
             message: message.to_owned(),

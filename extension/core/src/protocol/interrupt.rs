@@ -1,42 +1,42 @@
-//! How a pass, or a part of it, ends.
+//! Outcomes of a reconcile or a part of it.
 
 use std::time::Duration;
 
 use super::{Failure, Read, Write};
 use crate::reasons::Hold;
 
-/// A pass that came to its end.
+/// Outcome of a complete reconcile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Done {
-    /// The next one is made when something changes, or after this time.
+    /// Reconcile after a change, or after this time at the latest.
     RequeueAfter(Duration),
-    /// The next one is made when something changes.
+    /// Reconcile after a change.
     AwaitChange,
-    /// The same, and nothing need be remembered.
+    /// Reconcile after a change, and drop the local state.
     Forget,
 }
 
-/// Why a pass, or a part of it, does not go on with what is known.
+/// Reason why a reconcile, or a part of it, stops with the known results.
 #[derive(Debug)]
 pub enum Interrupt<H = Hold> {
-    /// These have to be read first.
+    /// Missing reads.
     Need(Vec<Read>),
-    /// These have to be written first, in this order.
+    /// Outstanding writes, in this order.
     Write(Vec<Write>),
-    /// An API server refused a request or did not answer.
+    /// The API server refused a request or did not respond.
     Failed(Failure),
-    /// What it is made for has to wait.
+    /// The reconciled object has to wait.
     Held(H),
 }
 
-/// What a part of a pass comes to.
+/// Outcome of a part of a reconcile.
 pub type Step<T, H = Hold> = Result<T, Interrupt<H>>;
 
 impl<H> Interrupt<H> {
-    /// What has to be waited for.
+    /// Returns the reason to wait.
     ///
     /// # Errors
-    /// It is not that.
+    /// Any other interrupt.
     pub fn held(self) -> Step<H, H> {
         match self {
             Self::Held(hold) => Ok(hold),
@@ -44,10 +44,10 @@ impl<H> Interrupt<H> {
         }
     }
 
-    /// What an API server answered.
+    /// Returns the failure of a request.
     ///
     /// # Errors
-    /// It is not that.
+    /// Any other interrupt.
     pub fn failed(self) -> Step<Failure, H> {
         match self {
             Self::Failed(failure) => Ok(failure),
@@ -62,16 +62,16 @@ impl From<Hold> for Interrupt {
     }
 }
 
-/// The parts of a pass that do not depend on each other: what all of them need is asked for at once. When nothing has to be read, each
-/// part's own outcome.
+/// Joins independent parts of a reconcile, so that the executor performs all their reads at once. Without missing reads, returns the
+/// outcome of each part.
 ///
 /// # Errors
-/// What has to be read first.
+/// The missing reads of all parts.
 pub(crate) fn together<T, H>(parts: impl IntoIterator<Item = Step<T, H>>) -> Step<Vec<Step<T, H>>, H> {
     let (mut outcomes, mut needs) = (Vec::new(), Vec::new());
     for part in parts {
         match part {
-            Err(Interrupt::Need(asks)) => needs.extend(asks),
+            Err(Interrupt::Need(reads)) => needs.extend(reads),
             outcome => outcomes.push(outcome),
         }
     }
@@ -81,11 +81,11 @@ pub(crate) fn together<T, H>(parts: impl IntoIterator<Item = Step<T, H>>) -> Ste
     Err(Interrupt::Need(needs))
 }
 
-/// Parts of a pass that do not depend on each other's writes: what they have to write is written in their order, up to the first part
+/// Joins parts of a reconcile with independent writes. The executor performs the writes in the order of the parts, up to the first part
 /// that stops for another reason.
 ///
 /// # Errors
-/// What has to be written first; or why the first part that did not come to its end did not.
+/// The outstanding writes, or the interrupt of the first incomplete part.
 pub(crate) fn in_order<H>(parts: impl IntoIterator<Item = Step<(), H>>) -> Step<(), H> {
     let mut writes = Vec::new();
     let mut outcome = Ok(());
@@ -105,10 +105,10 @@ pub(crate) fn in_order<H>(parts: impl IntoIterator<Item = Step<(), H>>) -> Step<
     Err(Interrupt::Write(writes))
 }
 
-/// What `outcome` still needs to be read, to be joined with what others need.
+/// Returns the missing reads of `outcome`, to be joined with those of other parts.
 pub(crate) fn needs_of<T, H>(outcome: &Step<T, H>) -> Step<(), H> {
     match outcome {
-        Err(Interrupt::Need(asks)) => Err(Interrupt::Need(asks.clone())),
+        Err(Interrupt::Need(reads)) => Err(Interrupt::Need(reads.clone())),
         _ => Ok(()),
     }
 }

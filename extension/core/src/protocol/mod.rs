@@ -1,7 +1,7 @@
-//! What every pass is made of: what it asks for, what it writes, and what it knows.
+//! Reads, writes and context of every reconcile.
 //!
-//! A pass is a function that is called again and again from its beginning. Where an answer is missing it stops and says which; where
-//! a write has not been made it stops and says which. The process reads or writes that.
+//! A reconcile is a function that the executor calls again from its start. It stops at a missing result or an outstanding write and
+//! returns it. The executor then performs the read or write.
 
 pub(crate) mod context;
 mod error;

@@ -1,4 +1,4 @@
-//! What a pass asks for.
+//! Reads that a reconcile requests.
 
 use std::{borrow::Cow, sync::Arc, time::Duration};
 
@@ -13,21 +13,21 @@ use sluice_crds::{
 use super::{Failure, Source};
 use crate::kubeconfig::WorkloadKubeconfig;
 
-/// What the last look at a workload came to.
+/// Outcome of the last drift check of a workload cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum LastDriftCheck {
-    /// It was answered, or there was none.
+    /// The workload API server responded, or there was no drift check.
     Answered,
-    /// It was not.
+    /// The workload API server did not respond.
     Unanswered,
 }
 
-/// Which API server.
+/// API server of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Server {
-    /// The one that Cluster API runs on.
+    /// API server of the management cluster, which runs Cluster API.
     Management,
-    /// The one of the Cluster.
+    /// API server of the workload cluster.
     Workload,
 }
 
@@ -40,16 +40,16 @@ impl std::fmt::Display for Server {
     }
 }
 
-/// How a kind is served.
+/// API resource of a kind.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Resource {
-    /// API group; empty is the core group.
+    /// API group; empty for the core group.
     pub group: Cow<'static, str>,
     /// Version of the group.
     pub version: Cow<'static, str>,
-    /// Its kind.
+    /// Kind.
     pub kind: Cow<'static, str>,
-    /// Its name in paths.
+    /// Plural name in request paths.
     pub plural: Cow<'static, str>,
 }
 
@@ -76,21 +76,21 @@ impl From<&ApiResource> for Resource {
     }
 }
 
-/// One object.
+/// Reference to one object.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Key {
-    /// The server that has it.
+    /// API server that stores the object.
     pub server: Server,
-    /// Its kind.
+    /// API resource of its kind.
     pub resource: Resource,
-    /// Its namespace, if its kind has one.
+    /// Namespace; `None` for cluster-scoped kinds.
     pub namespace: Option<String>,
-    /// Its name.
+    /// Name.
     pub name: String,
 }
 
 impl Key {
-    /// An object of kind `K`.
+    /// Returns the key of an object of kind `K`.
     #[must_use]
     pub fn of<K: kube::Resource<DynamicType = ()>>(
         server: Server,
@@ -105,12 +105,12 @@ impl Key {
         }
     }
 
-    /// Whether the object is of kind `K`.
+    /// Returns whether the object is of kind `K`.
     pub(crate) fn is_of<K: kube::Resource<DynamicType = ()>>(&self) -> bool {
         self.resource == Resource::of::<K>()
     }
 
-    /// A Machine of Cluster API, of which Sluice reads the metadata alone.
+    /// Returns the key of a Cluster API Machine; Sluice reads only its metadata.
     pub(crate) fn machine(namespace: &str, name: &str) -> Self {
         Self {
             server: Server::Management,
@@ -125,7 +125,7 @@ impl Key {
         }
     }
 
-    /// The namespace whose UID says which cluster a workload API server serves.
+    /// Returns the key of namespace `kube-system`, whose UID identifies the cluster behind a workload API server.
     pub(crate) fn kube_system() -> Self {
         Self::of::<Namespace>(Server::Workload, None, "kube-system")
     }
@@ -142,68 +142,68 @@ impl std::fmt::Display for Key {
     }
 }
 
-/// For what an object is read. What was read to plan and write does not confirm anything.
+/// Phase of a reconcile that reads an object. A read of phase `Plan` never confirms an observation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ReadPhase {
-    /// To plan and to write.
+    /// Reads that plan writes.
     Plan,
-    /// Before a gate opens.
+    /// Reads that confirm the observed state before a gate opens.
     Confirm,
 }
 
-/// When the workload API server is asked how it is.
+/// Point of a reconcile at which the contact to the workload API server is checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ReadPoint {
-    /// Before anything is written there.
+    /// Before the first write to the workload cluster.
     BeforeWrites,
-    /// Before packages are judged.
+    /// Before the packages are evaluated.
     BeforeJudging,
 }
 
-/// One question.
+/// One read.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Read {
-    /// An object, read from its API server.
+    /// Object, read from its API server.
     Object(Key, ReadPhase),
-    /// The ClusterBootstrapTemplate of a release, as the watch shows it.
+    /// ClusterBootstrapTemplate of a release, from the cache.
     Template(String),
-    /// A Package of the catalogue, as the watch shows it.
+    /// Package of the catalogue, from the cache.
     Package(String),
-    /// PackageInstall and App of this name, as the watches show them.
+    /// PackageInstall and App of this name, from the cache.
     Watched(Server, String),
-    /// A Cluster, as the watch shows it: namespace and name.
+    /// Cluster by namespace and name, from the cache.
     Cluster(String, String),
-    /// What a configuration depends on, as a watch of its kind shows it.
+    /// Dependency of a configuration, from the watch of its kind.
     Source(Source),
-    /// How a kind is served.
+    /// API resource of a kind.
     Served {
-        /// Its API group.
+        /// API group.
         group: String,
-        /// Its kind.
+        /// Kind.
         kind: String,
     },
-    /// A connection to the workload.
+    /// Connection to the workload cluster.
     Connection(Box<ParsedKubeconfig>),
-    /// The same without watches, for this pass alone.
+    /// Connection without watches, for this reconcile only.
     DriftCheckConnection(Box<ParsedKubeconfig>),
-    /// Whether the workload may be looked at now.
+    /// Permit for a drift check of the workload cluster.
     DriftCheckPermit(LastDriftCheck),
-    /// How the workload answers.
+    /// Contact state of the workload API server.
     Contact(ReadPoint),
-    /// All PackageInstalls of the workload.
+    /// All PackageInstalls of the workload cluster.
     Installs,
-    /// All Apps of the workload.
+    /// All Apps of the workload cluster.
     Apps,
-    /// The metadata of all Packages of the workload: their content may be large.
+    /// Metadata of all Packages of the workload cluster; their content may be large.
     PackageNames,
-    /// The Secrets on the workload that are labelled with the Cluster.
+    /// Secrets on the workload cluster that carry the label of the Cluster.
     LabelledSecrets,
-    /// The metadata of the Machines of the Cluster, in this namespace.
+    /// Metadata of the Machines of the Cluster, in this namespace.
     Machines(String),
 }
 
 impl Read {
-    /// What has to change for another answer, if a watch that has to be looked for shows it.
+    /// Returns the source whose change makes the result obsolete, if the read opens a watch for it.
     #[must_use]
     pub fn source(&self) -> Option<Source> {
         match self {
@@ -213,7 +213,7 @@ impl Read {
         }
     }
 
-    /// Whether a list of the workload is asked for, which may be long.
+    /// Returns whether the read lists objects of the workload cluster; such a list may be long.
     #[must_use]
     pub const fn is_list(&self) -> bool {
         matches!(
@@ -222,7 +222,7 @@ impl Read {
         )
     }
 
-    /// The server that answers.
+    /// Returns the API server of the read.
     #[must_use]
     pub const fn server(&self) -> Server {
         match self {
@@ -246,12 +246,12 @@ impl Read {
     }
 }
 
-/// What a connection is made of.
+/// Parsed kubeconfig of a connection.
 #[derive(Debug, Clone)]
 pub struct ParsedKubeconfig {
-    /// What was read.
+    /// Parsed content.
     pub parsed: WorkloadKubeconfig,
-    /// Digest of its bytes, by [`digest`](crate::kubeconfig::digest).
+    /// Digest of the bytes, by [`digest`](crate::kubeconfig::digest).
     pub digest: String,
 }
 
@@ -269,47 +269,47 @@ impl std::hash::Hash for ParsedKubeconfig {
     }
 }
 
-/// What the watches show of one name.
+/// Cached PackageInstall and App of one name.
 #[derive(Debug, Clone, Default)]
 pub struct Watched {
-    /// The PackageInstall.
+    /// PackageInstall.
     pub install: Option<Arc<PackageInstall>>,
-    /// Its App.
+    /// App of the PackageInstall.
     pub app: Option<Arc<App>>,
-    /// The run that the App showed when its present generation was first seen.
+    /// Run that the App showed when the watch first observed its current generation.
     pub first_seen: Option<FirstSeenRun>,
-    /// Whether the stores were filled before that was looked up: what others do not show may be there.
+    /// Whether the stores were filled before the lookup. An unfilled store may miss existing objects.
     pub filled: bool,
 }
 
-/// How the workload API server answers.
+/// Contact state of the workload API server.
 #[derive(Debug, Clone)]
 pub enum Contact {
-    /// A watch of it has ended for good.
+    /// A watch ended permanently.
     Ended,
-    /// Its watches have found it silent.
+    /// The watches get no response.
     Silent {
-        /// Since when.
+        /// Time of the first missing response.
         since: Timestamp,
-        /// When that was asked.
+        /// Time of this check.
         now: Timestamp,
-        /// How long ago it answered anything, if it did.
+        /// Time since the last response, if there was one.
         last_answer: Option<Duration>,
     },
-    /// A store had to be emptied; why.
+    /// A store was emptied, for this reason.
     GivenUp(String),
-    /// Whose data it serves.
+    /// The API server serves the cluster of the connection.
     Serves {
         /// UID of namespace `kube-system`.
         uid: String,
     },
-    /// Other data than the connection was opened for.
+    /// The API server serves another cluster than the connection was opened for.
     Replaced,
-    /// It does not say whose data it serves.
+    /// The identity of the cluster could not be read.
     Unread {
-        /// Since when, if it said so before.
+        /// Time of the first failed read, if an earlier read succeeded.
         since: Option<Timestamp>,
-        /// What it answered.
+        /// Failure of the read.
         failure: Failure,
     },
 }

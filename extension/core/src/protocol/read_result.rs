@@ -1,4 +1,4 @@
-//! What a pass is answered.
+//! Results of the reads of a reconcile.
 
 use std::sync::Arc;
 
@@ -14,12 +14,12 @@ use sluice_crds::{
 use super::{Contact, Failure, Key, Resource, Server, Watched};
 use crate::decode::{Body, Item, READ, Unspecified, list};
 
-/// An object as an API server has it. Its text is not shown: it may be a Secret.
+/// Object as stored by an API server. Debug output omits the content, which may be a Secret.
 #[derive(Clone)]
 pub struct Object(pub Value);
 
 impl Object {
-    /// One of a list: its items do not say what they are.
+    /// Returns an item of a list, completed with apiVersion and kind, which list items omit.
     #[must_use]
     pub fn listed(resource: &ApiResource, object: &DynamicObject) -> Self {
         let mut value = serde_json::to_value(object).unwrap_or_default();
@@ -36,48 +36,48 @@ impl std::fmt::Debug for Object {
     }
 }
 
-/// What became of an [`Read`](super::Read).
+/// Result of a [`Read`](super::Read).
 #[derive(Debug, Clone)]
 pub enum ReadResult {
-    /// The object.
+    /// Found object.
     Found(Object),
-    /// Several objects.
+    /// Listed objects.
     Listed(Vec<Object>),
-    /// A Cluster.
+    /// Cluster.
     Cluster(Arc<Cluster>),
-    /// A Package of the catalogue.
+    /// Package of the catalogue.
     Package(Arc<Package>),
-    /// The template of a release.
+    /// Template of a release.
     Template(Arc<ClusterBootstrapTemplate>),
-    /// There is none; of a kind that is not served there are none.
+    /// The object does not exist, or its kind is not served.
     Absent,
-    /// Its kind cannot be watched, and why.
+    /// The kind cannot be watched, for this reason.
     Unwatchable(String),
-    /// How a kind is served.
+    /// API resource of a kind.
     Served(Resource),
-    /// An API server refused the request or did not answer.
+    /// The API server refused the request or did not respond.
     Failed(Failure),
-    /// What the watches of PackageInstalls and Apps show of one name.
+    /// Cached PackageInstall and App of one name.
     Watched(Box<Watched>),
-    /// A connection to the workload, by its number. One without watches has the number 0.
+    /// Number of the connection to the workload cluster; 0 for a connection without watches.
     Connected(u64),
-    /// No connection can be made; why, without anything that the kubeconfig holds.
+    /// No connection is possible, for this reason, which never contains kubeconfig content.
     NotConnected(String),
-    /// How the workload answers.
+    /// Contact state of the workload API server.
     Contact(Contact),
-    /// Whether it may be looked at now.
+    /// Whether the drift check is permitted now.
     Turn(bool),
 }
 
 impl ReadResult {
-    /// The number of a connection, or why there is none.
+    /// Returns the number of a connection, or the reason why there is none.
     #[must_use]
     pub fn of_connection(number: Result<u64, impl std::fmt::Display>) -> Self {
         number.map_or_else(|why| Self::NotConnected(why.to_string()), Self::Connected)
     }
 
-    /// The object of `key` in a text that its API server sends. A Cluster is read without its spec: a user may put anything into it, and
-    /// what Sluice needs of it comes from the watch.
+    /// Decodes the object of `key` from a response body. The spec of a Cluster is dropped: its size is up to the user, and Sluice takes
+    /// the needed fields from the watch.
     #[must_use]
     pub fn of_object(key: &Key, text: &str) -> Self {
         let server = key.server;
@@ -94,7 +94,7 @@ impl ReadResult {
         }
     }
 
-    /// The objects of a list, as the API server of `server` sends it. What is no [list] is a failure.
+    /// Decodes a list from a response body. Any other content than a [list] is a failure.
     #[must_use]
     pub fn of_list(server: Server, text: &str) -> Self {
         let failure = match list(text, Limit::whole(LIST)) {
@@ -105,7 +105,7 @@ impl ReadResult {
         Self::Failed(failure)
     }
 
-    /// How many bytes its objects take.
+    /// Returns the size of the objects in bytes.
     pub(super) fn size(&self) -> usize {
         match self {
             Self::Found(Object(found)) => size(found),
@@ -115,13 +115,13 @@ impl ReadResult {
     }
 }
 
-/// Bytes of memory that the answers of a workload may take that one reconcile knows.
+/// Memory limit, in bytes, of all results of a workload cluster in one reconcile.
 const ANSWERS: usize = 16 * 1024 * 1024;
 
-/// Bytes of memory that one list may take: it is decoded beside all other answers.
+/// Memory limit of one list, in bytes. A list is decoded while the other results stay in memory.
 const LIST: usize = 8 * 1024 * 1024;
 
-/// Bytes of memory that the answers of a server may take that one reconcile knows. Of the management cluster these are objects.
+/// Returns the memory limit, in bytes, of all results of `server` in one reconcile. For the management cluster it counts only objects.
 pub(super) const fn answers_of(server: Server) -> usize {
     match server {
         Server::Management => READ,
@@ -129,10 +129,10 @@ pub(super) const fn answers_of(server: Server) -> usize {
     }
 }
 
-/// Bytes of memory that one object of a workload may take.
+/// Memory limit of one object of a workload cluster, in bytes.
 const OF_WORKLOAD: usize = 4 * 1024 * 1024;
 
-/// Bytes of memory that one object may take.
+/// Returns the memory limit of one object of `server`, in bytes.
 const fn limit(server: Server) -> usize {
     match server {
         Server::Management => READ,
@@ -140,7 +140,7 @@ const fn limit(server: Server) -> usize {
     }
 }
 
-/// How many bytes a value takes beside its own, which the list or the map has that it is in. See [`sluice_crds::decode`].
+/// Returns the heap size of a value in bytes; the enclosing list or map accounts for the value itself. See [`sluice_crds::decode`].
 fn size(value: &Value) -> usize {
     const ELEMENT: usize = size_of::<Value>();
     const ENTRY: usize = size_of::<String>() + size_of::<Value>();
@@ -160,11 +160,11 @@ fn size(value: &Value) -> usize {
 }
 
 impl Object {
-    /// The object that a write was answered with, as far as a reconcile may need it. A workload is not trusted to answer with no more than
-    /// the object, so of its answer only what the next write has to name is kept.
+    /// Decodes the response to a write, reduced to the fields that a reconcile may need. A workload API server is untrusted and may send
+    /// more than the object, so only the fields that the next write names are kept.
     ///
     /// # Errors
-    /// It is no object that can be decoded.
+    /// The response is not a decodable object.
     pub fn written(key: &Key, text: &str) -> Result<Self, Failure> {
         #[derive(Deserialize)]
         struct Written {
@@ -193,7 +193,7 @@ impl Object {
     }
 }
 
-/// Bytes of memory that the names of an object take.
+/// Memory limit of the names of an object, in bytes.
 const NAMED: usize = 16 * 1024;
 
 #[cfg(test)]
@@ -204,7 +204,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_item_of_a_list_says_what_it_is() {
+    fn list_items_get_api_version_and_kind() {
         let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("example.com", "v1", "Foo"));
         let item: DynamicObject =
             serde_json::from_value(json!({"metadata": {"name": "one"}, "spec": {"a": 1}})).unwrap();
@@ -216,13 +216,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_list_is_no_empty_list() {
+    fn other_content_is_not_an_empty_list() {
         let items = |list: Value| match ReadResult::of_list(Server::Workload, &list.to_string()) {
             ReadResult::Listed(objects) => Some(objects.len()),
             _ => None,
         };
         assert_eq!(items(json!({"kind": "SecretList", "items": [{}, {}]})), Some(2));
-        // As Go writes none.
+        // Go encodes an empty list as null.
         assert_eq!(items(json!({"kind": "SecretList", "items": null})), Some(0));
         for other in [
             json!({}),

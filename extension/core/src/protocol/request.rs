@@ -1,4 +1,4 @@
-//! The requests that an object is read and written with.
+//! HTTP requests for reads and writes.
 
 use http::Request;
 use kube::{
@@ -19,16 +19,16 @@ use sluice_crds::{
 use super::{Failure, Key, Read, Resource, Server, Verb, Write};
 
 impl Key {
-    /// The request that reads the object.
+    /// Returns the request that reads the object.
     ///
     /// # Errors
-    /// Its name is none.
+    /// The name of the object is invalid.
     pub fn request(&self) -> Result<Request<Vec<u8>>, Failure> {
         let request = self.kind().get(&self.name, &GetParams::default());
         request.map_err(|error| Failure::other(self.server, &error.to_string()))
     }
 
-    /// The requests of its kind, in its namespace.
+    /// Returns the request builder for its kind and namespace.
     fn kind(&self) -> request::Request {
         let Resource {
             group,
@@ -43,8 +43,8 @@ impl Key {
 }
 
 impl Read {
-    /// The request that lists what is asked for of `cluster`: on its workload, in the system `namespace`, or on the management cluster;
-    /// `None` where no list is asked for.
+    /// Returns the list request of this read for `cluster`: on its workload cluster, in the system `namespace`, or on the management
+    /// cluster. `None` if the read is not a list.
     #[must_use]
     pub fn list(&self, namespace: &str, cluster: &str) -> Option<Result<Request<Vec<u8>>, Failure>> {
         let all = |key: Key| key.kind().list(&ListParams::default());
@@ -73,10 +73,10 @@ impl Read {
 }
 
 impl Write {
-    /// The request that makes the write under the name `manager`.
+    /// Returns the request of the write, with field manager `manager`.
     ///
     /// # Errors
-    /// The name of the object is none.
+    /// The name of the object is invalid.
     pub fn request(&self, manager: &str) -> Result<Request<Vec<u8>>, Failure> {
         let request = self.requested(manager);
         request.map_err(|error| Failure::other(self.key.server, &error.to_string()))
@@ -95,7 +95,7 @@ impl Write {
             field_manager: manager,
             ..PatchParams::default()
         };
-        // The object with this UID, and no other one of its name.
+        // The UID protects a recreated object of the same name.
         let exactly = DeleteParams {
             preconditions: Some(Preconditions {
                 uid,
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_without_a_name_is_not_asked_for() {
+    fn an_object_without_a_name_is_not_requested() {
         let failure = key("").request().unwrap_err();
         assert_eq!((failure.server, failure.code), (Server::Workload, None));
         let write = Write::delete(key(""), None, "");
@@ -184,7 +184,7 @@ mod tests {
         "force=true&fieldManager=sluice",
         "application/apply-patch+yaml"
     )]
-    fn an_object_is_written_under_the_name_of_its_manager(
+    fn a_write_names_its_field_manager(
         #[case] verb: Verb,
         #[case] method: &str,
         #[case] path: &str,
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn exactly_the_object_with_a_uid_is_deleted() {
+    fn a_deletion_has_the_uid_as_precondition() {
         let write = Write::delete(key("one"), Some("uid".to_owned()), "");
         let request = write.request("sluice").unwrap();
         assert_eq!((request.method().as_str(), request.uri().path()), ("DELETE", ONE));

@@ -1,32 +1,32 @@
-//! An object of any kind that a pass depends on.
+//! Objects of any kind that a reconcile depends on.
 
 use std::fmt;
 
 use kube::Resource as _;
 use sluice_crds::foreign::{Cluster, cluster::ObjectReference};
 
-/// An object, or all objects of a kind, that values are computed from.
+/// Object, or all objects of a kind, from which values are computed.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Source {
-    /// One object.
+    /// Single object.
     Object {
-        /// Its API group; empty is the core group.
+        /// API group; empty for the core group.
         group: String,
-        /// Its kind.
+        /// Kind.
         kind: String,
-        /// Its namespace; `None` for an object of the whole cluster.
+        /// Namespace; `None` for cluster-scoped objects.
         namespace: Option<String>,
-        /// Its name.
+        /// Name.
         name: String,
-        /// Whether the Cluster says of which kind it is: then all who may edit Clusters choose the kind, and it has to be one of
-        /// Cluster API before it is read.
+        /// Whether the Cluster chooses the kind. Everyone with write access to Clusters can then choose it, so Sluice reads only kinds
+        /// that implement a contract of Cluster API.
         kind_is_given: bool,
     },
-    /// All objects of a kind of the whole cluster.
+    /// All objects of a kind, in all namespaces.
     Every {
-        /// Its API group.
+        /// API group.
         group: String,
-        /// The kind.
+        /// Kind.
         kind: String,
     },
 }
@@ -35,7 +35,7 @@ pub enum Source {
 pub type Single = (Option<String>, String);
 
 impl Source {
-    /// An object of a namespace.
+    /// Returns the source of a namespaced object.
     #[must_use]
     pub fn namespaced(group: &str, kind: &str, namespace: &str, name: &str) -> Self {
         Self::Object {
@@ -47,7 +47,7 @@ impl Source {
         }
     }
 
-    /// An object that a Cluster in its namespace refers to, kind and all.
+    /// Returns the source of an object that a Cluster references in its namespace, including the kind.
     #[must_use]
     pub fn referred(namespace: &str, reference: &ObjectReference) -> Self {
         Self::Object {
@@ -59,7 +59,7 @@ impl Source {
         }
     }
 
-    /// An object of the whole cluster.
+    /// Returns the source of a cluster-scoped object.
     #[must_use]
     pub fn cluster_wide(group: &str, kind: &str, name: &str) -> Self {
         Self::Object {
@@ -71,19 +71,19 @@ impl Source {
         }
     }
 
-    /// A Cluster.
+    /// Returns the source of a Cluster.
     #[must_use]
     pub fn cluster(namespace: &str, name: &str) -> Self {
         Self::namespaced(&Cluster::group(&()), &Cluster::kind(&()), namespace, name)
     }
 
-    /// A Secret.
+    /// Returns the source of a Secret.
     #[must_use]
     pub fn secret(namespace: &str, name: &str) -> Self {
         Self::namespaced("", "Secret", namespace, name)
     }
 
-    /// The group and the kind.
+    /// Returns the API group and the kind.
     #[must_use]
     pub fn group_kind(&self) -> (&str, &str) {
         match self {
@@ -91,7 +91,7 @@ impl Source {
         }
     }
 
-    /// Whether a Cluster says of which kind it is.
+    /// Returns whether a Cluster chooses the kind.
     #[must_use]
     pub fn kind_is_given(&self) -> bool {
         matches!(
@@ -103,8 +103,8 @@ impl Source {
         )
     }
 
-    /// The one object that is watched, where many others of its kind are asked for by none. Namespaces are few and small, and
-    /// every tenant asks for another one.
+    /// Returns the object if Sluice watches it alone, because no reconcile needs most objects of its kind. Namespaces are watched as a
+    /// whole: they are few and small, and each tenant needs another one.
     #[must_use]
     pub fn single(&self) -> Option<Single> {
         match self {
@@ -121,7 +121,7 @@ impl Source {
         }
     }
 
-    /// Whether it is a Secret of a known purpose: those are read by name and never watched.
+    /// Returns whether the source is a Secret whose kind Sluice, not a Cluster, chooses. Sluice reads those by name and never watches them.
     #[must_use]
     pub fn is_secret(&self) -> bool {
         self.group_kind() == ("", "Secret") && !self.kind_is_given()

@@ -1,4 +1,4 @@
-//! What a pass writes, each with its precondition.
+//! Writes of a reconcile, each with its precondition.
 
 use kube::ResourceExt;
 use serde::Serialize;
@@ -6,37 +6,37 @@ use serde_json::Value;
 
 use super::read::{Key, Server};
 
-/// How an object is written.
+/// Verb of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Verb {
-    /// POST: 409 when there is one.
+    /// POST; 409 if the object exists.
     Create,
-    /// PUT with the uid and the resourceVersion of the object that it was computed from.
+    /// PUT with the uid and resourceVersion of the object from which it was computed.
     Replace,
-    /// The same of its status.
+    /// PUT of the status, with the same precondition.
     ReplaceStatus,
-    /// A merge patch that names uid and resourceVersion, or only touches an annotation of Sluice.
+    /// Merge patch with uid and resourceVersion, or of Sluice's own annotations only.
     Patch,
-    /// The same of its status.
+    /// Merge patch of the status, with the same precondition.
     PatchStatus,
-    /// A forced server-side apply, which creates the object where there is none: of what no other client writes.
+    /// Forced server-side apply, which creates a missing object. Only for fields that no other client writes.
     Apply,
-    /// A forced server-side apply of what Sluice says in the status of an object of others, which exists.
+    /// Forced server-side apply of Sluice's fields in the status of an existing object that others own.
     ApplyStatus,
-    /// DELETE of exactly the object with the UID of `body`; 404 is fine.
+    /// DELETE with the UID of `body` as precondition; 404 is a success.
     Delete,
 }
 
-/// One write.
+/// Single write.
 #[derive(Clone)]
 pub struct Write {
-    /// Which object.
+    /// Target object.
     pub key: Key,
-    /// How.
+    /// Verb.
     pub verb: Verb,
-    /// The object or the patch; of a deletion the UID.
+    /// Object or patch; for a deletion the UID.
     pub body: Value,
-    /// Why, for the log.
+    /// Cause, for the log.
     pub why: &'static str,
 }
 
@@ -55,7 +55,7 @@ impl Write {
         Self::whole(server, Verb::Create, object, why)
     }
 
-    /// Replaces an object by `object`, which carries the uid and the resourceVersion of the other one.
+    /// Replaces an object with `object`, which carries the uid and resourceVersion of the old state.
     pub(crate) fn replace<K>(server: Server, object: &K, why: &'static str) -> Self
     where
         K: kube::Resource<DynamicType = ()> + Serialize,
@@ -63,7 +63,7 @@ impl Write {
         Self::whole(server, Verb::Replace, object, why)
     }
 
-    /// Replaces the status of an object by that of `object`.
+    /// Replaces the status of an object with that of `object`.
     pub(crate) fn status<K>(object: &K, why: &'static str) -> Self
     where
         K: kube::Resource<DynamicType = ()> + Serialize,
@@ -71,7 +71,7 @@ impl Write {
         Self::whole(Server::Management, Verb::ReplaceStatus, object, why)
     }
 
-    /// A merge patch of the object of `key`.
+    /// Merges `patch` into the object of `key`.
     pub(crate) const fn patch(key: Key, patch: Value, why: &'static str) -> Self {
         Self {
             key,
@@ -97,7 +97,7 @@ impl Write {
         }
     }
 
-    /// Applies the part of the status of the object of `key` that Sluice writes.
+    /// Applies Sluice's part of the status of the object of `key`.
     pub(crate) fn apply_status(key: Key, object: Value, why: &'static str) -> Self {
         Self {
             verb: Verb::ApplyStatus,
@@ -105,7 +105,7 @@ impl Write {
         }
     }
 
-    /// A merge patch of the status of the object of `key`.
+    /// Merges `patch` into the status of the object of `key`.
     pub(crate) fn patch_status(key: Key, patch: Value, why: &'static str) -> Self {
         Self {
             verb: Verb::PatchStatus,
@@ -113,7 +113,7 @@ impl Write {
         }
     }
 
-    /// Deletes exactly the object of `key` that has this UID.
+    /// Deletes the object of `key` with this UID, and no other object of that name.
     pub(crate) fn delete(key: Key, uid: Option<String>, why: &'static str) -> Self {
         Self {
             key,
@@ -131,7 +131,7 @@ impl Write {
         Self {
             key: Key::of::<K>(server, namespace.as_deref(), &object.name_any()),
             verb,
-            // An object of these types has no map with keys that are not text.
+            // Serialization cannot fail: these types only have maps with string keys.
             body: serde_json::to_value(object).unwrap_or_default(),
             why,
         }

@@ -1,4 +1,4 @@
-//! Ranges of addresses of a Cluster.
+//! Address ranges of a Cluster.
 
 use std::net::IpAddr;
 
@@ -10,16 +10,16 @@ use super::{
     problem::{Problem, Reason},
 };
 
-/// At most two, one of each family as a rule, in the order of the Cluster.
+/// At most two address ranges, usually one of each family, in the order of the Cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Ranges {
-    /// What they are for: `services` or `pods`.
+    /// Field of the Cluster that lists them: `services` or `pods`.
     field: &'static str,
     blocks: Vec<(String, IpNet)>,
 }
 
 impl Ranges {
-    /// Of Services.
+    /// Returns the ranges of Services.
     pub(super) fn of_services(cluster: &Cluster) -> Result<Self, Problem> {
         let network = cluster.spec.cluster_network.as_ref();
         Self::read(
@@ -29,7 +29,7 @@ impl Ranges {
         )
     }
 
-    /// Of Pods.
+    /// Returns the ranges of Pods.
     pub(super) fn of_pods(cluster: &Cluster) -> Result<Self, Problem> {
         let network = cluster.spec.cluster_network.as_ref();
         Self::read(cluster, "pods", network.and_then(|network| network.pods.as_ref()))
@@ -65,12 +65,12 @@ impl Ranges {
         Ok(Self { field, blocks })
     }
 
-    /// As they are written, comma separated.
+    /// Returns the ranges as written, comma separated.
     pub(super) fn joined(&self) -> String {
         self.join(|(text, _)| text)
     }
 
-    /// Their families, comma separated: `ipv4`, `ipv4,ipv6`.
+    /// Returns the families, comma separated: `ipv4`, `ipv4,ipv6`.
     pub(super) fn families(&self) -> String {
         self.join(|(_, range)| match range {
             IpNet::V4(_) => "ipv4",
@@ -82,12 +82,12 @@ impl Ranges {
         self.blocks.iter().map(text).collect::<Vec<_>>().join(",")
     }
 
-    /// The last one that is IPv4, empty when there is none.
+    /// Returns the last IPv4 range; empty if there is none.
     pub(super) fn v4(&self) -> &str {
         self.last(|range| matches!(range, IpNet::V4(_)))
     }
 
-    /// The last one that is IPv6, empty when there is none.
+    /// Returns the last IPv6 range; empty if there is none.
     pub(super) fn v6(&self) -> &str {
         self.last(|range| matches!(range, IpNet::V6(_)))
     }
@@ -97,12 +97,12 @@ impl Ranges {
         of_family.next().map_or("", |(text, _)| text)
     }
 
-    /// The first one.
+    /// Returns the first range.
     pub(super) fn first(&self) -> &str {
         self.blocks.first().map_or("", |(text, _)| text)
     }
 
-    /// The address at `index` in the first range, counted from its network address.
+    /// Returns the address at `index` in the first range, counted from its network address.
     pub(super) fn address(&self, cluster: &Cluster, index: u8) -> Result<IpAddr, Problem> {
         let (text, range) = self
             .blocks

@@ -1,4 +1,4 @@
-//! AntreaConfig.
+//! Values of an AntreaConfig.
 
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use semver::Version;
@@ -20,7 +20,7 @@ use super::{
     zeros::without_zeros,
 };
 
-/// The first version of each of the two sets of settings that came later.
+/// First version of each of the two later sets of settings.
 const SECOND_SET: Version = Version::new(1, 7, 1);
 const THIRD_SET: Version = Version::new(1, 9, 0);
 
@@ -62,11 +62,11 @@ impl Provider for Antrea {
     }
 }
 
-/// The version of Antrea, out of the label that names the Package: `1.7.1` of
+/// Parses the version of Antrea from the label that names the Package: `1.7.1` of
 /// `antrea.tanzu.vmware.com.1.7.1---vmware.1-tkg.1`.
 fn version(config: &Config<'_, AntreaConfigSpec>) -> Result<Version, Problem> {
     let package = config.labels.get(label::PACKAGE_NAME).map_or("", String::as_str);
-    // The name of a package has letters after each dot, its version begins with the first digit after one.
+    // Each part of a package name begins with a letter; the version begins with the first digit after a dot.
     let digits = package.match_indices('.').map(|(at, _)| &package[at + 1..]);
     let number = digits
         .filter(|rest| rest.starts_with(|first: char| first.is_ascii_digit()))
@@ -86,7 +86,7 @@ fn version(config: &Config<'_, AntreaConfigSpec>) -> Result<Version, Problem> {
         })
 }
 
-/// The package takes a text.
+/// Converts to a string, because the package expects one.
 fn text(number_or_text: &IntOrString) -> String {
     match number_or_text {
         IntOrString::Int(number) => number.to_string(),
@@ -94,7 +94,7 @@ fn text(number_or_text: &IntOrString) -> String {
     }
 }
 
-/// Settings under the names that they have in the configuration, as far as this version knows them.
+/// The settings that this version supports, under their names in the configuration.
 fn settings(own: &AntreaSettings, version: &Version) -> Value {
     let mut settings = json!({
         "egress": own.egress,
@@ -128,8 +128,8 @@ fn settings(own: &AntreaSettings, version: &Version) -> Value {
     settings
 }
 
-/// Every gate of the first set, because one that is not given would have Antrea's default; those that came later where this version
-/// knows them and they are on.
+/// All gates of the first set, because Antrea's default would apply to an omitted one. Later gates only if this version supports them
+/// and they are on.
 fn feature_gates(own: &FeatureGates, version: &Version) -> Value {
     let mut gates = json!(own);
     let is_given = |gate: &str, on: &Value| match gate {

@@ -1,4 +1,4 @@
-//! Antrea's connection to NSX: its values, and the accounts that it needs on a Supervisor.
+//! Antrea's connection to NSX: values, and accounts on a Supervisor.
 
 use kube::{Resource as _, ResourceExt as _};
 use serde_json::{Value, json};
@@ -22,7 +22,7 @@ const GROUP: &str = "nsx.vmware.com";
 const API_VERSION: &str = "nsx.vmware.com/v1alpha1";
 const KIND: &str = "NSXServiceAccount";
 
-/// Adds what the connection needs.
+/// Adds the values and objects of the connection.
 pub(super) fn add(
     output: &mut Output,
     nsx: &AntreaNsx,
@@ -66,10 +66,10 @@ pub(super) fn add(
     Ok(())
 }
 
-/// The reference, if it is one to an NSXServiceAccount.
+/// Returns the reference if it names an NSXServiceAccount.
 fn checked(provider: &NsxProvider, config: &Config<'_, AntreaConfigSpec>) -> Result<Value, Problem> {
     let (group, kind) = (provider.apigroup.as_deref(), provider.kind.as_deref());
-    // The old manager compared kinds without looking at capitals.
+    // The addons-manager compared kinds case-insensitively.
     let right = group == Some(GROUP) && kind.is_some_and(|kind| kind.eq_ignore_ascii_case(KIND));
     if !right {
         let message = format!(
@@ -111,9 +111,10 @@ fn account_name(cluster: &Cluster) -> String {
     format!("{}-antrea", cluster.name_any())
 }
 
-/// The account of the cluster at NSX, and the right of its nodes to read it. Both go with the configuration, which goes with its Cluster.
+/// Builds the account of the cluster at NSX and the right of its nodes to read it. Both are deleted with the configuration, and that with
+/// its Cluster.
 ///
-/// The infrastructure provider finds the accounts of a VSphereCluster by `spec.ref`, so that it need not own them.
+/// The infrastructure provider finds the accounts of a VSphereCluster by `spec.ref`, so the VSphereCluster need not own them.
 fn accounts(
     output: &mut Output,
     config: &Config<'_, AntreaConfigSpec>,
@@ -137,7 +138,7 @@ fn accounts(
     };
     output.objects.push(supervisor::cluster_role(
         "addons-vsphere-antreaConfig-providerserviceaccount-aggregatedrole",
-        // The role is one for all clusters.
+        // All clusters share one role.
         &rules.clone().map(Rule::for_all),
     ));
     let owner = json!([{
@@ -159,7 +160,7 @@ fn accounts(
         },
         "spec": {},
     }));
-    // They would keep the accounts after the configuration is gone.
+    // These owners would keep the accounts after the deletion of the configuration.
     let infrastructure = text(vsphere_cluster, "/metadata/uid").to_owned();
     output.former_owners = cluster.uid().into_iter().chain([infrastructure]).collect();
     Ok(())

@@ -1,4 +1,4 @@
-//! CalicoConfig.
+//! Values of a CalicoConfig.
 
 use serde_json::json;
 use sluice_crds::{
@@ -36,7 +36,7 @@ impl Provider for Calico {
             "infraProvider": infrastructure_name(cluster)?,
             "ipFamily": pods.families(),
             "calico": {"config": {
-                // The package takes a string.
+                // The package expects a string.
                 "vethMTU": own.veth_mtu.to_string(),
                 "clusterCIDR": pods.joined(),
                 "skipCNIBinaries": own.skip_cni_binaries,

@@ -1,5 +1,5 @@
-//! AwsEbsCSIConfig, AzureDiskCSIConfig and AzureFileCSIConfig: the storage drivers of clouds. Proxies are their own; those of the
-//! Cluster are not for them.
+//! Values of AwsEbsCSIConfig, AzureDiskCSIConfig and AzureFileCSIConfig. These storage drivers use their own proxies only, not those of
+//! the Cluster.
 
 use serde_json::json;
 use sluice_crds::{
@@ -17,12 +17,12 @@ use super::{
     source::{Sources, ValuesError},
 };
 
-/// Namespace of a driver unless the configuration says another.
+/// Default namespace of a driver.
 const NAMESPACE: &str = "kube-system";
-/// Replicas of a driver unless the configuration says another number.
+/// Default number of replicas of a driver.
 const REPLICAS: i32 = 3;
 
-/// The values of a driver, below `key`.
+/// Builds the values of a driver, below `key`.
 fn output<N>(
     package: &'static str,
     key: &str,
@@ -41,7 +41,7 @@ fn output<N>(
     Output::new(package, json!({ key: values }))
 }
 
-/// Replicas in Azure: one where the plan of the Cluster is for development.
+/// Replicas in Azure: one if the plan of the Cluster is for development.
 fn in_azure<N>(cluster: &Cluster, driver: &CloudCSIDriver<N>) -> Option<i32> {
     if is_development(cluster) {
         Some(1)

@@ -1,4 +1,4 @@
-//! What configurations take from their Cluster.
+//! Values that configurations derive from their Cluster.
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use kube::ResourceExt as _;
@@ -14,18 +14,18 @@ use super::{
     source::text,
 };
 
-/// The Cluster as messages name it.
+/// Name of the Cluster in messages.
 pub(crate) fn named(cluster: &Cluster) -> String {
     let namespace = cluster.namespace().unwrap_or_default();
     format!("Cluster {namespace}/{}", cluster.name_any())
 }
 
-/// A variable of the topology.
+/// Returns a variable of the topology.
 pub(super) fn variable<'a>(cluster: &'a Cluster, named: &str) -> Option<&'a Value> {
     cluster.spec.topology.as_ref()?.variable(named)
 }
 
-/// The group of infrastructure providers.
+/// API group of infrastructure providers.
 const INFRASTRUCTURE_GROUP: &str = "infrastructure.cluster.x-k8s.io";
 
 /// Fails unless the infrastructure of the Cluster is of this kind.
@@ -43,7 +43,7 @@ pub(super) fn runs_on(cluster: &Cluster, kind: &str) -> Result<(), Problem> {
     Err(Problem::new(Reason::InfrastructureUnknown, message))
 }
 
-/// Name of the infrastructure as packages know it.
+/// Name of the infrastructure in package values.
 pub(super) fn infrastructure_name(cluster: &Cluster) -> Result<&'static str, Problem> {
     let reference = infrastructure(cluster)?;
     Ok(match reference.kind.as_str() {
@@ -63,7 +63,7 @@ pub(super) fn infrastructure_name(cluster: &Cluster) -> Result<&'static str, Pro
     })
 }
 
-/// The infrastructure object of the Cluster.
+/// Returns the reference to the infrastructure object of the Cluster.
 pub(super) fn infrastructure(cluster: &Cluster) -> Result<&ObjectReference, Problem> {
     let reference = cluster.spec.infrastructure_ref.as_ref();
     reference
@@ -74,9 +74,9 @@ pub(super) fn infrastructure(cluster: &Cluster) -> Result<&ObjectReference, Prob
         })
 }
 
-/// Proxies and what belongs to them.
+/// Proxy settings of a Cluster.
 ///
-/// The variables of the topology come first. The annotations are copies of them that the addons-manager made, or come
+/// The variables of the topology take precedence. The annotations are copies of them by the addons-manager, or come
 /// from a user whose topology has no such variable.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Proxies {
@@ -89,7 +89,7 @@ pub(super) struct Proxies {
 }
 
 impl Proxies {
-    /// Those of a Cluster. What cannot be read is empty.
+    /// Reads the settings of a Cluster. An unreadable setting is empty.
     pub(super) fn of(cluster: &Cluster) -> Self {
         let given = |key: &str| cluster.annotations().get(key).cloned().unwrap_or_default();
         let or = |derived: String, key: &str| if derived.is_empty() { given(key) } else { derived };
@@ -114,7 +114,7 @@ impl Proxies {
         }
     }
 
-    /// The same where a configuration gives no proxies of its own.
+    /// Returns these settings unless the configuration sets its own proxies.
     pub(super) fn under(self, own: &ProxySettings) -> Self {
         Self {
             http: given(own.http_proxy.as_ref(), &self.http),
@@ -125,7 +125,7 @@ impl Proxies {
     }
 }
 
-/// Address families of nodes, as the Cluster names them; empty when it does not.
+/// Address families of nodes in the spelling of the Cluster; empty if the Cluster has none.
 pub(super) fn ip_family(cluster: &Cluster) -> String {
     let variable = variable(cluster, annotation::IP_FAMILY)
         .and_then(Value::as_str)
@@ -141,13 +141,13 @@ pub(super) fn ip_family(cluster: &Cluster) -> String {
     }
 }
 
-/// Whether the plan of the Cluster is one for development.
+/// Whether the plan of the Cluster is for development.
 pub(super) fn is_development(cluster: &Cluster) -> bool {
     let plan = cluster.annotations().get(annotation::PLAN);
     plan.is_some_and(|plan| plan == "dev" || plan == "devcc")
 }
 
-/// The setting of the configuration when it says something, else what was derived.
+/// Returns the setting of the configuration if it is not empty, otherwise the derived value.
 pub(super) fn given(own: Option<&String>, derived: &str) -> String {
     own.filter(|own| !own.is_empty())
         .map_or(derived, String::as_str)
@@ -165,7 +165,7 @@ fn joined(value: Option<&Value>, separator: &str) -> String {
         .join(separator)
 }
 
-/// A certificate in PEM, with a line end; empty when it is not base64 of text.
+/// Decodes a certificate in PEM and ends it with a newline; empty if the input is not base64 of text.
 fn decoded(encoded: &str) -> String {
     let bytes = BASE64_STANDARD.decode(encoded.trim()).unwrap_or_default();
     match String::from_utf8(bytes) {

@@ -16,25 +16,25 @@ use super::{
     source::{Source, Sources, ValuesError, text},
 };
 
-/// Namespace of the infrastructure provider, where the Secrets of its identities are.
+/// Namespace of the infrastructure provider, which holds the Secrets of its identities.
 const CAPV_NAMESPACE: &str = "capv-system";
 const IDENTITY_GROUP: &str = "infrastructure.cluster.x-k8s.io";
 
-/// A name and a password.
+/// User name and password.
 pub(super) struct Login {
     pub(super) username: String,
     pub(super) password: String,
-    /// The Secret that they are from.
+    /// The Secret that holds them.
     pub(super) secret: Source,
 }
 
-/// The text under `key` of a Secret; `None` when it is not there or no text.
+/// Returns the text under `key` of a Secret; `None` if it is missing or not text.
 pub(super) fn secret_text(secret: &Value, key: &str) -> Option<String> {
     let encoded = secret.get("data")?.get(key)?.as_str()?;
     String::from_utf8(BASE64_STANDARD.decode(encoded).ok()?).ok()
 }
 
-/// The Secret, or a problem that says who asks for it.
+/// Returns the Secret, or a problem that names the object that refers to it.
 pub(super) fn secret<'a>(
     sources: &'a Sources,
     secret: &Source,
@@ -46,7 +46,7 @@ pub(super) fn secret<'a>(
     })
 }
 
-/// The login in a Secret, under `username` and `password`.
+/// Reads a login from the keys `username` and `password` of a Secret.
 pub(super) fn login(sources: &Sources, from: Source, asked_by: &str) -> Result<Login, ValuesError> {
     let found = secret(sources, &from, asked_by)?;
     let key = |key: &str| required(found, &from, key, asked_by);
@@ -57,7 +57,7 @@ pub(super) fn login(sources: &Sources, from: Source, asked_by: &str) -> Result<L
     })
 }
 
-/// The text under `key`, or a problem that names the Secret and the key and never the content.
+/// Returns the text under `key`, or a problem that names the Secret and the key but never the content.
 pub(super) fn required(secret: &Value, from: &Source, key: &str, asked_by: &str) -> Result<String, Problem> {
     secret_text(secret, key).ok_or_else(|| {
         let message = format!("{from}, named by {asked_by}, has no text under the key {key}");
@@ -65,7 +65,7 @@ pub(super) fn required(secret: &Value, from: &Source, key: &str, asked_by: &str)
     })
 }
 
-/// The login that a configuration names for itself.
+/// Reads the login that a configuration names.
 pub(super) fn named_login(
     sources: &Sources,
     namespace: &str,
@@ -79,7 +79,7 @@ pub(super) fn named_login(
     login(sources, Source::secret(namespace, &reference.name), field)
 }
 
-/// The login of an identity: `reference` has `kind` and `name`, and is named by `field`.
+/// Reads the login of an identity: `reference` holds `kind` and `name`, `field` is its path in messages.
 pub(super) fn identity_login(
     sources: &Sources,
     cluster: &Cluster,
@@ -121,8 +121,8 @@ fn is_ready(identity: &Value) -> bool {
         || conditions.is_some_and(|conditions| conditions.iter().any(ready))
 }
 
-/// An identity belongs to the namespaces that it selects, and to none when it selects nothing. A user who may edit a Cluster
-/// must not get at a password by naming it.
+/// Whether an identity allows a namespace. It allows the namespaces that it selects, and none if it selects nothing. Otherwise a user who
+/// may edit a Cluster could read a password by naming the identity.
 fn allows(
     sources: &Sources,
     identity: &Value,

@@ -1,4 +1,4 @@
-//! Who depends on what.
+//! Dependents of sources.
 
 use std::{
     collections::HashMap,
@@ -7,8 +7,8 @@ use std::{
 
 use crate::protocol::Source;
 
-/// Who depends on what, in both directions. Sources are kept as hashes: those of two sources may be the same, and then one is taken for
-/// the other, which wakes one too many.
+/// Index of dependents and their sources, in both directions. Sources are stored as hashes. A hash collision only causes a needless
+/// requeue.
 #[derive(Debug)]
 pub struct Dependencies<T> {
     dependents: HashMap<u64, Vec<T>>,
@@ -27,13 +27,13 @@ impl<T> Default for Dependencies<T> {
 }
 
 impl<T: Clone + Eq + Hash> Dependencies<T> {
-    /// Those that depend on `source`.
+    /// Returns the dependents of `source`.
     pub fn on(&self, source: &Source) -> impl Iterator<Item = &T> {
         let source = self.hasher.hash_one(source);
         self.dependents.get(&source).into_iter().flatten()
     }
 
-    /// `dependent` depends on `sources` and nothing else.
+    /// Replaces the sources of `dependent`.
     pub fn set(&mut self, dependent: &T, sources: &[Source]) {
         let next: Vec<u64> = sources
             .iter()
@@ -55,14 +55,14 @@ impl<T: Clone + Eq + Hash> Dependencies<T> {
         }
     }
 
-    /// `dependent` depends on `source` too.
+    /// Adds `source` to the sources of `dependent`.
     pub fn add(&mut self, dependent: &T, source: &Source) {
         self.add_hash(dependent, self.hasher.hash_one(source));
     }
 
     fn add_hash(&mut self, dependent: &T, source: u64) {
         let sources = self.sources.entry(dependent.clone()).or_default();
-        // There are few, while thousands may depend on one source.
+        // A dependent has few sources, but one source may have thousands of dependents.
         if !sources.contains(&source) {
             sources.push(source);
             self.dependents.entry(source).or_default().push(dependent.clone());

@@ -1,4 +1,4 @@
-//! KappControllerConfig.
+//! Values of a KappControllerConfig.
 
 use serde_json::{Value, json};
 use sluice_crds::{
@@ -16,7 +16,7 @@ use super::{
     zeros::without_zeros,
 };
 
-/// The address of the DNS Service in the range of Services.
+/// Index of the address of the DNS Service in the range of Services.
 const DNS_ADDRESS: u8 = 10;
 const CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
 
@@ -44,14 +44,14 @@ impl Provider for KappController {
                 "config": settings(own.config.as_ref(), Proxies::of(cluster)),
             },
         }));
-        // Beside the API server it talks to, and on a node that there is before any other.
+        // Runs next to its API server, and on the first node of the cluster.
         values["nodeSelector"] = json!({ CONTROL_PLANE: "" });
         Ok(Output::new("kapp-controller", values))
     }
 }
 
 fn deployment(own: &KappDeployment, cluster: &Cluster) -> Result<Value, Problem> {
-    // On the network of the node it cannot use the DNS that the node uses.
+    // On the host network kapp-controller cannot use the DNS of the node.
     let dns = if own.host_network {
         Ranges::of_services(cluster)?
             .address(cluster, DNS_ADDRESS)?

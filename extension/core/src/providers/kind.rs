@@ -1,4 +1,4 @@
-//! What a configuration kind is.
+//! Definition of a configuration kind.
 
 use std::collections::BTreeMap;
 
@@ -21,15 +21,15 @@ pub trait Provider {
     type Resource: Resource<DynamicType = ()>;
     /// Its spec.
     type Spec: DeserializeOwned;
-    /// How a configuration finds its Cluster.
+    /// How a configuration refers to its Cluster.
     const OWNER: OwnerBy = OwnerBy::Reference;
-    /// Whether `status.message` repeats what is wrong.
+    /// Whether `status.message` repeats the problem.
     const STATUS_MESSAGE: bool = false;
 
-    /// What a configuration turns into.
+    /// Computes the output of a configuration.
     ///
     /// # Errors
-    /// Something has to be read first, or to be corrected by a user.
+    /// A source has to be read first, or a user has to correct a problem.
     fn values(
         config: &Config<'_, Self::Spec>,
         cluster: &Cluster,
@@ -37,12 +37,12 @@ pub trait Provider {
     ) -> Result<Output, ValuesError>;
 }
 
-/// How a configuration finds its Cluster.
+/// How a configuration refers to its Cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OwnerBy {
-    /// By the first of its owners that is a Cluster.
+    /// By its first owner of kind Cluster.
     Reference,
-    /// The same, and by its own name when it has no such owner.
+    /// By its first owner of kind Cluster; without one by its own name.
     ReferenceOrName,
 }
 
@@ -57,24 +57,24 @@ pub struct Config<'a, S> {
     pub uid: &'a str,
     /// Its labels.
     pub labels: &'a BTreeMap<String, String>,
-    /// What it asks for.
+    /// Its spec.
     pub spec: &'a S,
 }
 
-/// A kind as the controller runs it.
+/// A kind in the table of the controller.
 #[derive(Clone, Debug)]
 pub struct Kind {
-    /// How it is served.
+    /// The API resource of the kind.
     pub resource: ApiResource,
-    /// How a configuration finds its Cluster.
+    /// How a configuration refers to its Cluster.
     pub owner: OwnerBy,
-    /// Whether `status.message` repeats what is wrong.
+    /// Whether `status.message` repeats the problem.
     pub status_message: bool,
     values: fn(&DynamicObject, &Cluster, &Sources) -> Result<Output, ValuesError>,
 }
 
 impl Kind {
-    /// The kind of a provider.
+    /// Returns the kind of a provider.
     #[must_use]
     pub fn of<P: Provider>() -> Self {
         Self {
@@ -85,10 +85,10 @@ impl Kind {
         }
     }
 
-    /// What a configuration of this kind turns into.
+    /// Computes the output of a configuration of this kind.
     ///
     /// # Errors
-    /// Something has to be read first, or to be corrected by a user.
+    /// A source has to be read first, or a user has to correct a problem.
     pub fn values(
         &self,
         config: &DynamicObject,
@@ -108,7 +108,7 @@ fn evaluate<P: Provider>(
     let spec = object.data.get("spec").cloned().unwrap_or_default();
     let spec: P::Spec = serde_json::from_value(spec).map_err(|error| {
         let kind = P::Resource::kind(&());
-        // The API server has checked it against the definition, so one of the two is of another release.
+        // The API server validates the spec against the CRD, so CRD and Sluice are of different releases.
         let message = format!(
             "spec of {kind} {namespace}/{name} cannot be read: {error}; apply the CRDs of this release"
         );

@@ -1,4 +1,4 @@
-//! KubevipCPIConfig.
+//! Values of a KubevipCPIConfig.
 
 use serde_json::json;
 use sluice_crds::{
@@ -19,7 +19,7 @@ impl Provider for KubevipCpi {
     type Spec = KubevipCPIConfigSpec;
 
     fn values(config: &Config<'_, Self::Spec>, _: &Cluster, _: &Sources) -> Result<Output, ValuesError> {
-        // What is not given is left out when the spec is written.
+        // Serialization of the spec omits unset fields.
         Ok(Output::new(
             "kube-vip-cloud-provider",
             json!({ "kubevipCloudProvider": config.spec }),

@@ -1,8 +1,8 @@
 //! Configuration kinds: typed settings in, package values out.
 //!
-//! A kind is one file: a [`Provider`] whose `values` is a function of the configuration, its Cluster and the objects it
-//! asks [`Sources`] for. What it asked for is at the same time what has to be watched for it, so that there is no second
-//! list to keep. [`kinds`] is the table that the controller runs, and [`pass`] what it does with one configuration.
+//! Each kind has one file with a [`Provider`]. Its `values` is a function of the configuration, its Cluster and the objects that it
+//! reads from [`Sources`]. The objects read are also the objects to watch, so there is no second list.
+//! [`kinds`] is the table that the controller runs; [`crate::reconcile::provider`] reconciles one configuration.
 
 mod addresses;
 pub(crate) mod cluster;

@@ -1,4 +1,4 @@
-//! OracleCPIConfig.
+//! Values of an OracleCPIConfig.
 
 use serde_json::{Value, json};
 use sluice_crds::{
@@ -17,7 +17,7 @@ use super::{
     zeros::without_zeros,
 };
 
-/// Where the infrastructure provider of Oracle keeps its credentials.
+/// Namespace in which the infrastructure provider of Oracle keeps its credentials.
 const NAMESPACE: &str = "cluster-api-provider-oci-system";
 const SECRET: &str = "capoci-auth-config";
 
@@ -32,7 +32,7 @@ impl Provider for OracleCpi {
         cluster: &Cluster,
         sources: &Sources,
     ) -> Result<Output, ValuesError> {
-        // The key is that of the management cluster, and not read for any other Cluster.
+        // The key belongs to the management cluster and is read for no other kind of Cluster.
         runs_on(cluster, "OCICluster")?;
         let own = config.spec;
         let derived = |variable_name: &str| {
@@ -51,7 +51,7 @@ impl Provider for OracleCpi {
                 "subnet2": given(balancer.subnet2.as_ref(), subnet),
             },
         });
-        // Only where the configuration asks for them: packages from before these settings refuse what they do not know.
+        // Only if the configuration sets them: older packages refuse unknown settings.
         if balancer.security_list_management_mode != SecurityListManagementMode::All {
             values["loadBalancer"]["securityListManagementMode"] =
                 json!(balancer.security_list_management_mode);
@@ -68,7 +68,7 @@ impl Provider for OracleCpi {
     }
 }
 
-/// What the package authenticates with, for a Cluster in `namespace`.
+/// Credentials of the package, for a Cluster in `namespace`.
 fn auth(namespace: &str, sources: &Sources) -> Result<Value, ValuesError> {
     let source = Source::secret(NAMESPACE, SECRET);
     let asked_by = "the infrastructure provider of Oracle";
@@ -87,13 +87,13 @@ fn auth(namespace: &str, sources: &Sources) -> Result<Value, ValuesError> {
         "user": key("user")?,
         "key": key("key")?,
         "fingerprint": key("fingerprint")?,
-        // A key may have none.
+        // A key may have no passphrase.
         "passphrase": secret_text(found, "passphrase").unwrap_or_default(),
     }))
 }
 
-/// Whether the content of a Secret may be copied into a namespace. A tenant who may write configurations must not get at the key of the
-/// management cluster.
+/// Whether the content of a Secret may be copied into a namespace. A tenant who may write configurations must not be able to read the key
+/// of the management cluster.
 fn allows(secret: &Value, namespace: &str) -> bool {
     let listed = secret["metadata"]["annotations"][ALLOWED_NAMESPACES].as_str();
     let mut listed = listed.unwrap_or_default().split(',').map(str::trim);

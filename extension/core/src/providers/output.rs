@@ -1,4 +1,4 @@
-//! What a configuration turns into.
+//! Output of a configuration: values and further objects.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use sluice_crds::labels::name;
 use super::Source;
 use crate::packages::build::Values;
 
-/// What a configuration turns into.
+/// Output of a configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Output {
     /// Name of the package in the name of the Secret: `<cluster>-<addon>-data-values`.
@@ -18,16 +18,16 @@ pub struct Output {
     pub values: Value,
     /// Further objects that have to exist, each complete.
     pub objects: Vec<Value>,
-    /// UIDs of owners that an earlier release gave to `objects`, and that keep them no longer.
+    /// UIDs of owners that an earlier release set on `objects`, to remove.
     pub former_owners: Vec<String>,
-    /// Objects that must not exist any more.
+    /// Objects to delete.
     pub obsolete: Vec<Source>,
-    /// Secrets that shall go with the Cluster: those that the configuration names for it.
+    /// Secrets that the configuration names and that are deleted with the Cluster.
     pub owned: Vec<Source>,
 }
 
 impl Output {
-    /// Values for a package, and nothing beside.
+    /// Creates an output with values and no further objects.
     #[must_use]
     pub fn new(addon: &'static str, values: Value) -> Self {
         Self {
@@ -40,13 +40,13 @@ impl Output {
         }
     }
 
-    /// The content of the Secret, as YAML that people can read. The same values are always the same bytes.
+    /// The content of the Secret as readable YAML. Equal values give equal bytes.
     #[must_use]
     pub fn document(&self) -> Values {
-        // A long line stays one, and certificates keep their lines.
+        // Long lines are not folded, and certificates keep their lines.
         let options = ser_options! { folded_wrap_chars: usize::MAX };
         let document = serde_saphyr::to_string_with_options(&self.values, options);
-        // JSON is YAML too.
+        // JSON is valid YAML.
         let document = document.unwrap_or_else(|_| self.values.to_string());
         BTreeMap::from([(name::VALUES_KEY.to_owned(), document.into_bytes())])
     }

@@ -1,4 +1,4 @@
-//! What keeps values from being computed: one vocabulary for conditions, events and metric labels.
+//! Problems that prevent the computation of values: one vocabulary for conditions, events and metric labels.
 
 use std::fmt;
 
@@ -15,13 +15,13 @@ reasons! {
     ClusterPaused,
     /// The configuration cannot be read.
     ConfigUnreadable,
-    /// The configuration says not what it is for.
+    /// The configuration sets no mode.
     ModeMissing,
-    /// The label with the name of the package is missing or says no version.
+    /// The label with the name of the package is missing or contains no version.
     PackageLabelMissing,
     /// The Cluster has no infrastructure object yet, or names one that does not exist.
     InfrastructureNotFound,
-    /// The infrastructure is of a kind that the package knows nothing about.
+    /// The package does not support the kind of the infrastructure.
     InfrastructureUnknown,
     /// The control plane object or its machine template does not exist.
     ControlPlaneNotFound,
@@ -47,7 +47,7 @@ reasons! {
     IdentityNotReady,
     /// The identity does not allow the namespace of the Cluster.
     IdentityNotAllowed,
-    /// Certificates shall be verified, and there is no thumbprint to verify them by.
+    /// The verification of certificates is on, but there is no thumbprint.
     ThumbprintMissing,
     /// The address of the Supervisor is neither at its Service nor in cluster-info.
     SupervisorNotFound,
@@ -59,17 +59,17 @@ reasons! {
     NameTooLong,
 }
 
-/// What keeps values from being computed.
+/// Problem that prevents the computation of values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// For conditions, events and metrics.
+    /// Reason for conditions, events and metrics.
     pub reason: Reason,
-    /// One line that names the object, the field, the value and the way out. Never a credential.
+    /// One line that names the object, the field, the value and the remedy, but never a credential.
     pub message: String,
 }
 
 impl Problem {
-    /// A problem with its message.
+    /// Creates a problem with its message.
     pub fn new(reason: Reason, message: impl Into<String>) -> Self {
         Self {
             reason,

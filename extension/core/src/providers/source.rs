@@ -1,4 +1,4 @@
-//! The objects that values are computed from, fetched one question at a time.
+//! Objects that values are computed from, read one at a time.
 
 use std::collections::BTreeMap;
 
@@ -7,12 +7,12 @@ use serde_json::Value;
 use super::problem::Problem;
 pub use crate::protocol::{Single, Source};
 
-/// Why a computation stopped.
+/// Reason why a computation stops.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ValuesError {
-    /// This has to be read first.
+    /// The source has to be read first.
     Unread(Source),
-    /// A user has to correct this.
+    /// A user has to correct the problem.
     Problem(Problem),
 }
 
@@ -22,36 +22,36 @@ impl From<Problem> for ValuesError {
     }
 }
 
-/// What was read for one computation. Its holder begins with nothing, reads what the computation stops at, and
-/// tries again: in the end it holds exactly what the result depends on.
+/// Objects read for one computation. The caller starts with none, reads the source that the computation stops at, and
+/// repeats the computation. In the end `Sources` holds exactly the dependencies of the result.
 #[derive(Debug, Default)]
 pub struct Sources {
     read: BTreeMap<Source, Vec<Value>>,
 }
 
 impl Sources {
-    /// Adds what was found: nothing, the object, or all objects of the kind.
+    /// Adds the objects found: none, the object, or all objects of the kind.
     pub fn insert(&mut self, source: Source, found: Vec<Value>) {
         self.read.insert(source, found);
     }
 
-    /// What the result depends on.
+    /// Returns the dependencies of the result.
     pub fn read(&self) -> impl Iterator<Item = &Source> {
         self.read.keys()
     }
 
-    /// An object; `None` when it does not exist.
+    /// Returns an object; `None` if it does not exist.
     ///
     /// # Errors
-    /// It was not read yet.
+    /// The object was not read yet.
     pub fn find(&self, source: &Source) -> Result<Option<&Value>, ValuesError> {
         Ok(self.every(source)?.first())
     }
 
-    /// All objects of a kind.
+    /// Returns all objects of a kind.
     ///
     /// # Errors
-    /// They were not read yet.
+    /// The objects were not read yet.
     pub fn every(&self, source: &Source) -> Result<&[Value], ValuesError> {
         self.read
             .get(source)
@@ -60,7 +60,7 @@ impl Sources {
     }
 }
 
-/// A string inside an object; empty when there is none.
+/// Returns a string inside an object; empty if there is none.
 pub(crate) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
     object
         .pointer(pointer)

@@ -1,4 +1,4 @@
-//! What packages need of the Supervisor that their cluster runs on: its address, and accounts there.
+//! Address of, and accounts on, the Supervisor that a cluster runs on.
 
 use http::Uri;
 use serde_json::{Value, json};
@@ -9,11 +9,11 @@ use super::{
     source::{Source, Sources, ValuesError, text},
 };
 
-/// Group of the objects of CAPV on a Supervisor.
+/// Group and version of the objects of CAPV on a Supervisor.
 const CAPV_GROUP_VERSION: &str = "vmware.infrastructure.cluster.x-k8s.io/v1beta1";
 const PORT_NAME: &str = "kube-apiserver";
 
-/// What an account may do with some resources.
+/// Rights of an account on some resources.
 #[derive(Clone, Debug)]
 pub(super) struct Rule(Value);
 
@@ -22,13 +22,13 @@ impl Rule {
         Self(json!({"apiGroups": [group], "resources": resources, "verbs": verbs}))
     }
 
-    /// Only with the object of this name.
+    /// Restricts the rule to the object of this name.
     pub(super) fn only(mut self, name: &str) -> Self {
         self.0["resourceNames"] = json!([name]);
         self
     }
 
-    /// With all objects.
+    /// Extends the rule to all objects.
     pub(super) fn for_all(mut self) -> Self {
         if let Some(rule) = self.0.as_object_mut() {
             rule.remove("resourceNames");
@@ -37,7 +37,7 @@ impl Rule {
     }
 }
 
-/// A role that CAPV has to have before it can give it to the accounts of clusters.
+/// Builds a role that CAPV must hold before it can grant the role to the accounts of clusters.
 pub(super) fn cluster_role(name: &str, rules: &[Rule]) -> Value {
     json!({
         "apiVersion": "rbac.authorization.k8s.io/v1",
@@ -47,19 +47,19 @@ pub(super) fn cluster_role(name: &str, rules: &[Rule]) -> Value {
     })
 }
 
-/// An account on the Supervisor whose token CAPV puts into the workload cluster.
+/// Account on the Supervisor whose token CAPV copies into the workload cluster.
 pub(super) struct ServiceAccount<'a> {
-    /// Its name is that of the VSphereCluster, `-`, and this.
+    /// Suffix of its name: the account is named `<VSphereCluster>-<suffix>`.
     pub(super) suffix: &'a str,
     /// Namespace in the workload cluster.
     pub(super) namespace: &'a str,
-    /// Name of the Secret there.
+    /// Name of the Secret in the workload cluster.
     pub(super) secret: &'a str,
     pub(super) rules: &'a [Rule],
 }
 
 impl ServiceAccount<'_> {
-    /// The ProviderServiceAccount of a VSphereCluster, which controls it.
+    /// Builds the ProviderServiceAccount of a VSphereCluster, which is its controller.
     pub(super) fn for_cluster(&self, vsphere_cluster: &Value) -> Value {
         let name = text(vsphere_cluster, "/metadata/name");
         let namespace = text(vsphere_cluster, "/metadata/namespace");
@@ -92,7 +92,7 @@ fn rules_of(rules: &[Rule]) -> Vec<&Value> {
     rules.iter().map(|Rule(rule)| rule).collect()
 }
 
-/// Host and port of the Supervisor's API server: of its load balancer, else of cluster-info.
+/// Host and port of the Supervisor's API server: from its load balancer, otherwise from cluster-info.
 pub(super) fn endpoint(sources: &Sources) -> Result<(String, u16), ValuesError> {
     let service = Source::namespaced("", "Service", "kube-system", "kube-apiserver-lb-svc");
     if let Some(found) = sources.find(&service)?.and_then(of_load_balancer) {
@@ -125,7 +125,7 @@ fn of_cluster_info(config_map: &Value) -> Option<(String, u16)> {
     let kubeconfig: Value = serde_saphyr::from_str(text(config_map, "/data/kubeconfig")).ok()?;
     let clusters = kubeconfig.get("clusters")?.as_array()?;
     let named = |name: &str| clusters.iter().find(|cluster| text(cluster, "/name") == name);
-    // kubeadm writes one cluster without a name; otherwise the current context says which.
+    // kubeadm writes one cluster without a name. Otherwise the current context selects the cluster.
     let cluster = named("").or_else(|| {
         let current = text(&kubeconfig, "/current-context");
         let contexts = kubeconfig.get("contexts")?.as_array()?;
@@ -172,15 +172,15 @@ mod tests {
         #[case] port: u16,
     ) {
         let mut sources = Sources::default();
-        let answer = |sources: &Sources| endpoint(sources);
-        let Err(ValuesError::Unread(first)) = answer(&sources) else {
+        let found = |sources: &Sources| endpoint(sources);
+        let Err(ValuesError::Unread(first)) = found(&sources) else {
             panic!("reads the Service first")
         };
         sources.insert(first, ingress.iter().map(service).collect());
-        if let Err(ValuesError::Unread(second)) = answer(&sources) {
+        if let Err(ValuesError::Unread(second)) = found(&sources) {
             sources.insert(second, info.map(cluster_info).into_iter().collect());
         }
-        assert_eq!(answer(&sources).unwrap(), (host.to_owned(), port));
+        assert_eq!(found(&sources).unwrap(), (host.to_owned(), port));
     }
 
     #[rstest]

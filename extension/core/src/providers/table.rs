@@ -1,4 +1,4 @@
-//! The table of configuration kinds.
+//! Table of configuration kinds.
 
 use super::{
     antrea::Antrea,
@@ -12,7 +12,7 @@ use super::{
     vsphere_csi::VSphereCsi,
 };
 
-/// Every kind that is turned into values. A new one is a file beside this one and a line here.
+/// All configuration kinds. A new kind needs a file beside this one and a line here.
 #[must_use]
 pub fn kinds() -> Vec<Kind> {
     vec![

@@ -1,4 +1,4 @@
-//! What vSphere configurations take from the infrastructure of their Cluster.
+//! Infrastructure objects that vSphere configurations read.
 
 use kube::ResourceExt as _;
 use serde_json::Value;
@@ -10,13 +10,13 @@ use super::{
     source::{Source, Sources, ValuesError, text},
 };
 
-/// Group of VSphereCluster and VSphereMachineTemplate where vCenter is spoken to.
+/// Group of VSphereCluster and VSphereMachineTemplate for clusters on vCenter.
 const GROUP: &str = "infrastructure.cluster.x-k8s.io";
 
 /// Group of VSphereCluster on a Supervisor.
 const SUPERVISOR_GROUP: &str = "vmware.infrastructure.cluster.x-k8s.io";
 
-/// The VSphereCluster.
+/// Returns the VSphereCluster.
 pub(super) fn vsphere_cluster<'a>(cluster: &Cluster, sources: &'a Sources) -> Result<&'a Value, ValuesError> {
     let reference = infrastructure(cluster)?;
     let group = reference.group();
@@ -40,7 +40,7 @@ pub(super) fn vsphere_cluster<'a>(cluster: &Cluster, sources: &'a Sources) -> Re
     })
 }
 
-/// The control plane object.
+/// Returns the control plane object.
 pub(super) fn control_plane<'a>(cluster: &Cluster, sources: &'a Sources) -> Result<&'a Value, ValuesError> {
     let missing = |what: String| ValuesError::from(Problem::new(Reason::ControlPlaneNotFound, what));
     let reference = cluster
@@ -61,13 +61,13 @@ pub(super) fn control_plane<'a>(cluster: &Cluster, sources: &'a Sources) -> Resu
     })
 }
 
-/// The machine template that the control plane is made from.
+/// Returns the machine template of the control plane.
 pub(super) fn machine_template<'a>(
     cluster: &Cluster,
     sources: &'a Sources,
 ) -> Result<&'a Value, ValuesError> {
     let control_plane = control_plane(cluster, sources)?;
-    // v1beta1 of the control plane has the reference one level above v1beta2.
+    // v1beta1 of the control plane has the reference one level higher than v1beta2.
     let reference = [
         "/spec/machineTemplate/spec/infrastructureRef",
         "/spec/machineTemplate/infrastructureRef",

@@ -1,4 +1,4 @@
-//! VSphereCPIConfig towards vCenter.
+//! Values of a VSphereCPIConfig for clusters on vCenter.
 
 use kube::ResourceExt as _;
 use serde_json::{Value, json};
@@ -114,7 +114,7 @@ fn towards_vcenter(
     Ok(output)
 }
 
-/// The login that the configuration names; else that of the cluster's identity, else of the Secret named as the Cluster.
+/// Login of the configuration, otherwise of the cluster's identity, otherwise of the Secret with the name of the Cluster.
 fn login(
     config: &Config<'_, VSphereCPIConfigSpec>,
     own: &VSphereCPI,
@@ -177,7 +177,7 @@ fn nsxt_values(
     }))
 }
 
-/// The first range of Pods. A Cluster that names none has none to route.
+/// First range of Pods; empty if the Cluster has none, because then there is nothing to route.
 fn pod_range(cluster: &Cluster) -> Result<String, Problem> {
     match Ranges::of_pods(cluster) {
         Ok(ranges) => Ok(ranges.first().to_owned()),

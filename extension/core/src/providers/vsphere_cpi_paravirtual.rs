@@ -1,4 +1,4 @@
-//! VSphereCPIConfig towards a Supervisor.
+//! Values of a VSphereCPIConfig for clusters on a Supervisor.
 
 use kube::{Resource as _, ResourceExt as _};
 use serde_json::json;
@@ -14,7 +14,7 @@ use super::{
 const VM_OPERATOR: &str = "vmoperator.vmware.com";
 const NSX: &str = "nsx.vmware.com";
 
-/// Values, and the account with which the cloud provider asks the Supervisor for load balancers.
+/// Computes the values, and the account with which the cloud provider requests load balancers from the Supervisor.
 pub(super) fn values(own: &VSphereCPI, cluster: &Cluster, sources: &Sources) -> Result<Output, ValuesError> {
     let infrastructure = vsphere_cluster(cluster, sources)?;
     let (host, port) = supervisor::endpoint(sources)?;

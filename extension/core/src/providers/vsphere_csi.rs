@@ -1,4 +1,4 @@
-//! VSphereCSIConfig towards vCenter.
+//! Values of a VSphereCSIConfig for clusters on vCenter.
 
 use kube::ResourceExt as _;
 use serde_json::{Value, json};
@@ -20,7 +20,7 @@ use super::{
 
 const NAMESPACE: &str = "kube-system";
 const TIMEOUT: &str = "300s";
-/// The controller elects one of its replicas; more than three do not help.
+/// The controller uses leader election, so more than three replicas do not help.
 const MOST_REPLICAS: i64 = 3;
 
 pub(super) struct VSphereCsi;
@@ -87,7 +87,7 @@ fn towards_vcenter(
     Ok(output)
 }
 
-/// As many as the control plane has, or as the configuration says, within reason.
+/// Replicas of the configuration, otherwise of the control plane, up to a limit.
 fn replicas(own: &VSphereCSISettings, cluster: &Cluster, sources: &Sources) -> Result<i64, ValuesError> {
     let replicas = match own.deployment_replicas {
         Some(own) => i64::from(own),
@@ -99,7 +99,7 @@ fn replicas(own: &VSphereCSISettings, cluster: &Cluster, sources: &Sources) -> R
     Ok(replicas.clamp(1, MOST_REPLICAS))
 }
 
-/// The login that the configuration names; else of what the topology names, else of the Secret named as the Cluster.
+/// Login of the configuration, otherwise of the reference in the topology, otherwise of the Secret with the name of the Cluster.
 fn login(
     config: &Config<'_, VSphereCSIConfigSpec>,
     own: &VSphereCSISettings,

@@ -1,4 +1,4 @@
-//! VSphereCSIConfig towards a Supervisor.
+//! Values of a VSphereCSIConfig for clusters on a Supervisor.
 
 use kube::{Resource as _, ResourceExt as _};
 use serde_json::json;
@@ -14,7 +14,7 @@ use super::{
 const NAMESPACE: &str = "vmware-system-csi";
 const CNS: &str = "cns.vmware.com";
 
-/// Values, and the account with which the driver asks the Supervisor for volumes.
+/// Computes the values, and the account with which the driver requests volumes from the Supervisor.
 pub(super) fn values(cluster: &Cluster, sources: &Sources) -> Result<Output, ValuesError> {
     let infrastructure = vsphere_cluster(cluster, sources)?;
     let features = Source::namespaced("", "ConfigMap", NAMESPACE, "csi-feature-states");

@@ -1,10 +1,10 @@
-//! Leaving out what says nothing.
+//! Removal of zero values.
 
 use serde_json::Value;
 
-/// The value without empty strings, zeros, `false`, nulls, and lists and objects that are empty then.
+/// Returns the value without empty strings, zeros, `false`, nulls, and lists and objects that become empty.
 ///
-/// Packages have defaults of their own for what is not given; handing them a zero would replace those.
+/// Packages have their own defaults for unset values; a zero would override them.
 pub(super) fn without_zeros(value: Value) -> Value {
     match value {
         Value::Object(fields) => fields

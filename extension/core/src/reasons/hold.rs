@@ -1,20 +1,20 @@
-//! Why an upgrade is held: one vocabulary for hook messages, conditions, events and metric labels, split by what may give it.
+//! Hold reasons: one vocabulary for hook messages, conditions, events and metric labels, split by source.
 
 use crate::reasons::CallReason;
 use crate::reasons::GateReason;
 use std::fmt;
 
-/// Why a call is held.
+/// Reason to hold a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum HoldReason {
-    /// The call or what the replica knows is the reason, whatever the gate says.
+    /// The call, or the knowledge of the replica, is the reason, independent of the gate.
     Call(CallReason),
     /// The gate is closed.
     Gate(GateReason),
 }
 
 impl HoldReason {
-    /// The reason as messages and metrics spell it.
+    /// Returns the spelling in messages and metrics.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -23,7 +23,7 @@ impl HoldReason {
         }
     }
 
-    /// Whether the reason may be the replica that was asked, so that another one may answer otherwise.
+    /// Whether the reason may be specific to the called replica, so that another replica may decide otherwise.
     #[must_use]
     pub const fn is_of_the_replica(self) -> bool {
         matches!(
@@ -33,8 +33,8 @@ impl HoldReason {
         )
     }
 
-    /// Whether the reason is about to pass: what is known is behind the call, or Cluster API has not asked while it was the
-    /// reason. How long nothing moved before says nothing then.
+    /// Whether the reason is transient: the cache lags behind the call, or Cluster API made no calls while the reason applied.
+    /// The earlier time without progress does not count then.
     #[must_use]
     pub const fn is_passing(self) -> bool {
         match self {
@@ -72,20 +72,20 @@ impl fmt::Display for HoldReason {
     }
 }
 
-/// A reason to hold, and the object it is about.
+/// Hold reason with its message.
 ///
-/// The message stays the same while the reason does: Cluster API writes each change of it into a condition and
-/// reconciles, so it carries no counts, no times and no intermediate states.
+/// The message stays the same while the reason does. Cluster API writes each change of it into a condition and reconciles, so it
+/// carries no counts, times or intermediate states.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Hold<R = GateReason> {
-    /// Why.
+    /// Reason of the hold.
     pub reason: R,
-    /// What is waited for.
+    /// Cause of the hold, with the object that it concerns.
     pub message: String,
 }
 
 impl<R> Hold<R> {
-    /// A hold with its message.
+    /// Creates a hold with its message.
     #[must_use]
     pub fn new(reason: R, message: impl Into<String>) -> Self {
         Self {
@@ -94,7 +94,7 @@ impl<R> Hold<R> {
         }
     }
 
-    /// The same as the answer to a call.
+    /// Converts the hold into one of a call.
     #[must_use]
     pub fn of_call(self) -> Hold<HoldReason>
     where

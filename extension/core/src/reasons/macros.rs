@@ -1,4 +1,4 @@
-//! A vocabulary of reasons: each is spelled in messages, conditions, events and metric labels as its variant is named.
+//! Declares a vocabulary of reasons: messages, conditions, events and metric labels spell each reason as its variant.
 
 /// Declares the enum of a vocabulary, with its spelling.
 macro_rules! reasons {
@@ -10,10 +10,10 @@ macro_rules! reasons {
         }
 
         impl $Reason {
-            /// Every reason, for metrics that are created before they are counted.
+            /// All reasons, for metrics whose series exist before the first count.
             pub const ALL: &'static [Self] = &[$(Self::$name),+];
 
-            /// The reason as conditions, events, metrics and messages spell it.
+            /// Returns the spelling in conditions, events, metrics and messages.
             #[must_use]
             pub const fn as_str(self) -> &'static str {
                 match self {
@@ -21,7 +21,7 @@ macro_rules! reasons {
                 }
             }
 
-            /// The reason that is spelled so, if this build knows it.
+            /// Returns the reason with this spelling, if this build knows it.
             #[must_use]
             pub fn parse(spelled: &str) -> Option<Self> {
                 Self::ALL.iter().copied().find(|reason| reason.as_str() == spelled)

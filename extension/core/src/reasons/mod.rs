@@ -1,4 +1,4 @@
-//! Hold reasons: one enum for each source, spelled alike in hook messages, conditions, events and metrics.
+//! Hold reasons: one enum per source, with the same spelling in hook messages, conditions, events and metrics.
 
 mod call;
 mod gate;

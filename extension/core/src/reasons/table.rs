@@ -1,31 +1,31 @@
-//! The tables of reasons in `docs/failure-modes.md`, from the declarations of the reasons.
+//! Generates the tables of reasons in `docs/failure-modes.md` from the declarations of the reasons.
 
 use std::fmt::Write as _;
 
 use super::{CallReason, GateReason, PackageReason};
 
-/// The page with the tables, below the root of the repository.
+/// Path of the page with the tables, relative to the root of the repository.
 pub const PAGE: &str = "docs/failure-modes.md";
 
-/// What an operator reads of one reason.
+/// Table row of one reason.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Row {
     pub(super) reason: &'static str,
     /// From its doc comment.
     pub(super) meaning: &'static str,
-    /// Where it is found.
+    /// Places where operators find the reason.
     pub(super) carried_by: &'static str,
     pub(super) what_to_do: &'static str,
 }
 
-/// The table below one heading of the page.
+/// Table below one heading of the page.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Table {
     pub(super) heading: &'static str,
     pub(super) rows: &'static [Row],
 }
 
-/// Declares reasons by heading: what each means, by what it is carried, and what to do.
+/// Declares reasons by heading: meaning, carriers and remedy of each.
 macro_rules! held {
     ($(#[$of:meta])* $Reason:ident: $($heading:literal {
         $($(#[doc = $meaning:literal])+ $name:ident($carried_by:literal): $what_to_do:literal,)+
@@ -52,10 +52,10 @@ macro_rules! held {
 
 pub(super) use held;
 
-/// The page with its tables as the reasons are declared.
+/// Returns `page` with its tables regenerated.
 ///
 /// # Errors
-/// The page lacks the heading of a table, or a table below it.
+/// Returns an error if the page lacks the heading of a table, or a table below it.
 pub fn with_tables(page: &str) -> Result<String, String> {
     let tables = [CallReason::TABLES, GateReason::TABLES, PackageReason::TABLES].concat();
     tables

@@ -1,4 +1,5 @@
-//! Reconciles as pure functions: of one Cluster and of one configuration; which Clusters a shared change requeues, and how many run at once.
+//! Pure reconciles of one Cluster and of one configuration, fan-out requeues after changes of shared objects, and the limiter for slow
+//! or failing Clusters.
 
 pub mod cluster;
 pub mod provider;

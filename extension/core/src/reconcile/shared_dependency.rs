@@ -1,4 +1,4 @@
-//! Which Clusters are concerned when something changes that many of them share.
+//! Dependents of objects that many Clusters share, and the fan-out requeue after a change.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, btree_map::Entry},
@@ -18,20 +18,20 @@ use crate::{
     upgrade::record::of_cluster,
 };
 
-/// Something that many Clusters may rest on, by its name.
+/// Object that many Clusters may depend on.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SharedDependency {
-    /// A TanzuKubernetesRelease.
+    /// TanzuKubernetesRelease, by name.
     Release(String),
-    /// A ClusterBootstrapTemplate.
+    /// ClusterBootstrapTemplate, by name.
     Template(String),
-    /// A Package.
+    /// Package, by name.
     Package(String),
-    /// A ClusterClass, by its namespace and its name.
+    /// ClusterClass, by namespace and name.
     Class(String, String),
 }
 
-/// Which Clusters are of which ClusterClass: an edit of a class concerns no others, and only those are looked up for it.
+/// Clusters by ClusterClass. A change of a class affects only its own Clusters, so the fan-out looks up no others.
 #[derive(Debug, Default)]
 pub struct Classes {
     of: HashMap<ClusterRef, Arc<Class>>,
@@ -42,7 +42,7 @@ pub struct Classes {
 type Class = (String, String);
 
 impl Classes {
-    /// Takes in a Cluster as it is.
+    /// Observes a Cluster.
     pub fn saw(&mut self, named: &ClusterRef, cluster: &Cluster) {
         let class = class_of(cluster);
         if self.of.get(named).map(|class| &**class) == class.as_ref() {
@@ -56,7 +56,7 @@ impl Classes {
         self.clusters.entry(class).or_default().insert(named.clone());
     }
 
-    /// A Cluster is gone.
+    /// Drops a deleted Cluster.
     pub fn gone(&mut self, named: &ClusterRef) {
         let Some(class) = self.of.remove(named) else {
             return;
@@ -69,7 +69,7 @@ impl Classes {
         }
     }
 
-    /// The Clusters that `changed` may concern; `None` where it may concern any.
+    /// Returns the Clusters that may depend on `changed`; `None` if any Cluster may.
     #[must_use]
     pub fn dependents_of(&self, changed: &BTreeSet<SharedDependency>) -> Option<Vec<ClusterRef>> {
         let mut concerned = BTreeSet::new();
@@ -84,18 +84,18 @@ impl Classes {
     }
 }
 
-/// How a Cluster is concerned.
+/// Dependency of a Cluster on a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Concern {
-    /// It is not.
+    /// Not affected.
     None,
-    /// It may wait for nothing else.
+    /// Affected, and possibly blocked only by this change.
     Waiting,
-    /// It is at rest, and may be so no more.
+    /// Settled, and possibly no longer up to date.
     Resting,
 }
 
-/// Clusters that are woken because something has changed.
+/// Fan-out requeue: Clusters to requeue after a change of shared objects.
 #[derive(Debug, Default)]
 pub struct Sweep {
     waiting: BTreeSet<ClusterRef>,
@@ -103,7 +103,7 @@ pub struct Sweep {
 }
 
 impl Sweep {
-    /// Takes in a Cluster, if it is concerned by what has changed. `bootstrap` looks its ClusterBootstrap up.
+    /// Adds a Cluster if it depends on `changed`. `bootstrap` looks up its ClusterBootstrap.
     pub fn add(
         &mut self,
         changed: &BTreeSet<SharedDependency>,
@@ -121,13 +121,13 @@ impl Sweep {
         }
     }
 
-    /// How many are still to be woken.
+    /// Returns the number of Clusters still to requeue.
     #[must_use]
     pub fn left(&self) -> usize {
         self.waiting.len() + self.resting.len()
     }
 
-    /// The next ones: all that wait, and so many of those at rest.
+    /// Returns the next Clusters: all waiting ones, and at most `most` settled ones.
     pub fn next(&mut self, most: usize) -> Vec<ClusterRef> {
         let mut next: Vec<_> = std::mem::take(&mut self.waiting).into_iter().collect();
         next.extend(std::iter::from_fn(|| self.resting.pop_first()).take(most));
@@ -135,8 +135,8 @@ impl Sweep {
     }
 }
 
-/// How a Cluster is concerned by all that has changed. One that is at rest is concerned by what it names; any other one by everything,
-/// except for classes of others.
+/// Returns the dependency of a Cluster on `changed`. A settled Cluster depends on the objects that it names. Any other Cluster depends
+/// on all shared objects except classes of other Clusters.
 fn depends_on(
     changed: &BTreeSet<SharedDependency>,
     cluster: &Cluster,
@@ -151,7 +151,7 @@ fn depends_on(
         .and_then(|status| of_cluster(status.upgrade.as_ref(), cluster.metadata.uid.as_deref()?));
     let rests = record.is_some_and(|record| record.outcome == Some(Outcome::Completed));
     let named = |shared: &SharedDependency| match shared {
-        // Which release belongs to a version depends on all of them.
+        // The release of a version depends on all releases.
         SharedDependency::Release(_) => true,
         SharedDependency::Template(name) => {
             !rests
@@ -206,7 +206,7 @@ mod tests {
         )
     }
 
-    /// A ClusterBootstrap of release `release` with package `package`.
+    /// Returns a ClusterBootstrap of release `release` with package `package`.
     fn bootstrap(outcome: Option<&str>) -> Arc<ClusterBootstrap> {
         let record = json!({
             "schema": 1, "clusterUID": "uid", "observedClusterGeneration": 1, "observedBootstrapGeneration": 1,
@@ -226,7 +226,7 @@ mod tests {
     #[case::another_package(SharedDependency::Package("other".into()), false)]
     #[case::its_class(SharedDependency::Class("team-a".into(), "class".into()), true)]
     #[case::a_class_of_others(SharedDependency::Class("team-b".into(), "class".into()), false)]
-    fn a_cluster_at_rest_is_concerned_by_what_it_names(
+    fn a_settled_cluster_depends_on_the_objects_that_it_names(
         #[case] changed: SharedDependency,
         #[case] named: bool,
     ) {
@@ -252,12 +252,12 @@ mod tests {
         assert_eq!(
             depends_on(&changed, &cluster(&json!({})), None),
             Concern::None,
-            "none of ours"
+            "not managed"
         );
     }
 
     #[test]
-    fn a_record_of_an_earlier_cluster_of_the_name_says_nothing() {
+    fn the_record_of_an_earlier_cluster_of_the_name_is_ignored() {
         let mut other = bootstrap(Some("Completed"));
         let status = Arc::make_mut(&mut other).status.as_mut().unwrap();
         status.upgrade.as_mut().unwrap().cluster_uid = "another".to_owned();
@@ -319,8 +319,8 @@ mod tests {
     }
 
     #[test]
-    fn those_that_wait_come_first_and_those_at_rest_by_and_by() {
-        let (mut sweep, changed) = (
+    fn waiting_clusters_come_first_and_settled_ones_in_batches() {
+        let (mut fan_out, changed) = (
             Sweep::default(),
             BTreeSet::from([SharedDependency::Release("new".to_owned())]),
         );
@@ -330,16 +330,16 @@ mod tests {
             cluster
         };
         for name in ["a", "b", "b", "c"] {
-            sweep.add(&changed, &named(name), || {
+            fan_out.add(&changed, &named(name), || {
                 Some(ClusterBootstrap::clone(&bootstrap(Some("Completed"))))
             });
         }
         for _ in 0..2 {
-            sweep.add(&changed, &named("d"), || None);
+            fan_out.add(&changed, &named("d"), || None);
         }
-        assert_eq!(sweep.left(), 4, "each once");
+        assert_eq!(fan_out.left(), 4, "each once");
         let mut next = || {
-            let next: Vec<String> = sweep
+            let next: Vec<String> = fan_out
                 .next(2)
                 .iter()
                 .map(|cluster| cluster.name().to_owned())

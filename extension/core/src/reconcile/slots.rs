@@ -1,5 +1,5 @@
-//! Clusters that give trouble: their passes have growing delays, and take half of the slots at most (one of one). A pass that turns
-//! out to be slow needs one of those too, so all other slots are free again after seconds, whatever happens.
+//! Concurrency limiter for slow or failing Clusters. Their reconciles back off and occupy at most half of the slots (one of one). A
+//! reconcile that becomes slow needs such a slot as well, so all other slots become free again within seconds.
 
 mod queue;
 
@@ -17,29 +17,29 @@ use crate::{
     reconcile::cluster::ended_early,
 };
 
-/// The first delay before a pass that failed is repeated.
+/// First delay before the retry of a failed reconcile.
 pub const MIN_DELAY: Duration = Duration::from_millis(500);
 
-/// The longest one. What changes meanwhile wakes the Cluster.
+/// Longest delay. A change requeues the Cluster earlier.
 pub const MAX_DELAY: Duration = Duration::from_mins(1);
 
-/// A pass that takes longer waits for something that does not answer.
+/// Duration from which a reconcile counts as slow: it waits for a server that does not respond.
 pub const SLOW: Duration = Duration::from_secs(3);
 
-/// How soon a pass is repeated that ended in a conflict, at first.
+/// First delay before the retry of a reconcile that ended in a conflict.
 const CONFLICT: Duration = Duration::from_millis(50);
 
-/// So many passes in a row may end in a conflict; with one more, others write as often as Sluice does.
+/// Number of consecutive conflicts that count as normal. With one more, other clients write as often as Sluice.
 pub const CONFLICTS: u32 = 4;
 
-/// A quick pass may be one that did not even ask a server which does not answer, so trouble is remembered for so long. Longer than
-/// such a server is left alone.
+/// Time that a Cluster stays limited after its last slow or failed reconcile. A quick reconcile may skip a server with an open circuit
+/// breaker, so this time is longer than the longest delay of the breaker.
 const REMEMBERED: Duration = Duration::from_mins(2);
 
-/// A Cluster that waits for a slot for so long says nothing any more. A silent workload's proofs are believed for as long.
+/// Time that the record of a Cluster counts while the Cluster waits for a slot. Proofs of an unresponsive workload cluster count as long.
 const UNSEEN: Duration = Duration::from_mins(1);
 
-/// The troubled Clusters, by UID, and the slots that are left for them.
+/// Slow or failing Clusters, by UID, and the free slots for them.
 #[derive(Debug)]
 pub struct Troubles {
     known: HashMap<String, Trouble>,
@@ -49,47 +49,48 @@ pub struct Troubles {
     looks: Looks,
 }
 
-/// The slots that are left for looks at settled Clusters. A workload that does not answer keeps one for seconds, and a partition may
-/// silence thousands.
+/// Free slots for drift checks of settled Clusters. An unresponsive workload cluster occupies one for seconds, and a network partition
+/// may affect thousands of workload clusters.
 #[derive(Debug)]
 struct Looks {
-    /// Of half of all slots.
+    /// Free slots, out of half of all slots.
     free: usize,
-    /// Of these, for workloads that did not answer the last look: of a quarter of all.
+    /// Free slots for workload clusters that did not respond to the last drift check, out of a quarter of all slots.
     unanswered: usize,
 }
 
 #[derive(Debug)]
 struct Trouble {
     delays: Backoff,
-    /// When a pass failed or was slow last.
+    /// Time of the last slow or failed reconcile.
     since: Instant,
 }
 
-/// A Cluster of which no pass has come to its end for a while.
+/// Cluster without a complete reconcile since some time.
 #[derive(Debug)]
 struct Unfinished {
     since: Instant,
-    /// Passes that ended with an error, and when the first of them began.
+    /// Number of reconciles that ended with an error.
     failures: u32,
+    /// Start of the first of them.
     failing_since: Option<Instant>,
-    /// Why the last one came to no end.
+    /// Hold for the last incomplete reconcile.
     hold: Option<Hold>,
 }
 
-/// Whether a pass may begin.
+/// Admission of a reconcile by the limiter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Turn {
-    /// It may.
+    /// The reconcile may start.
     Granted,
-    /// It may, and has a slot until it is over; see [`Troubles::release`].
+    /// The reconcile may start and occupies a slot until it ends; see [`Troubles::release`].
     WithSlot,
-    /// Other troubled Clusters have all the slots that they may have. The Cluster is looked at again after this.
+    /// Other slow or failing Clusters occupy all slots. The Cluster is requeued after this time.
     Later(Duration),
 }
 
 impl Troubles {
-    /// No Cluster is known to give trouble. `concurrency` passes run at once.
+    /// Returns a limiter without limited Clusters, for `concurrency` concurrent reconciles.
     #[must_use]
     pub fn new(concurrency: u16) -> Self {
         Self {
@@ -104,7 +105,7 @@ impl Troubles {
         }
     }
 
-    /// A pass asks whether it may look at a workload; see [`Troubles::look_over`].
+    /// Returns whether a reconcile may start a drift check, and occupies a slot if so; see [`Troubles::look_over`].
     pub fn look(&mut self, last: LastDriftCheck) -> bool {
         let looks = &mut self.looks;
         let unanswered = usize::from(last == LastDriftCheck::Unanswered);
@@ -116,19 +117,19 @@ impl Troubles {
         may
     }
 
-    /// A pass that might look at a workload is over.
+    /// Releases the slot of a drift check.
     pub fn look_over(&mut self, last: LastDriftCheck) {
         self.looks.free += 1;
         self.looks.unanswered += usize::from(last == LastDriftCheck::Unanswered);
     }
 
-    /// The Cluster with this UID asks for a pass.
+    /// Requests a reconcile for the Cluster with this UID.
     pub fn turn(&mut self, uid: &str, now: Instant) -> Turn {
         if !self.known.contains_key(uid) {
             return Turn::Granted;
         }
         let since = self.waiting.ask(uid, now);
-        // Free slots belong to those who have waited longest.
+        // Free slots go to the Clusters with the longest wait.
         if self.waiting.fills(self.free, since, now) || !self.take() {
             self.unfinished(uid, now);
             return Turn::Later(backoff().failed(now));
@@ -137,10 +138,10 @@ impl Troubles {
         Turn::WithSlot
     }
 
-    /// The pass over this Cluster, which has no slot, is slow. It has one from now on.
+    /// Occupies a slot for a reconcile of this Cluster that became slow without one.
     ///
     /// # Errors
-    /// There is none, so it is cut off, and the next one is a troubled Cluster's. This says when to look again.
+    /// No slot is free: the executor cancels the reconcile, and the Cluster counts as slow. The error is the delay before its requeue.
     pub fn slow(&mut self, uid: &str, now: Instant) -> Result<(), Duration> {
         if self.take() {
             return Ok(());
@@ -155,12 +156,13 @@ impl Troubles {
         left.is_some()
     }
 
-    /// A pass that had a slot is over.
+    /// Releases the slot of a reconcile.
     pub fn release(&mut self) {
         self.free += 1;
     }
 
-    /// Why a Cluster that waits for a slot may not be as its record says: its last pass came to no end, or it waits for long.
+    /// Returns the hold of a Cluster that waits for a slot and whose record may be stale: its last reconcile was incomplete, or the wait
+    /// takes long.
     #[must_use]
     pub fn hold_while_waiting(&self, uid: &str, now: Instant) -> Option<Hold> {
         let unfinished = self.unfinished.get(uid)?;
@@ -168,7 +170,7 @@ impl Troubles {
         unfinished.hold.clone().or_else(|| waits_long.then(cut_off))
     }
 
-    fn passed(&mut self, uid: &str, began: Instant, now: Instant) {
+    fn completed(&mut self, uid: &str, began: Instant, now: Instant) {
         self.unfinished.remove(uid);
         if now.duration_since(began) >= SLOW {
             let trouble = self.trouble(uid, now);
@@ -182,15 +184,15 @@ impl Troubles {
         }
     }
 
-    /// Something failed. Says when to look again.
+    /// Records a failure and returns the delay before the requeue.
     pub fn failed(&mut self, uid: &str, now: Instant) -> Duration {
         let trouble = self.trouble(uid, now);
         trouble.since = now;
         trouble.delays.failed(now)
     }
 
-    /// A pass that `began` then has ended. Says why the gates of the Cluster are to be closed, if so: more passes than may end with an
-    /// error did, or the first of them began some seconds ago.
+    /// Records the end of a reconcile that started at `began`. Returns the hold that closes the gates of the Cluster after too many
+    /// consecutive errors, or if the first of them started some seconds ago.
     pub fn ended(
         &mut self,
         uid: &str,
@@ -200,16 +202,16 @@ impl Troubles {
     ) -> Option<Hold> {
         match outcome {
             Ok(()) => {
-                self.passed(uid, began, now);
+                self.completed(uid, began, now);
                 None
             }
-            Err(error) => self.did_not_pass(uid, error, began, now),
+            Err(error) => self.did_not_complete(uid, error, began, now),
         }
     }
 
-    fn did_not_pass(&mut self, uid: &str, error: &Error, began: Instant, now: Instant) -> Option<Hold> {
-        // The next pass mostly comes to its end.
-        let patience = match error {
+    fn did_not_complete(&mut self, uid: &str, error: &Error, began: Instant, now: Instant) -> Option<Hold> {
+        // The next reconcile usually completes.
+        let tolerated = match error {
             Error::Pass(_) => 0,
             error if error.is_conflict() => CONFLICTS,
             Error::Refused(_) | Error::Unfinished(_) => 1,
@@ -217,15 +219,15 @@ impl Troubles {
         let unfinished = self.unfinished(uid, began);
         unfinished.failures = unfinished.failures.saturating_add(1);
         let since = unfinished.failing_since.get_or_insert(began);
-        let again = unfinished.failures > patience || now.duration_since(*since) > SLOW;
-        // The next pass may have to wait for its slot; one after a few conflicts mostly comes to its end.
-        if again || patience < 2 {
+        let again = unfinished.failures > tolerated || now.duration_since(*since) > SLOW;
+        // The next reconcile may have to wait for a slot. After a few conflicts it usually completes.
+        if again || tolerated < 2 {
             unfinished.hold = Some(ended_early(error));
         }
         again.then(|| ended_early(error))
     }
 
-    /// When the pass is made again that ended with this error.
+    /// Returns the delay before the retry of a reconcile that ended with this error.
     pub fn again(&mut self, uid: &str, error: &Error, now: Instant) -> Again {
         let unfinished = self.unfinished.get(uid);
         let failures = unfinished.map_or(0, |unfinished| unfinished.failures);
@@ -236,7 +238,7 @@ impl Troubles {
         }
     }
 
-    /// Forgets a Cluster.
+    /// Drops the state of a Cluster.
     pub fn forget(&mut self, uid: &str) {
         self.unfinished.remove(uid);
         self.known.remove(uid);
@@ -267,7 +269,7 @@ fn backoff() -> Backoff {
 fn cut_off() -> Hold {
     Hold::new(
         GateReason::ReconcileTimedOut,
-        "a pass over the Cluster took long while others did; it is made again when one of those is over",
+        "reconcile canceled: limit for slow Clusters reached; it is retried",
     )
 }
 

@@ -1,4 +1,4 @@
-//! What a Cluster may take next, as a condition of it.
+//! Condition `UpdatesAvailable` of a Cluster.
 
 use kube::ResourceExt as _;
 use serde_json::{Value, json};
@@ -16,22 +16,22 @@ use crate::{
     version::Ordered,
 };
 
-/// What has to be written of a Cluster.
+/// Write of the condition of a Cluster.
 ///
-/// The status is Cluster API's, and this one condition in it is Sluice's: it is applied, so that nothing else is touched, after the Cluster
-/// was read, so that the time of its last transition is kept.
+/// Cluster API owns the status, Sluice this one condition. A server-side apply leaves all other fields alone. A preceding read of the
+/// Cluster preserves the time of the last transition.
 #[derive(Debug)]
 pub struct Offer {
     namespace: String,
     name: String,
     uid: Option<String>,
-    /// What the condition shall say; there shall be none of a Cluster without a release.
+    /// The desired condition; `None` for a Cluster without a release.
     said: Option<Said>,
 }
 
-/// What has to be written of a Cluster; `None` where it is as it shall be. One that is being deleted is left alone.
+/// Returns the write of a Cluster; `None` if its condition is up to date, or if it is being deleted.
 #[must_use]
-pub fn of_cluster(cluster: &Cluster, survey: &Evaluation) -> Option<Offer> {
+pub fn of_cluster(cluster: &Cluster, evaluation: &Evaluation) -> Option<Offer> {
     if cluster.metadata.deletion_timestamp.is_some() {
         return None;
     }
@@ -39,8 +39,8 @@ pub fn of_cluster(cluster: &Cluster, survey: &Evaluation) -> Option<Offer> {
     let said = (!release.is_empty()).then(|| {
         let version = from_label(&release);
         let by_name = || Ordered::of(&version);
-        let known = survey.version(&release).cloned().or_else(by_name);
-        metav1(updates_of(known.as_ref(), &release, &survey.updates))
+        let known = evaluation.version(&release).cloned().or_else(by_name);
+        metav1(updates_of(known.as_ref(), &release, &evaluation.updates))
     });
     let conditions = cluster.status.as_ref().map(|status| status.conditions.as_slice());
     let found = condition::find(conditions.unwrap_or_default(), UPDATES_AVAILABLE);
@@ -60,7 +60,7 @@ pub fn of_cluster(cluster: &Cluster, survey: &Evaluation) -> Option<Offer> {
     })
 }
 
-/// As Kubernetes' own conditions are: none is without a reason.
+/// Adds the reason that Kubernetes requires of every condition.
 fn metav1(said: Said) -> Said {
     let reason = if said.reason.is_empty() {
         UPDATES_AVAILABLE.to_owned()
@@ -111,7 +111,7 @@ impl Reconciler for Offer {
     }
 }
 
-/// The condition, with the time since when its status is so.
+/// Builds the condition, with the time of its last transition.
 fn condition(said: &Said, before: Option<&Value>, known: &Context<'_, Offer>) -> Value {
     let before = before.filter(|before| before["status"] == said.status);
     let since = before.map(|before| before["lastTransitionTime"].clone());

@@ -1,4 +1,4 @@
-//! Which releases are for this management cluster.
+//! Compatibility of releases with this management cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,18 +13,19 @@ use sluice_crds::{
 use super::ReleaseReason;
 use crate::cluster::ClusterRef;
 
-/// What says which releases are compatible.
+/// Sources of compatibility data.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Sources {
     /// ConfigMap [`name::BOM_METADATA`] of the system namespace.
     pub bom: Option<ConfigMap>,
     /// ConfigMaps of the system namespace with [`label::ADDITIONAL_COMPATIBLE_TKRS`].
     pub additional: Vec<ConfigMap>,
-    /// Version of the management cluster, as [`annotation::TKG_VERSION`] of its Cluster says it.
+    /// Version of the management cluster, from [`annotation::TKG_VERSION`] of its Cluster.
     pub management_version: Option<String>,
 }
 
-/// What Clusters of the system namespace say that are the management cluster. One of a tenant says nothing: its label is the tenant's.
+/// Versions from the Clusters of the system namespace that are the management cluster. Clusters of tenants do not count: a tenant may
+/// set the label.
 #[derive(Debug, Clone, Default)]
 pub struct ManagementClusters {
     namespace: String,
@@ -32,7 +33,7 @@ pub struct ManagementClusters {
 }
 
 impl ManagementClusters {
-    /// Of this namespace, none yet.
+    /// Creates an empty map for this system namespace.
     #[must_use]
     pub fn of(namespace: &str) -> Self {
         Self {
@@ -41,7 +42,7 @@ impl ManagementClusters {
         }
     }
 
-    /// Takes in a Cluster, which is there or was. Says whether anything has changed.
+    /// Observes a Cluster, present or deleted. Returns whether anything has changed.
     pub fn saw(&mut self, named: &ClusterRef, cluster: &Cluster, is_there: bool) -> bool {
         let is_it =
             named.namespace() == self.namespace && cluster.labels().contains_key(label::MANAGEMENT_CLUSTER);
@@ -53,33 +54,33 @@ impl ManagementClusters {
         before != Some(version)
     }
 
-    /// The version of the first one that says it.
+    /// Returns the version of the first Cluster that has one.
     #[must_use]
     pub fn version(&self) -> Option<String> {
         self.versions.values().flatten().next().cloned()
     }
 }
 
-/// What is known of the compatibility of releases.
+/// Compatibility data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Compatibility {
     versions: BTreeSet<String>,
-    /// Of all others.
+    /// Verdict on all other releases.
     others: Verdict,
 }
 
-/// Whether a release is for this management cluster.
+/// Compatibility of a release with this management cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is.
+    /// The release is compatible.
     Compatible,
-    /// It is not, and what says so.
+    /// The release is not compatible, with the source of the verdict.
     Incompatible(String),
-    /// That cannot be said, and why.
+    /// The compatibility is unknown, with the reason.
     Unknown(ReleaseReason, String),
 }
 
-/// As `bom-metadata` has it.
+/// Content of `bom-metadata`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Metadata {
@@ -94,7 +95,7 @@ struct Supported {
 }
 
 impl Compatibility {
-    /// What the sources say together. One that cannot be read excludes nothing.
+    /// Combines the sources. An unreadable source excludes nothing.
     #[must_use]
     pub fn of(sources: &Sources) -> Self {
         let Sources {
@@ -136,7 +137,7 @@ impl Compatibility {
         Self { versions, others }
     }
 
-    /// Nothing, because what says it cannot be read.
+    /// Creates unknown compatibility, because the sources are unreadable.
     #[must_use]
     pub fn unreadable(system_namespace: &str) -> Self {
         let why =
@@ -147,7 +148,7 @@ impl Compatibility {
         }
     }
 
-    /// Whether a release of this version is compatible.
+    /// Returns the verdict on a release of this version.
     #[must_use]
     pub fn verdict(&self, version: &str) -> Verdict {
         if self.versions.contains(version) {
@@ -158,7 +159,7 @@ impl Compatibility {
     }
 }
 
-/// The versions that `bom-metadata` lists for the management cluster, and what to say of others.
+/// Returns the versions that `bom-metadata` lists for the management cluster, and the message for other versions.
 fn supported(bom: &ConfigMap, management_version: Option<&str>) -> Result<(Vec<String>, String), String> {
     let (config_map, key) = (shown(bom), name::BOM_COMPATIBILITY);
     let data = bom.binary_data.as_ref().and_then(|data| data.get(key));
@@ -186,7 +187,7 @@ fn supported(bom: &ConfigMap, management_version: Option<&str>) -> Result<(Vec<S
     Ok((versions.unwrap_or_default(), why))
 }
 
-/// The versions that an additional ConfigMap lists.
+/// Returns the versions in an additional ConfigMap.
 fn listed(config_map: &ConfigMap) -> Result<Vec<String>, String> {
     let key = name::TKR_VERSIONS;
     let data = config_map.data.as_ref().and_then(|data| data.get(key));
@@ -198,7 +199,7 @@ fn listed(config_map: &ConfigMap) -> Result<Vec<String>, String> {
     Ok(versions.unwrap_or_default())
 }
 
-/// What a text holds, or on one line why that cannot be read.
+/// Parses a text, or explains on one line why it is unreadable.
 fn yaml<T: DeserializeOwned>(text: &str) -> Result<T, String> {
     serde_saphyr::from_str(text).map_err(|error| {
         let text = error.to_string();

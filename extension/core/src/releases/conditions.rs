@@ -1,4 +1,4 @@
-//! Conditions as releases and OSImages carry them.
+//! Conditions of releases and OSImages.
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -6,16 +6,16 @@ use sluice_crds::run::Condition;
 
 use super::ReleaseReason;
 
-/// The release or the OSImage can be used as it is.
+/// The release or OSImage is usable.
 pub(super) const VALID: &str = "Valid";
-/// The release is for this management cluster.
+/// The release is compatible with this management cluster.
 pub(super) const COMPATIBLE: &str = "Compatible";
-/// Nothing excludes it.
+/// Nothing excludes the object.
 pub(super) const READY: &str = "Ready";
-/// There are newer releases.
+/// Newer releases exist.
 pub(super) const UPDATES_AVAILABLE: &str = "UpdatesAvailable";
 
-/// What one condition shall say.
+/// Desired content of one condition.
 #[derive(Debug, Default)]
 pub(super) struct Said {
     pub(super) status: &'static str,
@@ -52,7 +52,7 @@ impl Said {
     }
 }
 
-/// What an object says, in quotes and cut where it is too long to be read.
+/// Quotes a text of an object and shortens it if it is too long to read.
 pub(super) fn quoted(text: &str) -> String {
     const SHOWN: usize = 80;
     match text.char_indices().nth(SHOWN) {
@@ -61,7 +61,7 @@ pub(super) fn quoted(text: &str) -> String {
     }
 }
 
-/// Puts what is said into the condition of this type. It keeps its time while its status is the same; others, and their order, stay.
+/// Sets the condition of this type. Keeps its time while its status is the same, and all other conditions with their order.
 pub(super) fn say(conditions: &mut Vec<Condition>, type_: &str, said: Said, now: Timestamp) {
     let found = conditions.iter().position(|condition| condition.type_ == type_);
     let before = found

@@ -1,4 +1,4 @@
-//! All releases, judged together.
+//! Joint evaluation of all releases.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -21,37 +21,37 @@ use crate::{
     version::Ordered,
 };
 
-/// What a survey is made of.
+/// Inputs of an evaluation.
 #[derive(Debug, Clone, Copy)]
 pub struct Facts<'a> {
     /// All releases.
     pub releases: &'a Releases,
-    /// All OSImages; `None` before they were read.
+    /// All OSImages; `None` before the first list.
     pub images: Option<&'a Images>,
-    /// The Packages of the system namespace; `None` before they were read.
+    /// The Packages of the system namespace; `None` before the first list.
     pub packages: Option<&'a Catalogue>,
-    /// What says which releases are compatible; `None` before it was read.
+    /// Compatibility data; `None` before the first read.
     pub compatibility: Option<&'a Compatibility>,
 }
 
-/// What is wrong with a release.
+/// Fault of a release.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
-    /// In one word.
+    /// Reason in one word.
     pub reason: ReleaseReason,
-    /// What it is, and what to do.
+    /// Description and remedy.
     pub message: String,
 }
 
-/// What is said of each release.
+/// Result for each release.
 #[derive(Debug, Clone, Default)]
 pub struct Evaluation {
     releases: BTreeMap<String, Judged>,
-    /// The releases that nothing excludes.
+    /// Releases that nothing excludes.
     pub updates: Updates,
 }
 
-/// What is said of one release. What is not known yet is left as it was.
+/// Result for one release. Unknown parts leave the object unchanged.
 #[derive(Debug, Clone)]
 struct Judged {
     version: Option<Ordered>,
@@ -60,7 +60,7 @@ struct Judged {
 }
 
 impl Evaluation {
-    /// Judges all releases.
+    /// Evaluates all releases.
     #[must_use]
     pub fn of(known: Facts<'_>) -> Self {
         let owners = owners(known.releases);
@@ -92,28 +92,28 @@ impl Evaluation {
         }
     }
 
-    /// The names of all releases.
+    /// Returns the names of all releases.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.releases.keys().map(String::as_str)
     }
 
-    /// What is wrong with a release, if that is known.
+    /// Returns the known fault of a release.
     #[must_use]
     pub fn fault(&self, release: &str) -> Option<&Fault> {
         self.releases.get(release)?.valid.as_ref()?.as_ref().err()
     }
 
-    /// The version of a release.
+    /// Returns the version of a release.
     #[must_use]
     pub fn version(&self, release: &str) -> Option<&Ordered> {
         self.releases.get(release)?.version.as_ref()
     }
 
-    /// Whether the same follows from both for every Cluster.
+    /// Whether both evaluations have the same result for every Cluster.
     #[must_use]
     pub fn is_same_for_clusters(&self, other: &Self) -> bool {
-        let versions = |survey: &Self| {
-            let known = survey.releases.iter();
+        let versions = |evaluation: &Self| {
+            let known = evaluation.releases.iter();
             known
                 .map(|(name, judged)| (name.clone(), judged.version.clone()))
                 .collect::<BTreeMap<_, _>>()
@@ -121,7 +121,7 @@ impl Evaluation {
         self.updates == other.updates && versions(self) == versions(other)
     }
 
-    /// Of how many releases each thing is wrong.
+    /// Counts the releases by fault.
     #[must_use]
     pub fn faults(&self) -> BTreeMap<ReleaseReason, u64> {
         let mut faults = BTreeMap::new();
@@ -133,7 +133,7 @@ impl Evaluation {
         faults
     }
 
-    /// What has to be written of a release; `None` where it is as it shall be, or where nothing is known of it.
+    /// Returns the write of a release; `None` if the release is up to date or unknown.
     #[must_use]
     pub fn of_release(&self, release: &TanzuKubernetesRelease, now: Timestamp) -> Option<ReleaseStatus> {
         let judged = self.releases.get(&release.name_any())?;
@@ -152,7 +152,7 @@ impl Evaluation {
         if let Some(compatible) = &judged.compatible {
             let said = match compatible {
                 Verdict::Compatible => Said::yes(String::new()),
-                // Without a reason, as it always was.
+                // Without a reason, as in the addons-manager.
                 Verdict::Incompatible(why) => Said::no("Warning", "", why.clone()),
                 Verdict::Unknown(reason, why) => Said::unknown(*reason, why.clone()),
             };
@@ -168,13 +168,13 @@ impl Evaluation {
     }
 }
 
-/// The conditions of a release.
+/// Returns the conditions of a release.
 fn conditions(release: &TanzuKubernetesRelease) -> Vec<sluice_crds::run::Condition> {
     let status = release.status.as_ref();
     status.map(|status| status.conditions.clone()).unwrap_or_default()
 }
 
-/// Whether nothing excludes a release from being taken next.
+/// Whether nothing excludes a release from the available updates.
 fn is_offered(release: &TanzuKubernetesRelease, judged: &Judged, images: Option<&Images>) -> bool {
     let excluding = [label::INCOMPATIBLE, label::DEACTIVATED, label::INVALID];
     let has_image = images.is_none_or(|images| {
@@ -199,11 +199,11 @@ fn is_offered(release: &TanzuKubernetesRelease, judged: &Judged, images: Option<
         && !is_legacy(&release.metadata)
 }
 
-/// The release of each version, by its name: of several the one that is named after it, else the first one.
+/// Selects the release of each version: of duplicates the one that is named after its version, otherwise the first.
 fn owners(releases: &Releases) -> HashMap<String, &str> {
     let mut owners = HashMap::<String, &str>::new();
     for (name, release) in releases {
-        // With or without `v` it is one version.
+        // A leading `v` does not matter.
         let version = version_label(&release.spec.version);
         let is_named_so = *name == version;
         let owner = owners.entry(version).or_insert(name);
@@ -214,7 +214,7 @@ fn owners(releases: &Releases) -> HashMap<String, &str> {
     owners
 }
 
-/// What is wrong with a release, if anything.
+/// Returns the fault of a release, if any.
 fn valid(
     release: &TanzuKubernetesRelease,
     has_version: bool,
@@ -285,7 +285,7 @@ fn valid(
     Ok(())
 }
 
-/// Whether nothing excludes an object with these labels, once they are changed so.
+/// Builds condition `Ready` of an object with these labels after these changes.
 pub(super) fn ready(existing: Option<&BTreeMap<String, String>>, changes: &Labels) -> Said {
     let has = |key: &str| match changes.get(key) {
         Some(change) => change.is_some(),
@@ -303,7 +303,7 @@ pub(super) fn ready(existing: Option<&BTreeMap<String, String>>, changes: &Label
     )
 }
 
-/// What is said of the releases above this version.
+/// Builds condition `UpdatesAvailable` for the releases above this version.
 pub(super) fn updates_of(version: Option<&Ordered>, text: &str, updates: &Updates) -> Said {
     let Some(version) = version else {
         let message = format!("{} is not a semantic version", quoted(text));

@@ -1,4 +1,4 @@
-//! What is said of an OSImage.
+//! Labels and conditions of an OSImage.
 
 use jiff::Timestamp;
 use sluice_crds::{labels::label, run::OSImage};
@@ -12,9 +12,9 @@ use super::{
 };
 use crate::version::Ordered;
 
-/// What has to be written of an OSImage; `None` where it is as it shall be.
+/// Returns the write of an OSImage; `None` if the OSImage is up to date.
 ///
-/// Whether it is compatible is for the infrastructure to say; the label follows its condition where there is one.
+/// The infrastructure provider sets condition `Compatible`; the label follows the condition if there is one.
 #[must_use]
 pub fn of_image(image: &OSImage, now: Timestamp) -> Option<ReleaseStatus> {
     let version = &image.spec.kubernetes_version;
@@ -23,7 +23,7 @@ pub fn of_image(image: &OSImage, now: Timestamp) -> Option<ReleaseStatus> {
     let before = before.unwrap_or_default();
     let known = is_valid.then_some(version.as_str());
     let mut labels = version_labels(known, image.metadata.labels.as_ref());
-    // A field of its reference may be spelled as a prefix of a version is.
+    // A label of a reference field may look like a version prefix.
     labels.extend(image_labels(&image.spec));
     labels.insert(label::INVALID.to_owned(), (!is_valid).then(String::new));
     if let Some(compatible) = before.iter().find(|condition| condition.type_ == COMPATIBLE) {

@@ -1,4 +1,4 @@
-//! Packages that bring releases: kapp-controller installs each by a PackageInstall of Sluice, and nothing is unpacked here
+//! Installation of Packages that contain releases: kapp-controller installs each by a PackageInstall of Sluice; Sluice unpacks nothing
 //! (addons-manager §3.9; docs/decisions/0031).
 
 #[cfg(test)]
@@ -27,13 +27,13 @@ use crate::{
     reasons::reasons,
 };
 
-/// The longest name of a PackageInstall that follows from that of a Package. kapp makes longer names of it, which have to be valid, too.
+/// Longest name of a PackageInstall that is derived from a Package name. kapp derives longer names from it, which must be valid too.
 const LONGEST_NAME: usize = 200;
 
-/// What an event may say at most, in bytes: the API server refuses longer notes.
+/// Longest event note, in bytes: the API server refuses longer notes.
 const LONGEST_NOTE: usize = 1000;
 
-/// So many digits of a digest make a name where the one of the Package cannot be one.
+/// Digits of a digest in the name of a PackageInstall if the name of the Package is unsuitable.
 const DIGITS: usize = 20;
 
 reasons! {
@@ -51,17 +51,18 @@ reasons! {
 
 pub use underway::Underway;
 
-/// What is wrong with a Package that brings releases.
+/// Fault of a Package that contains releases.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InstallFault {
-    /// In one word.
+    /// Reason in one word.
     pub reason: InstallReason,
-    /// What it is, and what to do, in one line.
+    /// Description and remedy, on one line.
     pub message: String,
 }
 
 impl InstallFault {
-    /// The event of the PackageInstall that says so: an event is named after its object, and names of Packages may have a `+`.
+    /// Returns the event for this fault. It is about the PackageInstall: an event is named after its object, and names of Packages may have
+    /// a `+`.
     #[must_use]
     pub fn notice(&self) -> Notice<'_> {
         Notice {
@@ -72,18 +73,18 @@ impl InstallFault {
     }
 }
 
-/// How far the releases of a Package are.
+/// State of the installation of a Package with releases.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum InstallState {
-    /// There are none to be installed, or they are, or a user has paused that.
+    /// The releases are installed, or a user paused the installation, or there is nothing to install.
     Settled,
-    /// kapp-controller is at work.
+    /// kapp-controller is reconciling.
     Underway,
-    /// They cannot be installed.
+    /// The installation failed.
     Failed(InstallFault),
 }
 
-/// A Package of the system namespace, and the PackageInstall of the name that Sluice would give it.
+/// A Package of the system namespace, and the PackageInstall with the name that Sluice derives from it.
 #[derive(Debug, Clone, Copy)]
 pub struct TkrPackage<'a> {
     namespace: &'a str,
@@ -92,7 +93,7 @@ pub struct TkrPackage<'a> {
     found: Option<&'a PackageInstall>,
 }
 
-/// The name of the Package that a PackageInstall of Sluice with this metadata installs.
+/// Returns the name of the Package that a PackageInstall of Sluice with this metadata installs.
 #[must_use]
 pub fn package_in(install: &ObjectMeta) -> Option<&str> {
     let annotations = install.annotations.as_ref()?;
@@ -100,7 +101,7 @@ pub fn package_in(install: &ObjectMeta) -> Option<&str> {
 }
 
 impl<'a> TkrPackage<'a> {
-    /// The Package `name` of the system namespace `namespace`, if there is one; and the PackageInstall [`Self::install_name`] there.
+    /// Finds Package `name` and PackageInstall [`Self::install_name`] in the system namespace `namespace`.
     #[must_use]
     pub const fn of(
         namespace: &'a str,
@@ -116,12 +117,12 @@ impl<'a> TkrPackage<'a> {
         }
     }
 
-    /// The name of the PackageInstall of a Package: the same with `---` for `+`. Names of Packages may have letters that names of other
-    /// objects may not have, and be longer; then it is `tkr-package-<digest>`.
+    /// Returns the name of the PackageInstall of a Package: the same with `---` for `+`. Names of Packages may be longer and have more
+    /// characters than names of other objects; then the name is `tkr-package-<digest>`.
     #[must_use]
     pub fn install_name(package: &str) -> String {
         let is_segment = |segment: &str| is_object_name(segment) && !segment.contains('.');
-        // Otherwise two Packages would have the same.
+        // Otherwise two Packages would share one name.
         let is_plain = !package.contains("---") && package.len() <= LONGEST_NAME;
         let name = package.replace('+', "---");
         if is_plain && name.len() <= LONGEST_NAME && name.split('.').all(is_segment) {
@@ -131,20 +132,20 @@ impl<'a> TkrPackage<'a> {
         }
     }
 
-    /// The Package, if it brings releases.
+    /// Returns the Package if it contains releases.
     fn bringing(&self) -> Option<&'a Package> {
         self.package.filter(|package| brings_releases(&package.metadata))
     }
 
-    /// Whether the PackageInstall is that of this Package, and Sluice's.
+    /// Whether Sluice created the PackageInstall, for this Package.
     fn is_ours(&self, install: &PackageInstall) -> bool {
         package_in(&install.metadata) == Some(self.name)
     }
 
-    /// What has to be written; `None` where all is as it shall be, or where it is another's.
+    /// Returns the write of the PackageInstall; `None` if it is up to date or not Sluice's.
     ///
-    /// A PackageInstall that is being deleted is waited for, and takes nothing with it. One whose Package is gone, or brings releases no more, is removed, and what it
-    /// has installed stays (`noopDelete`).
+    /// A PackageInstall that is being deleted is left alone. If its Package is gone, or contains no releases any more, the PackageInstall
+    /// is deleted and the installed objects stay (`noopDelete`).
     #[must_use]
     pub fn install(&self) -> Option<Install> {
         let key = || {
@@ -159,7 +160,7 @@ impl<'a> TkrPackage<'a> {
                 let patch = update(&self.wanted(package), found)?;
                 Some(Install::Update(key(), patch))
             }
-            // Edited: what it has installed would go with it.
+            // A user edited `noopDelete`: a deletion would delete the installed objects as well.
             (_, Some(found)) if !found.spec.noop_delete => {
                 let metadata = &found.metadata;
                 let patch = json!({
@@ -190,7 +191,7 @@ impl<'a> TkrPackage<'a> {
             },
             spec: PackageInstallSpec {
                 service_account_name: Some(name::TKR_INSTALLER.to_owned()),
-                // A release is in use for longer than a repository offers it.
+                // Clusters use a release for longer than a repository contains it.
                 noop_delete: true,
                 package_ref: Some(PackageRef {
                     ref_name: package.spec.ref_name.clone(),
@@ -205,7 +206,7 @@ impl<'a> TkrPackage<'a> {
         }
     }
 
-    /// How far the releases are, in kapp-controller's words where it fails.
+    /// Returns the state of the installation, with kapp-controller's message if it failed.
     #[must_use]
     pub fn state(&self) -> InstallState {
         let found = match (self.bringing(), self.found) {
@@ -247,13 +248,13 @@ fn is_deleted(install: &PackageInstall) -> bool {
     install.metadata.deletion_timestamp.is_some()
 }
 
-/// Whether what a Package with this metadata installs are releases.
+/// Whether a Package with this metadata contains releases.
 fn brings_releases(meta: &ObjectMeta) -> bool {
     let mut labels = meta.labels.iter().flatten();
     labels.any(|(key, _)| key == label::TKR_PACKAGE)
 }
 
-/// What the words of kapp-controller are about. They may be many lines, and event and log have one.
+/// Classifies a message of kapp-controller and puts it on one line for event and log.
 fn fault(package: &str, words: &str) -> InstallFault {
     let words = words.split_whitespace().collect::<Vec<_>>().join(" ");
     let (reason, advice) = if let Some(owner) = owner(&words) {
@@ -275,14 +276,14 @@ fn fault(package: &str, words: &str) -> InstallFault {
     InstallFault { reason, message }
 }
 
-/// Whether a ServiceAccount has no right to do what kapp wanted. Quotas, namespaces that end and policies forbid as well.
+/// Whether the ServiceAccount of kapp lacks a right. Quotas, terminating namespaces and policies cause "forbidden" errors as well.
 fn is_without_right(words: &str) -> bool {
     let mut refusals = words.split(" is forbidden: ").skip(1);
     refusals.any(|why| why.to_lowercase().starts_with("user \"") && why.contains(" cannot "))
 }
 
-/// What kapp names as the owner of an object, `App tkg-system/one` of `different app 'one.app' namespace: tkg-system`. Where kapp does not
-/// know its name, the label that it names.
+/// Parses the owner of an object from a message of kapp: `App tkg-system/one` from `different app 'one.app' namespace: tkg-system`. If kapp
+/// does not know the name, returns the label in the message.
 fn owner(words: &str) -> Option<String> {
     const ASSOCIATED: &str = "is already associated with a different ";
     let (_, other) = words.split_once(ASSOCIATED)?;
@@ -293,7 +294,7 @@ fn owner(words: &str) -> Option<String> {
         let label = other.strip_prefix("label '")?.split('\'').next()?;
         return Some(format!("App with label {label}"));
     };
-    // kapp-controller names its kapp apps so.
+    // Suffix that kapp-controller gives the kapp app of a PackageRepository.
     let (kind, name) = match app.strip_suffix(".pkgr") {
         Some(name) => ("PackageRepository", name),
         None => (
@@ -308,20 +309,20 @@ fn owner(words: &str) -> Option<String> {
     Some(format!("{kind} {namespace}/{name}"))
 }
 
-/// What has to be written of a PackageInstall.
+/// Write of a PackageInstall.
 #[derive(Debug)]
 pub enum Install {
-    /// There is none.
+    /// Creates a missing PackageInstall.
     Create(Box<PackageInstall>),
-    /// It says something else: its key, and a merge patch.
+    /// Updates a PackageInstall: its key, and a merge patch.
     Update(Key, Value),
-    /// Its Package is gone.
+    /// Deletes a PackageInstall whose Package is gone.
     Remove {
         /// The PackageInstall.
         install: Key,
         /// Its UID.
         uid: Option<String>,
-        /// The Package, of which the API server is asked first.
+        /// The Package, which is read from the API server first.
         package: Key,
     },
 }

@@ -1,4 +1,4 @@
-//! Versions as labels, and the labels that OSImages are selected by.
+//! Version labels, and the labels that select OSImages.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,24 +17,24 @@ use crate::{
     version::Ordered,
 };
 
-/// Labels as they shall be: absent ones are removed.
+/// Desired labels; `None` removes a label.
 pub(super) type Labels = BTreeMap<String, Option<String>>;
 
-/// A version as a label or the name of a release: `v1.23.5---vmware.1` of `1.23.5+vmware.1`.
+/// Converts a version to a label or the name of a release: `v1.23.5---vmware.1` for `1.23.5+vmware.1`.
 #[must_use]
 pub fn version_label(version: &str) -> String {
     let number = version.strip_prefix('v').unwrap_or(version);
     format!("v{}", number.replace('+', "---"))
 }
 
-/// The version that a label, or the name of a release, is of.
+/// Converts a label, or the name of a release, back to its version.
 #[must_use]
 pub fn from_label(label: &str) -> String {
     let number = label.strip_prefix('v').unwrap_or(label);
     format!("v{}", number.replace("---", "+"))
 }
 
-/// A version label and all that it begins with, the longest first: of `v1.17.9---vmware.2` also `v1.17.9---vmware`, `v1.17.9`, `v1.17` and
+/// Returns a version label and its prefixes, the longest first: for `v1.17.9---vmware.2` also `v1.17.9---vmware`, `v1.17.9`, `v1.17` and
 /// `v1`.
 pub fn prefixes(version_label: &str) -> impl Iterator<Item = &str> {
     let whole = Some(version_label).filter(|label| !label.is_empty());
@@ -46,15 +46,15 @@ pub fn prefixes(version_label: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The labels of a release, with those that follow from its version, whether they are written yet or not.
+/// Returns the labels of a release, including those derived from its version, written or not.
 #[must_use]
 pub fn release_labels_of(release: &TanzuKubernetesRelease) -> BTreeMap<String, String> {
     let follow = version_labels(semantic(&release.spec.version), release.metadata.labels.as_ref());
     changed(release.labels().clone(), follow)
 }
 
-/// The labels of an OSImage with these keys, among them those that follow from its spec, whether they are written yet or not. Of thousands of
-/// images few labels are ever compared.
+/// Returns the labels of an OSImage with these keys, including those derived from its spec, written or not. The restriction to keys saves
+/// work: of thousands of images few labels are compared.
 #[must_use]
 pub fn image_labels_of(image: &OSImage, keys: &BTreeSet<String>) -> BTreeMap<String, String> {
     let existing = keys.iter().filter_map(|key| image.labels().get_key_value(key));
@@ -90,14 +90,14 @@ fn changed(mut labels: BTreeMap<String, String>, changes: Labels) -> BTreeMap<St
     labels
 }
 
-/// The labels that say what an OSImage is, without those of versions and without what others have put on it.
+/// Returns the labels derived from the spec of an OSImage, without those of versions and without foreign labels.
 #[must_use]
 pub fn of_image_itself(image: &OSImageSpec) -> BTreeMap<String, String> {
     let labels = image_labels(image).into_iter();
     labels.filter_map(|(key, value)| Some((key, value?))).collect()
 }
 
-/// The prefixes of a version, if there is one, as labels without values, and the removal of those that `existing` has of another version.
+/// Returns the prefixes of a version as labels without values, and the removal of prefixes of another version in `existing`.
 pub(super) fn version_labels(version: Option<&str>, existing: Option<&BTreeMap<String, String>>) -> Labels {
     let of_another_version = |(key, value): &(&String, &String)| {
         let mut letters = key.chars();
@@ -113,15 +113,15 @@ pub(super) fn version_labels(version: Option<&str>, existing: Option<&BTreeMap<S
     labels
 }
 
-/// The labels of an OSImage beside its version: its operating system, its kind, and each field of its reference, `ami-region`. A field of
-/// which no label can be made is left out: nothing selects by it.
+/// Returns the labels of an OSImage except its version: operating system, kind, and each field of its reference, such as `ami-region`.
+/// Leaves out a field that is no valid label: nothing can select it.
 pub(super) fn image_labels(image: &OSImageSpec) -> Labels {
     let mut labels = Labels::new();
     add_image_labels(&mut labels, image, None);
     labels
 }
 
-/// Adds them, and where `keys` are given at least those that have one of these.
+/// Adds these labels; with `keys` at least those with one of the keys.
 fn add_image_labels(labels: &mut Labels, image: &OSImageSpec, keys: Option<&BTreeSet<String>>) {
     let (os, kind) = (&image.os, &image.image.type_);
     for (key, value) in [
@@ -132,7 +132,7 @@ fn add_image_labels(labels: &mut Labels, image: &OSImageSpec, keys: Option<&BTre
         (label::IMAGE_TYPE, kind),
     ] {
         if keys.is_none_or(|keys| keys.contains(key)) {
-            // What it was before would be selected by.
+            // Otherwise a selector would match the previous value.
             labels.insert(key.to_owned(), None);
             put(labels, key.to_owned(), value);
         }
@@ -161,7 +161,7 @@ fn put(labels: &mut Labels, key: String, value: &str) {
     }
 }
 
-/// Whether Kubernetes takes this as a label without a prefix, or as the value of one.
+/// Whether a text is a valid label value, or a valid label key without a prefix.
 fn is_label(text: &str) -> bool {
     let good = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     let ends = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);

@@ -1,8 +1,8 @@
-//! What is said of releases, OSImages and Clusters so that kubectl shows which release comes next: labels and conditions.
+//! Labels and conditions of releases, OSImages and Clusters that show the available updates in kubectl.
 //!
-//! A [`Survey`] judges all releases together. What is written of one object follows from it: [`Mark`] of a release or an OSImage,
-//! [`Offer`] of a Cluster. None of it opens or closes a gate (addons-manager §6.6, §6.7). Releases that come as a [`TkrPackage`] are
-//! installed by kapp-controller.
+//! An [`Evaluation`] covers all releases together. The writes of single objects follow from it: [`ReleaseStatus`] of a release or an
+//! OSImage, and condition `UpdatesAvailable` of a Cluster. None of them opens or closes a gate (addons-manager §6.6, §6.7).
+//! kapp-controller installs releases from a [`TkrPackage`].
 
 mod available_updates;
 mod compatibility;
@@ -55,21 +55,21 @@ reasons! {
     VersionInvalid,
 }
 
-/// What has to be looked at, because it or something that it rests on has changed.
+/// Queue item of the controller: an object that has changed, or one of whose dependencies has.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum ReleaseEvent {
-    /// Releases, OSImages, Packages, or what says which releases are compatible.
+    /// Releases, OSImages, Packages or compatibility data.
     All,
     /// A Cluster.
     Cluster(ClusterRef),
     /// A Package of the system namespace, or its PackageInstall.
     Package(String),
-    /// A PackageInstall of the system namespace that does not say for which Package it is.
+    /// A PackageInstall of the system namespace that does not name its Package.
     Install(String),
 }
 
 impl ReleaseEvent {
-    /// That of a PackageInstall of the system namespace with this metadata.
+    /// Returns the item for a PackageInstall of the system namespace with this metadata.
     #[must_use]
     pub fn of_install(install: &ObjectMeta) -> Self {
         let name = install.name.clone().unwrap_or_default();
@@ -80,7 +80,7 @@ impl ReleaseEvent {
     }
 }
 
-/// One object of which something is said.
+/// Object with labels or conditions of this module.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Named {
     /// A TanzuKubernetesRelease.

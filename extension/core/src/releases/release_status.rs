@@ -1,4 +1,4 @@
-//! Labels and conditions of one release or OSImage, as they are written.
+//! Write of the labels and conditions of one release or OSImage.
 
 use kube::ResourceExt;
 use serde_json::{Value, json};
@@ -7,20 +7,20 @@ use sluice_crds::run::Condition;
 use super::labels::Labels;
 use crate::protocol::{Context, Done, Key, Reconciler, Server, Step, Write};
 
-/// What has to be written of an object: first its labels, then its status.
+/// Writes of an object: first its labels, then its status.
 #[derive(Debug)]
 pub struct ReleaseStatus {
     key: Key,
     uid: Option<String>,
     version: Option<String>,
-    /// What is to change of its labels.
+    /// Changes of its labels.
     labels: Labels,
-    /// All its conditions, if they are to change.
+    /// All its conditions; `None` if they do not change.
     conditions: Option<Vec<Condition>>,
 }
 
 impl ReleaseStatus {
-    /// What differs from what the object has; `None` where nothing does.
+    /// Compares the desired labels and conditions with the object; returns `None` if they are equal.
     pub(super) fn of<K>(
         object: &K,
         mut labels: Labels,

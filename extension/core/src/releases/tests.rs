@@ -79,7 +79,7 @@ pub(super) fn merge(object: &mut Value, more: &Value) {
     }
 }
 
-/// What a survey of these releases is made of: one image, one Package, and nothing that says what is compatible.
+/// Inputs of an evaluation: releases, one image, one Package, and no compatibility data.
 struct World {
     releases: Releases,
     images: Images,
@@ -108,7 +108,7 @@ impl World {
         })
     }
 
-    /// Writes what has to be written of each release, once. Says of how many there was something to write.
+    /// Carries out the writes of each release once. Returns the number of releases with a write.
     fn settle(&mut self, at: Timestamp) -> usize {
         let survey = self.survey();
         let mut written = 0;
@@ -137,7 +137,7 @@ impl World {
     }
 }
 
-/// Carries a pass out against a server that has `object` and takes every write. Says what was written.
+/// Carries out a reconcile against a server that has `object` and accepts every write. Returns the writes.
 fn carry_out<S: Reconciler<LocalState = (), Effects = (), Hold = String>>(
     subject: &S,
     at: Timestamp,

@@ -1,18 +1,18 @@
-//! The releases that may be taken next.
+//! Available updates.
 
 use std::collections::BTreeMap;
 
 use crate::version::Ordered;
 
-/// So many releases are named at most, the newest ones: a condition is read by people.
+/// Maximum number of releases in a condition, the newest ones, to keep it readable.
 const NAMED: usize = 20;
 
-/// Releases that nothing excludes, by minor version and in their order.
+/// Releases that nothing excludes, by minor version, in order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Updates(BTreeMap<(u64, u64), Vec<(Ordered, String)>>);
 
 impl Updates {
-    /// These releases, by their versions.
+    /// Creates the index of these releases by version.
     pub(super) fn of<'a>(versions: impl IntoIterator<Item = (&'a Ordered, &'a str)>) -> Self {
         let mut minors = BTreeMap::<_, Vec<_>>::new();
         for (version, text) in versions {
@@ -25,13 +25,13 @@ impl Updates {
         Self(minors)
     }
 
-    /// The versions above this one, of its minor version and the next one, the newest last, 20 at most.
+    /// Returns the versions above this one, of the same and the next minor version, the newest last, 20 at most.
     #[must_use]
     pub fn after(&self, version: &Ordered) -> Vec<&str> {
         let (major, minor) = version.minor();
         let next = minor.checked_add(1).map(|next| (major, next));
         let minors = [next, Some((major, minor))].into_iter().flatten();
-        // Each minor version is sorted, so none but those that are named are looked at.
+        // Each minor version is sorted, so the iteration stops after the named ones.
         let newest_first = minors
             .filter_map(|minor| self.0.get(&minor))
             .flat_map(|releases| {
@@ -43,7 +43,7 @@ impl Updates {
         newer
     }
 
-    /// The same as conditions list them, `[v1.35.5 v1.36.3]`; `None` where there is none.
+    /// Returns the same as a text for conditions, `[v1.35.5 v1.36.3]`; `None` if there is none.
     pub(super) fn message(&self, version: &Ordered) -> Option<String> {
         let newer = self.after(version);
         (!newer.is_empty()).then(|| format!("[{}]", newer.join(" ")))

@@ -1,4 +1,4 @@
-//! What a Cluster is changed to before it is stored.
+//! Resolution of a Cluster before the API server stores it.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -28,13 +28,13 @@ use crate::{
 /// Resolves a Cluster.
 ///
 /// # Errors
-/// What has to be known first.
+/// A missing input.
 pub fn resolve(asked: &Asked, known: ResolverInputs<'_>) -> Result<Resolution, Unknown> {
     let Asked { old, new } = asked;
     let Some(topology) = &new.spec.topology else {
         return Ok(Resolution::default());
     };
-    // One that is moved is paused, and so is one whose entries a user has to correct.
+    // A Cluster is paused during a move, and while a user corrects its entries.
     if new.metadata.deletion_timestamp.is_some() || is_stopped(new) {
         return Ok(Resolution::default());
     }
@@ -88,7 +88,7 @@ pub fn resolve(asked: &Asked, known: ResolverInputs<'_>) -> Result<Resolution, U
     if !faults.is_empty() {
         return Ok(refused(faults));
     }
-    // Without the variable, and where no part asks for one, nothing says what an image would be for.
+    // Images are needed only if the class declares the variable or a part selects one.
     let needs_images = declared || parts.all.iter().any(|part| part.text.is_some());
     let images = if needs_images {
         Some(known.images.ok_or(Unknown::Images)?)
@@ -118,8 +118,8 @@ pub fn resolve(asked: &Asked, known: ResolverInputs<'_>) -> Result<Resolution, U
     Ok(resolution)
 }
 
-/// What is answered where the class is not known, if that is an answer: entries of a Cluster whose machines may be there, or that is about
-/// to be made of a release, depend on it.
+/// Resolves a Cluster without its class, if possible. It is not if machines may exist or a release is about to be chosen: then the entries
+/// depend on the class.
 fn without_class(Asked { old, new }: &Asked, topology: &Topology) -> Result<Option<Resolution>, Unknown> {
     let Some(name) = topology.class_name() else {
         return Ok(None);
@@ -147,7 +147,7 @@ const fn refused(faults: Vec<Fault>) -> Resolution {
     }
 }
 
-/// What is wrong with the shape of `TKR_DATA`, of the Cluster or of one of its parts.
+/// Checks the shape of `TKR_DATA`, of the Cluster and of its parts.
 fn shape_faults(topology: &Topology) -> Vec<Fault> {
     let own = (
         "spec.topology.variables".to_owned(),
@@ -170,7 +170,7 @@ fn shape_faults(topology: &Topology) -> Vec<Fault> {
     faults.take(MOST_FAULTS).collect()
 }
 
-/// One Cluster that is resolved.
+/// Resolution of one Cluster.
 pub(super) struct ClusterChange<'a> {
     pub(super) old: Option<&'a Cluster>,
     pub(super) new: &'a Cluster,
@@ -214,7 +214,7 @@ impl ClusterChange<'_> {
         })
     }
 
-    /// The Cluster as it came, where it is created again with what machines of it are made of, and its release cannot be taken any more.
+    /// Leaves a Cluster unchanged that is restored with its entries and whose release is not available any more.
     fn as_it_came(&self) -> Option<Resolution> {
         let label = release_of(&self.new.metadata);
         let asked = data::value_in(&self.topology.variables).and_then(Value::as_object);
@@ -234,19 +234,19 @@ impl ClusterChange<'_> {
         })
     }
 
-    /// The release that the Cluster is on, or that its label is set to, where nothing newer is looked for.
+    /// Returns the release of the Cluster or of its new label, if the Cluster keeps its version.
     fn stays(&self) -> Result<Option<Arc<TanzuKubernetesRelease>>, Fault> {
         let before = self.old.map(|old| release_of(&old.metadata)).unwrap_or_default();
         let asked = release_of(&self.new.metadata);
         let is_set = !asked.is_empty() && asked != before;
-        // A manifest without the label takes nothing back.
+        // A manifest without the label reverts nothing.
         let label = if asked.is_empty() { before } else { asked };
         if label.is_empty() {
             return Ok(None);
         }
         let release = self.query.releases.get(&label);
         if is_set {
-            // What the request says itself is taken or refused, never replaced.
+            // An explicit choice of the request is accepted or refused, never replaced.
             let taken = match release {
                 Some(release) => self.query.taken(release, self.needed_of(release)),
                 None => Err("does not exist".to_owned()),
@@ -269,7 +269,7 @@ impl ClusterChange<'_> {
                 let fits = self.query.fits(release) && self.query.selects(release);
                 Ok(fits.then(|| Arc::clone(release)))
             }
-            // Another release would be an upgrade that was not asked for.
+            // Another release would be an unrequested upgrade.
             None if prefixes(&version_label(&from_label(&label)))
                 .any(|prefix| prefix == self.query.prefix) =>
             {
@@ -294,7 +294,7 @@ impl ClusterChange<'_> {
         })
     }
 
-    /// As the addons-manager said it: the parts, the query, and what came of it.
+    /// Builds the message in the format of the addons-manager: parts, query and result.
     pub(super) fn unresolved(&self, result: &str) -> String {
         const MOST: usize = 8;
         let pools = self.parts.iter().filter_map(|part| match &part.place {
@@ -309,7 +309,7 @@ impl ClusterChange<'_> {
                 String::new()
             }
         };
-        // Each selector is said once, of the first part that has it.
+        // Names each selector once, with its first part.
         let mut said = BTreeSet::new();
         let selectors = self.parts.iter().filter_map(|part| {
             let text = part.text.as_deref()?;
@@ -329,7 +329,7 @@ impl ClusterChange<'_> {
         )
     }
 
-    /// The parts that get an image of a release: none where machines of its version have theirs.
+    /// Returns the parts that get an image of a release: none if machines of its version have theirs.
     fn needed_of(&self, release: &TanzuKubernetesRelease) -> &[Part] {
         if self.declared && self.is_frozen(release) {
             &[]
@@ -338,7 +338,7 @@ impl ClusterChange<'_> {
         }
     }
 
-    /// The images of a release that stays.
+    /// Returns the images of a kept release.
     fn images_of(&self, release: &Arc<TanzuKubernetesRelease>) -> Result<Vec<Arc<OSImage>>, Fault> {
         let needed = self.needed_of(release);
         let picked = self.query.images_in(release, needed).map_err(|why| {

@@ -1,4 +1,4 @@
-//! The variable `TKR_DATA`: by Kubernetes version, what machines of it are made of.
+//! Variable `TKR_DATA`: release and OSImage of machines, by Kubernetes version.
 
 use serde_json::{Map, Value, json};
 use sluice_crds::{
@@ -14,8 +14,8 @@ use crate::{releases::of_image_itself, version::KubernetesVersion};
 /// Entries by Kubernetes version.
 pub(super) type Entries = Map<String, Value>;
 
-/// What machines of a release are made of, from one of its images. `repository` is where all container images come from, if they come
-/// from one place.
+/// Builds the entry for a release and one of its images. `repository` is the registry of all container images, if the Cluster has a
+/// single one.
 pub(super) fn entry(release: &TanzuKubernetesRelease, image: &OSImage, repository: Option<&str>) -> Value {
     let mut spec = release.spec.kubernetes.clone();
     if let Some(repository) = repository {
@@ -39,26 +39,26 @@ pub(super) fn entry(release: &TanzuKubernetesRelease, image: &OSImage, repositor
     json!({"kubernetesSpec": spec, "osImageRef": image.spec.image.ref_, "labels": labels})
 }
 
-/// A label of the machines that an entry is for: the release, or the image, that they are made of.
+/// Returns a machine label of an entry: the release or the image.
 pub(super) fn label_of<'a>(entry: &'a Value, key: &str) -> Option<&'a str> {
     entry.get("labels")?.get(key)?.as_str()
 }
 
-/// The value among these variables, if there is one.
+/// Returns the value of `TKR_DATA` among these variables, if set.
 pub(super) fn value_in(variables: &Variables) -> Option<&Value> {
     variables.get(name::TKR_DATA).map(|variable| &variable.value)
 }
 
-/// Where all container images of a Cluster come from, if it says so.
+/// Returns the registry of all container images of a Cluster, if set.
 pub(super) fn repository(topology: &Topology) -> Option<&str> {
     let host = topology.variable(name::IMAGE_REPOSITORY)?.get("host")?.as_str();
     host.filter(|host| !host.is_empty())
 }
 
-/// The entries of a value.
+/// Returns the entries of a value.
 ///
 /// # Errors
-/// What is wrong with its shape, and where.
+/// The fault of its shape, with its path.
 pub(super) fn entries(value: &Value) -> Result<&Entries, String> {
     const SHAPE: &str = "TKR_DATA is an object with an object {kubernetesSpec, osImageRef, labels} for each Kubernetes version";
     let Some(entries) = value.as_object() else {
@@ -84,7 +84,7 @@ pub(super) fn entries(value: &Value) -> Result<&Entries, String> {
     Ok(entries)
 }
 
-/// Whether a change of the entries before is put back: machines may run what they are for.
+/// Whether a change of earlier entries has to be reverted: machines may run their versions.
 pub(super) fn is_put_back(before: &Entries, asked: Option<&Entries>) -> bool {
     asked.is_some_and(|asked| {
         before
@@ -93,7 +93,7 @@ pub(super) fn is_put_back(before: &Entries, asked: Option<&Entries>) -> bool {
     })
 }
 
-/// What was asked for, with the entries before as they were, and with an entry for `version` where there was none.
+/// Returns the requested entries with the earlier ones restored, and with an entry for `version` if there was none.
 pub(super) fn with_entry(before: &Entries, asked: Option<&Entries>, version: &str, entry: &Value) -> Entries {
     let mut entries = asked.cloned().unwrap_or_default();
     entries.insert(version.to_owned(), entry.clone());
@@ -101,17 +101,17 @@ pub(super) fn with_entry(before: &Entries, asked: Option<&Entries>, version: &st
     entries
 }
 
-/// The entries of an object among these variables, as far as it has the shape.
+/// Returns the entries among these variables, if they have the right shape.
 pub(super) fn entries_in(variables: &Variables) -> Option<&Entries> {
     value_in(variables)?.as_object()
 }
 
-/// Whether machines can be made of an entry; one without an image only pins a release.
+/// Whether an entry is enough to create machines. An entry without an image only pins a release.
 pub(super) fn is_whole(entry: &Value) -> bool {
     entry.get("osImageRef").is_some()
 }
 
-/// The same without another entry.
+/// Returns the requested entries with the earlier ones restored, without a new entry.
 pub(super) fn kept(before: &Entries, asked: Option<&Entries>) -> Entries {
     let mut entries = asked.cloned().unwrap_or_default();
     entries.extend(before.clone());

@@ -1,4 +1,4 @@
-//! What machines are made of: the entries of `TKR_DATA`, of the Cluster and of pools with other images.
+//! Entries of `TKR_DATA`: of the Cluster, and of pools with other images.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -20,13 +20,13 @@ use super::{
 use crate::{cluster::release_of, fault::Fault};
 
 impl<'a> ClusterChange<'a> {
-    /// What the Cluster had for all parts before.
+    /// Returns the earlier entries of the Cluster.
     fn entries_before(&self) -> Option<&'a Entries> {
         let topology = self.old?.spec.topology.as_ref()?;
         data::entries_in(&topology.variables)
     }
 
-    /// Whether machines of the version of this release may be there, so that nothing is changed of what they are made of.
+    /// Whether machines of the version of this release may exist, so that their entry must not change.
     pub(super) fn is_frozen(&self, release: &TanzuKubernetesRelease) -> bool {
         let version = &release.spec.kubernetes.version;
         match self.entries_before().and_then(|entries| entries.get(version)) {
@@ -35,8 +35,8 @@ impl<'a> ClusterChange<'a> {
         }
     }
 
-    /// Whether the entry of the version of this release is made again: it has no image or is of another release, and nothing runs it. An
-    /// upgrade that is held may go on with another release than the one whose packages are never ready.
+    /// Whether the entry for the version of this release is replaced: no machine runs it, and it has no image or is of another release. So
+    /// a held upgrade can switch to another release if packages of the first one never become ready.
     fn is_replaced(&self, release: &TanzuKubernetesRelease) -> bool {
         let version = &release.spec.kubernetes.version;
         let entry = self.entries_before().and_then(|entries| entries.get(version));
@@ -47,7 +47,7 @@ impl<'a> ClusterChange<'a> {
         is_other && !self.machines.may_run(version)
     }
 
-    /// Whether machines of a version may be there that were made without an entry. One that came later would roll them.
+    /// Whether machines of a version without an entry may exist. A later entry would roll them.
     fn runs_without(&self, version: &str) -> bool {
         let entries = self.entries_before();
         let has_entry = entries.is_some_and(|entries| entries.contains_key(version));
@@ -56,7 +56,7 @@ impl<'a> ClusterChange<'a> {
         !has_entry && is_at && self.machines.may_run(version)
     }
 
-    /// These entries without the one that is made again, if it is.
+    /// Returns these entries without the replaced one.
     fn staying(&self, mut entries: Entries, release: &TanzuKubernetesRelease) -> Entries {
         if self.is_replaced(release) {
             entries.remove(&release.spec.kubernetes.version);
@@ -64,8 +64,8 @@ impl<'a> ClusterChange<'a> {
         entries
     }
 
-    /// What machines of the version are made of that none runs: the release that an entry without an image names, else the one that was
-    /// picked.
+    /// Returns release and images for a version that no machine runs: the release that an entry without an image pins, otherwise the picked
+    /// one.
     fn made_of(&self, picked: &Picked) -> Result<Picked, Fault> {
         let version = &picked.release.spec.kubernetes.version;
         let asked = data::entries_in(&self.topology.variables);
@@ -155,7 +155,7 @@ impl<'a> ClusterChange<'a> {
         Ok(())
     }
 
-    /// Says that the label alone changes no machine.
+    /// Warns that the label alone changes no machine.
     fn say_kept(entry: &Value, release: &TanzuKubernetesRelease, warnings: &mut Vec<String>) {
         let (name, version) = (release.name_any(), &release.spec.kubernetes.version);
         let made_of = data::label_of(entry, label::TKR);
@@ -166,7 +166,7 @@ impl<'a> ClusterChange<'a> {
         }
     }
 
-    /// The entry that comes with a Cluster that is created again: it names the release that it is created with.
+    /// Returns the entry of a restored Cluster, which names its release.
     pub(super) fn restored<'e>(
         &self,
         asked: Option<&'e Entries>,
@@ -179,8 +179,8 @@ impl<'a> ClusterChange<'a> {
         (is_again && names && data::is_whole(entry)).then_some(entry)
     }
 
-    /// What the control plane has in place of the entries of the Cluster, `next`: only what it had before, or comes back with. Another one
-    /// would roll it unasked.
+    /// Returns the own entries of the control plane, which override `next`, those of the Cluster. They are only the earlier or restored
+    /// ones: any other entry would roll the control plane without a request.
     fn control_plane_entries(
         &self,
         release: &TanzuKubernetesRelease,
@@ -217,7 +217,7 @@ impl<'a> ClusterChange<'a> {
         })
     }
 
-    /// What a pool has in place of the entries of the Cluster, `next`; none where it has those.
+    /// Returns the own entries of a pool, which override `next`, those of the Cluster; `None` if it has none.
     fn pool_entries(
         &self,
         of: &Pool<'a>,
@@ -276,7 +276,7 @@ impl<'a> ClusterChange<'a> {
         }
     }
 
-    /// What machines of a pool are made of that is new to the version: an image of the release that the others are made of.
+    /// Returns the entry of a pool that is new to the version: an image of the release of the other machines.
     fn entry_of_new_pool(
         &self,
         of: &Pool<'a>,
@@ -312,12 +312,12 @@ fn without(mut entries: Entries, version: &str) -> Entries {
     entries
 }
 
-/// A pool that is resolved.
+/// Resolution of a pool.
 struct Pool<'a> {
     topology: &'a WorkerTopology,
-    /// As it was.
+    /// The earlier pool.
     old: Option<&'a WorkerTopology>,
     part: &'a Part,
-    /// The image that it gets, where all parts get one.
+    /// Its image, if all parts get one.
     image: Option<&'a Arc<OSImage>>,
 }

@@ -1,8 +1,8 @@
-//! Which release, and which OSImages, a Cluster is made of whose `topology.version` is only the beginning of one (addons-manager §6.6).
+//! Resolution of a release and OSImages for a Cluster whose `topology.version` is a version prefix (addons-manager §6.6).
 //!
-//! [`resolve`] is what the mutating webhook on Clusters answers: a function of the Cluster as it was and as it shall be, of its class, and
-//! of all releases and OSImages. Nothing of a Kubernetes version that machines may run is changed by it: no hook is asked about such a
-//! change (`design.md` §3.5).
+//! The mutating webhook on Clusters calls [`resolve`], a function of the old and the new Cluster, its class, and all releases and OSImages.
+//! It changes nothing for a Kubernetes version that machines may run, because Cluster API calls no hook for such a change
+//! (`design.md` §3.5).
 
 mod change;
 mod data;
@@ -36,43 +36,43 @@ use crate::{
     fault::Fault,
 };
 
-/// The labels and annotations of Clusters that are read.
+/// Labels and annotations of Clusters that the resolution reads.
 pub const KEYS: [&str; 3] = [label::TKR, annotation::RESOLVE_TKR, annotation::PAUSED];
 
-/// A Cluster that is created or changed.
+/// Created or changed Cluster.
 #[derive(Debug, Clone)]
 pub struct Asked {
-    /// As it was; none where it is created.
+    /// The old Cluster; `None` for a create.
     pub old: Option<Cluster>,
-    /// As it shall be.
+    /// The new Cluster.
     pub new: Cluster,
 }
 
-/// What a Cluster is resolved with.
+/// Inputs of a resolution.
 #[derive(Debug, Clone, Copy)]
 pub struct ResolverInputs<'a> {
-    /// Its class, if there is one; or what is known of one that cannot be decoded.
+    /// Its class, if it exists, or the undecodable class.
     pub class: Result<Option<&'a ClusterClass>, &'a Undecodable>,
     /// All releases.
     pub releases: &'a Releases,
-    /// All OSImages; none before they were read.
+    /// All OSImages; `None` before the first list.
     pub images: Option<&'a Images>,
-    /// The versions that its machines may run; none before they were looked up, which is needed rarely.
+    /// Versions that its machines may run; `None` before their lookup, which is rarely needed.
     pub running: Option<&'a Running>,
 }
 
-/// What a Cluster is resolved to.
+/// Result of a resolution.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Resolution {
-    /// Why it is refused.
+    /// Reasons to refuse the Cluster.
     pub faults: Vec<Fault>,
-    /// What is done otherwise than it was asked for.
+    /// Differences from the request.
     pub warnings: Vec<String>,
-    /// What has to be changed, as steps of RFC 6902.
+    /// Changes of the Cluster, as operations of RFC 6902.
     pub patch: Vec<Value>,
 }
 
-/// What has to be known first.
+/// Missing input of a resolution.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unknown {
     /// The OSImages.
@@ -80,7 +80,7 @@ pub enum Unknown {
         "Sluice does not know all OSImages yet; try again, and if it lasts look at the definition of OSImage and at the log"
     )]
     Images,
-    /// The class of a Cluster whose machines may be there.
+    /// The class of a Cluster whose machines may exist.
     #[error(
         "Sluice does not know ClusterClass {0} yet; try again, and if it lasts apply the ClusterClass first"
     )]
@@ -90,14 +90,14 @@ pub enum Unknown {
     Running,
 }
 
-/// The selector of releases of a Cluster, or of its class; none where neither asks for a resolution.
+/// Returns the release selector of a Cluster or of its class; `None` if neither requests a resolution.
 #[must_use]
 pub fn asks<'a>(cluster: &'a ObjectMeta, class: Option<&'a ClusterClass>) -> Option<&'a str> {
     let of = |meta: &'a ObjectMeta| meta.annotations.as_ref()?.get(annotation::RESOLVE_TKR);
     of(cluster).or_else(|| of(&class?.metadata)).map(String::as_str)
 }
 
-/// The namespace and the name of the class of a Cluster; none without a topology.
+/// Returns namespace and name of the class of a Cluster; `None` without a topology.
 #[must_use]
 pub fn class_of(cluster: &Cluster) -> Option<(String, &str)> {
     let topology = cluster.spec.topology.as_ref()?;

@@ -1,4 +1,4 @@
-//! The parts of a topology, each with the images that it may be made of.
+//! Parts of a topology and their image selectors.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,11 +18,11 @@ use sluice_crds::{
 use super::selector;
 use crate::fault::Fault;
 
-/// Which part of a topology.
+/// Part of a topology.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Place {
     ControlPlane,
-    /// Which list of `workers` it is in, at which place, and its name.
+    /// Worker pool: its list in `workers`, its index, and its name.
     Pool {
         list: &'static str,
         index: usize,
@@ -39,40 +39,40 @@ impl fmt::Display for Place {
     }
 }
 
-/// A part and its selector of images.
+/// A part and its image selector.
 #[derive(Debug, Clone)]
 pub(super) struct Part {
     pub(super) place: Place,
-    /// The selector as it was written; none selects every image.
+    /// The selector as written; `None` selects every image.
     pub(super) text: Option<String>,
-    /// Its place among those of [`Parts`].
+    /// Index of its selector in [`Parts`].
     pub(super) selector: usize,
 }
 
-/// The parts of a topology, and their selectors, each once: most parts have that of another one.
+/// Parts of a topology and their deduplicated selectors: most parts share one.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Parts {
     /// The control plane first.
     pub(super) all: Vec<Part>,
     pub(super) selectors: Vec<Selector>,
-    /// The keys that they name.
+    /// Label keys in the selectors.
     pub(super) keys: BTreeSet<String>,
 }
 
-/// More pools are not resolved. Their names alone are what an object of etcd has place for.
+/// Maximum number of pools. The names of more pools alone would fill an object of etcd.
 const MOST_POOLS: usize = 2_000;
 
-/// So many bytes may one selector have, as it is written.
+/// Longest selector, in bytes.
 const LONGEST_SELECTOR: usize = 1_024;
 
-/// So many bytes may all different selectors of images have, as they are written: each is compared with all images of all releases, while
-/// all other reviews wait.
+/// Total length of all distinct image selectors, in bytes: each is compared with all images of all releases while all other reviews
+/// wait.
 const LONGEST_SELECTORS: usize = 4_096;
 
-/// So many faults of parts are said.
+/// Maximum number of reported faults of parts.
 pub(super) const MOST_FAULTS: usize = 8;
 
-/// The workers of a topology: their list in it, their place there, and what they say.
+/// Returns the worker pools of a topology, each with its list and index.
 pub(super) fn pools(topology: &Topology) -> impl Iterator<Item = (&'static str, usize, &WorkerTopology)> {
     let workers = topology.workers.iter();
     workers.flat_map(|workers| {
@@ -83,10 +83,10 @@ pub(super) fn pools(topology: &Topology) -> impl Iterator<Item = (&'static str, 
     })
 }
 
-/// The parts of a topology.
+/// Reads the parts of a topology.
 ///
 /// # Errors
-/// Classes that there are not, selectors that cannot be read, and more of either than is looked at.
+/// Missing classes, unreadable selectors, and too many of either.
 pub(super) fn parts(topology: &Topology, class: &ClusterClass) -> Result<Parts, Vec<Fault>> {
     let count = pools(topology).count();
     if count > MOST_POOLS {
@@ -131,13 +131,13 @@ fn selector_of(metadata: Option<&TopologyMetadata>) -> Option<&str> {
         .map(String::as_str)
 }
 
-/// Parts that are being read.
+/// Parser state of parts.
 #[derive(Default)]
 struct Reading<'a> {
     parts: Parts,
-    /// The places of selectors that were read, by how they are written.
+    /// Indexes of parsed selectors, by their text.
     read: BTreeMap<&'a str, usize>,
-    /// How many bytes these have.
+    /// Total length of these texts, in bytes.
     bytes: usize,
     faults: Vec<Fault>,
 }
@@ -178,10 +178,10 @@ impl<'a> Reading<'a> {
     }
 }
 
-/// Whether a selector is not too long to be read.
+/// Checks the length of a selector.
 ///
 /// # Errors
-/// What to say where it is.
+/// The message about a selector that is too long.
 pub(super) fn is_short(text: &str) -> Result<(), String> {
     if text.len() > LONGEST_SELECTOR {
         return Err(format!(
@@ -191,7 +191,7 @@ pub(super) fn is_short(text: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// A text as far as a line has place for it.
+/// Shortens a text to fit on a line.
 pub(super) fn shortened(text: &str) -> String {
     const LONGEST: usize = 80;
     match text.char_indices().nth(LONGEST) {

@@ -1,4 +1,4 @@
-//! Picks a release, and an image for each part.
+//! Choice of a release, and of an image for each part.
 
 use std::{
     cell::OnceCell,
@@ -23,30 +23,30 @@ use crate::{
     version::Ordered,
 };
 
-/// So many releases are named that were not taken.
+/// Maximum number of rejected releases in a message.
 const NEAREST: usize = 3;
 
-/// What releases and images are excluded by, whatever selectors say.
+/// Labels that exclude releases and images regardless of selectors.
 const UNWANTED: [&str; 3] = [label::INCOMPATIBLE, label::DEACTIVATED, label::INVALID];
 
-/// What is asked of a release.
+/// Query for a release.
 #[derive(Debug)]
 pub(super) struct Query<'a> {
     /// `topology.version` as a label.
     pub(super) prefix: String,
-    /// The selector of releases as it was written.
+    /// The release selector as written.
     pub(super) text: &'a str,
     pub(super) selector: Selector,
     pub(super) releases: &'a Releases,
-    /// None where no image is looked for.
+    /// All OSImages; `None` if no image is needed.
     pub(super) images: Option<&'a Images>,
-    /// The selectors of images that parts name.
+    /// Image selectors of the parts.
     pub(super) of_images: Vec<Selector>,
-    /// The keys of labels that these name.
+    /// Label keys in these selectors.
     pub(super) keys: BTreeSet<String>,
 }
 
-/// A release that was picked, with the image of each part that was asked about.
+/// The picked release, with the image of each part.
 #[derive(Debug, Clone)]
 pub(super) struct Picked {
     pub(super) release: Arc<TanzuKubernetesRelease>,
@@ -54,24 +54,24 @@ pub(super) struct Picked {
 }
 
 impl Query<'_> {
-    /// Whether the version of a release begins so, or is of this Kubernetes version.
+    /// Whether the version of a release has the requested prefix or is of this Kubernetes version.
     pub(super) fn fits(&self, release: &TanzuKubernetesRelease) -> bool {
         let version = version_label(&release.spec.version);
         prefixes(&version).any(|prefix| prefix == self.prefix)
             || version_label(&release.spec.kubernetes.version) == self.prefix
     }
 
-    /// Whether the selector takes a release.
+    /// Whether the selector matches a release.
     pub(super) fn selects(&self, release: &TanzuKubernetesRelease) -> bool {
         self.selector.selects_all() || self.selector.matches(&release_labels_of(release))
     }
 
-    /// The newest release that can be taken, with the only image of each part.
+    /// Returns the newest suitable release, with the only matching image of each part.
     ///
     /// # Errors
-    /// What is said of the releases that were not taken, the nearest first.
+    /// The message about rejected releases, the nearest first.
     pub(super) fn newest(&self, parts: &[Part]) -> Result<Picked, String> {
-        // A release of this very name is meant, also where others begin so.
+        // An exact name wins over releases with this prefix.
         if let Some(named) = self.releases.get(&self.prefix) {
             return self
                 .taken(named, parts)
@@ -104,10 +104,10 @@ impl Query<'_> {
         Err(excluded.join(", "))
     }
 
-    /// This release, if it can be taken, with the only image of each part.
+    /// Returns this release if it is suitable, with the only matching image of each part.
     ///
     /// # Errors
-    /// Why it cannot, to be read after its name.
+    /// The reason for its rejection, to be read after its name.
     pub(super) fn taken(
         &self,
         release: &Arc<TanzuKubernetesRelease>,
@@ -124,10 +124,10 @@ impl Query<'_> {
         only(release, &candidates, parts)
     }
 
-    /// The only image of each part in a release that is not asked about itself.
+    /// Returns the only matching image of each part in a release, without a check of the release.
     ///
     /// # Errors
-    /// Why there is none, to be read after the name of the release.
+    /// The reason why there is none, to be read after the name of the release.
     pub(super) fn images_in(
         &self,
         release: &Arc<TanzuKubernetesRelease>,
@@ -142,7 +142,7 @@ impl Query<'_> {
         if let Some(by) = unwanted(release.labels()) {
             return Err(format!("is {by}"));
         }
-        // Clusters of such a release are left alone, so nothing would gate them.
+        // Sluice does not manage Clusters of such a release, so nothing would gate them.
         if is_legacy(&release.metadata) {
             return Err("is marked legacy".to_owned());
         }
@@ -155,7 +155,7 @@ impl Query<'_> {
         Ok(())
     }
 
-    /// The images that each selector of these parts takes; at least one, where images are looked for.
+    /// Returns the matching images for each selector of these parts; at least one, if images are needed.
     fn candidates(&self, release: &TanzuKubernetesRelease, parts: &[Part]) -> Result<Candidates, String> {
         let mut candidates = Candidates::new();
         let Some(images) = self.images else {
@@ -172,7 +172,7 @@ impl Query<'_> {
                 continue;
             }
             let selector = &self.of_images[part.selector];
-            // Labels are made for a comparison only, and once for all selectors: a release has ten images and more.
+            // Computes labels lazily and once for all selectors: a release has ten images and more.
             let takes = |(image, labels): &&(&Arc<OSImage>, OnceCell<_>)| {
                 selector.selects_all()
                     || selector.matches(labels.get_or_init(|| image_labels_of(image, &self.keys)))
@@ -190,7 +190,7 @@ impl Query<'_> {
         Ok(candidates)
     }
 
-    /// The releases whose names begin most like the version that was asked for.
+    /// Lists the releases whose names share the longest prefix with the requested version.
     fn of_other_versions(&self) -> String {
         let common = |other: &str| {
             let both = self.prefix.chars().zip(other.chars());
@@ -211,15 +211,15 @@ impl Query<'_> {
     }
 }
 
-/// What excludes an object with these labels.
+/// Returns the label that excludes an object.
 fn unwanted(labels: &BTreeMap<String, String>) -> Option<&'static str> {
     UNWANTED.into_iter().find(|key| labels.contains_key(*key))
 }
 
-/// Images by the place of the selector that takes them.
+/// Matching images by selector index.
 type Candidates = BTreeMap<usize, Vec<Arc<OSImage>>>;
 
-/// The only image of each part.
+/// Returns the only matching image of each part.
 fn only(
     release: &Arc<TanzuKubernetesRelease>,
     candidates: &Candidates,
@@ -235,7 +235,7 @@ fn only(
                 let names = names.join(", ");
                 return Err(format!("has {count} OSImages for {} ({names})", part.place));
             }
-            // No image is looked for.
+            // No image is needed.
             _ => {}
         }
     }

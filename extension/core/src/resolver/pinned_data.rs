@@ -1,5 +1,5 @@
-//! Clusters that ask for nothing any more, or whose entries a user wrote: what their machines are made of is not changed without a hook
-//! either (`design.md` §3.5).
+//! Clusters without a resolution request, or with entries of a user: their machines do not change without a hook call either
+//! (`design.md` §3.5).
 
 use std::collections::BTreeMap;
 
@@ -20,9 +20,9 @@ use super::{
 };
 use crate::cluster::release_of;
 
-/// Puts back what machines may be made of, where the Cluster asked for a release before, or has one and entries that name one.
+/// Restores the entries of existing machines, if the Cluster requested a release before, or has one and entries that name one.
 ///
-/// Entries without an image only pin a release for a step; they are the user's own, and so are those of versions that nothing runs.
+/// Users may change entries without an image, which only pin a release for a step, and entries of versions that no machine runs.
 pub(super) fn pinned_data(
     Asked { old, new: _ }: &Asked,
     topology: &Topology,
@@ -52,7 +52,7 @@ pub(super) fn pinned_data(
     }
     let part = |before: Option<&Variables>, asked: Option<&Entries>| {
         let of_part = before.and_then(|before| held.entries(before));
-        // Without entries of its own a part has those of the Cluster, also where it gets others now.
+        // A part without own entries had those of the Cluster, even if it gets its own now.
         let is_own = of_part.is_some() || asked.is_some();
         let entries = of_part.or_else(|| before.and(common.clone()));
         put_back(entries.as_ref().filter(|_| is_own), asked)
@@ -86,7 +86,7 @@ pub(super) fn pinned_data(
     Ok(answer)
 }
 
-/// Whether what machines of a Cluster are made of follows a release.
+/// Whether the machines of a Cluster follow a release.
 fn is_held_back(old: &Cluster, topology: &Topology) -> bool {
     let mut entries = data::entries_in(&topology.variables).into_iter().flatten();
     let is_labelled = !release_of(&old.metadata).is_empty();
@@ -94,13 +94,13 @@ fn is_held_back(old: &Cluster, topology: &Topology) -> bool {
         || (is_labelled && entries.any(|(_, entry)| data::label_of(entry, label::TKR).is_some()))
 }
 
-/// What is not changed of a Cluster.
+/// Unchangeable entries of a Cluster.
 struct Held<'a> {
     machines: &'a Machines<'a>,
 }
 
 impl Held<'_> {
-    /// The entries among these variables that machines may be made of; none where there are no entries.
+    /// Returns the entries among these variables that machines may use; `None` if there are no entries.
     fn entries(&self, variables: &Variables) -> Option<Entries> {
         let entries = data::entries_in(variables)?;
         let held = entries
@@ -111,7 +111,7 @@ impl Held<'_> {
     }
 }
 
-/// What was asked for with the entries before as they were; none where it has them.
+/// Returns the requested entries with the earlier ones restored; `None` if they are unchanged.
 fn put_back(before: Option<&Entries>, asked: Option<&Entries>) -> Option<Entries> {
     let before = before.filter(|before| !before.is_empty())?;
     let has_them = asked.is_some_and(|asked| !data::is_put_back(before, Some(asked)));

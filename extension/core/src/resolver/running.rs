@@ -1,4 +1,4 @@
-//! Which Kubernetes versions machines of a Cluster may run.
+//! Kubernetes versions that machines of a Cluster may run.
 
 use std::{cell::Cell, collections::BTreeSet};
 
@@ -16,15 +16,15 @@ use crate::{
     upgrade::hop::{ControlPlaneFacts, Worker, WorkerFacts},
 };
 
-/// The versions that machines of a Cluster may run, or are made with next without that a hook is asked again.
+/// Versions that machines of a Cluster may run, or get next without a further hook call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Running(Option<BTreeSet<String>>);
 
 impl Running {
-    /// They are not known, so it may be any.
+    /// Unknown versions, so it may be any.
     pub const UNKNOWN: Self = Self(None);
 
-    /// What is in memory of the Cluster of this name, with its control plane. Nothing is known before its workers were listed.
+    /// Reads the versions of a Cluster and its control plane from the cache. They are unknown before the first list of its workers.
     ///
     /// A version whose gate is open counts: Cluster API may be writing it.
     #[must_use]
@@ -78,7 +78,7 @@ impl Running {
     }
 }
 
-/// The machines of a Cluster that is changed. Which versions they run is asked for only where an answer depends on it.
+/// Machines of a changed Cluster. Requests their versions only if the result depends on them.
 #[derive(Debug)]
 pub(super) struct Machines<'a> {
     old: Option<&'a Cluster>,
@@ -95,7 +95,7 @@ impl<'a> Machines<'a> {
         }
     }
 
-    /// Whether machines may run this version. Without a control plane none was made.
+    /// Whether machines may run this version. A Cluster without a control plane has no machines.
     pub(super) fn may_run(&self, version: &str) -> bool {
         if self.old.is_none_or(|old| old.spec.control_plane_ref.is_none()) {
             return false;
@@ -107,7 +107,7 @@ impl<'a> Machines<'a> {
         running.may_run(version)
     }
 
-    /// Whether all that was asked for is known.
+    /// Checks that all requested versions are known.
     ///
     /// # Errors
     /// The versions have to be looked up first.
@@ -119,7 +119,7 @@ impl<'a> Machines<'a> {
     }
 }
 
-/// The MachineDeployments, or MachinePools, of a Cluster; none if one cannot be decoded.
+/// Returns the MachineDeployments or MachinePools of a Cluster; `None` if one is undecodable.
 fn workers<K: Worker>(namespace: &str, cluster: &str, stores: &impl Stored<K>) -> Option<Vec<WorkerFacts>> {
     if stores.undecodable_of(namespace, cluster).is_some() {
         return None;

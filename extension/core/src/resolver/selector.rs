@@ -1,23 +1,23 @@
-//! Selectors as annotations spell them, `os-name=ubuntu,os-arch in (amd64, arm64),!fips`.
+//! Parser for selectors in annotations, `os-name=ubuntu,os-arch in (amd64, arm64),!fips`.
 
 use kube::core::{Expression, Selector};
 
-/// What is no selector, and why.
+/// Syntax error of a selector.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{part:?} {why}; a selector is a list of a, !a, a=b, a==b, a!=b, a in (b,c) and a notin (b,c), with commas between them"
 )]
 pub struct NoSelector {
-    /// The part that cannot be read.
+    /// The unreadable part.
     part: String,
     why: &'static str,
 }
 
-/// Reads a selector; an empty text selects everything. This is the grammar of Kubernetes without its operators `<` and `>`
+/// Parses a selector; an empty text selects everything. The grammar is that of Kubernetes without its operators `<` and `>`
 /// (`k8s.io/apimachinery/pkg/labels`).
 ///
 /// # Errors
-/// The first part that cannot be read.
+/// The first unreadable part.
 pub fn parse(text: &str) -> Result<Selector, NoSelector> {
     let mut selector = Selector::default();
     if text.trim().is_empty() {
@@ -29,7 +29,7 @@ pub fn parse(text: &str) -> Result<Selector, NoSelector> {
     Ok(selector)
 }
 
-/// The keys of labels that a selector names.
+/// Returns the label keys in a selector.
 pub(super) fn keys(selector: &Selector) -> impl Iterator<Item = String> {
     let expressions = selector.clone().into_iter();
     expressions.map(|expression| match expression {
@@ -42,7 +42,7 @@ pub(super) fn keys(selector: &Selector) -> impl Iterator<Item = String> {
     })
 }
 
-/// The parts between commas that are in no parentheses.
+/// Splits a selector at commas outside of parentheses.
 fn parts(text: &str) -> impl Iterator<Item = &str> {
     let mut inside = false;
     text.split(move |letter: char| {
@@ -97,7 +97,7 @@ fn expression(part: &str) -> Result<Expression, NoSelector> {
     }
 }
 
-/// Whether Kubernetes takes this as the key of a label: a name, with or without a prefix.
+/// Whether a text is a valid label key: a name with or without a prefix.
 fn is_key(text: &str) -> bool {
     match text.split_once('/') {
         Some((prefix, name)) => {

@@ -1,4 +1,4 @@
-//! The steps of RFC 6902 that change a Cluster.
+//! Operations of RFC 6902 that change a Cluster.
 
 use serde_json::{Value, json};
 use sluice_crds::{
@@ -8,19 +8,19 @@ use sluice_crds::{
 
 use super::data::Entries;
 
-/// The variables that differ for a part.
+/// Returns the variable overrides of a part.
 pub(super) fn overrides(variables: Option<&VariableOverrides>) -> &Variables {
     static NONE: Variables = Variables::NONE;
     variables.map_or(&NONE, |variables| &variables.overrides)
 }
 
-/// The variables that differ for the control plane.
+/// Returns the variable overrides of the control plane.
 pub(super) fn control_plane_overrides(topology: &Topology) -> &Variables {
     let part = topology.control_plane.as_ref();
     overrides(part.and_then(|part| part.variables.as_ref()))
 }
 
-/// Has `variables`, which are there if `present`, say this.
+/// Sets an entry of `variables`, which exist if `present`.
 pub(super) fn put(
     variables: &Variables,
     present: bool,
@@ -44,7 +44,7 @@ pub(super) fn put(
     }
 }
 
-/// The same of the overrides of a part, which are removed where there are no entries.
+/// Sets the override of a part; removes it if there are no entries.
 pub(super) fn put_override(
     overrides: &Variables,
     present: bool,
@@ -55,7 +55,7 @@ pub(super) fn put_override(
     let at = overrides.get(name::TKR_DATA).map(|variable| variable.at);
     match (at, entries) {
         (None, None) => {}
-        // No other one is left, and a list that is empty is none.
+        // Removes the list with its last override.
         (Some(_), None) if overrides.len() == 1 => steps.push(json!({"op": "remove", "path": path})),
         (Some(at), None) => steps.push(json!({"op": "remove", "path": format!("{path}/overrides/{at}")})),
         (_, Some(entries)) if present => {
@@ -74,7 +74,7 @@ pub(super) fn put_override(
     }
 }
 
-/// The same of the control plane, which is there if the topology says anything of it.
+/// Sets the override of the control plane, whose field may be missing in the topology.
 pub(super) fn put_control_plane(topology: &Topology, entries: Option<&Entries>, steps: &mut Vec<Value>) {
     const PATH: &str = "/spec/topology/controlPlane";
     match (&topology.control_plane, entries) {
@@ -93,7 +93,7 @@ pub(super) fn put_control_plane(topology: &Topology, entries: Option<&Entries>, 
     }
 }
 
-/// The same of a pool.
+/// Sets the override of a pool.
 pub(super) fn put_pool(
     list: &str,
     index: usize,

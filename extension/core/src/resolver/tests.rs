@@ -22,7 +22,7 @@ struct World {
     releases: Releases,
     images: Images,
     class: Option<ClusterClass>,
-    /// The versions that machines run; any where it is not known.
+    /// The versions that machines run; `None` if unknown.
     running: Option<Running>,
 }
 
@@ -84,7 +84,7 @@ impl World {
         }
     }
 
-    /// Machines of a Cluster run this version alone.
+    /// Sets the only version that machines run.
     fn runs(&mut self, version: &str) {
         let control_plane = ControlPlaneFacts {
             spec_version: Some(version.to_owned()),
@@ -93,7 +93,7 @@ impl World {
         self.running = Some(Running::of("ns", "one", Some(control_plane), &Given::default()));
     }
 
-    /// A Cluster that was resolved and whose machines were made.
+    /// A resolved Cluster with machines.
     fn made(&self, version: &str, pools: &Value) -> Value {
         let (mut stored, _) = self.becomes(None, &new(version, pools));
         stored["spec"]["controlPlaneRef"] = json!({"kind": "X", "name": "one"});
@@ -108,7 +108,7 @@ impl World {
         resolve(&asked, self.known()).unwrap()
     }
 
-    /// What the Cluster becomes.
+    /// Returns the resolved Cluster and the warnings.
     fn becomes(&self, old: Option<&Value>, new: &Value) -> (Value, Vec<String>) {
         let resolution = self.resolve(old, new);
         assert_eq!(resolution.faults, Vec::new());
@@ -129,7 +129,7 @@ impl World {
     }
 }
 
-/// One step of RFC 6902 as it is used.
+/// Applies one operation of RFC 6902.
 fn apply(object: &mut Value, step: &Value) {
     let path: Vec<String> = step["path"]
         .as_str()
@@ -228,7 +228,7 @@ fn a_prefix_becomes_the_newest_release_of_it(#[case] version: &str, #[case] rele
     assert_eq!(warnings, Vec::<String>::new());
 }
 
-/// Its entry says what machines are made of, and who made them.
+/// The entry names release, image and origin of machines.
 #[test]
 fn the_entry_of_a_version() {
     let (cluster, _) = World::new().becomes(None, &new("v1.35", &json!([])));
@@ -261,14 +261,14 @@ fn the_same_manifest_upgrades_nothing() {
     let manifest = new("v1.35", &json!([{"name": "md", "class": "photon"}]));
     let (stored, _) = world.becomes(None, &manifest);
     world.release("v1.35.7", 12, &["ubuntu", "photon"]);
-    // Merged, as a server-side apply does it; and replaced, without anything that was added.
+    // Merged, as by a server-side apply; and replaced, without any addition.
     let mut merged = stored.clone();
     merged["spec"]["topology"]["version"] = json!("v1.35");
     for again in [&merged, &manifest] {
         let (after, _) = world.becomes(Some(&stored), again);
         assert_eq!(after, stored);
     }
-    // A Cluster of a release that is not taken any more stays on it as well.
+    // A Cluster of an excluded release stays on it.
     world.label("v1.35.4---a.10", label::DEACTIVATED);
     assert_eq!(world.becomes(Some(&stored), &merged).0, stored);
     let (another, _) = world.becomes(None, &manifest);
@@ -299,7 +299,7 @@ fn each_pool_has_its_image_and_only_another_one_is_an_override() {
     assert_eq!(pools[0].get("variables"), None);
     assert_eq!(override_of(&stored, 1, "v1.35.4"), "v1.35.4---a.10-photon");
 
-    // Pools that come later are made of what the others are made of.
+    // Later pools get the release of the others.
     let stored = world.made(
         "v1.35",
         &json!([{"name": "a", "class": "default"}, {"name": "b", "class": "photon"}]),
@@ -325,7 +325,7 @@ fn each_pool_has_its_image_and_only_another_one_is_an_override() {
     );
 }
 
-/// Nothing of a version that machines run is changed: neither by a label of the same Kubernetes version, nor by hand.
+/// Neither a label of the same Kubernetes version nor a user changes the entry of a version that machines run.
 #[test]
 fn entries_stay_as_they_were() {
     let world = World::new();
@@ -368,7 +368,7 @@ fn entries_stay_as_they_were() {
         assert_eq!(after["spec"], stored["spec"]);
     }
 
-    // A pin for a version on the way is a user's own.
+    // A user may pin the release of an intermediate version.
     let mut pinned = stored.clone();
     pinned["spec"]["topology"]["variables"][0]["value"]["v1.36.3"] =
         json!({"labels": {label::TKR: "v1.36.3---a.11"}});
@@ -376,7 +376,7 @@ fn entries_stay_as_they_were() {
     assert_eq!((after, warnings), (pinned, Vec::new()));
 }
 
-/// A Cluster that ran before anything was resolved: an entry would roll its machines, and no hook would be asked.
+/// A Cluster from before the webhook: an entry would roll its machines without a hook call.
 #[test]
 fn machines_that_were_made_without_an_entry_get_none() {
     let world = World::new();
@@ -393,13 +393,13 @@ fn machines_that_were_made_without_an_entry_get_none() {
     assert_eq!(common(&after, "v1.36.3"), "v1.36.3---a.11-ubuntu");
     assert_eq!(override_of(&after, 0, "v1.36.3"), "v1.36.3---a.11-photon");
 
-    // Nothing was made yet.
+    // No machine exists yet.
     let held = new("v1.35.4", &json!([]));
     let (after, _) = world.becomes(Some(&held), &held);
     assert_eq!(common(&after, "v1.35.4"), "v1.35.4---a.10-ubuntu");
 }
 
-/// What was stored before is created again as it was, though the catalogue has moved on.
+/// A restored Cluster does not change, although the catalogue has.
 #[test]
 fn a_cluster_that_is_restored_keeps_its_images() {
     let mut world = World::new();
@@ -426,7 +426,7 @@ fn what_asks_for_nothing_is_left_alone() {
     assert_eq!(world.resolve(None, &plain), Resolution::default());
 }
 
-/// Without the variable an image is asked for only by those who select one.
+/// Without the variable only parts with a selector need an image.
 #[test]
 fn a_class_without_the_variable_needs_no_image() {
     let mut world = World::new();

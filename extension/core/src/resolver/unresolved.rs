@@ -1,4 +1,4 @@
-//! Clusters that should have been resolved, and were not: no webhook was asked, or none could be.
+//! Clusters that should have been resolved but were not, because no webhook was called or reachable.
 
 use std::sync::Arc;
 
@@ -15,18 +15,18 @@ use crate::{
     reasons::{CallReason, GateReason, Hold, HoldReason},
 };
 
-/// Whether a hook is one before which a Cluster has to be resolved: what comes after these two follows from them.
+/// Whether a Cluster has to be resolved before a hook. All later hooks follow from these two.
 #[must_use]
 pub const fn asks_before(hook: Hook) -> bool {
     matches!(hook, Hook::BeforeClusterCreate | Hook::BeforeClusterUpgrade)
 }
 
-/// Why a Cluster without a release label and without a ClusterBootstrap is held, if it is. `uid` and `generation` are those that the
-/// answer is for.
+/// Returns the hold of a Cluster without a release label and without a ClusterBootstrap, if any. `uid` and `generation` are those of the
+/// hook call.
 ///
-/// Nothing is unpacked of a Cluster with a label. One that is not in memory yet, or only as it was before, is not known to ask for nothing:
-/// one update may end a pause, name another class and change the version. A pause in memory says nothing, because Cluster API calls for no
-/// Cluster that is paused, and one by annotation changes no generation.
+/// A Cluster with a label needs no decoding. For a Cluster that is missing or outdated in the cache, a resolution request may be unknown:
+/// one update may end a pause, change the class and change the version. A cached pause is ignored: Cluster API calls no hook for a paused
+/// Cluster, and a pause by annotation changes no generation.
 #[must_use]
 pub fn unresolved(
     cluster: &Found<Cluster>,
@@ -71,7 +71,7 @@ pub fn unresolved(
         }
         Err(undecodable) => by_class(&undecodable.metadata)?,
     };
-    // The webhook can resolve neither, so neither annotation nor label would help.
+    // The webhook cannot resolve an undecodable Cluster or class, so neither annotation nor label would help.
     let undecodable: Option<&Arc<Undecodable>> = cluster.as_ref().err().or(class.as_ref().err());
     Some(undecodable.map_or_else(
         || not_resolved(&by, asks(meta, None).is_some()),
@@ -85,7 +85,7 @@ fn not_seen(what: &str) -> Hold<HoldReason> {
 }
 
 fn not_resolved(by: &str, is_own: bool) -> Hold<HoldReason> {
-    // An annotation that is there already calls no webhook when it is set.
+    // Setting an existing annotation again triggers no webhook call.
     let way_out = if is_own {
         "set that label"
     } else {

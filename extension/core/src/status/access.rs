@@ -1,4 +1,4 @@
-//! Who may see what: a token becomes a user by a TokenReview, and a user may see a namespace by a SubjectAccessReview.
+//! Authorization of callers: a TokenReview maps a token to a user, a SubjectAccessReview allows the user a namespace.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use k8s_openapi::api::{
 use kube::Resource as _;
 use sluice_crds::run::ClusterBootstrap;
 
-/// A user as the API server knows it.
+/// A user of the API server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct User {
     /// Its name, `system:serviceaccount:ci:pipeline`.
@@ -19,13 +19,13 @@ pub struct User {
     extra: Option<BTreeMap<String, Vec<String>>>,
 }
 
-/// Why a caller sees nothing.
+/// Reason to refuse a caller.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// The API server does not know the token.
+    /// The API server does not accept the token.
     #[error("the API server does not accept the token; it may have expired, or be one of another cluster")]
     Unknown,
-    /// The user has not the right.
+    /// The user lacks the right.
     #[error(
         "user {user:?} may not get clusterbootstraps.run.tanzu.vmware.com in {place}; a Role or ClusterRole has to allow it"
     )]
@@ -37,7 +37,7 @@ pub enum Refusal {
     },
 }
 
-/// Asks who has this token.
+/// Builds the TokenReview of a token.
 #[must_use]
 pub fn token_review(token: &str) -> TokenReview {
     TokenReview {
@@ -49,10 +49,10 @@ pub fn token_review(token: &str) -> TokenReview {
     }
 }
 
-/// Who has the token that was reviewed.
+/// Returns the user of a reviewed token.
 ///
 /// # Errors
-/// The API server does not accept it.
+/// The API server does not accept the token.
 pub fn user(review: TokenReview) -> Result<User, Refusal> {
     let status = review.status.filter(|status| status.authenticated == Some(true));
     let user = status.and_then(|status| status.user).ok_or(Refusal::Unknown)?;
@@ -68,7 +68,7 @@ pub fn user(review: TokenReview) -> Result<User, Refusal> {
     })
 }
 
-/// Asks whether a user may `get` the ClusterBootstraps of a namespace; of all of them where it is empty.
+/// Builds the SubjectAccessReview of `get` on the ClusterBootstraps of a namespace; of all namespaces if it is empty.
 #[must_use]
 pub fn access_review(user: &User, namespace: &str) -> SubjectAccessReview {
     let resource = ResourceAttributes {
@@ -91,10 +91,10 @@ pub fn access_review(user: &User, namespace: &str) -> SubjectAccessReview {
     }
 }
 
-/// Whether the API server allows what was asked by [`access_review`].
+/// Checks the result of [`access_review`].
 ///
 /// # Errors
-/// It does not.
+/// The API server does not allow the access.
 pub fn allowed(review: &SubjectAccessReview, user: &User, namespace: &str) -> Result<(), Refusal> {
     let allows = |status: &k8s_openapi::api::authorization::v1::SubjectAccessReviewStatus| {
         status.allowed && status.denied != Some(true)

@@ -1,49 +1,49 @@
-//! Whether a stream goes on, which is looked at now and then: a right may be withdrawn, a token may expire.
+//! Periodic re-authorization of a stream: a right may be withdrawn, a token may expire.
 
 use std::time::Duration;
 
-/// Between two looks.
+/// Interval of re-authorizations.
 const EVERY: Duration = Duration::from_secs(30);
 
-/// After one that has failed.
+/// Delay after a failed re-authorization.
 const AGAIN: Duration = Duration::from_secs(10);
 
-/// So many that fail one after the other end the stream: that nothing was said is no proof of a right.
+/// Number of consecutive failures that ends the stream: without a response there is no proof of a right.
 const FAILURES: u32 = 2;
 
-/// What came of a look.
+/// Result of a re-authorization.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reauthorization {
-    /// The API server says that the user may see what the stream shows.
+    /// The API server allows the user the Clusters of the stream.
     Allowed,
-    /// It says that the user may not, or that there is no such user.
+    /// The API server refuses the access or does not know the user.
     Refused,
-    /// It has said nothing.
+    /// The API server did not respond.
     Failed,
 }
 
-/// What becomes of the stream.
+/// Continuation of the stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GoesOn {
-    /// It goes on, and the next look is after this time.
+    /// The stream continues, and the next re-authorization is due after this time.
     For(Duration),
-    /// It ends, because of what the API server said, or did not say twice.
+    /// The stream ends, because the API server refused the access or did not respond twice.
     Ends,
 }
 
-/// The looks at one stream. It begins with one that allowed it.
+/// Re-authorizations of one stream. The stream begins with an allowed call.
 #[derive(Debug, Default)]
 pub struct Reauthorizations {
     failures: u32,
 }
 
 impl Reauthorizations {
-    /// When the first one is, after the call was allowed.
+    /// Delay of the first re-authorization after the call was allowed.
     pub const FIRST: Duration = EVERY;
 
-    /// Takes in a look.
-    pub const fn after(&mut self, look: Reauthorization) -> GoesOn {
-        self.failures = match look {
+    /// Observes the result of a re-authorization.
+    pub const fn after(&mut self, result: Reauthorization) -> GoesOn {
+        self.failures = match result {
             Reauthorization::Allowed => 0,
             Reauthorization::Refused => return GoesOn::Ends,
             Reauthorization::Failed => self.failures + 1,
@@ -64,15 +64,15 @@ mod tests {
     fn two_failures_in_a_row_end_a_stream_and_one_does_not() {
         use Reauthorization::{Allowed, Failed, Refused};
         let (long, short) = (GoesOn::For(EVERY), GoesOn::For(AGAIN));
-        for (looks, wanted) in [
+        for (results, wanted) in [
             (vec![Allowed, Allowed], vec![long, long]),
             (vec![Failed, Allowed, Failed], vec![short, long, short]),
             (vec![Failed, Failed], vec![short, GoesOn::Ends]),
             (vec![Refused], vec![GoesOn::Ends]),
         ] {
             let mut stream = Reauthorizations::default();
-            let seen: Vec<_> = looks.iter().map(|look| stream.after(*look)).collect();
-            assert_eq!(seen, wanted, "{looks:?}");
+            let seen: Vec<_> = results.iter().map(|result| stream.after(*result)).collect();
+            assert_eq!(seen, wanted, "{results:?}");
         }
     }
 }

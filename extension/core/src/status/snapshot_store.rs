@@ -1,6 +1,6 @@
-//! The latest state of each Cluster in the order of changes, and how far one reader is.
+//! Snapshot store: the latest state of each Cluster in the order of changes, and the positions of readers.
 //!
-//! A reader is a position, not a queue: however slow it is, and however many there are, only the latest states are kept, once.
+//! A reader is a position, not a queue: the store keeps each latest state once, for any number of slow readers.
 
 use std::{
     cmp::Ordering,
@@ -10,10 +10,10 @@ use std::{
 
 use crate::cluster::ClusterRef;
 
-/// Removals that are kept for readers that are behind.
+/// Number of removals kept for slow readers.
 const REMOVALS: usize = 1024;
 
-/// A Cluster, in the order of namespaces and, within one, of names.
+/// Key of a Cluster, ordered by namespace and name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Key(ClusterRef);
 
@@ -45,13 +45,13 @@ struct Entry<V> {
 /// The latest state of each Cluster.
 #[derive(Debug)]
 pub struct SnapshotStore<V> {
-    /// Of the latest change; 0 before the first one.
+    /// Revision of the latest change; 0 before the first one.
     head: u64,
     entries: BTreeMap<Key, Entry<V>>,
     by_revision: BTreeMap<u64, Key>,
-    /// Revisions of removals, the oldest first, with those of Clusters that are there again.
+    /// Revisions of removals, the oldest first, including those of Clusters that exist again.
     removals: VecDeque<u64>,
-    /// Of the latest removal that is not kept any more.
+    /// Revision of the latest removal that is not kept any more.
     forgotten: u64,
 }
 
@@ -68,14 +68,14 @@ impl<V> Default for SnapshotStore<V> {
 }
 
 impl<V: Clone + PartialEq> SnapshotStore<V> {
-    /// A Cluster is there in this state, or is gone. Returns whether that is a change.
+    /// Stores the state of a Cluster, or its removal. Returns whether that is a change.
     pub fn put(&mut self, cluster: &ClusterRef, value: Option<V>) -> bool {
         let key = Key(cluster.clone());
         let before = self.entries.get(&key);
         let value = match (before, value) {
             (Some(entry), Some(value)) if entry.is_there && entry.value == value => return false,
             (_, Some(value)) => Ok(value),
-            // The state before is kept, for those who are to see that it is gone.
+            // Readers get the last state with the removal.
             (Some(entry), None) if entry.is_there => Err(entry.value.clone()),
             (_, None) => return false,
         };
@@ -104,7 +104,7 @@ impl<V: Clone + PartialEq> SnapshotStore<V> {
             let Some(oldest) = self.removals.pop_front() else {
                 return;
             };
-            // One that is there again has another revision.
+            // A Cluster that exists again has another revision.
             if let Some(key) = self.by_revision.remove(&oldest) {
                 self.entries.remove(&key);
                 self.forgotten = oldest;
@@ -112,21 +112,21 @@ impl<V: Clone + PartialEq> SnapshotStore<V> {
         }
     }
 
-    /// Every Cluster that is there.
+    /// Returns all existing Clusters.
     #[must_use]
     pub fn clusters(&self) -> Vec<ClusterRef> {
         let there = self.entries.iter().filter(|(_, entry)| entry.is_there);
         there.map(|(key, _)| key.0.clone()).collect()
     }
 
-    /// The state of one Cluster, if it is there.
+    /// Returns the state of a Cluster, if it exists.
     #[must_use]
     pub fn get(&self, cluster: &ClusterRef) -> Option<&V> {
         let entry = self.entries.get(&Key(cluster.clone()))?;
         entry.is_there.then_some(&entry.value)
     }
 
-    /// What is there of a selection, in the order of namespaces and names, from behind `after` on.
+    /// Lists the existing Clusters of a selection after `after`, ordered by namespace and name.
     pub fn list<'a>(
         &'a self,
         selection: &'a Selection,
@@ -134,7 +134,7 @@ impl<V: Clone + PartialEq> SnapshotStore<V> {
     ) -> impl Iterator<Item = (&'a ClusterRef, &'a V)> + use<'a, V> {
         let first = match (after, selection) {
             (Some(after), _) => Excluded(Key(after.clone())),
-            // No name is empty, so this is before all of them.
+            // No name is empty, so this key precedes all Clusters of the namespace.
             (None, Selection::Namespace(namespace)) => Excluded(Key(ClusterRef::new(namespace, ""))),
             (None, Selection::One(cluster)) => Included(Key(cluster.clone())),
             (None, Selection::All) => Unbounded,
@@ -147,20 +147,20 @@ impl<V: Clone + PartialEq> SnapshotStore<V> {
     }
 }
 
-/// Some of the Clusters.
+/// Selection of Clusters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Selection {
-    /// All of them.
+    /// All Clusters.
     All,
-    /// Those of one namespace.
+    /// The Clusters of one namespace.
     Namespace(String),
-    /// One of them.
+    /// One Cluster.
     One(ClusterRef),
 }
 
 impl Selection {
-    /// The Clusters that a request names; an empty namespace means all of them, an empty name those of the namespace. None for a
-    /// name without its namespace.
+    /// Returns the selection of a request: an empty namespace selects all Clusters, an empty name those of the namespace. `None` for a
+    /// name without a namespace.
     #[must_use]
     pub fn of(namespace: &str, name: &str) -> Option<Self> {
         match (namespace, name) {
@@ -171,7 +171,7 @@ impl Selection {
         }
     }
 
-    /// The namespace in which all of it is; empty if it is in all.
+    /// Returns the namespace of the selection; empty if it spans all.
     #[must_use]
     pub fn namespace(&self) -> &str {
         match self {
@@ -181,7 +181,7 @@ impl Selection {
         }
     }
 
-    /// Whether a Cluster is one of them. They are beside one another in the order of namespaces and names.
+    /// Whether the selection contains a Cluster. Selected Clusters are adjacent in the order of namespaces and names.
     #[must_use]
     pub fn has(&self, cluster: &ClusterRef) -> bool {
         match self {
@@ -192,22 +192,22 @@ impl Selection {
     }
 }
 
-/// What a reader gets next.
+/// Next item of a reader.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Next<V> {
-    /// A Cluster is in this state.
+    /// The state of a Cluster.
     Updated(V),
-    /// A Cluster is gone, which was in this state.
+    /// The last state of a removed Cluster.
     Removed(V),
-    /// All that was there at the beginning was read.
+    /// The reader has read all Clusters that existed at its beginning.
     Synced,
-    /// There is no more until something changes.
+    /// No item until the next change.
     Nothing,
-    /// Removals were forgotten that it has not read. It has to begin again.
+    /// The store dropped removals that the reader has not read. The reader must start again.
     Behind,
 }
 
-/// How far one reader is: through what is there at first, by name, and then through the changes since it began.
+/// Position of a reader: first in the existing Clusters, by name, then in the changes since its beginning.
 #[derive(Debug)]
 pub struct Reader {
     selection: Selection,
@@ -221,23 +221,23 @@ enum Position {
 }
 
 impl Reader {
-    /// A reader that begins now.
+    /// Creates a reader that begins now.
     #[must_use]
-    pub fn begin<V>(selection: Selection, board: &SnapshotStore<V>) -> Self {
+    pub fn begin<V>(selection: Selection, store: &SnapshotStore<V>) -> Self {
         Self {
             selection,
             position: Position::Listing {
                 after: None,
-                began: board.head,
+                began: store.head,
             },
         }
     }
 
-    /// What it gets next.
-    pub fn next<V: Clone + PartialEq>(&mut self, board: &SnapshotStore<V>) -> Next<V> {
+    /// Returns the next item.
+    pub fn next<V: Clone + PartialEq>(&mut self, store: &SnapshotStore<V>) -> Next<V> {
         match &mut self.position {
             Position::Listing { after, began } => {
-                if let Some((cluster, value)) = board.list(&self.selection, after.as_ref()).next() {
+                if let Some((cluster, value)) = store.list(&self.selection, after.as_ref()).next() {
                     *after = Some(cluster.clone());
                     return Next::Updated(value.clone());
                 }
@@ -245,22 +245,22 @@ impl Reader {
                 Next::Synced
             }
             Position::Following { seen } => {
-                if board.forgotten > *seen {
+                if store.forgotten > *seen {
                     return Next::Behind;
                 }
                 let found = match &self.selection {
                     Selection::One(one) => {
-                        let entry = board.entries.get(&Key(one.clone()));
+                        let entry = store.entries.get(&Key(one.clone()));
                         entry.filter(|entry| entry.revision > *seen)
                     }
                     selection => {
-                        let mut later = board.by_revision.range((Excluded(*seen), Unbounded));
+                        let mut later = store.by_revision.range((Excluded(*seen), Unbounded));
                         let mine = later.find(|(_, key)| selection.has(&key.0));
-                        mine.and_then(|(_, key)| board.entries.get(key))
+                        mine.and_then(|(_, key)| store.entries.get(key))
                     }
                 };
                 let Some(entry) = found else {
-                    *seen = board.head;
+                    *seen = store.head;
                     return Next::Nothing;
                 };
                 *seen = entry.revision;
@@ -287,16 +287,16 @@ mod tests {
         ClusterRef::new(namespace, name)
     }
 
-    fn board(names: &[&'static str]) -> SnapshotStore<&'static str> {
-        let mut board = SnapshotStore::default();
+    fn store(names: &[&'static str]) -> SnapshotStore<&'static str> {
+        let mut store = SnapshotStore::default();
         for name in names {
-            board.put(&at(name), Some(*name));
+            store.put(&at(name), Some(*name));
         }
-        board
+        store
     }
 
-    fn all<V: Clone + PartialEq>(reader: &mut Reader, board: &SnapshotStore<V>) -> Vec<Next<V>> {
-        let next = || Some(reader.next(board)).filter(|next| !matches!(next, Next::Nothing | Next::Behind));
+    fn all<V: Clone + PartialEq>(reader: &mut Reader, store: &SnapshotStore<V>) -> Vec<Next<V>> {
+        let next = || Some(reader.next(store)).filter(|next| !matches!(next, Next::Nothing | Next::Behind));
         std::iter::from_fn(next).collect()
     }
 
@@ -311,17 +311,17 @@ mod tests {
         #[case] name: &str,
         #[case] wanted: &[&'static str],
     ) {
-        let board = board(&["b/x", "a-b/x", "a/y", "a/x"]);
+        let store = store(&["b/x", "a-b/x", "a/y", "a/x"]);
         let selection = Selection::of(namespace, name).unwrap();
-        let listed: Vec<_> = board.list(&selection, None).map(|(_, value)| *value).collect();
+        let listed: Vec<_> = store.list(&selection, None).map(|(_, value)| *value).collect();
         assert_eq!(listed, wanted);
-        let mut reader = Reader::begin(selection.clone(), &board);
+        let mut reader = Reader::begin(selection.clone(), &store);
         let mut read: Vec<_> = wanted.iter().copied().map(Next::Updated).collect();
         read.push(Next::Synced);
-        assert_eq!(all(&mut reader, &board), read);
+        assert_eq!(all(&mut reader, &store), read);
         let rest: Vec<_> = wanted.iter().skip(1).copied().collect();
         let after = wanted.first().map(|first| at(first));
-        let behind: Vec<_> = board
+        let behind: Vec<_> = store
             .list(&selection, after.as_ref())
             .map(|(_, value)| *value)
             .collect();
@@ -331,38 +331,38 @@ mod tests {
 
     #[test]
     fn a_slow_reader_gets_the_latest_state_of_each_once() {
-        let mut board = board(&["a/x", "a/y"]);
-        let mut reader = Reader::begin(Selection::Namespace("a".to_owned()), &board);
-        all(&mut reader, &board);
+        let mut store = store(&["a/x", "a/y"]);
+        let mut reader = Reader::begin(Selection::Namespace("a".to_owned()), &store);
+        all(&mut reader, &store);
         for state in ["1", "2", "3"] {
-            assert!(board.put(&at("a/x"), Some(state)));
-            board.put(&at("b/x"), Some(state));
+            assert!(store.put(&at("a/x"), Some(state)));
+            store.put(&at("b/x"), Some(state));
         }
-        assert!(!board.put(&at("a/x"), Some("3")), "nothing has changed");
-        board.put(&at("a/z"), Some("new"));
-        assert!(board.put(&at("a/y"), None));
-        assert!(!board.put(&at("a/y"), None), "it is gone already");
-        let read = all(&mut reader, &board);
+        assert!(!store.put(&at("a/x"), Some("3")), "nothing has changed");
+        store.put(&at("a/z"), Some("new"));
+        assert!(store.put(&at("a/y"), None));
+        assert!(!store.put(&at("a/y"), None), "it is gone already");
+        let read = all(&mut reader, &store);
         assert_eq!(
             read,
             [Next::Updated("3"), Next::Updated("new"), Next::Removed("a/y")]
         );
-        assert_eq!(reader.next(&board), Next::Nothing);
-        board.put(&at("a/y"), Some("again"));
-        assert_eq!(all(&mut reader, &board), [Next::Updated("again")]);
-        assert_eq!(board.clusters(), ["a/x", "a/y", "a/z", "b/x"].map(at));
+        assert_eq!(reader.next(&store), Next::Nothing);
+        store.put(&at("a/y"), Some("again"));
+        assert_eq!(all(&mut reader, &store), [Next::Updated("again")]);
+        assert_eq!(store.clusters(), ["a/x", "a/y", "a/z", "b/x"].map(at));
     }
 
-    /// A change while the first states are read is not lost: before the end of them or after it.
+    /// A change during the initial read is not lost, whether before its end or after it.
     #[test]
     fn a_change_behind_a_reader_that_begins_is_read() {
-        let mut board = board(&["a/x", "a/y"]);
-        let mut reader = Reader::begin(Selection::All, &board);
-        assert_eq!(reader.next(&board), Next::Updated("a/x"));
-        board.put(&at("a/x"), None);
-        board.put(&at("a/a"), Some("early"));
+        let mut store = store(&["a/x", "a/y"]);
+        let mut reader = Reader::begin(Selection::All, &store);
+        assert_eq!(reader.next(&store), Next::Updated("a/x"));
+        store.put(&at("a/x"), None);
+        store.put(&at("a/a"), Some("early"));
         assert_eq!(
-            all(&mut reader, &board),
+            all(&mut reader, &store),
             [
                 Next::Updated("a/y"),
                 Next::Synced,
@@ -374,39 +374,39 @@ mod tests {
 
     #[test]
     fn removals_are_kept_for_a_while() {
-        let mut board = SnapshotStore::default();
-        let mut reader = Reader::begin(Selection::One(at("a/first")), &board);
-        all(&mut reader, &board);
-        let churn = |board: &mut SnapshotStore<usize>, times: usize| {
+        let mut store = SnapshotStore::default();
+        let mut reader = Reader::begin(Selection::One(at("a/first")), &store);
+        all(&mut reader, &store);
+        let churn = |store: &mut SnapshotStore<usize>, times: usize| {
             for number in 0..times {
                 let name = ClusterRef::new("b", &number.to_string());
-                board.put(&name, Some(number));
-                board.put(&name, None);
+                store.put(&name, Some(number));
+                store.put(&name, None);
             }
         };
-        churn(&mut board, REMOVALS);
-        let mut idle = Reader::begin(Selection::All, &board);
-        all(&mut idle, &board);
-        assert_eq!(reader.next(&board), Next::Nothing);
-        churn(&mut board, REMOVALS + 1);
-        assert_eq!(reader.next(&board), Next::Behind);
-        assert_eq!(board.entries.len(), REMOVALS, "no more are kept");
-        assert_eq!(board.by_revision.len(), REMOVALS);
+        churn(&mut store, REMOVALS);
+        let mut idle = Reader::begin(Selection::All, &store);
+        all(&mut idle, &store);
+        assert_eq!(reader.next(&store), Next::Nothing);
+        churn(&mut store, REMOVALS + 1);
+        assert_eq!(reader.next(&store), Next::Behind);
+        assert_eq!(store.entries.len(), REMOVALS, "no more are kept");
+        assert_eq!(store.by_revision.len(), REMOVALS);
     }
 
     proptest! {
-        /// Whatever happens while it reads, a reader that has read all knows what is there.
+        /// After any changes during its reads, a reader at the end knows all existing Clusters.
         #[test]
         fn a_reader_that_has_read_all_knows_what_is_there(
             steps in prop::collection::vec((0usize..4, prop::option::of(0u8..3), 0usize..3), 0..60),
         ) {
             let names = ["a/x", "a/y", "a-b/x", "b/x"].map(at);
-            let mut board: SnapshotStore<(usize, u8)> = SnapshotStore::default();
-            let mut reader = Reader::begin(Selection::All, &board);
+            let mut store: SnapshotStore<(usize, u8)> = SnapshotStore::default();
+            let mut reader = Reader::begin(Selection::All, &store);
             let mut known = BTreeMap::new();
-            let mut read = |reader: &mut Reader, board: &SnapshotStore<(usize, u8)>, most: usize| {
+            let mut read = |reader: &mut Reader, store: &SnapshotStore<(usize, u8)>, most: usize| {
                 for _ in 0..most {
-                    match reader.next(board) {
+                    match reader.next(store) {
                         Next::Updated(state) => drop(known.insert(state.0, state)),
                         Next::Removed(state) => drop(known.remove(&state.0)),
                         Next::Synced => {}
@@ -416,11 +416,11 @@ mod tests {
                 known.clone()
             };
             for (name, state, reads) in steps {
-                board.put(&names[name], state.map(|state| (name, state)));
-                read(&mut reader, &board, reads);
+                store.put(&names[name], state.map(|state| (name, state)));
+                read(&mut reader, &store, reads);
             }
-            let known = read(&mut reader, &board, usize::MAX);
-            let there: BTreeMap<_, _> = board.list(&Selection::All, None).map(|(_, state)| (state.0, *state)).collect();
+            let known = read(&mut reader, &store, usize::MAX);
+            let there: BTreeMap<_, _> = store.list(&Selection::All, None).map(|(_, state)| (state.0, *state)).collect();
             prop_assert_eq!(known, there);
         }
     }

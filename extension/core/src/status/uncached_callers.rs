@@ -1,7 +1,7 @@
-//! How many tokens are looked at that the API server has never accepted.
+//! Rate limit for reviews of tokens that are not in the cache.
 //!
-//! Nothing is known of who sends one but its address, and each costs the API server a review. So an address has a rate, and a share of the
-//! reviews that wait: those who send random tokens take neither the time of the API server nor the turns of others.
+//! Sluice knows only the address of an uncached caller, and each token costs the API server a review. So each address has a rate, and a
+//! share of the waiting reviews. A caller with random tokens can neither overload the API server nor block other callers.
 
 use std::{
     collections::HashMap,
@@ -9,51 +9,51 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// An address has one review more in each of these times.
+/// Interval after which an address may start one more review.
 const EVERY: Duration = Duration::from_millis(100);
 
-/// So many at once, after a while without one.
+/// Burst of an address.
 const AT_ONCE: u32 = 50;
 
-/// Reviews that are made or waited for, of all addresses. One address has at most as many as it leaves to others.
+/// Maximum number of running and waiting reviews of all addresses. One address has at most as many as it leaves to others.
 const WAITING: usize = 128;
 
-/// Addresses that are kept apart. Those beyond count as one.
+/// Number of addresses with their own rate. All further addresses count as one.
 const ADDRESSES: usize = 1024;
 
-/// Why a token is not looked at now.
+/// Reason to refuse a review now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum TooMany {
-    /// The address has had more than its rate.
+    /// The address exceeds its rate.
     #[error(
         "too many tokens and namespaces that were not allowed before are asked about from {0}, 10 a second are looked at; try again"
     )]
     Rate(IpAddr),
-    /// The address has its share of the reviews that wait.
+    /// The address has used its share of waiting reviews.
     #[error("too many callers at {0} wait to be authenticated; try again")]
     Share(IpAddr),
 }
 
-/// Reviews of what was never accepted, by the address that asks.
+/// Reviews of uncached callers, by address.
 #[derive(Debug, Default)]
 pub struct UncachedCallers {
     waiting: usize,
     by_address: HashMap<IpAddr, Of>,
 }
 
-/// Those of one address.
+/// Reviews of one address.
 #[derive(Debug)]
 struct Of {
     waiting: usize,
-    /// When all that it has had is paid for by its rate.
+    /// Time at which the rate has paid off all its reviews.
     even: Instant,
 }
 
 impl UncachedCallers {
-    /// An address asks for a review. Returns the address that [`Self::end`] is to be called with once that has ended.
+    /// Starts a review for an address. Returns the address to pass to [`Self::end`] after the review.
     ///
     /// # Errors
-    /// It has had too many, or too many of it wait.
+    /// The address exceeds its rate or its share.
     pub fn begin(&mut self, address: IpAddr, now: Instant) -> Result<IpAddr, TooMany> {
         let address = self.counted_as(address.to_canonical(), now);
         let left = WAITING.saturating_sub(self.waiting);
@@ -74,7 +74,7 @@ impl UncachedCallers {
         Ok(address)
     }
 
-    /// A review of an address has ended.
+    /// Ends a review of an address.
     pub fn end(&mut self, address: IpAddr) {
         if let Some(own) = self.by_address.get_mut(&address) {
             own.waiting -= 1;
@@ -82,7 +82,7 @@ impl UncachedCallers {
         }
     }
 
-    /// The address itself, unless there are too many.
+    /// Returns the address itself, or the common one if there are too many addresses.
     fn counted_as(&mut self, address: IpAddr, now: Instant) -> IpAddr {
         if self.by_address.len() < ADDRESSES || self.by_address.contains_key(&address) {
             return address;
@@ -103,11 +103,11 @@ mod tests {
         Ipv4Addr::from_bits(0x0a00_0000 + number).into()
     }
 
-    /// How many of so many reviews are made that an address asks for at this time, each after the one before has ended.
-    fn made(strangers: &mut UncachedCallers, address: IpAddr, now: Instant, asked: usize) -> usize {
-        let one = |_: &usize| match strangers.begin(address, now) {
+    /// Returns how many of `asked` consecutive reviews an address gets at this time.
+    fn made(callers: &mut UncachedCallers, address: IpAddr, now: Instant, asked: usize) -> usize {
+        let one = |_: &usize| match callers.begin(address, now) {
             Ok(counted) => {
-                strangers.end(counted);
+                callers.end(counted);
                 true
             }
             Err(_) => false,
@@ -117,26 +117,26 @@ mod tests {
 
     #[test]
     fn an_address_has_a_rate_of_its_own() {
-        let (mut strangers, begin) = (UncachedCallers::default(), Instant::now());
-        assert_eq!(made(&mut strangers, address(1), begin, 1000), 50);
-        assert_eq!(made(&mut strangers, address(2), begin, 1000), 50, "another one");
+        let (mut callers, begin) = (UncachedCallers::default(), Instant::now());
+        assert_eq!(made(&mut callers, address(1), begin, 1000), 50);
+        assert_eq!(made(&mut callers, address(2), begin, 1000), 50, "another one");
         let mapped: IpAddr = "::ffff:10.0.0.1".parse().unwrap();
-        assert_eq!(made(&mut strangers, mapped, begin, 1000), 0, "the same one");
+        assert_eq!(made(&mut callers, mapped, begin, 1000), 0, "the same one");
         let later = begin + Duration::from_secs(2);
-        assert_eq!(made(&mut strangers, address(1), later, 1000), 20);
+        assert_eq!(made(&mut callers, address(1), later, 1000), 20);
         let much_later = begin + Duration::from_mins(1);
-        assert_eq!(made(&mut strangers, address(1), much_later, 1000), 50);
+        assert_eq!(made(&mut callers, address(1), much_later, 1000), 50);
     }
 
     #[test]
     fn an_address_leaves_as_many_that_wait_as_it_takes() {
-        let (mut strangers, mut now) = (UncachedCallers::default(), Instant::now());
+        let (mut callers, mut now) = (UncachedCallers::default(), Instant::now());
         let mut waits = |number: u32| {
             let mut taken = Vec::new();
             loop {
-                // Rates are no matter here.
+                // Keeps the rate out of this test.
                 now += Duration::from_secs(1);
-                match strangers.begin(address(number), now) {
+                match callers.begin(address(number), now) {
                     Ok(counted) => taken.push(counted),
                     Err(TooMany::Share(_)) => return taken.len(),
                     Err(other) => panic!("{other}"),
@@ -144,22 +144,22 @@ mod tests {
             }
         };
         assert_eq!([1, 2, 3].map(&mut waits), [64, 32, 16]);
-        strangers.end(address(1));
-        assert_eq!(strangers.waiting, 64 + 32 + 16 - 1);
+        callers.end(address(1));
+        assert_eq!(callers.waiting, 64 + 32 + 16 - 1);
     }
 
     #[test]
     fn however_many_addresses_ask_so_many_are_kept_apart() {
-        let (mut strangers, now) = (UncachedCallers::default(), Instant::now());
+        let (mut callers, now) = (UncachedCallers::default(), Instant::now());
         for number in 0..5000 {
-            made(&mut strangers, address(number), now, 1);
+            made(&mut callers, address(number), now, 1);
         }
-        assert_eq!(strangers.by_address.len(), ADDRESSES + 1);
-        assert_eq!(made(&mut strangers, address(9000), now, 1000), 0, "as one");
+        assert_eq!(callers.by_address.len(), ADDRESSES + 1);
+        assert_eq!(made(&mut callers, address(9000), now, 1000), 0, "as one");
         let later = now + Duration::from_mins(1);
-        assert_eq!(made(&mut strangers, address(9000), later, 1000), 50);
+        assert_eq!(made(&mut callers, address(9000), later, 1000), 50);
         assert!(
-            strangers.by_address.len() <= 2,
+            callers.by_address.len() <= 2,
             "nothing is kept of those that are even"
         );
     }

@@ -1,4 +1,4 @@
-//! What is shown of one Cluster.
+//! View of one Cluster in the status service.
 
 use kube::core::ObjectMeta;
 use sluice_crds::{
@@ -12,7 +12,7 @@ use crate::{
     upgrade::{record::of_cluster, tkr::pinned},
 };
 
-/// What a client of the status service sees of one Cluster.
+/// View of one Cluster for clients of the status service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClusterView {
     /// Its namespace and its name.
@@ -21,18 +21,18 @@ pub struct ClusterView {
     pub uid: String,
     /// Its release label; empty without one.
     pub tkr_label: String,
-    /// Whether hooks of it are decided by its packages.
+    /// Whether Sluice decides its hooks by its packages.
     pub managed: bool,
-    /// Its record, of a known schema and about this very Cluster.
+    /// Its record, if the schema is known and the UID is that of this Cluster.
     pub upgrade: Option<UpgradeRecord>,
     /// `spec.topology.version`; empty without a topology.
     pub topology_version: String,
-    /// Whether another upgrade is asked for than the one that the record says to have ended.
+    /// Whether the spec requests another upgrade than the ended one of the record.
     pub pending: bool,
 }
 
-/// What is shown of the Cluster of this name, if there is one. One that cannot be decoded is shown by its metadata, and without a
-/// record: hooks are not answered from that either.
+/// Returns the view of a Cluster, if it exists. The view of an undecodable Cluster has its metadata and no record, because the gate does
+/// not use that record either.
 #[must_use]
 pub fn view(stores: &impl Stores, cluster: &ClusterRef) -> Option<ClusterView> {
     let (namespace, name) = (cluster.namespace(), cluster.name());
@@ -76,11 +76,11 @@ pub fn view(stores: &impl Stores, cluster: &ClusterRef) -> Option<ClusterView> {
     })
 }
 
-/// Whether a Cluster asks for another version, or another release, than those that a record says to have come to an end. A record that is
-/// open is about what the Cluster asks for, or soon will be.
+/// Whether a Cluster requests another version or release than those of an ended record. An open record follows the request of the Cluster,
+/// or soon will.
 ///
-/// `TKR_DATA` says which release the packages of a version follow, before the label does (decision 33): a label that moves alone asks for
-/// nothing then. A cancelled upgrade keeps its release whatever the label says.
+/// `TKR_DATA` takes precedence over the label in the choice of a release (decision 33): then a change of the label alone requests nothing.
+/// A cancelled upgrade keeps its release independent of the label.
 fn is_pending(record: &UpgradeRecord, topology: &Topology, label: &str) -> bool {
     let another_version = record.to != topology.version;
     match record.outcome {
@@ -151,7 +151,7 @@ mod tests {
         assert_eq!(managed(&Given::default()), None, "there is none");
     }
 
-    /// Whether an upgrade is pending of a Cluster with this record, version, label and entry of `TKR_DATA`.
+    /// Whether an upgrade is pending for a Cluster with this record, version, label and entry of `TKR_DATA`.
     fn pending(record: &Value, version: &str, label: &str, pinned: Option<&str>) -> bool {
         let mut upgrade = json!({
             "schema": 1, "clusterUID": "uid", "observedClusterGeneration": 1, "observedBootstrapGeneration": 1,
@@ -181,7 +181,7 @@ mod tests {
             (&completed, "v2", "v2---2", None, true),
             (&completed, "v3", "v2---1", None, true),
             (&completed, "v2", "", None, false),
-            // What is pinned is what packages follow.
+            // Packages follow the pinned release.
             (&completed, "v2", "v2---2", Some("v2---1"), false),
             (&completed, "v2", "v2---1", Some("v2---2"), true),
             (&cancelled, "v2", "v3---1", None, false),

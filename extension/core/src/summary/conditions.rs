@@ -1,4 +1,4 @@
-//! The state of kapp-controller's objects as conditions, read and mirrored.
+//! Conditions of a ClusterBootstrap, including mirrored ones of kapp-controller's objects.
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -13,26 +13,26 @@ use crate::{
     text::{lines, one_line},
 };
 
-/// A package whose state is mirrored into the conditions of the ClusterBootstrap.
+/// Package whose state is mirrored into the conditions of the ClusterBootstrap.
 #[derive(Clone, Copy, Debug)]
 pub struct Mirrored<'a> {
     /// `Package.spec.refName`.
     pub ref_name: &'a str,
-    /// Whether the server of its PackageInstall was seen.
+    /// Whether the API server of its PackageInstall was reached.
     pub seen: bool,
-    /// Its PackageInstall, if there is one.
+    /// Its PackageInstall, if it exists.
     pub install: Option<&'a PackageInstall>,
-    /// What was judged of it.
+    /// Its record.
     pub record: &'a PackageRecord,
 }
 
-/// The conditions of a ClusterBootstrap with those of its packages brought up to date.
+/// Returns the conditions of a ClusterBootstrap with updated conditions of its packages.
 ///
 /// A package has one condition, `Antrea-ReconcileSucceeded`, whose type is the whole title and not a part of it: `Antrea`
-/// does not touch `Antrea-Interworking-ReconcileSucceeded`. A package without PackageInstall has none; one without any
-/// condition keeps what is there, and so does one that was not seen: the record says why. A package that is proven stays
-/// `ReconcileSucceeded` while kapp-controller looks again, so that a resync changes nothing. Conditions of others, and their
-/// order, are left alone.
+/// does not touch `Antrea-Interworking-ReconcileSucceeded`. A package without PackageInstall has no condition. If the PackageInstall
+/// has no conditions, or its API server was not reached, the old condition stays; the record has the reason. A proven package stays
+/// `ReconcileSucceeded` while kapp-controller reconciles it again, so a resync changes nothing. Other conditions, and their
+/// order, stay.
 #[must_use]
 pub fn mirror(existing: &[Condition], packages: &[Mirrored<'_>], now: Timestamp) -> Vec<Condition> {
     let mut conditions = existing.to_vec();
@@ -74,11 +74,11 @@ pub fn mirror(existing: &[Condition], packages: &[Mirrored<'_>], now: Timestamp)
     conditions
 }
 
-/// Type of the condition of a ClusterBootstrap whose upgrades are released without any proof.
+/// Type of the condition of a ClusterBootstrap whose upgrades are released without proof.
 const NOTHING_TO_PROVE: &str = "NothingToProve";
 
-/// The conditions of a ClusterBootstrap with or without the one that says that it has no package. Only one without packages
-/// has it: nothing can be proven of it, so its upgrades are released at once.
+/// Adds or removes condition `NothingToProve`. Only a ClusterBootstrap without packages has it: there is nothing to prove, so its
+/// upgrades are released at once.
 #[must_use]
 pub fn with_nothing_to_prove(
     conditions: Vec<Condition>,
@@ -92,21 +92,21 @@ pub fn with_nothing_to_prove(
     with(conditions, NOTHING_TO_PROVE, has_no_package.then_some(said), now)
 }
 
-/// Type of the condition of a ClusterBootstrap whose upgrade is completed, and whose workload cannot be looked at.
+/// Type of the condition of a ClusterBootstrap whose upgrade is completed and whose workload cluster is unreachable.
 const UNSEEN: &str = "WorkloadUnseen";
 
-/// The conditions of a ClusterBootstrap with or without the one that says why the packages of its settled Cluster cannot be looked at:
-/// no gate says it.
+/// Adds or removes condition `WorkloadUnseen` with the reason why the packages of a settled Cluster cannot be checked. No gate
+/// reports that.
 #[must_use]
 pub fn with_unseen(conditions: Vec<Condition>, why: Option<&Hold>, now: Timestamp) -> Vec<Condition> {
     let said = why.map(|hold| (hold.reason.as_str(), hold.message.as_str()));
     with(conditions, UNSEEN, said, now)
 }
 
-/// Type of the condition of a ClusterBootstrap whose Cluster something of the addons-manager still stands in the way of.
+/// Type of the condition of a ClusterBootstrap whose Cluster has blocking leftovers of the addons-manager.
 const TAKEOVER_INCOMPLETE: &str = "TakeoverIncomplete";
 
-/// The conditions of a ClusterBootstrap with or without the one that says, by reason and message, what of the addons-manager could not be
+/// Adds or removes condition `TakeoverIncomplete`, whose reason and message name the leftovers of the addons-manager that could not be
 /// removed.
 #[must_use]
 pub fn with_takeover(
@@ -117,7 +117,7 @@ pub fn with_takeover(
     with(conditions, TAKEOVER_INCOMPLETE, said, now)
 }
 
-/// Whether one of these conditions says that something of the addons-manager could not be removed.
+/// Whether condition `TakeoverIncomplete` is true.
 #[must_use]
 pub fn says_takeover(conditions: &[Condition]) -> bool {
     conditions
@@ -125,17 +125,17 @@ pub fn says_takeover(conditions: &[Condition]) -> bool {
         .any(|condition| condition.type_ == TAKEOVER_INCOMPLETE)
 }
 
-/// Type of the condition that says whether anything is waited for.
+/// Type of the condition that tells whether the Cluster waits for anything.
 const READY: &str = "Ready";
 
-/// The longest message of condition `Ready`, in characters.
+/// Longest message of condition `Ready`, in characters.
 const LONGEST_READY: usize = 512;
 
-/// The longest message that is mirrored from kapp-controller, in characters.
+/// Longest mirrored message of kapp-controller, in characters.
 const LONGEST_MIRRORED: usize = 4096;
 
-/// The conditions of a ClusterBootstrap with the one that says whether each package is proven and nothing is held, or what the worst
-/// package lacks. Its time is that of its last change from true to false or back.
+/// Sets condition `Ready`: whether each package is proven and nothing is held, or what the worst package lacks. Its time is that of its
+/// last change from true to false or back.
 #[must_use]
 pub fn with_ready(mut conditions: Vec<Condition>, wait: Option<&Wait>, now: Timestamp) -> Vec<Condition> {
     let wait = wait.filter(|wait| !wait.on_cluster_api);
@@ -176,7 +176,7 @@ pub fn with_ready(mut conditions: Vec<Condition>, wait: Option<&Wait>, now: Time
     conditions
 }
 
-/// The conditions with or without a true one of this type, which says this reason and message.
+/// Adds or removes a true condition of this type, with this reason and message.
 pub(crate) fn with(
     mut conditions: Vec<Condition>,
     type_: &str,
@@ -234,7 +234,7 @@ fn wanted(
     })
 }
 
-/// Each part between hyphens with a capital: `Kapp-Controller` of `kapp-controller`.
+/// Capitalizes each part between hyphens: `Kapp-Controller` for `kapp-controller`.
 fn title(short: &str) -> String {
     let parts = short.split('-').map(|part| {
         let mut letters = part.chars();

@@ -1,4 +1,4 @@
-//! Gates that are held for longer than `spec.upgradePolicy.deadline` allows. It is said, and nothing is released.
+//! Gates that are held for longer than `spec.upgradePolicy.deadline`. Sluice reports them and releases nothing.
 
 use std::time::Duration;
 
@@ -7,26 +7,26 @@ use sluice_crds::run::{ClusterBootstrapStatus, Condition, HeldGate, Hook, Upgrad
 
 use crate::summary::conditions::with;
 
-/// Type of the condition, and reason of the event.
+/// Condition type and event reason.
 pub const DEADLINE_EXCEEDED: &str = "DeadlineExceeded";
 
-/// How long until the deadline of `policy` for a held gate; zero once it has passed. A deletion has a limit of its own.
+/// Time until the deadline of `policy` for a held gate; zero after it. A deletion has its own limit.
 fn left(held: &HeldGate, policy: Option<&UpgradePolicy>, now: Timestamp) -> Option<Duration> {
     let deadline = policy?
         .deadline()
         .filter(|_| held.hook != Hook::BeforeClusterDelete)?;
-    // A clock that was set back has not let any time go by.
+    // After a backward step of the clock no time has elapsed.
     let lasted = Duration::try_from(now.duration_since(held.since.0)).unwrap_or_default();
     Some(deadline.saturating_sub(lasted))
 }
 
-/// Whether a gate is held for longer than `policy` allows.
+/// Whether a gate is held for longer than the deadline of `policy`.
 fn is_past(held: Option<&HeldGate>, policy: Option<&UpgradePolicy>, now: Timestamp) -> bool {
     held.and_then(|held| left(held, policy, now))
         .is_some_and(|left| left.is_zero())
 }
 
-/// The conditions with or without the one that says that the deadline has passed.
+/// Adds or removes condition `DeadlineExceeded`.
 pub(super) fn with_deadline(
     conditions: Vec<Condition>,
     held: Option<&HeldGate>,
@@ -45,14 +45,14 @@ pub(super) fn with_deadline(
     with(conditions, DEADLINE_EXCEEDED, said, now)
 }
 
-/// What `status` says of its deadline, if it has passed.
+/// Returns the message of condition `DeadlineExceeded` in `status`, if it is true.
 #[must_use]
 pub fn exceeded(status: &ClusterBootstrapStatus) -> Option<&Condition> {
     let mut conditions = status.conditions.iter();
     conditions.find(|condition| condition.type_ == DEADLINE_EXCEEDED)
 }
 
-/// How long until the deadline of the gate that holds `status`; `None` where nothing is held, there is none, or it has passed.
+/// Time until the deadline of the held gate of `status`; `None` without a held gate, without a deadline, or after it.
 #[must_use]
 pub fn until_deadline(
     status: &ClusterBootstrapStatus,

@@ -1,4 +1,4 @@
-//! How the last upgrades went, in about a kibibyte.
+//! History of the last upgrades, in about a kibibyte.
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -7,12 +7,12 @@ use sluice_crds::run::{KEPT_UPGRADES, Outcome, PastUpgrade, UpgradeRecord};
 use super::Wait;
 use crate::text::one_line;
 
-/// The longest version, in characters.
+/// Longest version, in characters.
 const LONGEST_VERSION: usize = 32;
 
-/// `history` with what `record` says of its upgrade. `ended` is a wait that is over, and since when it lasted.
+/// Updates `history` with the upgrade of `record`. `ended` is an ended wait with its start.
 ///
-/// The first installation is no upgrade. What was said of an upgrade that is closed stays.
+/// The first installation is no upgrade. The entry of a closed upgrade does not change.
 pub(super) fn with(
     history: &[PastUpgrade],
     record: &UpgradeRecord,
@@ -23,7 +23,7 @@ pub(super) fn with(
     let (Some(from), Some(began)) = (&record.from, &record.started_at) else {
         return history;
     };
-    // An API server keeps whole seconds.
+    // The API server stores whole seconds.
     let is_its = |past: &PastUpgrade| past.began.0.as_second() == began.0.as_second();
     let begins = !history.first().is_some_and(is_its);
     if begins {
@@ -34,12 +34,12 @@ pub(super) fn with(
     if upgrade.ended.is_some() && record.outcome.is_some() {
         return history;
     }
-    // A target that was moved back is not what the upgrade was to.
+    // After a cancellation the target of the record is not the target of the upgrade.
     if record.outcome != Some(Outcome::Cancelled) {
         upgrade.to = one_line(&record.to, LONGEST_VERSION);
     }
     upgrade.released = upgrade.released.take().or_else(|| record.released_at.clone());
-    // What was waited for when it began is no wait of this upgrade, and what was waited for before it counts from its beginning.
+    // A wait that ended at the beginning is not of this upgrade, and an earlier wait counts from the beginning.
     let ended = ended.filter(|(wait, _)| !begins && !wait.on_cluster_api);
     if let Some((wait, since)) = ended {
         let seconds = now.duration_since(since.0.max(began.0)).as_secs().max(0);

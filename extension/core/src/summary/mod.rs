@@ -1,7 +1,6 @@
-//! What a person reads of a Cluster at a glance: columns of `kubectl get`, condition `Ready`, deadline and earlier upgrades.
+//! Summary of a Cluster for users: columns of `kubectl get`, condition `Ready`, deadline and earlier upgrades.
 //!
-//! All of it follows from the record and from what the status said before, so it is part of the one write of the status. Nothing is
-//! decided by it.
+//! The summary follows from the record and the previous status, so it is part of the same status write. No decision depends on it.
 
 mod deadline;
 mod history;
@@ -24,12 +23,12 @@ use crate::{
     version::same,
 };
 
-/// The longest `status.waitingFor`, in characters.
+/// Longest `status.waitingFor`, in characters.
 const LONGEST_WAITING_FOR: usize = 160;
 
-/// `status`, of which record and conditions of packages are composed already, with all that people read of it.
+/// Adds the summary to `status`, which already has its record and the conditions of its packages.
 ///
-/// `current` is the status as it is; where it is of an earlier Cluster of the name it says nothing.
+/// `current` is the current status; it is ignored if it is of an earlier Cluster of the same name.
 #[must_use]
 pub fn summarize(
     current: &ClusterBootstrapStatus,
@@ -46,7 +45,7 @@ pub fn summarize(
     let current = if before.is_some() { current } else { &nothing };
     let wait = Wait::of(record);
     let waited = before.and_then(Wait::of);
-    // The subject counts and not why: a package that fails and is tried again is waited for all the time.
+    // Compares subjects and not causes: a package that fails and is retried is one wait.
     let same_wait = before.is_some() && subject(waited.as_ref()) == subject(wait.as_ref());
     let since = current.since.clone().filter(|_| same_wait).unwrap_or(Time(now));
     let held = held(record, current, now);
@@ -81,7 +80,7 @@ fn packages_ready(record: &UpgradeRecord) -> Option<String> {
     (all > 0).then(|| format!("{ready}/{all}"))
 }
 
-/// How far the Cluster of a record is.
+/// Phase of the Cluster of a record.
 fn phase(record: &UpgradeRecord) -> ClusterPhase {
     if record
         .gates
@@ -100,7 +99,7 @@ fn phase(record: &UpgradeRecord) -> ClusterPhase {
     if closed.is_some_and(|gate| is_pause(&gate.reason)) {
         return ClusterPhase::Paused;
     }
-    // A release with other packages for the same version moves no machine.
+    // A release with the same Kubernetes version rolls no machine.
     let Some(from) = &record.from else {
         return ClusterPhase::Creating;
     };
@@ -118,13 +117,13 @@ fn phase(record: &UpgradeRecord) -> ClusterPhase {
     }
 }
 
-/// The gate that holds the Cluster of a record, and since when.
+/// The held gate of a record, with the start of its hold.
 fn held(record: &UpgradeRecord, current: &ClusterBootstrapStatus, now: Timestamp) -> Option<HeldGate> {
     let gate = closed_gate(record).filter(|gate| !is_of_cluster_api(&gate.reason))?;
-    // Of a Cluster that is being created no other hooks are called.
+    // Cluster API calls no other hook for a Cluster that is being created.
     let is_called = match gate.hook {
         Hook::BeforeClusterCreate | Hook::BeforeClusterDelete => true,
-        // Nor of one that gets another release of its version.
+        // It calls no hook for another release of the same version.
         _ => record.from.as_ref().is_some_and(|from| !same(from, &record.to)),
     };
     if !is_called {
@@ -140,7 +139,7 @@ fn held(record: &UpgradeRecord, current: &ClusterBootstrapStatus, now: Timestamp
     })
 }
 
-/// The hook that is called about a closed gate. BeforeClusterUpgrade is called once in an upgrade, before its first step.
+/// The hook that Cluster API calls for a closed gate. It calls BeforeClusterUpgrade once per upgrade, before the first step.
 fn called_hook(record: &UpgradeRecord, gate: &Gate) -> Hook {
     let from = record.from.as_deref().unwrap_or_default();
     let passed = |passed: &Gate| {

@@ -36,7 +36,7 @@ fn package(name: &str, state: PackageState, reason: &str) -> PackageRecord {
     }
 }
 
-/// An upgrade to v1.36.3 of which these gates are known; all others are open.
+/// An upgrade to v1.36.3 with these gates; all others are open.
 fn record(gates: Vec<Gate>) -> UpgradeRecord {
     UpgradeRecord {
         cluster_uid: "uid".to_owned(),
@@ -53,7 +53,7 @@ fn record(gates: Vec<Gate>) -> UpgradeRecord {
     }
 }
 
-/// The status that follows `current` at a second when the record is this one.
+/// The status after `current` at this second, with this record.
 fn next(
     current: &ClusterBootstrapStatus,
     record: UpgradeRecord,
@@ -190,7 +190,7 @@ fn what_is_no_matter_of_packages_is_said_by_the_gate(
     assert_eq!(ready(&status).0, "False", "antrea is not proven");
 }
 
-/// Machines that are on their way are nothing that is wrong with packages, and no reason to call them ready.
+/// A rollout of machines neither makes packages faulty nor ready.
 #[rstest]
 #[case::proven(PackageState::Ready, "", "True", "PackagesReady")]
 #[case::deployed_again(PackageState::Reconciling, "AppReconciling", "False", "AppReconciling")]
@@ -218,7 +218,7 @@ fn a_cluster_without_a_control_plane_is_not_ready() {
     assert_eq!(ready(&first(created, 1)).0, "False");
 }
 
-/// No hook is called for it.
+/// Cluster API calls no hook for it.
 #[test]
 fn another_release_of_the_same_version_is_held_by_no_hook() {
     let mut swapped = record(vec![gate(Hook::BeforeWorkersUpgrade, WAITS)]);
@@ -237,7 +237,7 @@ fn an_upgrade_is_not_charged_with_what_was_waited_for_before() {
     begun.started_at = Some(Time(at(1000)));
     status = next(&status, begun.clone(), None, 1000);
     assert_eq!(status.history[0].longest_wait_seconds, None);
-    // The same package at the same version is waited for on.
+    // A wait for the same package at the same version continues.
     let mut waits = record(vec![gate(Hook::BeforeClusterUpgrade, WAITS)]);
     waits.started_at = Some(Time(at(1000)));
     status = next(&status, waits, None, 1010);
@@ -386,7 +386,7 @@ fn the_longest_wait_of_an_upgrade_is_kept() {
         next(&status, done.clone(), None, 2000).history,
         std::slice::from_ref(&expected)
     );
-    // A package that fails later is no matter of the upgrade.
+    // A later failure of a package does not belong to the upgrade.
     done.packages[0].state = PackageState::Failed;
     let failed = next(&status, done.clone(), None, 3000);
     done.packages[0].state = PackageState::Ready;

@@ -1,4 +1,4 @@
-//! What a Cluster waits for: the worst package, or what its gate says.
+//! The current wait of a Cluster: its worst package, or the reason of its gate.
 
 use std::fmt;
 
@@ -8,21 +8,21 @@ use crate::reasons::{GateReason, PackageReason};
 use crate::text::one_line;
 use crate::upgrade::record::is_ready;
 
-/// The longest name and version of what is waited for, in characters.
+/// Longest subject of a wait, in characters.
 const LONGEST_SUBJECT: usize = 48;
 
-/// What a Cluster waits for.
+/// The current wait of a Cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wait {
-    /// A package with its version, or the reason of the gate.
+    /// Package with its version, or the reason of the gate.
     pub subject: String,
-    /// Why it is waited for, in a few words. It may be of any length, and holds what kapp-controller says.
+    /// Cause in a few words. It may contain a message of kapp-controller of any length.
     pub why: String,
-    /// The same as a reason, PascalCase.
+    /// Cause as a reason, PascalCase.
     pub reason: String,
-    /// Whether something has failed.
+    /// Whether the cause is a failure.
     pub failed: bool,
-    /// Whether Cluster API is at work, and nothing is held.
+    /// Whether the Cluster waits for Cluster API and no gate is held.
     pub on_cluster_api: bool,
 }
 
@@ -36,7 +36,7 @@ impl fmt::Display for Wait {
 }
 
 impl Wait {
-    /// What the Cluster of a record waits for; `None` where it waits for nothing.
+    /// Returns the wait of the Cluster of a record, if any.
     #[must_use]
     pub fn of(record: &UpgradeRecord) -> Option<Self> {
         let closed = closed_gate(record);
@@ -49,7 +49,7 @@ impl Wait {
             on_cluster_api: is_of_cluster_api(&gate.reason),
         });
         match reason {
-            // Where the gate has another reason, packages are not what is waited for.
+            // With any other reason of the gate, the Cluster does not wait for packages.
             None | Some(GateReason::PackagesNotReady | GateReason::PackageFailed) => {
                 worst(record).map(Self::of_package).or(gate)
             }
@@ -57,7 +57,7 @@ impl Wait {
         }
     }
 
-    /// What keeps a Cluster from being ready that waits for this. Where that is a step of Cluster API, it is what the worst package lacks.
+    /// Returns the cause of an unready Cluster with this wait. During a step of Cluster API that is the state of the worst package.
     pub(super) fn of_packages(record: &UpgradeRecord, wait: Option<&Self>) -> Option<Self> {
         let wait = wait?;
         if !wait.on_cluster_api {
@@ -66,7 +66,7 @@ impl Wait {
         if let Some(package) = worst(record) {
             return Some(Self::of_package(package));
         }
-        // Nothing is known of its packages before there is a control plane.
+        // The state of its packages is unknown before there is a control plane.
         let is_created = record.from.is_none() && record.packages.is_empty();
         is_created.then(|| Self {
             on_cluster_api: false,
@@ -94,7 +94,7 @@ impl Wait {
     }
 }
 
-/// The first closed gate, in the order in which hooks are called; the one for the deletion where the Cluster is being deleted.
+/// Returns the first closed gate in the order of hook calls; for a Cluster that is being deleted the deletion gate.
 pub(super) fn closed_gate(record: &UpgradeRecord) -> Option<&Gate> {
     let closed = || record.gates.iter().filter(|gate| !gate.open);
     let deletion = record
@@ -107,7 +107,7 @@ pub(super) fn closed_gate(record: &UpgradeRecord) -> Option<&Gate> {
     }
 }
 
-/// Whether a gate is closed only because Cluster API has not come so far.
+/// Whether a gate is closed only because Cluster API has not reached its step.
 pub(super) fn is_of_cluster_api(reason: &str) -> bool {
     matches!(
         GateReason::parse(reason),
@@ -119,7 +119,7 @@ pub(super) fn is_of_cluster_api(reason: &str) -> bool {
     )
 }
 
-/// The first package that has failed, else the first one without a proof.
+/// Returns the first failed package, otherwise the first without a proof.
 fn worst(record: &UpgradeRecord) -> Option<&PackageRecord> {
     let failed = |package: &&PackageRecord| package.state == PackageState::Failed;
     let mut unproven = record.packages.iter().filter(|package| !is_ready(package));
@@ -127,7 +127,7 @@ fn worst(record: &UpgradeRecord) -> Option<&PackageRecord> {
     packages.iter().find(failed).or_else(|| unproven.next())
 }
 
-/// What a package without a proof waits for, as a column has room for it.
+/// Describes the wait of an unproven package, short enough for a column.
 const fn in_words(reason: PackageReason) -> &'static str {
     match reason {
         PackageReason::PackageInstallPending => "not written yet",

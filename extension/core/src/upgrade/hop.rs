@@ -1,4 +1,4 @@
-//! Which Kubernetes version comes next: the hop.
+//! Hop: the next Kubernetes version of an upgrade.
 
 mod control_plane;
 mod plan;
@@ -13,18 +13,18 @@ pub use self::plan::Plan;
 pub use self::worker::{Worker, WorkerFacts};
 use crate::version::{KubernetesVersion, reached, reached_in_minor, same};
 
-/// How far the control plane is.
+/// Progress of the control plane.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum ControlPlanePhase {
-    /// It does not exist, or has no version in its status yet.
+    /// The control plane does not exist, or has no version in its status yet.
     Creating,
-    /// Spec and status are at one version, or the status at a later patch of its minor version: Cluster API sees no upgrade in that
-    /// either.
+    /// Spec and status have one version, or the status has a later patch of its minor version; Cluster API treats neither as an
+    /// upgrade.
     Settled {
         /// The version in its spec.
         version: String,
     },
-    /// It takes a version.
+    /// The control plane is upgrading.
     Rolling {
         /// The version in its status.
         from: String,
@@ -33,36 +33,36 @@ pub enum ControlPlanePhase {
     },
 }
 
-/// Where the target lies.
+/// Position of the target relative to the control plane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum UpgradeDirection {
     /// At the control plane's version or above it.
     Forward,
-    /// Back at the control plane's version, after packages of a higher one were begun. They stay.
+    /// Back at the control plane's version, after writes of packages of a higher version began. Those packages stay.
     Cancelled,
-    /// Below the control plane's version, where Cluster API does not go.
+    /// Below the control plane's version, which Cluster API does not support.
     Downgrade,
-    /// Above the control plane's version, by steps that are not known yet. The hop is the target, and nothing is done for it.
+    /// Above the control plane's version, by steps that are not known yet. The hop is the target, and Sluice does nothing for it.
     PlanUnknown,
 }
 
-/// How far an upgrade is, and what comes next.
+/// Progress of an upgrade and its next hop.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Progress {
-    /// How far the control plane is.
+    /// Progress of the control plane.
     pub phase: ControlPlanePhase,
-    /// The version that Cluster API writes to the control plane next, or has written last.
+    /// Version that Cluster API writes to the control plane next, or has written last.
     pub hop: String,
-    /// Where the target lies.
+    /// Position of the target.
     pub course: UpgradeDirection,
     /// Whether the control plane's `spec.version` is the hop.
     pub taken: bool,
 }
 
 impl Progress {
-    /// The API server version that packages are to be proven on: that of the control plane's status, without later patches.
+    /// Returns the API server version on which packages are proven: that of the control plane's status, without later patches.
     ///
-    /// It is part of every values digest, so that a new version makes kapp-controller deploy again.
+    /// Every values digest includes it, so kapp-controller deploys again after a version change.
     #[must_use]
     pub fn stage(&self) -> Option<&str> {
         match &self.phase {
@@ -72,7 +72,7 @@ impl Progress {
         }
     }
 
-    /// The version that the control plane is settled at.
+    /// Returns the version at which the control plane is settled.
     #[must_use]
     pub fn settled_at(&self) -> Option<&str> {
         match &self.phase {
@@ -88,7 +88,7 @@ impl Progress {
     }
 }
 
-/// How far an upgrade to a target is.
+/// Computes the progress of an upgrade to a target.
 ///
 /// `previous` is the record of this very Cluster.
 #[must_use]
@@ -108,7 +108,7 @@ pub fn progress(
             UpgradeDirection::Forward,
         ),
         (Some(spec), None) => {
-            // A status that goes missing in an upgrade is no reason to turn packages back.
+            // A status that disappears during an upgrade does not revert packages.
             let hop = begun_above(spec, previous).unwrap_or(spec);
             (
                 ControlPlanePhase::Creating,
@@ -166,7 +166,7 @@ fn after_settling(
     }
 }
 
-/// The hop above the control plane's version whose packages were begun and not completed.
+/// Returns the hop above the control plane's version whose packages were begun and not completed.
 fn begun_above<'a>(version: &str, previous: Option<&'a UpgradeRecord>) -> Option<&'a str> {
     let record = previous.filter(|record| record.outcome != Some(Outcome::Completed))?;
     record
@@ -185,8 +185,8 @@ fn below(to: &str, version: &str) -> bool {
     }
 }
 
-/// Whether the control plane is at a hop of the way to `to` for which the packages were not all proven since it arrived. Another target
-/// does not wait for them: its own first hop is proven on the same API server.
+/// Whether the control plane is at a hop on the path to `to` with packages that are unproven since its arrival. Another target does not
+/// wait for them: its own first hop is proven on the same API server.
 fn unproven_hop(version: &str, to: &str, previous: Option<&UpgradeRecord>) -> bool {
     let Some(record) = previous.filter(|record| record.outcome.is_none() && record.to == to) else {
         return false;

@@ -1,4 +1,4 @@
-//! The evidence record, the hops of an upgrade and the release of each hop.
+//! Evidence record, hops of an upgrade and the release of each hop.
 
 pub mod hop;
 pub mod record;

@@ -1,6 +1,6 @@
-//! The evidence record: what hooks are answered from, computed from what is observed and from nothing else.
+//! Evidence record: basis of all hook decisions, computed from observed objects only.
 //!
-//! No call of a hook is an input, because it may have landed on another replica.
+//! Hook calls are no input, because another replica may have received them.
 
 mod gates;
 mod holds;
@@ -22,115 +22,114 @@ pub use self::ungated::{Part, Ungated, ungated};
 pub use self::unseen::held_for;
 pub use self::urgent::is_urgent;
 
-/// What is read of the Cluster.
+/// Facts about the Cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[expect(clippy::struct_excessive_bools, reason = "each is read for itself")]
+#[expect(clippy::struct_excessive_bools, reason = "each is an independent fact")]
 pub struct ClusterFacts<'a> {
-    /// Its namespace.
+    /// Namespace.
     pub namespace: &'a str,
-    /// Its name.
+    /// Name.
     pub name: &'a str,
-    /// Its UID.
+    /// UID.
     pub uid: &'a str,
     /// Its generation.
     pub generation: i64,
-    /// Its label `run.tanzu.vmware.com/tkr`; empty when it has none.
+    /// Label `run.tanzu.vmware.com/tkr`; empty without one.
     pub label: &'a str,
     /// `spec.topology.version`.
     pub topology_version: &'a str,
-    /// Whether `spec.paused` or the annotation `cluster.x-k8s.io/paused` is set, and not by the old manager.
+    /// Whether `spec.paused` or the annotation `cluster.x-k8s.io/paused` is set, and not by the addons-manager.
     pub paused: bool,
     /// Whether an annotation `before-upgrade.hook.cluster.cluster.x-k8s.io…` keeps an upgrade from starting.
     pub start_held: bool,
     /// Whether it is being deleted.
     pub deleting: bool,
-    /// Whether Cluster API has noted that it still has to call a hook for it.
+    /// Whether Cluster API has noted a pending hook call for it.
     pub awaits_hooks: bool,
 }
 
-/// What is read of the ClusterBootstrap, which carries the record.
+/// Facts about the ClusterBootstrap, which carries the record.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BootstrapFacts<'a> {
     /// Its generation.
     pub generation: i64,
     /// `spec.paused`.
     pub paused: bool,
-    /// The release whose packages are known to be in its spec; see
+    /// Release whose packages are known to be in its spec; see
     /// [`ResolvedRelease::resolved`](crate::packages::bootstrap::ResolvedRelease::resolved).
     pub resolved_tkr: Option<&'a str>,
 }
 
-/// How the workload cluster answers.
+/// Reachability of the workload cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Workload<'a> {
-    /// It was not reached yet, and why.
+    /// Not reached yet, with the hold.
     NotYet(Hold),
-    /// It was reached before and does not answer.
+    /// Reached before, but does not respond now.
     Unreachable {
-        /// Since when.
+        /// Start of the silence.
         since: Timestamp,
-        /// What it says, or that it says nothing.
+        /// Error response, or the absence of one.
         hold: Hold,
     },
-    /// It answers.
+    /// Responds.
     Reached {
         /// UID of its namespace `kube-system`.
         uid: &'a str,
     },
 }
 
-/// The packages of a hop as they were judged, in the order kapp-controller, CNI, CPI, CSI, additional.
+/// Judged packages of a hop, in the order kapp-controller, CNI, CPI, CSI, additional.
 ///
-/// It says what it was judged for, so that a set of another hop, release or stage is not taken for this one.
+/// It names hop, release and stage of the judgement, so that a set of another one is not mistaken for this one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PackageSet<'a> {
-    /// The release whose packages these are.
+    /// Release of the packages.
     pub tkr: &'a str,
-    /// The hop that they belong to.
+    /// Hop of the packages.
     pub hop: &'a str,
-    /// The stage that is in their digests; see [`Progress::stage`].
+    /// Stage in their digests; see [`Progress::stage`].
     pub stage: Option<&'a str>,
     /// Every package of the set, written or not.
     pub judged: &'a [Judgement],
 }
 
-/// Everything that a record is computed from.
+/// All inputs of a record.
 #[derive(Clone, Debug)]
 pub struct Observed<'a> {
-    /// The Cluster.
+    /// Cluster.
     pub cluster: ClusterFacts<'a>,
-    /// The control plane object, if there is one.
+    /// Control plane object, if there is one.
     pub control_plane: Option<&'a ControlPlaneFacts>,
     /// MachineDeployments and MachinePools of the topology.
     pub workers: &'a [WorkerFacts],
-    /// The steps of the upgrade.
+    /// Steps of the upgrade.
     pub plan: &'a Plan,
-    /// The ClusterBootstrap.
+    /// ClusterBootstrap.
     pub bootstrap: BootstrapFacts<'a>,
-    /// The release of the hop, from [`for_hop`](crate::upgrade::tkr::for_hop).
+    /// Release of the hop, from [`for_hop`](crate::upgrade::tkr::for_hop).
     pub tkr: Result<&'a str, &'a Hold>,
-    /// How the workload cluster answers.
+    /// Reachability of the workload cluster.
     pub workload: Workload<'a>,
-    /// The packages of the hop, as soon as they are known.
+    /// Packages of the hop, as soon as they are known.
     pub packages: Option<PackageSet<'a>>,
-    /// What the controller ran into, if anything.
+    /// Hold from an error of the controller, if any.
     pub problem: Option<&'a Hold>,
-    /// Whether the packages were uninstalled from a cluster that is being deleted.
+    /// Whether the packages were uninstalled from a Cluster that is being deleted.
     pub uninstalled: bool,
-    /// The time.
+    /// Current time.
     pub now: Timestamp,
 }
 
-/// The record, if it is one that this build reads, and about the Cluster with this UID.
+/// Returns the record if this build can read it and it belongs to the Cluster with this UID.
 #[must_use]
 pub fn of_cluster<'a>(record: Option<&'a UpgradeRecord>, uid: &str) -> Option<&'a UpgradeRecord> {
     record.filter(|record| record.schema == SCHEMA && record.cluster_uid == uid)
 }
 
-/// What is recorded of a package, for [`judge`](crate::proof::judge); nothing if the workload cluster is another one.
+/// Returns the recorded entry of a package for [`judge`](crate::proof::judge); none if the workload cluster is another one.
 ///
-/// It is taken from a record that was read from the API server, also for the read that confirms: a judgement that confirms
-/// itself confirms nothing.
+/// It comes from a record that was read from the API server, also for the confirming read: a judgement must not confirm itself.
 #[must_use]
 pub fn latch<'a>(
     previous: Option<&'a UpgradeRecord>,
@@ -144,7 +143,7 @@ pub fn latch<'a>(
         .find(|judged| judged.name == package)
 }
 
-/// The pause that forbids writes for an upgrade and holds its gates, if there is one.
+/// Returns the pause that forbids writes for an upgrade and holds its gates.
 #[must_use]
 pub fn pause(
     previous: Option<&UpgradeRecord>,
@@ -160,7 +159,7 @@ pub fn pause(
     )
 }
 
-/// How far the upgrade of a Cluster is, as [`advance`] sees it.
+/// Returns the progress of the upgrade of a Cluster, as [`advance`] computes it.
 #[must_use]
 pub fn progress_of(previous: Option<&UpgradeRecord>, seen: &Observed<'_>) -> Progress {
     let previous = of_cluster(previous, seen.cluster.uid);
@@ -173,16 +172,16 @@ pub fn progress_of(previous: Option<&UpgradeRecord>, seen: &Observed<'_>) -> Pro
     )
 }
 
-/// The record after what is seen: a pure, total function, and the same again for the same.
+/// Computes the next record from the observed state: a pure, total and idempotent function.
 ///
-/// What was seen before the latest edit of the Cluster or of its ClusterBootstrap that is recorded changes nothing.
+/// A state from before the latest recorded edit of the Cluster or of its ClusterBootstrap changes nothing.
 #[must_use]
 pub fn advance(previous: Option<&UpgradeRecord>, seen: &Observed<'_>) -> UpgradeRecord {
     let previous = of_cluster(previous, seen.cluster.uid);
     if let Some(previous) = previous.filter(|previous| is_older(seen, previous)) {
         return previous.clone();
     }
-    // A hop that was just proven is left in the same step: what follows from a record is part of it.
+    // A hop that was just proven is left in the same step: consequences of a record are part of it.
     step(Some(&step(previous, seen)), seen)
 }
 
@@ -205,7 +204,7 @@ fn step(previous: Option<&UpgradeRecord>, seen: &Observed<'_>) -> UpgradeRecord 
     record
 }
 
-/// Whether nothing keeps packages from being written for the hop. Gates of other versions are those of an upgrade before.
+/// Whether nothing prevents writes of packages for the hop. Gates of other versions belong to an earlier upgrade.
 fn has_begun(record: &UpgradeRecord) -> bool {
     record.outcome.is_none()
         && record.gates.iter().any(|gate| {
@@ -215,7 +214,7 @@ fn has_begun(record: &UpgradeRecord) -> bool {
         })
 }
 
-/// When the packages of an open record began to settle. A run that fails meanwhile does not begin it again.
+/// Returns the time at which the packages of an open record began to settle. A run that fails meanwhile does not restart it.
 fn settling_since(record: &UpgradeRecord, now: Timestamp) -> Option<Time> {
     let settles = |gate: &Gate| {
         gate.hook == Hook::AfterClusterUpgrade && gate.reason == GateReason::PackagesNotSettled.as_str()
@@ -232,7 +231,7 @@ fn is_older(seen: &Observed<'_>, previous: &UpgradeRecord) -> bool {
         || seen.bootstrap.generation < previous.observed_bootstrap_generation
 }
 
-/// Whether a new upgrade begins: nothing is recorded, or what is recorded is closed and something moved.
+/// Whether a new upgrade begins: there is no record, or the record is closed and an input has changed.
 fn begins(previous: Option<&UpgradeRecord>, seen: &Observed<'_>, progress: &Progress) -> bool {
     let Some(previous) = previous else { return true };
     let moved = previous.to != seen.cluster.topology_version;
@@ -247,8 +246,8 @@ fn begins(previous: Option<&UpgradeRecord>, seen: &Observed<'_>, progress: &Prog
     }
 }
 
-/// Whether a closed record says the same as before. A cancelled one may still have to answer hooks of the version that the
-/// control plane runs, unless that is not known at the moment.
+/// Whether a closed record stays unchanged. The hooks of the version that the control plane runs may still need a cancelled record,
+/// unless that version is currently unknown.
 fn stays_closed(record: &UpgradeRecord, progress: &Progress) -> bool {
     match record.outcome {
         None => false,
@@ -257,9 +256,9 @@ fn stays_closed(record: &UpgradeRecord, progress: &Progress) -> bool {
     }
 }
 
-/// Whether PackageInstalls may stay as the addons-manager has made them: control plane and workers ask for the target, no hook is waited
-/// for, and no upgrade is recorded that has led there. A pool that grows is no reason to deploy packages again; as long as machines roll,
-/// what is kept is not known to the record.
+/// Whether PackageInstalls may stay as the addons-manager created them: control plane and workers specify the target, no hook call is
+/// pending, and no recorded upgrade has led there. A growing pool does not require another deployment of packages. While machines roll,
+/// the record does not include kept packages.
 #[must_use]
 pub fn may_keep(
     previous: Option<&UpgradeRecord>,
@@ -286,8 +285,8 @@ pub fn may_keep(
         && !of_cluster(previous, cluster.uid).is_some_and(led_there)
 }
 
-/// The packages, if they were judged for this hop, release and stage. Where one is kept as the addons-manager has made it they are known
-/// only of a Cluster that [may keep](may_keep) it and whose workers do not roll, so none ever lets a machine go.
+/// Returns the packages if they were judged for this hop, release and stage. Packages with a kept PackageInstall count only for a
+/// Cluster that [may keep](may_keep) it and whose workers do not roll, so a kept one never releases a machine.
 fn fitting<'a>(
     previous: Option<&UpgradeRecord>,
     seen: &Observed<'a>,
@@ -305,7 +304,7 @@ fn fitting<'a>(
         .map(|set| set.judged)
 }
 
-/// The record without its gates, which a closed one keeps.
+/// Returns the record without its gates, which a closed record keeps.
 fn frame(
     previous: Option<&UpgradeRecord>,
     seen: &Observed<'_>,
@@ -333,7 +332,7 @@ fn frame(
         Workload::Reached { uid } => Some(uid.to_owned()),
         _ => previous.and_then(|record| record.workload_uid.clone()),
     };
-    // A first installation has no version before it, until its target moves on.
+    // A first installation has no previous version until its target changes.
     let moved_on = progress.settled_at().filter(|_| !progress.taken);
     let from = match continued {
         Some(record) => record.from.clone().or_else(|| moved_on.map(str::to_owned)),
@@ -366,7 +365,7 @@ fn frame(
     }
 }
 
-/// Closes the record if it is at its end, and stamps it.
+/// Closes the record if the upgrade has ended, and stamps it.
 fn close(
     record: &mut UpgradeRecord,
     previous: Option<&UpgradeRecord>,
@@ -414,7 +413,7 @@ fn close(
         .flatten();
 }
 
-/// Whether control plane and workers are at the target, and Cluster API may start the next upgrade once the packages are proven.
+/// Whether control plane and workers are at the target, so that Cluster API may start the next upgrade once the packages are proven.
 fn is_complete(record: &UpgradeRecord, seen: &Observed<'_>, progress: &Progress) -> bool {
     progress.settled_at_hop()
         && record.hop.as_ref() == Some(&record.to)

@@ -1,33 +1,33 @@
-//! Which TanzuKubernetesRelease belongs to a hop.
+//! Selects the TanzuKubernetesRelease of a hop.
 
 use crate::reasons::{GateReason, Hold};
 use crate::upgrade::hop::{Progress, UpgradeDirection};
 use sluice_crds::foreign::cluster::Topology;
 use sluice_crds::labels::{label, name};
 
-/// What is read of a TanzuKubernetesRelease.
+/// Facts about a TanzuKubernetesRelease.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct TkrFacts {
-    /// Its name, which is the value of the label on Clusters.
+    /// Name, which is the value of the label on Clusters.
     pub name: String,
     /// `spec.kubernetes.version`, byte for byte.
     pub kubernetes_version: String,
-    /// Whether it is marked legacy; clusters on it are left alone.
+    /// Whether it is marked legacy; Sluice does not manage Clusters on it.
     pub legacy: bool,
 }
 
-/// The release that variable `TKR_DATA` of a Cluster names for a Kubernetes version.
+/// Returns the release that variable `TKR_DATA` of a Cluster names for a Kubernetes version.
 #[must_use]
 pub fn pinned<'a>(topology: &'a Topology, version: &str) -> Option<&'a str> {
     let data = topology.variable(name::TKR_DATA)?;
     data.get(version)?.get("labels")?.get(label::TKR)?.as_str()
 }
 
-/// The release whose packages belong to a hop toward a target.
+/// Selects the release of a hop toward a target.
 ///
-/// It is the one pinned for the hop in the Cluster's variable `TKR_DATA`; else the one that the label names, if it is
-/// for the hop's version; else, for a version on the way to the target, the only known one of that version. The target
-/// itself is never guessed, so a version that arrives before its label holds.
+/// It is the one pinned for the hop in the Cluster's variable `TKR_DATA`; else the one in the label, if it has the version of the hop;
+/// else, for a version below the target, the only known one of that version. The release of the target itself is never guessed, so a
+/// version that arrives before its label holds.
 pub fn for_hop(
     hop: &str,
     to: &str,
@@ -69,10 +69,10 @@ pub fn for_hop(
     }
 }
 
-/// The release whose packages belong to what comes next; see [`for_hop`].
+/// Selects the release of the next hop; see [`for_hop`].
 ///
-/// An upgrade that was cancelled keeps the release that is `resolved`, the one in the ClusterBootstrap, whatever the label
-/// says by now: packages that were merged stay, and others are not begun.
+/// A cancelled upgrade keeps the `resolved` release, the one in the ClusterBootstrap, whatever the current label: merged packages stay,
+/// and no others are begun.
 pub fn for_progress(
     progress: &Progress,
     resolved: Option<&str>,
@@ -91,7 +91,7 @@ pub fn for_progress(
     }
 }
 
-/// The release that a label names does not exist.
+/// Hold for a label that names a release that does not exist.
 #[must_use]
 pub fn tkr_not_found(name: &str) -> Hold {
     not_found(&format!("label {}", label::TKR), name)
@@ -104,7 +104,7 @@ fn not_found(by: &str, name: &str) -> Hold {
     )
 }
 
-/// A release without template.
+/// Hold for a release without a template.
 #[must_use]
 pub fn template_not_found(namespace: &str, release: &str) -> Hold {
     Hold::new(
@@ -113,7 +113,7 @@ pub fn template_not_found(namespace: &str, release: &str) -> Hold {
     )
 }
 
-/// A Cluster that has a ClusterBootstrap names a release that is marked legacy.
+/// Hold for a Cluster with a ClusterBootstrap whose release is marked legacy.
 #[must_use]
 pub fn tkr_legacy(name: &str) -> Hold {
     legacy(&format!("label {}", label::TKR), name)

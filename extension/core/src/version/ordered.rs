@@ -1,23 +1,23 @@
-//! The order of releases and packages, in which build metadata counts.
+//! Order of releases and packages, including build metadata.
 
 use std::cmp::Ordering;
 
 use semver::Version;
 
-/// A version of a release or a package, to be compared.
+/// Version of a release or a package, for comparison.
 ///
-/// The order is that of semantic versions, and between builds of one version that of their build metadata, which is taken apart into runs
-/// of letters and digits and the single characters between them. Runs that are hexadecimal numbers are compared as such, other parts by the
-/// byte, and the first difference decides: `+vmware.1-tkg.2` is above `+vmware.1-tkg.1` and below `+vmware.1-tkg.10` (addons-manager §6.6).
+/// The order is that of semantic versions, and between builds of one version that of their build metadata. The metadata is split into
+/// runs of letters and digits and the single characters between them. Hexadecimal runs are compared as numbers, other parts byte by
+/// byte, and the first difference decides: `+vmware.1-tkg.1` < `+vmware.1-tkg.2` < `+vmware.1-tkg.10` (addons-manager §6.6).
 ///
-/// Single characters are below numbers, and numbers below words: if a number were compared with a word by the byte, as in the
-/// addons-manager, then `+ff` < `+1000` < `+1g` < `+ff`.
+/// Single characters are below numbers, and numbers below words. Comparing a number with a word byte by byte, as in the
+/// addons-manager, would give `+ff` < `+1000` < `+1g` < `+ff`.
 #[derive(Debug, Clone)]
 pub struct Ordered {
     version: Version,
 }
 
-/// A part of build metadata. The order of the variants is that of parts of different kinds.
+/// Part of build metadata. The order of the variants is the order of parts of different kinds.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Part<'a> {
     Between(&'a str),
@@ -26,20 +26,20 @@ enum Part<'a> {
 }
 
 impl Ordered {
-    /// The version in a text, with or without `v`; `None` where it is not semantic.
+    /// Parses a version with or without `v`; `None` if it is not semantic.
     #[must_use]
     pub fn of(text: &str) -> Option<Self> {
         let version = Version::parse(text.strip_prefix('v').unwrap_or(text)).ok()?;
         Some(Self { version })
     }
 
-    /// Major and minor version, `(1, 35)` of `v1.35.4`.
+    /// Returns major and minor version, `(1, 35)` of `v1.35.4`.
     #[must_use]
     pub const fn minor(&self) -> (u64, u64) {
         (self.version.major, self.version.minor)
     }
 
-    /// The parts of the build metadata, which is ASCII.
+    /// Returns the parts of the build metadata, which is ASCII.
     fn parts(&self) -> impl Iterator<Item = Part<'_>> {
         let mut rest = self.version.build.as_str();
         std::iter::from_fn(move || {
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_version_has_no_order() {
+    fn non_semantic_versions_have_no_order() {
         assert_eq!(order("latest", "latest"), Some(Ordering::Equal));
         assert_eq!(order("latest", "1.0.0"), None);
         assert_eq!(order("1.0.0", "1.0"), None);

@@ -1,4 +1,4 @@
-//! What the requests and watches of one connection have shown of the server behind it.
+//! State of one connection and of the server behind it, from requests and watches.
 
 use std::collections::BTreeMap;
 
@@ -15,29 +15,29 @@ use crate::{
     protocol::{Contact, Failure},
 };
 
-/// A question for the UID of a server. Counts the disturbances before it.
+/// Outstanding read of a server's UID, with the number of disturbances before it.
 #[derive(Debug)]
 pub struct Asking(u64);
 
-/// What is known of the server behind a connection.
+/// State of the server behind a connection.
 #[derive(Debug, Default)]
 pub struct Connection {
-    /// Since when its watches have found it silent, if they do.
+    /// Time since which the watches get no response, if that is so.
     pub silent_since: Option<Timestamp>,
-    /// Whether a pass asks it.
+    /// Circuit breaker for the requests of reconciles.
     pub breaker: Breaker,
-    /// The runs that its Apps have shown.
+    /// First observed runs of its Apps.
     pub runs: FirstSeenRuns,
-    /// Whose data it serves.
+    /// Identity of the cluster that the server serves.
     identity: Identity,
-    /// How often a watch failed or was filled.
+    /// Number of watch failures and completed lists.
     disturbances: u64,
-    /// Why stores are not filled that had to be emptied, by kind.
+    /// Reasons of stores that were emptied and are not filled again, by kind.
     given_up: BTreeMap<String, GivenUp>,
 }
 
 impl Connection {
-    /// Takes in what the watch of a kind has seen. Whether the Cluster is woken for it.
+    /// Observes a sign of the watch of a kind. Returns whether to requeue the Cluster.
     pub fn saw(&mut self, kind: &str, sign: Sign, now: Timestamp) -> bool {
         match sign {
             Sign::Filled => drop(self.given_up.remove(kind)),
@@ -48,7 +48,7 @@ impl Connection {
             self.disturbances += 1;
         }
         let silent = matches!(sign, Sign::Failed(failure) if !failure.answered);
-        // Silence counts from its first sign, however often the server is tried meanwhile.
+        // Retries during the silence do not move its start.
         let goes_on = silent && self.silent_since.is_some();
         if !goes_on {
             self.silent_since = silent.then_some(now);
@@ -56,12 +56,11 @@ impl Connection {
         !goes_on
     }
 
-    /// How the server answers, as far as that is known. It is asked for its UID only where its watches have not found it silent: when a
-    /// watch failed or was filled since it was asked last, and every few seconds. Another server may answer at the same address, with
-    /// the same credentials.
+    /// Returns the contact state as far as it is known. The UID of a responsive server must be read every few seconds, and after each watch
+    /// failure or completed list. Another server may respond at the same address, with the same credentials.
     ///
     /// # Errors
-    /// It has to be asked for its UID, and what it says goes to [`Self::asked`] with this.
+    /// The UID of the server must be read; the result goes to [`Self::asked`] with this value.
     pub fn contact(&self, now: Clock) -> Result<Contact, Asking> {
         if let Some(since) = self.silent_since {
             let answered = self.breaker.last_answer();
@@ -80,7 +79,7 @@ impl Connection {
         }
     }
 
-    /// How the server answers that was asked for its UID.
+    /// Returns the contact state after a read of the UID.
     pub fn asked(&mut self, asking: &Asking, uid: Result<String, Failure>, now: Clock) -> Contact {
         match uid {
             Ok(uid) => match self.identity.read(uid, asking.0, now.instant) {
@@ -94,7 +93,7 @@ impl Connection {
         }
     }
 
-    /// Why a store had to be emptied that is not filled again yet. What the stores show is not all then.
+    /// Returns the reason of an emptied store that is not filled again. The stores are incomplete until then.
     #[must_use]
     pub fn given_up(&self) -> Option<GivenUp> {
         self.given_up.values().next().copied()
@@ -124,7 +123,7 @@ mod tests {
         }
         assert!(connection.saw("App", Sign::Changed, at(100)));
         assert_eq!(connection.silent_since, None);
-        // Until kapp-controller has brought its kinds, "not found" is a sign of life.
+        // Until kapp-controller has installed its kinds, 404 is a normal response.
         let not_found = cache::Failure {
             of_list: true,
             answered: true,
@@ -146,9 +145,9 @@ mod tests {
         assert_eq!(connection.given_up(), None);
     }
 
-    /// Another server may answer at the same address then.
+    /// Another server may respond at the same address afterwards.
     #[test]
-    fn what_fails_or_is_filled_disturbs() {
+    fn failures_and_completed_lists_are_disturbances() {
         let mut connection = Connection::default();
         let signs = [
             SILENCE,
@@ -163,13 +162,13 @@ mod tests {
         assert_eq!(counts, [1, 2, 2, 2]);
     }
 
-    /// What a connection says of its server, in short; none where it has to be asked.
+    /// Returns a short form of the contact state; `None` if the UID must be read.
     fn says(connection: &Connection, now: Clock) -> Option<String> {
         connection.contact(now).ok().map(|contact| format!("{contact:?}"))
     }
 
     #[test]
-    fn a_server_is_asked_for_its_uid_where_nothing_else_is_known_of_it() {
+    fn the_uid_of_a_responsive_server_is_read() {
         let (mut connection, began) = (Connection::default(), Instant::now());
         let clock = |second| Clock {
             now: at(second),
@@ -193,7 +192,7 @@ mod tests {
         assert_eq!(
             says(&connection, clock(3)),
             Some(format!("{serves:?}")),
-            "it is believed"
+            "the UID is still valid"
         );
 
         connection.saw("App", Sign::Filled, at(4));
@@ -202,7 +201,7 @@ mod tests {
         connection.asked(&asking, uid("a"), clock(4));
         let asking = connection
             .contact(clock(4))
-            .expect_err("a disturbance while it was asked");
+            .expect_err("a disturbance during the read");
         let lost = connection.asked(&asking, refused(), clock(5));
         assert!(
             matches!(lost, Contact::Unread { since: Some(since), .. } if since == at(5)),
@@ -214,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_is_not_asked_whose_watches_say_enough() {
+    fn the_uid_is_not_read_while_watches_report_a_problem() {
         let (mut connection, began) = (Connection::default(), Instant::now());
         let now = Clock {
             now: at(20),

@@ -1,22 +1,22 @@
-//! Whose data an API server serves, whatever its address is: the UID of its namespace `kube-system`.
+//! Identity of the cluster behind an API server, independent of its address: the UID of namespace `kube-system`.
 
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 
-/// How long a UID is believed while nothing unusual is seen.
+/// Time that a UID stays valid without a disturbance.
 const BELIEVED: Duration = Duration::from_secs(10);
 
-/// What the API server behind a connection turned out to be.
+/// Identity of the server behind a connection, compared with the first read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Served {
-    /// The data that the connection was opened for, by UID.
+    /// The server still serves the cluster of the connection, with this UID.
     Same(String),
-    /// Other data. What this connection keeps in memory is not theirs, so another one has to be opened.
+    /// The server serves another cluster. The cache of this connection does not belong to it, so another connection is needed.
     Replaced,
 }
 
-/// The UID that was read first, and whether it has to be read again.
+/// First UID of a connection, and its validity.
 #[derive(Debug, Default)]
 pub(super) struct Identity {
     known: Option<KnownServer>,
@@ -31,15 +31,14 @@ struct KnownServer {
 }
 
 impl Identity {
-    /// The UID, if it was read a moment ago and the watches have neither failed nor been filled since: `disturbances` counts
-    /// how often they were.
+    /// Returns the UID while it is valid: it was read recently, and no watch failed or completed a list since. `disturbances` counts those.
     pub(super) fn known(&self, disturbances: u64, now: Instant) -> Option<&str> {
         let known = self.known.as_ref()?;
         let believed = known.disturbances == disturbances && now.duration_since(known.at) < BELIEVED;
         believed.then_some(known.uid.as_str())
     }
 
-    /// `uid` was read at `now`, after so many `disturbances`.
+    /// Records a successful read of `uid`, requested after `disturbances` disturbances.
     pub(super) fn read(&mut self, uid: String, disturbances: u64, now: Instant) -> Served {
         self.unread_since = None;
         if self.known.as_ref().is_some_and(|known| known.uid != uid) {
@@ -53,7 +52,7 @@ impl Identity {
         Served::Same(uid)
     }
 
-    /// The UID could not be read at `now`. Since when, if it could be read before.
+    /// Records a failed read. Returns the time of the first failed read, if an earlier read succeeded.
     pub(super) fn unread(&mut self, now: Timestamp) -> Option<Timestamp> {
         self.known.as_ref()?;
         Some(*self.unread_since.get_or_insert(now))
@@ -75,18 +74,18 @@ mod tests {
         assert_eq!(identity.known(0, at(0)), None, "never read");
         assert_eq!(identity.read("a".to_owned(), 0, at(0)), same("a"));
         assert_eq!(identity.known(0, at(9)), Some("a"));
-        assert_eq!(identity.known(0, at(10)), None, "too long ago");
+        assert_eq!(identity.known(0, at(10)), None, "expired");
         assert_eq!(
             identity.known(1, at(1)),
             None,
-            "a watch failed or was filled again"
+            "a watch failed or completed a list"
         );
         assert_eq!(identity.read("a".to_owned(), 1, at(1)), same("a"));
         assert_eq!(identity.known(1, at(2)), Some("a"));
     }
 
     #[test]
-    fn another_uid_is_never_taken_over() {
+    fn another_uid_is_never_accepted() {
         let (mut identity, now) = (Identity::default(), Instant::now());
         assert_eq!(identity.read("a".to_owned(), 0, now), same("a"));
         assert_eq!(identity.read("b".to_owned(), 1, now), Served::Replaced);
@@ -95,10 +94,10 @@ mod tests {
     }
 
     #[test]
-    fn a_uid_that_cannot_be_read_any_more_is_missed_since_the_first_failure() {
+    fn failed_reads_count_from_the_first_one() {
         let (mut identity, now) = (Identity::default(), Instant::now());
         let at = |second| Timestamp::from_second(second).unwrap();
-        assert_eq!(identity.unread(at(1)), None, "it was never known");
+        assert_eq!(identity.unread(at(1)), None, "no read succeeded");
         identity.read("a".to_owned(), 0, now);
         assert_eq!(identity.unread(at(2)), Some(at(2)));
         assert_eq!(identity.unread(at(3)), Some(at(2)));

@@ -1,4 +1,4 @@
-//! Connections to workload API servers: identity, first runs of Apps, and the pace of requests.
+//! Connections to workload API servers: identity, first runs of Apps, and rate limit of event-driven requeues.
 
 mod connection;
 mod identity;

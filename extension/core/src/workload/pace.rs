@@ -1,45 +1,45 @@
-//! How soon the events of a workload cluster lead to one more pass over its Cluster. What changes on the management cluster is not
-//! delayed here.
+//! Rate limit of requeues after events of a workload cluster. Events of the management cluster are not delayed here.
 //!
-//! A pass that such an event asks for owes a rest, and rests may be owed: many passes may follow each other at once, as in an upgrade, and
-//! a server that never stops to send events gets no more of them in the long run than if each had rested.
+//! Each event-driven reconcile adds a rest to a debt with an upper bound. So a burst of reconciles runs without delay, as during an upgrade.
+//! A server with an endless stream of events gets no more reconciles in the long run than one rest per reconcile allows.
 
 use std::time::{Duration, Instant};
 
 use crate::proof::Summary;
 
-/// Between the end of a pass and the next one at least. Events that come together lead to one pass.
+/// Shortest time between two reconciles. It merges simultaneous events into one reconcile.
 pub const GAP: Duration = Duration::from_millis(50);
 
-/// The shortest rest that a pass owes.
+/// Shortest rest that a reconcile adds.
 pub const MIN_REST: Duration = Duration::from_secs(1);
 
-/// The longest one.
+/// Longest rest that a reconcile adds.
 pub const MAX_REST: Duration = Duration::from_secs(3);
 
-/// So much rest may be owed before an event that may complete a proof waits.
+/// Debt from which an event that may complete a proof waits.
 pub const OWED: Duration = Duration::from_secs(40);
 
-/// The same for any other event: packages that report their progress leave something for the moment in which they are ready.
+/// Debt from which any other event waits. Lower than [`OWED`], so that progress reports leave a reserve for the final proof.
 pub const OWED_BY_OTHERS: Duration = Duration::from_secs(20);
 
-/// While passes bring nothing new, the rest is this part of the time since one did: after 50 s without news it grows.
+/// Divisor of the time since the last change that a reconcile found. The quotient is the rest, so the rest grows after 50 s without a
+/// change.
 const PART: u32 = 50;
 
-/// How long a pace is remembered whose connection is closed: another one may be opened at once.
+/// Time that a pace outlives its connection, because the next connection may open immediately.
 const KEPT: Duration = Duration::from_mins(1);
 
-/// What an event of a workload cluster may change.
+/// Weight of an event of a workload cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Weight {
-    /// What is known of how far something is.
+    /// The event may change the reported progress.
     Progress,
-    /// Whether something is proven, or whether the server answers.
+    /// The event may change a proof, or whether the server responds.
     Proof,
 }
 
 impl Weight {
-    /// The weight of an event of a PackageInstall or an App whose conditions come to this.
+    /// Returns the weight of an event of a PackageInstall or App with this summary of its conditions.
     #[must_use]
     pub fn of(summary: Option<Summary>) -> Self {
         match summary {
@@ -49,61 +49,61 @@ impl Weight {
     }
 }
 
-/// The pace of one Cluster.
+/// Rate limit of one Cluster.
 #[derive(Debug)]
 pub struct Pace {
-    /// Something happened since the last pass began: the weightiest of it.
+    /// Highest weight of the events since the start of the last reconcile.
     wanted: Option<Weight>,
-    /// When the pass began that runs.
-    passing: Option<Instant>,
-    /// When a pass ended last.
+    /// Start of the running reconcile.
+    running: Option<Instant>,
+    /// End of the last reconcile.
     ended: Instant,
-    /// When all rest is made up for that is owed.
+    /// Time at which the debt is repaid.
     owes_until: Instant,
-    /// Whether an event has asked for the next pass, or for the one that runs. It owes a rest already.
+    /// Whether an event requested the next or running reconcile. The debt already contains its rest.
     woken: bool,
-    /// When a pass brought something new last.
-    news: Instant,
+    /// Time of the last change that a reconcile found.
+    last_change: Instant,
 }
 
 impl Pace {
-    /// Nothing has happened yet.
+    /// Returns the state before the first event.
     #[must_use]
     pub fn new(now: Instant) -> Self {
         Self {
             wanted: None,
-            passing: None,
+            running: None,
             ended: now.checked_sub(GAP).unwrap_or(now),
             owes_until: now,
             woken: false,
-            news: now,
+            last_change: now,
         }
     }
 
-    /// Something happened. Says when [`Self::wakes`] is to be asked for it; none while a pass runs, and where that was said before.
+    /// Records an event. Returns the time of the next call of [`Self::wakes`]; `None` during a reconcile, or if an earlier call is due.
     pub fn want(&mut self, weight: Weight) -> Option<Instant> {
         let before = self.due();
         self.wanted = self.wanted.max(Some(weight));
         self.due().filter(|due| before.is_none_or(|before| *due < before))
     }
 
-    /// A pass over the Cluster begins.
+    /// Records the start of a reconcile.
     pub fn begin(&mut self, now: Instant) {
-        (self.wanted, self.passing) = (None, Some(now));
+        (self.wanted, self.running) = (None, Some(now));
     }
 
-    /// A pass changed what is known of the Cluster.
+    /// Records that a reconcile found a change.
     pub fn brought_changes(&mut self, now: Instant) {
-        self.news = now;
+        self.last_change = now;
     }
 
-    /// The pass has ended. Says when [`Self::wakes`] is to be asked for what happened meanwhile, if something did.
+    /// Records the end of a reconcile. Returns the time of the next call of [`Self::wakes`], if events arrived during the reconcile.
     pub fn end(&mut self, now: Instant) -> Option<Instant> {
-        let quiet = now.duration_since(self.news) / PART;
-        let began = self.passing.take().unwrap_or(now);
+        let quiet = now.duration_since(self.last_change) / PART;
+        let began = self.running.take().unwrap_or(now);
         let took = now.duration_since(began);
         if std::mem::take(&mut self.woken) {
-            // As long as the pass took, after it, so that passes that events ask for do not take more than half of a slot for long.
+            // A rest as long as the reconcile keeps event-driven reconciles below half of a slot.
             let rest = quiet.max(took).clamp(MIN_REST, MAX_REST);
             self.owes_until += took + rest.saturating_sub(MIN_REST);
         }
@@ -111,25 +111,25 @@ impl Pace {
         self.due()
     }
 
-    /// When the Cluster is to be woken, if it is. While a pass runs, its end is waited for.
+    /// Returns the time of the pending requeue, if there is one. None is due during a reconcile.
     fn due(&self) -> Option<Instant> {
         let owed = match self.wanted? {
             Weight::Progress => OWED_BY_OTHERS,
             Weight::Proof => OWED,
         };
         let rested = self.owes_until.checked_sub(owed).unwrap_or(self.ended);
-        // One that was asked for and has not begun is not asked for at each event.
+        // A requested reconcile that has not started is not requested for each event.
         let gap = if self.woken { MIN_REST } else { GAP };
-        self.passing.is_none().then(|| rested.max(self.ended + gap))
+        self.running.is_none().then(|| rested.max(self.ended + gap))
     }
 
-    /// Whether the Cluster is woken now. That counts as the end of a pass, so that a controller that is late is not sent every event.
+    /// Returns whether to requeue the Cluster now. This counts as the end of a reconcile, so that a slow controller is not sent every event.
     pub fn wakes(&mut self, now: Instant) -> bool {
         let wakes = self.due().is_some_and(|due| due <= now);
         if wakes {
             self.wanted = None;
             self.ended = now;
-            // Once for each pass: it may wait for its slot, and what wakes it again meanwhile asks for no other one.
+            // Once per reconcile: it may wait for a slot, and further requeues until then do not add another reconcile.
             if !std::mem::replace(&mut self.woken, true) {
                 self.owes_until = self.owes_until.max(now) + MIN_REST;
             }
@@ -137,7 +137,7 @@ impl Pace {
         wakes
     }
 
-    /// Whether it says nothing any more of a Cluster that has no connection.
+    /// Returns whether the state of a Cluster without a connection has expired.
     #[must_use]
     pub fn is_over(&self, now: Instant) -> bool {
         now.saturating_duration_since(self.ended.max(self.owes_until)) >= KEPT
@@ -152,8 +152,8 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// A pass that an event of this weight asks for, as soon as it may, and that ends when it begins. Says when.
-    fn woken_pass(pace: &mut Pace, now: Instant, weight: Weight) -> Instant {
+    /// Runs an instantaneous reconcile for an event of this weight at the earliest time, and returns that time.
+    fn reconcile_after_event(pace: &mut Pace, now: Instant, weight: Weight) -> Instant {
         let due = pace.want(weight).map_or(now, |due| due.max(now));
         assert!(pace.wakes(due), "it is due");
         pace.begin(due);
@@ -162,95 +162,97 @@ mod tests {
     }
 
     #[test]
-    fn an_event_wakes_at_once_unless_a_pass_runs_or_has_just_ended() {
+    fn an_event_requeues_immediately_except_during_or_right_after_a_reconcile() {
         let began = Instant::now();
         let mut pace = Pace::new(began);
         assert!(!pace.wakes(began), "nothing happened");
         assert_eq!(pace.want(Weight::Progress), Some(began));
-        assert_eq!(pace.want(Weight::Progress), None, "the second event is no news");
+        assert_eq!(pace.want(Weight::Progress), None, "the first event is due");
         assert!(pace.wakes(began));
         assert!(!pace.wakes(began), "once");
         assert_eq!(
             pace.want(Weight::Proof),
             Some(began + MIN_REST),
-            "a controller that is late"
+            "a slow controller"
         );
         assert!(!pace.wakes(began));
 
         let begins = began + SECOND;
         pace.begin(begins);
-        assert_eq!(pace.end(begins), None, "the pass saw it");
+        assert_eq!(pace.end(begins), None, "the reconcile observed it");
         pace.begin(begins);
         assert_eq!(pace.want(Weight::Proof), None);
-        assert!(!pace.wakes(begins + SECOND * 60), "the pass runs");
+        assert!(!pace.wakes(begins + SECOND * 60), "the reconcile is running");
         assert_eq!(pace.end(begins + SECOND), Some(begins + SECOND + GAP));
     }
 
     #[test]
-    fn the_last_proof_waits_for_no_rest() {
+    fn the_last_proof_is_not_delayed() {
         let mut now = Instant::now();
         let mut pace = Pace::new(now);
-        // Progress is reported without end.
+        // An endless stream of progress reports.
         for _ in 0..100 {
-            now = woken_pass(&mut pace, now, Weight::Progress);
+            now = reconcile_after_event(&mut pace, now, Weight::Progress);
             pace.brought_changes(now);
         }
         let progress = pace.want(Weight::Progress);
-        assert_eq!(progress, Some(now + MIN_REST), "it has used up what it may owe");
+        assert_eq!(progress, Some(now + MIN_REST), "its debt is at the limit");
         let proof = pace.want(Weight::Proof);
-        assert_eq!(proof, Some(now + GAP), "it is not kept waiting by the others");
+        assert_eq!(proof, Some(now + GAP), "progress does not delay it");
         assert_eq!(pace.want(Weight::Progress), None);
         assert!(pace.wakes(now + GAP));
     }
 
-    /// One that waits for its slot has had no pass.
+    /// A reconcile that waits for its slot has not run.
     #[test]
-    fn events_while_a_pass_is_waited_for_owe_nothing() {
+    fn events_before_a_pending_reconcile_add_no_debt() {
         let began = Instant::now();
         let (mut pace, mut now) = (Pace::new(began), began);
         for _ in 0..100 {
             now = pace.want(Weight::Proof).map_or(now, |due| due.max(now));
             assert!(pace.wakes(now));
         }
-        assert!(pace.owes_until <= began + MIN_REST, "one pass");
+        assert!(pace.owes_until <= began + MIN_REST, "one reconcile");
         pace.begin(now);
         assert_eq!(pace.want(Weight::Proof), None);
         assert_eq!(pace.end(now), Some(now + GAP));
     }
 
-    /// Whatever its events say, a server has no more passes in the long run than if each had rested.
+    /// Independent of its events, a server gets at most one reconcile per rest in the long run.
     #[rstest]
-    fn events_without_end_rest_in_the_long_run(#[values(Weight::Progress, Weight::Proof)] weight: Weight) {
+    fn endless_events_are_rate_limited_in_the_long_run(
+        #[values(Weight::Progress, Weight::Proof)] weight: Weight,
+    ) {
         let began = Instant::now();
-        let (mut pace, mut now, mut passes) = (Pace::new(began), began, 0_u32);
+        let (mut pace, mut now, mut reconciles) = (Pace::new(began), began, 0_u32);
         while now < began + SECOND * 600 {
-            now = woken_pass(&mut pace, now, weight);
+            now = reconcile_after_event(&mut pace, now, weight);
             pace.brought_changes(now);
-            passes += 1;
+            reconciles += 1;
         }
         let most = 600 + u32::try_from(OWED.as_secs()).unwrap() + 1;
-        assert!(passes <= most, "{passes}");
-        assert_eq!(pace.want(weight), Some(now + MIN_REST), "at last each rests");
-        // After some time without events it may burst again.
+        assert!(reconciles <= most, "{reconciles}");
+        assert_eq!(pace.want(weight), Some(now + MIN_REST), "each reconcile rests");
+        // Time without events allows the next burst.
         let later = now + OWED + SECOND;
-        assert_eq!(woken_pass(&mut pace, later, weight), later);
+        assert_eq!(reconcile_after_event(&mut pace, later, weight), later);
         assert_eq!(pace.want(weight), Some(later + GAP));
     }
 
     #[rstest]
-    #[case::news_and_short(0, 0, MIN_REST)]
-    #[case::long_pass(0, 2, SECOND * 2)]
-    #[case::very_long_pass(0, 100, MAX_REST)]
-    #[case::no_news_for_a_while(100, 0, SECOND * 2)]
-    #[case::no_news_for_long(1000, 0, MAX_REST)]
-    fn a_pass_owes_a_rest_as_long_as_itself_or_a_part_of_the_time_without_news(
+    #[case::short_with_change(0, 0, MIN_REST)]
+    #[case::long(0, 2, SECOND * 2)]
+    #[case::very_long(0, 100, MAX_REST)]
+    #[case::no_change_for_a_while(100, 0, SECOND * 2)]
+    #[case::no_change_for_long(1000, 0, MAX_REST)]
+    fn the_rest_grows_with_the_reconcile_and_the_time_without_change(
         #[case] quiet: u32,
         #[case] took: u32,
         #[case] rest: Duration,
     ) {
-        let news = Instant::now();
-        let mut pace = Pace::new(news);
-        let (begins, ends) = (news + SECOND * quiet, news + SECOND * (quiet + took));
+        let began = Instant::now();
+        let mut pace = Pace::new(began);
+        let (begins, ends) = (began + SECOND * quiet, began + SECOND * (quiet + took));
         pace.want(Weight::Proof);
         assert!(pace.wakes(begins));
         pace.begin(begins);
@@ -259,7 +261,7 @@ mod tests {
         }
         pace.end(ends);
         assert_eq!(pace.owes_until, ends + rest);
-        // A pass that something else asked for owes nothing.
+        // A reconcile without a workload event adds no debt.
         pace.begin(ends);
         pace.end(ends + SECOND * 100);
         assert_eq!(pace.owes_until, ends + rest);

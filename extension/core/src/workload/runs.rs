@@ -1,8 +1,7 @@
-//! The run that each App showed when its present generation was first seen.
+//! First observed run of each App generation.
 //!
-//! kapp-controller shows it for some tens of milliseconds, which is less than a look at a cluster takes, but a watch shows every
-//! state of an object as long as it is not interrupted. Without this a good package with readiness `Applied` would often wait for
-//! one more run.
+//! kapp-controller reports that run for some tens of milliseconds, less than a drift check takes. An uninterrupted watch delivers every
+//! state of an object. Without this record a healthy package with readiness `Applied` would often wait for another run.
 
 use std::collections::BTreeMap;
 
@@ -11,14 +10,14 @@ use sluice_crds::{foreign::App, run::FirstSeenRun};
 
 use crate::proof::first_seen_run;
 
-/// Runs by name of the App.
+/// First observed runs, by name of the App.
 #[derive(Debug, Default)]
 pub struct FirstSeenRuns {
     runs: BTreeMap<String, FirstSeenRun>,
 }
 
 impl FirstSeenRuns {
-    /// Takes in what a list or a watch shows.
+    /// Observes an App of a list or watch.
     pub fn note(&mut self, app: &App) {
         let name = app.name_any();
         if let Some(run) = first_seen_run(self.get(&name), Some(app)) {
@@ -26,17 +25,17 @@ impl FirstSeenRuns {
         }
     }
 
-    /// Forgets an App that is gone.
+    /// Drops a deleted App.
     pub fn forget(&mut self, app: &App) {
         self.runs.remove(&app.name_any());
     }
 
-    /// Forgets all.
+    /// Drops all runs.
     pub fn clear(&mut self) {
         self.runs.clear();
     }
 
-    /// The run of an App.
+    /// Returns the run of an App.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&FirstSeenRun> {
         self.runs.get(name)

@@ -22,7 +22,7 @@ use crate::world::{
     World, index_of, label, packages_of, version,
 };
 
-/// What a leader works out from one look at the management cluster and from what its watches have shown.
+/// Input of a leader: one read of the management cluster, and its caches.
 struct Sight<'a> {
     read: &'a Read,
     leader: &'a Leader,
@@ -34,7 +34,7 @@ struct Sight<'a> {
     plan: Steps,
     progress: Progress,
     tkr: Result<String, Hold>,
-    /// What the pass ran into.
+    /// Fault that the reconcile ran into.
     problem: Option<Hold>,
 }
 
@@ -177,7 +177,7 @@ impl<'a> Sight<'a> {
         judge(&target, install.as_ref(), app.as_ref(), latch)
     }
 
-    /// The record, and whether a second look at the same would leave it as it is.
+    /// The record, and whether a second evaluation of the same objects leaves it unchanged.
     fn record(&self, uninstalled: bool) -> (UpgradeRecord, bool) {
         let judged: Vec<Judgement> = (0..self.leader.installs.len())
             .map(|package| self.judged(package))
@@ -195,7 +195,7 @@ impl<'a> Sight<'a> {
     }
 }
 
-/// What a look alone says.
+/// Evaluation of a single read.
 fn blank(read: &Read) -> Observed<'_> {
     let Read {
         cluster, bootstrap, ..
@@ -292,7 +292,7 @@ pub(crate) fn catalogue(releases: &[u8]) -> Vec<TkrFacts> {
         .collect()
 }
 
-/// One pass of a leader: one write, the first that is missing. Every write to the management cluster carries the
+/// One reconcile of a leader: one write, the first that is missing. Every write to the management cluster carries the
 /// resourceVersion that was read, and one to the workload is not made after the ClusterBootstrap moved on.
 pub(crate) fn pass(world: &mut World, leader: usize, plan: Plan, known: &[TkrFacts]) {
     let me = world.leaders[leader].clone();

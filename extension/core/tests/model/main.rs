@@ -16,7 +16,7 @@
 //! | minor-upgrade, false-ready, removed-api, broken-package | `one_minor_with_failure_and_resync`, `two_packages` |
 //! | chained, worker-hops | `chained_by_kubernetes_versions`, `chained_with_workers_at_every_step` |
 //! | order-of-edits | `edits_in_any_order`, `watches_that_lag`, `an_old_index_and_edits` |
-//! | killed, outage | `two_leaders`, `two_leaders_in_a_chain`: a leader that looked and never acts, another that acts on an older look. A process without memory is the same before and after it is restarted, and a call that nobody answers is a step that is not taken |
+//! | killed, outage | `two_leaders`, `two_leaders_in_a_chain`: a leader that has read and never acts, another that acts on an older read. A process without local state is the same before and after a restart, and a call without a response is a step that is not taken |
 //! | workload-silent, kubeconfig-swapped | `a_workload_that_falls_silent`, `a_kubeconfig_that_is_swapped` |
 //! | package-stopped, values-only | `packages_that_are_stopped`, `a_paused_package_install`, `edits_in_any_order` |
 //! | kapp-controller-changes, kapp-controller-restarts | `two_packages` and all with two: what the first one's change cuts short is never resumed |
@@ -33,13 +33,13 @@
 //!
 //! What the models leave out:
 //! - A leader writes nothing to a workload after the ClusterBootstrap that it read has changed. It may: a PackageInstall is only
-//!   refused if it was written itself meanwhile. The next pass judges by the new digests, and installs what they ask for.
+//!   refused if it was written itself meanwhile. The next reconcile judges by the new digests, and installs what they ask for.
 //! - The release label is not moved away and back faster than a replica's watch. Two edits of the label, or of an annotation of
 //!   the ClusterBootstrap, within one watch delay look the same to a record, since neither has a generation.
-//! - What a Package contains, repairs, what is deleted or edited on the workload, gates that failed passes close, a template that is
-//!   missing, releases that `TKR_DATA` pins: tables, whole passes over fake servers and scenarios only.
+//! - What a Package contains, repairs, what is deleted or edited on the workload, gates that failed reconciles close, a template that is
+//!   missing, releases that `TKR_DATA` pins: tables, whole reconciles against fake servers and scenarios only.
 //! - Readiness `Applied`, phase `AfterControlPlane`, packages that take no values, kept versions, empty sets, the age of a
-//!   replica's memory, the fresh reads before a gate opens and the fence of the lease: tables and scenarios only.
+//!   replica's cache, the fresh reads before a gate opens and the fence of the lease: tables and scenarios only.
 //! - The Cluster in a request is the latest one. An older one is answered as the latest one is, unless its label differs, or its
 //!   target where the hook names one.
 

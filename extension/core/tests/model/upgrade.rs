@@ -35,7 +35,7 @@ pub(crate) struct Upgrade {
     pub(crate) watches_lag: bool,
     /// Whether replicas see the ClusterBootstrap later than it is written.
     pub(crate) replicas: usize,
-    /// Leaders that look first and act later, unaware of each other; with none, the one leader looks and acts at once.
+    /// Leaders that read first and act later, unaware of each other; with none, the one leader reads and acts at once.
     pub(crate) rivals: usize,
     /// Whether Cluster API's floor between two calls is modelled.
     pub(crate) floors: bool,

@@ -412,7 +412,7 @@ pub(crate) struct Leader {
     pub(crate) apps: Vec<App>,
 }
 
-/// One look at the management cluster.
+/// One read of the management cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Read {
     pub(crate) cluster: Cluster,

@@ -33,7 +33,7 @@ struct Package {
     install: Option<PackageInstall>,
     app: Option<App>,
     /// Version and generation that the App was last seen to work on. It tells a success from the repetition of an old one
-    /// without looking at anything that the proof looks at.
+    /// without any input of the proof.
     worked_on: Option<(String, i64)>,
 }
 

@@ -27,16 +27,16 @@ use crate::{
     servers::{Place, Servers, place},
 };
 
-/// How old the memory of a replica may be, in seconds.
+/// Highest age of the cache of a replica, in seconds.
 const CURRENT_FOR: u64 = 45;
 
-/// Cluster API and the replica that it asks.
+/// Cluster API and the replica whose hooks it calls.
 #[derive(Clone, Debug, Default, Hash)]
 pub(crate) struct ClusterApi {
     /// Hooks that have to be called before it goes on.
     pending: BTreeSet<&'static str>,
     seen: Servers,
-    /// When the replica's memory was last all that there was.
+    /// Time at which the replica's cache was last complete.
     confirmed: u64,
     /// When the record of the server said last that a gate is open.
     open: BTreeMap<(&'static str, String), u64>,
@@ -119,7 +119,7 @@ impl ClusterApi {
         self.confirmed = now;
     }
 
-    /// The replica is asked from what it sees next.
+    /// The replica's cache takes over the current objects.
     pub(crate) fn forget(&mut self) {
         self.seen = Servers::default();
         self.open.clear();
@@ -134,7 +134,7 @@ impl ClusterApi {
         }
     }
 
-    /// One look at the Cluster.
+    /// One reconcile of the Cluster by Cluster API.
     pub(crate) fn reconcile(&mut self, servers: &mut Servers, now: u64) {
         let Some(object) = servers.get(&cluster()).cloned() else {
             return;
@@ -228,7 +228,7 @@ impl ClusterApi {
         );
     }
 
-    /// What the replica answers.
+    /// Response of the replica.
     fn released(&self, object: &Value, hook: Hook, asked: usize, step: Option<usize>, now: u64) -> bool {
         let metadata = &object["metadata"];
         let label = metadata["labels"][label::TKR].as_str();

@@ -56,7 +56,7 @@ impl Connection {
         }
     }
 
-    /// The watches look at the server. Says whether they were answered.
+    /// The watches read the server. Returns whether it responded.
     pub(crate) fn watch(&mut self, servers: &Servers, now: u64) -> bool {
         let known = self.identity.as_ref().map(|(uid, _)| uid.as_str());
         if servers.silent {
@@ -84,7 +84,7 @@ impl Connection {
         self.runs.get(app).cloned()
     }
 
-    /// How the server answers.
+    /// How the server responds.
     pub(crate) fn contact(&mut self, servers: &Servers, now: u64) -> Contact {
         if let Some(since) = self.silent_since {
             return Contact::Silent {

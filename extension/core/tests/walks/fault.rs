@@ -1,15 +1,15 @@
-//! What becomes of a request of a pass.
+//! Faults of the requests of a reconcile.
 
 use sluice_core::reconcile::cluster::{Failure, Object, Write};
 
 use crate::servers::{Servers, refused};
 
-/// What becomes of the next request of a pass.
+/// Outcome of the next request of a reconcile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Fault {
     /// It is answered, and so are those that are made at once with it.
     None,
-    /// So are all others of the pass, and nothing else happens until its end.
+    /// So are all others of the reconcile, and nothing else happens until its end.
     ToTheEnd,
     /// It is answered, and those that are made at once with it are later.
     Alone,
@@ -29,7 +29,7 @@ impl Fault {
     }
 }
 
-/// Makes a write. Says what the pass learns of it, and whether it was made.
+/// Makes a write. Returns the result that the reconcile gets, and whether the write was made.
 pub(crate) fn make(servers: &mut Servers, write: &Write, fault: Fault) -> (Result<Object, Failure>, bool) {
     let server = write.key.server;
     if let Fault::Refused(code) = fault {

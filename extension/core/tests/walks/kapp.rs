@@ -1,4 +1,4 @@
-//! kapp-controller, as far as its word is a proof: PackageInstalls become Apps, and an App is deployed from what its Package and its
+//! kapp-controller, as far as its status is a proof: PackageInstalls become Apps, and an App is deployed from what its Package and its
 //! values Secret are when the run begins.
 
 use std::collections::BTreeMap;
@@ -264,7 +264,7 @@ impl Kapp {
     }
 
     /// Whether the package is deployed as its Package, with this version, and its values are now, on the API server that runs now, and
-    /// nothing else is being deployed. The same may be: a proof outlives that kapp-controller looks again. With `waits` it is enough that
+    /// nothing else is being deployed. The same may be: a proof outlives a resync of kapp-controller. With `waits` it is enough that
     /// everything was applied.
     pub(crate) fn is_right(
         &self,

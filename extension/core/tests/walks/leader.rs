@@ -1,5 +1,5 @@
-//! The runner of `pass` in a walk: each read and each write is a step of its own, what it knows from memory lags, and it may end
-//! between any two steps.
+//! Executor of `reconcile` in a walk. Each read and each write is a step of its own, the caches lag, and the process may end between
+//! any two steps.
 
 use std::{
     cell::RefCell,
@@ -32,10 +32,10 @@ use crate::{
     servers::{Late, Place, Servers, digest, place, place_of, refused},
 };
 
-/// How often kapp-controller looks at a package again, and a pass at a settled Cluster.
+/// Sync period of kapp-controller, and resync interval of a settled Cluster.
 pub(crate) const SYNC_PERIOD: Duration = Duration::from_mins(10);
 
-/// Whether an API server is asked.
+/// Whether a read is a request to an API server.
 pub(crate) fn is_request(ask: &Read) -> bool {
     matches!(
         ask,
@@ -48,7 +48,7 @@ pub(crate) fn is_request(ask: &Read) -> bool {
     )
 }
 
-/// One pass that is under way.
+/// A reconcile that is under way.
 #[derive(Clone, Debug)]
 struct Running {
     facts: Arc<Facts>,
@@ -66,16 +66,16 @@ pub(crate) struct Leader {
     connection: Option<Connection>,
     connections: u64,
     memory: LocalState,
-    /// UID of the Cluster of the last pass.
+    /// UID of the Cluster of the last reconcile.
     of: String,
     running: Option<Running>,
-    /// In a search, the questions at which others may do something. All others are asked at the moment of the next one of them.
+    /// In a search, the reads at which others may act. All other reads happen at the moment of the next such read.
     search: Option<fn(&Read) -> bool>,
-    /// What the pass that is under way rests on, in short.
+    /// Results, in short, that the current reconcile depends on.
     read_by: BTreeSet<(String, u64)>,
-    /// When the pass began.
+    /// Time at which the reconcile began.
     pub(crate) began: u64,
-    /// What the last pass came to.
+    /// Result of the last reconcile.
     pub(crate) last: Option<Result<Done, Failure>>,
 }
 
@@ -140,7 +140,7 @@ impl Leader {
         self.running.is_some()
     }
 
-    /// The process ends; another one begins that knows nothing but what the management server shows.
+    /// The process ends. Another one begins with empty local state.
     pub(crate) fn crash(&mut self) {
         *self = Self {
             connections: self.connections,
@@ -173,7 +173,7 @@ impl Leader {
         }
     }
 
-    /// What it remembers of the passes before is gone.
+    /// Drops the local state.
     pub(crate) fn forget(&mut self) {
         self.memory = LocalState::default();
     }
@@ -224,7 +224,7 @@ impl Leader {
                     self.end(effects, Err(failure));
                     return wrote;
                 }
-                Err(Interrupt::Held(hold)) => panic!("a pass ends with a hold: {hold}"),
+                Err(Interrupt::Held(hold)) => panic!("a reconcile ends with a hold: {hold}"),
                 Ok(done) => {
                     self.end(effects, Ok(done));
                     return wrote;
@@ -301,7 +301,7 @@ impl Leader {
         let Some(facts) = self.facts(around) else {
             return;
         };
-        // What is known of an earlier Cluster of the name is not known of this one.
+        // The local state of an earlier Cluster of the name does not apply to this one.
         if self.of != facts.owner.uid {
             self.of.clone_from(&facts.owner.uid);
             self.memory = LocalState::default();
@@ -352,7 +352,7 @@ impl Leader {
         })
     }
 
-    /// What a request of a pass comes to, or what the watches show.
+    /// Result of a request of a reconcile, or of a lookup in a cache.
     fn answered(&mut self, around: &mut Surroundings<'_>, ask: &Read, fault: Fault) -> ReadResult {
         if is_request(ask) {
             let code = match fault {
@@ -407,7 +407,9 @@ impl Leader {
             ReadResult::Listed(there.map(|(_, object)| Object(object.clone())).collect())
         };
         match ask {
-            Read::Cluster(..) | Read::Source(_) => unreachable!("passes over configurations ask for these"),
+            Read::Cluster(..) | Read::Source(_) => {
+                unreachable!("only reconciles of configurations read these")
+            }
             Read::Object(key, _) => {
                 let found = servers.get(&place_of(key)).cloned();
                 found.map_or(ReadResult::Absent, |found| ReadResult::Found(Object(found)))
@@ -448,14 +450,14 @@ impl Leader {
         }
     }
 
-    /// What an answer says, in short.
+    /// Digest of a read result.
     fn content(&self, around: &Surroundings<'_>, ask: &Read, answer: &ReadResult) -> u64 {
         match (ask, answer) {
             (_, ReadResult::Found(Object(found))) => digest(found),
             (_, ReadResult::Listed(found)) => {
                 digest(&found.iter().map(|found| digest(&found.0)).collect::<Vec<_>>())
             }
-            // From memory: of the management server that is what the pass began with.
+            // From the cache: of the management server, the objects that the reconcile began with.
             (Read::Watched(..) | Read::Package(_) | Read::Template(_), _) => digest(&self.seen),
             (_, answer) => digest(&(format!("{answer:?}"), around.now)),
         }

@@ -1,11 +1,11 @@
-//! Walks of `pass` itself between two API servers, a kapp-controller and a Cluster API that are models.
+//! Walks of `reconcile` itself between two API servers, a kapp-controller and a Cluster API that are models.
 //!
-//! Each step of a walk is one thing that happens: a read or a write of a pass, a watch that shows something, a run of kapp-controller
+//! Each step of a walk is one thing that happens: a read or a write of a reconcile, a watch event, a run of kapp-controller
 //! that begins, ends or is interrupted, an edit of a user, a request that is refused or not answered, a process that ends or is frozen.
 //! These are checked:
-//! - early: a gate opens only if, at some moment of the pass that opens it, each package was really deployed as its source was;
-//! - stale: what a replica releases was released by a record that is not older than its memory may be;
-//! - open: a gate whose ground went away is closed within some passes;
+//! - early: a gate opens only if, at some moment of the reconcile that opens it, each package was really deployed as its source was;
+//! - stale: a replica releases only by a record that is not older than its cache may be;
+//! - open: a gate whose ground went away is closed within some reconciles;
 //! - held: with every input made good, a fair schedule completes the upgrade, or the deletion, within a bound;
 //! - settled: then nothing is written, and no gate changes;
 //! - missing: then the values that the ClusterBootstrap refers to are there;

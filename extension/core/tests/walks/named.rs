@@ -15,12 +15,12 @@ use crate::{
 const CREATED: [Step; 6] = [Round; 6];
 
 /// The upgrade begins, and its packages are in the ClusterBootstrap.
-const MERGED: [Step; 3] = [User(Edit::Target(1)), Watch(0), Pass(0)];
+const MERGED: [Step; 3] = [User(Edit::Target(1)), Watch(0), Reconcile(0)];
 
 /// kapp-controller is proven, and the PackageInstalls of all others are written.
-const INSTALLED: [Step; 3] = [Deploy(0), Watch(0), Pass(0)];
+const INSTALLED: [Step; 3] = [Deploy(0), Watch(0), Reconcile(0)];
 
-const SEEN: [Step; 2] = [Watch(0), Pass(0)];
+const SEEN: [Step; 2] = [Watch(0), Reconcile(0)];
 
 const DEPLOYED: [Step; 2] = [Deploy(1), Deploy(2)];
 
@@ -65,7 +65,7 @@ fn packages_of_an_earlier_release_that_are_put_back_hold() {
 #[test]
 fn what_is_applied_is_not_reconciled() {
     let policy = [User(Edit::Policy(1, "readiness", "Applied"))];
-    let applied = [&WAITING[..], &[Pass(0)], &WAITING, &[Deploy(2)]].concat();
+    let applied = [&WAITING[..], &[Reconcile(0)], &WAITING, &[Deploy(2)]].concat();
     let asked = [User(Edit::NoPolicy)];
     upgraded(&[&policy, &MERGED, &INSTALLED, &applied, &SEEN, &asked]);
 }
@@ -97,7 +97,7 @@ fn what_a_package_needs_is_restored_while_it_is_not_proven(#[case] kind: &'stati
 }
 
 #[test]
-fn what_an_open_gate_rests_on_is_looked_at() {
+fn inputs_of_an_open_gate_are_checked_again() {
     let altered = [0, 1, 2, 3].map(|which| User(Edit::Alter("secrets", which)));
     upgraded(&[&MERGED, &INSTALLED, &DEPLOYED, &SEEN, &altered, &DEPLOYED]);
 }
@@ -120,7 +120,7 @@ fn what_arrives_late_overwrites_nothing() {
     let frozen = [Lead(0, Fault::Frozen); 12];
     let edited = [User(Edit::Install(1, "values")), Watch(0)];
     let others = [
-        &[Crash(0), Watch(0), Pass(0), User(Edit::Values(2))],
+        &[Crash(0), Watch(0), Reconcile(0), User(Edit::Values(2))],
         &SEEN[..],
         &SEEN,
     ]
@@ -147,7 +147,7 @@ fn what_arrives_late_overwrites_nothing() {
 #[test]
 fn a_version_that_was_passed_waits_for_packages_of_any_phase() {
     let policy = [User(Edit::Policy(2, "phase", "AfterControlPlane"))];
-    let on = [User(Edit::Target(2)), Watch(0), Pass(0)];
+    let on = [User(Edit::Target(2)), Watch(0), Reconcile(0)];
     upgraded(&[
         &policy,
         &MERGED,
@@ -215,7 +215,13 @@ fn an_object_of_others_that_cannot_be_decoded_is_theirs() {
 fn what_could_not_be_decoded_holds_no_longer_than_that(#[values(0, 1, 2, 3, 4, 5, 6, 7, 8)] kind: usize) {
     upgraded(&[
         &MERGED,
-        &[User(Edit::Odd(kind, 1)), Watch(0), Pass(0), Replica, ClusterApi],
+        &[
+            User(Edit::Odd(kind, 1)),
+            Watch(0),
+            Reconcile(0),
+            Replica,
+            ClusterApi,
+        ],
     ]);
 }
 
@@ -233,7 +239,7 @@ fn values_that_are_deleted_by_hand_are_copied_again() {
     upgraded(&[&[User(Edit::NoValues)], &MERGED]);
 }
 
-/// Its periodic look finds that.
+/// Its drift check finds that.
 #[test]
 fn values_of_a_settled_cluster_that_are_deleted_are_copied_again() {
     let mut walk = Walk::new();

@@ -80,7 +80,7 @@ fn steps() -> impl Strategy<Value = Step> {
     let leader = || prop_oneof![4 => Just(0_usize), 1 => Just(1_usize)];
     prop_oneof![
         24 => (leader(), faults()).prop_map(|(leader, fault)| Step::Lead(leader, fault)),
-        12 => leader().prop_map(Step::Pass),
+        12 => leader().prop_map(Step::Reconcile),
         14 => leader().prop_map(Step::Watch),
         4 => (leader(), any::<u8>()).prop_map(|(leader, which)| Step::WatchOne(leader, which)),
         1 => leader().prop_map(Step::Crash),

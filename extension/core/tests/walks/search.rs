@@ -1,14 +1,14 @@
 //! One hop with two packages, in every order of events, by `stateright`.
 //!
-//! A step is a round of reads that a pass makes at once, one write, or one thing that anyone else does. One kind of fault is possible in a
+//! A step is a round of reads that a reconcile makes at once, one write, or one act of anyone else. One kind of fault is possible in a
 //! run, as often as the run says: a store that lags, however much, is one of them. What bounds the search:
 //! - the requests of one round are answered at one moment, and what does not change in a run is read at the moment of what comes next;
-//! - nothing is remembered from one pass to the next, and no time passes: what rests on either is walked at random;
+//! - no local state is kept between reconciles, and no time elapses: random walks cover both;
 //! - Cluster API sees the latest objects, and machines take a version at once;
 //! - an object that is again as it was has the resourceVersion that it had;
-//! - a rival makes as many passes as the run says;
+//! - a rival makes as many reconciles as the run says;
 //! - states that differ only in what was there when a late write was sent count as one;
-//! - that the end is reached is looked at from one of so many states.
+//! - one of so many states is checked to lead to the end.
 
 mod runs;
 
@@ -38,10 +38,10 @@ const PACKAGES: [usize; 2] = [0, 1];
 /// Rounds of a fair schedule that complete the hop from any state.
 const ROUNDS: u32 = 40;
 
-/// A state that holds for ever is followed by many: one of so many is looked at.
+/// One of so many states is checked: a state that holds for ever is followed by many.
 const ONE_OF: u64 = 64;
 
-/// What a leader keeps in memory, each part with a lag of its own.
+/// Caches of a leader, each with a lag of its own.
 pub(super) const STORES: [(Server, &[&str]); 4] = [
     (
         Server::Management,
@@ -75,7 +75,7 @@ pub(super) enum Kind {
     Run,
     /// A user does this.
     Edit(Edit),
-    /// A second leader makes so many passes.
+    /// Number of reconciles of a second leader.
     Rival(u8),
 }
 
@@ -86,9 +86,9 @@ pub(super) struct State {
     capi: ClusterApi,
     leaders: Vec<Leader>,
     late: Vec<Late>,
-    /// Faults that are left, and passes of the rival.
+    /// Faults that are left, and reconciles of the rival.
     left: u8,
-    /// What was right at some moment since each leader's pass began.
+    /// Packages that were right at some moment since each leader's reconcile began.
     since: Vec<[Right; PACKAGES.len()]>,
     broken: Option<String>,
 }
@@ -169,7 +169,7 @@ impl Hop {
     }
 
     fn step(&self, state: &mut State, which: usize, fault: Fault) {
-        look(state);
+        observe(state);
         let before = record(&state.servers);
         let mut around = Surroundings {
             servers: &mut state.servers,
@@ -178,7 +178,7 @@ impl Hop {
             epoch: self.epoch,
         };
         let wrote = state.leaders[which].step(&mut around, fault);
-        look(state);
+        observe(state);
         if wrote.is_none() {
             return;
         }
@@ -192,14 +192,14 @@ impl Hop {
                 .find(|package| !state.since[which][*package][version]);
             if let Some(package) = early {
                 state.broken = Some(format!(
-                    "early: {:?} {} is opened, and package {package} was not right in the pass",
+                    "early: {:?} {} is opened, and package {package} was not right in the reconcile",
                     gate.hook, gate.version
                 ));
             }
         }
     }
 
-    /// The questions whose answers others may change meanwhile, or that may be refused.
+    /// Reads whose results others may change meanwhile, or that may be refused.
     fn stops(&self) -> fn(&Read) -> bool {
         fn of(ask: &Read, kinds: &[&str]) -> bool {
             matches!(ask, Read::Object(key, _) if kinds.contains(&&*key.resource.plural))
@@ -234,7 +234,7 @@ impl Hop {
         }
     }
 
-    /// A fair schedule leads from here to the end. What is met on the way needs not be looked at again.
+    /// A fair schedule leads from here to the end. States on the way need no further check.
     fn completes(&self, state: &State) -> bool {
         let mut state = state.clone();
         state.left = 0;
@@ -318,8 +318,8 @@ fn mend(servers: &mut Servers, made: Edit) {
     }
 }
 
-/// Notes what is true now.
-fn look(state: &mut State) {
+/// Records the current truth.
+fn observe(state: &mut State) {
     for package in PACKAGES {
         let now = right(&state.servers, &state.kapp, package);
         for since in &mut state.since {
@@ -459,7 +459,7 @@ impl Model for Hop {
             }
         }
         self.show(&mut state);
-        look(&mut state);
+        observe(&mut state);
         Some(state).filter(|state| digest(state) != digest(last))
     }
 
@@ -469,10 +469,10 @@ impl Model for Hop {
                 state.broken.is_none()
             }),
             Property::always("nothing is held for ever", |model: &Self, state: &State| {
-                let is_looked_at = digest(state).is_multiple_of(ONE_OF)
+                let is_checked = digest(state).is_multiple_of(ONE_OF)
                     && state.broken.is_none()
                     && !state.leaders.iter().any(Leader::is_running);
-                !is_looked_at || model.completes(state)
+                !is_checked || model.completes(state)
             }),
         ]
     }

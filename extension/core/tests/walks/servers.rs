@@ -47,7 +47,7 @@ pub(crate) struct Servers {
     objects: Arc<BTreeMap<Arc<Place>, Digested>>,
     /// How often each object was written, also one that is gone.
     versions: Arc<BTreeMap<Arc<Place>, u64>>,
-    /// Whether the workload does not answer.
+    /// Whether the workload does not respond.
     pub(crate) silent: bool,
     /// Whether an object that is as it was has the resourceVersion that it had: else no two histories end in one state.
     pub(crate) by_content: bool,
@@ -230,7 +230,7 @@ impl Servers {
         objects.extend(there.map(|(place, object)| (Arc::clone(place), object.clone())));
     }
 
-    /// Makes one write of a pass.
+    /// Makes one write of a reconcile.
     pub(crate) fn make(&mut self, write: &Write) -> Result<Object, Failure> {
         let place = place_of(&write.key);
         let server = write.key.server;

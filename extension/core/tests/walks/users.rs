@@ -303,7 +303,7 @@ pub(crate) fn mend(servers: &mut Servers, chosen: bool) -> usize {
             restore(servers, place, package(which, version, "a"));
         }
     }
-    // Where it is missing a pass makes it.
+    // Where it is missing, a reconcile creates it.
     if servers.get(&values_source()).is_some() {
         restore(servers, values_source(), values(1));
     }

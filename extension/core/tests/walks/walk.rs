@@ -25,18 +25,19 @@ const ROUNDS: u32 = 120;
 /// Rounds within which a Cluster is settled whose upgrade has come to its end.
 const SETTLING: u32 = 12;
 
-/// Looks, of two passes each, within which an open gate is closed whose ground went away, and within which the silence of a workload
-/// closes it.
-const LOOKS: u32 = 4;
-const SILENT_LOOKS: u32 = 9;
+/// Rounds of two reconciles each within which an open gate is closed whose ground went away.
+const CALM_ROUNDS: u32 = 4;
+
+/// The same while the workload does not respond.
+const SILENT_ROUNDS: u32 = 9;
 
 /// What happens next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Step {
     /// A leader does one thing.
     Lead(usize, Fault),
-    /// The pass of a leader comes to its end.
-    Pass(usize),
+    /// The reconcile of a leader comes to its end.
+    Reconcile(usize),
     Watch(usize),
     WatchOne(usize, u8),
     Crash(usize),
@@ -61,13 +62,13 @@ pub(crate) enum Step {
     Collect(u8),
     Wait(u64),
     User(Edit),
-    /// Nothing but passes happens for a while.
+    /// Nothing but reconciles happens for a while.
     Calm,
 }
 
-/// What was true when something changed last.
+/// Truth at the last change.
 #[derive(Clone)]
-struct Looked {
+struct Observed {
     servers: Servers,
     kapp: Kapp,
     right: [Right; PACKAGES.len()],
@@ -88,7 +89,7 @@ pub(crate) struct Walk {
     now: u64,
     /// When each package was right at each release, last.
     right_at: [[Option<u64>; VERSIONS.len()]; PACKAGES.len()],
-    looked: Option<Looked>,
+    observed: Option<Observed>,
     never_settles: Option<usize>,
     /// Steps of leaders.
     led: usize,
@@ -108,7 +109,7 @@ impl Walk {
             epoch: Instant::now(),
             now: 0,
             right_at: Default::default(),
-            looked: None,
+            observed: None,
             never_settles: None,
             led: 0,
             ends_at: None,
@@ -125,7 +126,7 @@ impl Walk {
         let (servers, now) = (&mut self.servers, self.now);
         match step {
             Step::Lead(leader, fault) => self.lead(leader, fault),
-            Step::Pass(leader) => self.come_to_an_end(leader),
+            Step::Reconcile(leader) => self.come_to_an_end(leader),
             Step::Watch(leader) => self.leaders[leader].watch(servers, now),
             Step::WatchOne(leader, which) => {
                 let places: Vec<Place> = servers.all().map(|(place, _)| place.clone()).collect();
@@ -175,31 +176,31 @@ impl Walk {
 
     fn tick(&mut self) {
         self.now += 1;
-        self.look();
+        self.observe();
     }
 
-    /// Notes what is true now.
-    fn look(&mut self) {
-        let known = self.looked.as_ref();
+    /// Records the current truth.
+    fn observe(&mut self) {
+        let known = self.observed.as_ref();
         let unchanged =
-            known.is_some_and(|looked| looked.servers.is(&self.servers) && looked.kapp == self.kapp);
+            known.is_some_and(|observed| observed.servers.is(&self.servers) && observed.kapp == self.kapp);
         if !unchanged {
-            self.looked = Some(Looked {
+            self.observed = Some(Observed {
                 servers: self.servers.clone(),
                 kapp: self.kapp.clone(),
                 right: PACKAGES.map(|package| right(&self.servers, &self.kapp, package)),
                 record: record(&self.servers),
             });
         }
-        let Some(looked) = &self.looked else { return };
-        for (right, at) in looked.right.iter().zip(&mut self.right_at) {
+        let Some(observed) = &self.observed else { return };
+        for (right, at) in observed.right.iter().zip(&mut self.right_at) {
             for (right, at) in right.iter().zip(at) {
                 if *right {
                     *at = Some(self.now);
                 }
             }
         }
-        self.capi.note(looked.record.as_ref(), self.now);
+        self.capi.note(observed.record.as_ref(), self.now);
     }
 
     fn lead(&mut self, which: usize, fault: Fault) {
@@ -227,9 +228,9 @@ impl Walk {
 
     /// A gate that a status opens has its truth.
     fn judge(&mut self, before: Option<&UpgradeRecord>, write: &Write, began: u64) {
-        self.look();
+        self.observe();
         let Some(record) = record(&self.servers) else {
-            // A pass over an earlier Cluster of the name: its record releases nothing of this one.
+            // A reconcile of an earlier Cluster of the name: its record releases nothing of this one.
             return;
         };
         for gate in opened(&self.servers, before, &record) {
@@ -238,7 +239,7 @@ impl Walk {
                 let right = self.right_at[package][version];
                 assert!(
                     right.is_some_and(|at| at >= began),
-                    "early: {:?} {} is opened by a pass that began at {began}, and package {package} was right last at {right:?}; \
+                    "early: {:?} {} is opened by a reconcile that began at {began}, and package {package} was right last at {right:?}; \
                      {write:?}; {:?}, {}",
                     gate.hook,
                     gate.version,
@@ -249,10 +250,14 @@ impl Walk {
         }
     }
 
-    /// Passes go on while everything else stands still. Then no gate is open whose ground went away.
+    /// Reconciles go on while everything else stands still. Then no gate is open whose ground went away.
     pub(crate) fn calm(&mut self) {
-        let looks = if self.servers.silent { SILENT_LOOKS } else { LOOKS };
-        for _ in 0..looks {
+        let rounds = if self.servers.silent {
+            SILENT_ROUNDS
+        } else {
+            CALM_ROUNDS
+        };
+        for _ in 0..rounds {
             self.come_to_an_end(0);
             self.leaders[0].watch(&self.servers, self.now);
             self.come_to_an_end(0);
@@ -262,7 +267,7 @@ impl Walk {
         let Some(record) = record(&self.servers).filter(|record| record.outcome.is_none()) else {
             return;
         };
-        // Hooks are held by an object that cannot be decoded, whatever the record says, and no pass can write another one.
+        // Hooks are held by an object that cannot be decoded, whatever the record says, and no reconcile can write another one.
         let is_odd = |place: Place| {
             self.servers
                 .get(&place)
@@ -325,7 +330,7 @@ impl Walk {
         );
     }
 
-    /// Nothing is written any more, not even by a look at the settled Cluster.
+    /// Nothing is written any more, not even by a resync of the settled Cluster.
     fn settle(&mut self) {
         for _ in 0..SETTLING {
             self.round();
@@ -379,7 +384,7 @@ impl Walk {
         }
         self.now += SYNC_PERIOD.as_secs();
         self.tick();
-        // The stores of a connection may be filled only after the pass that has opened it.
+        // The stores of a connection may be filled only after the reconcile that has opened it.
         for _ in 0..2 {
             self.come_to_an_end(0);
             self.leaders[0].watch(&self.servers, self.now);
@@ -422,7 +427,7 @@ impl Walk {
     }
 
     fn round(&mut self) {
-        // A pass that is under way may know what is old by now.
+        // A reconcile that is under way may have stale reads.
         self.come_to_an_end(0);
         self.leaders[0].watch(&self.servers, self.now);
         self.come_to_an_end(0);
@@ -453,7 +458,7 @@ impl Walk {
         self.kapp.sync(&mut self.servers, package);
     }
 
-    /// The pass of a leader that is under way, or another one, comes to its end.
+    /// The current or next reconcile of a leader comes to its end.
     fn come_to_an_end(&mut self, leader: usize) {
         // Where it is disturbed is counted in steps.
         let fault = if self.ends_at.is_some() {

@@ -1,17 +1,17 @@
-//! A limit on how deep a body is nested.
+//! Nesting limit of a body.
 
-/// Deeper than any Cluster; far from what would hurt.
+/// Nesting limit: deeper than any Cluster, and harmless.
 pub(super) const MAX_DEPTH: usize = 512;
 
 /// Whether arrays and objects are nested deeper than [`MAX_DEPTH`].
 ///
-/// The decoder skips what it does not need without recursion, so nothing else would refuse such a body.
+/// The decoder skips unneeded fields without recursion, so no other check refuses such a body.
 pub(super) fn is_too_deep(body: &[u8]) -> bool {
-    // Brackets, also those in strings, bound the depth from above. Counting them is far cheaper than reading.
+    // The number of brackets, even in strings, is an upper bound of the depth and far cheaper to compute.
     count_openings(body) > MAX_DEPTH && depth_exceeds(body)
 }
 
-/// In pieces whose count fits into a byte, so that the compiler counts many bytes at once.
+/// Counts in chunks whose count fits into a byte, so that the compiler vectorizes the loop.
 fn count_openings(body: &[u8]) -> usize {
     let count = |piece: &[u8]| {
         let openings = piece.iter().map(|byte| u8::from(is_opening(*byte)));

@@ -1,41 +1,41 @@
-//! Why a request cannot be understood.
+//! Errors of invalid requests.
 
-/// Why a request cannot be understood.
+/// Error of an invalid request.
 ///
-/// The text goes to the caller, who puts it into conditions: it is short, says no more than the caller sent, and is the
-/// same for the same request.
+/// Cluster API copies the text into conditions: it is short, contains only data of the request, and is the same for the
+/// same request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RequestError {
-    /// Nothing was sent.
+    /// The body is empty.
     #[error("request body is empty")]
     Empty,
-    /// Not JSON, or a field of another type than the API says.
+    /// Not JSON, or a field of a wrong type.
     #[error("request body is not a valid request: {}", excerpt(.0))]
     Malformed(String),
-    /// Arrays or objects nested deeper than in any request.
+    /// Arrays or objects beyond the nesting limit.
     #[error("request body is nested too deep")]
     TooDeep,
-    /// `apiVersion` or `kind` belong to something else.
+    /// `apiVersion` or `kind` of another object.
     #[error("{field} is {:?}, want {want:?}", excerpt(.found))]
     WrongType {
         /// Path of the field.
         field: &'static str,
-        /// What was sent.
+        /// The value in the request.
         found: String,
-        /// What belongs there.
+        /// The expected value.
         want: String,
     },
     /// A field that identifies the cluster or the version is absent, null or empty.
     #[error("{0} is missing")]
     Missing(String),
-    /// A field has the right type and an impossible value.
+    /// A field has the right type and an invalid value.
     #[error("{field} {:?} is not {want}", excerpt(.found))]
     Invalid {
         /// Path of the field.
         field: String,
-        /// What was sent.
+        /// The value in the request.
         found: String,
-        /// What belongs there.
+        /// The expected value.
         want: &'static str,
     },
 }

@@ -1,4 +1,4 @@
-//! The one label that hooks are answered by.
+//! The label that hook decisions depend on.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,7 +8,7 @@ use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, Visitor
 /// The label that names the TKR of a Cluster.
 const TKR: &str = "run.tanzu.vmware.com/tkr";
 
-/// What is read of `metadata.labels`; the rest is skipped without being copied.
+/// The part of `metadata.labels` that is read; the rest is skipped without a copy.
 #[derive(Debug, Default)]
 pub(super) struct Labels<'a> {
     pub(super) tkr: Option<Cow<'a, str>>,

@@ -1,4 +1,4 @@
-//! Requests: from bytes to the question that they ask.
+//! Requests: decoding of a body into a hook call.
 //!
 //! Bodies are read whatever their Content-Type, because Cluster API sends none.
 
@@ -22,10 +22,10 @@ use crate::{API_VERSION, Hook};
 
 const CLUSTER_GROUP: &str = "cluster.x-k8s.io/";
 
-/// The longest name of Kubernetes; nothing that is kept, logged or answered is longer.
+/// Longest name in Kubernetes; longer names are neither stored nor logged nor returned.
 const LONGEST: usize = 253;
 
-/// A lifecycle hook's request, as far as it is read.
+/// The part of a lifecycle hook's request that is read.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Request<'a> {
     hook: Hook,
@@ -42,8 +42,8 @@ pub struct Request<'a> {
 }
 
 impl<'a> Request<'a> {
-    /// Reads a request of `hook`. What a more forgiving reader would take for an empty Cluster is an error here: every
-    /// field that the answer depends on has to be there.
+    /// Parses a request of `hook`. A lenient reader might return an empty Cluster; here every field that the decision depends
+    /// on is required.
     pub fn parse(hook: Hook, body: &'a [u8]) -> Result<Self, RequestError> {
         let request = decode(body, || format!("{hook}Request"))?;
         let cluster = request.cluster.ok_or_else(|| missing("cluster"))?.0;
@@ -89,7 +89,7 @@ impl<'a> Request<'a> {
             namespace: required("cluster.metadata.namespace", namespace)?,
             name: required("cluster.metadata.name", name)?,
             uid: required("cluster.metadata.uid", uid)?,
-            // Without it a record of any age would be recent enough.
+            // Without a generation a record of any age would be recent enough.
             generation: generation
                 .filter(|generation| *generation > 0)
                 .ok_or_else(|| missing("cluster.metadata.generation"))?,
@@ -105,7 +105,7 @@ impl<'a> Request<'a> {
         })
     }
 
-    /// The question that the request asks, for a gate, which knows the time of the API server.
+    /// Returns the hook call for a gate, which knows the time of the API server.
     #[must_use]
     pub fn call(&self) -> HookCall<'_> {
         HookCall {
@@ -122,7 +122,7 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// The versions that the control plane would jump over in one step, as `(from, to)`, if it would.
+    /// Returns `(from, to)` if the control plane would skip minor versions in one step.
     pub(crate) fn skips_minors(&self) -> Option<(&str, &str)> {
         let (from, to) = (self.from.as_deref()?, &*self.version);
         let ahead = to
@@ -133,7 +133,7 @@ impl<'a> Request<'a> {
     }
 }
 
-/// Reads a discovery request, which says nothing but what it is.
+/// Checks a discovery request, which contains only its type.
 pub fn parse_discovery(body: &[u8]) -> Result<(), RequestError> {
     decode(body, || "DiscoveryRequest".to_owned()).map(drop)
 }

@@ -1,4 +1,4 @@
-//! A JSON object and nothing else.
+//! Strict decoding of JSON objects.
 
 use std::fmt;
 use std::marker::PhantomData;

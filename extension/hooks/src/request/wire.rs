@@ -1,8 +1,8 @@
 //! The part of a request that is read.
 //!
 //! A Cluster comes as v1beta1 from Cluster API up to 1.12 (in 1.11 and 1.12 without apiVersion and kind) and as v1beta2
-//! later, always under the same hook version. The fields below are alike in all of them. Everything else is skipped
-//! without being copied, and read from the API server where it is needed: a request is data, not authority.
+//! later, always under the same hook version. The fields below are the same in all of them. Other fields are skipped
+//! without a copy and, if needed, read from the API server: a request is data, not authority.
 
 use serde::Deserialize;
 

@@ -1,4 +1,4 @@
-//! What cannot be understood is refused, in words, and never released.
+//! Malformed requests are refused with a message, and never released.
 
 use axum::body::Body;
 use bytes::Bytes;

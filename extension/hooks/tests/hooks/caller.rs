@@ -55,7 +55,7 @@ pub(crate) fn held(reason: HoldReason, message: &str) -> Decision {
     }
 }
 
-/// Answers every call alike and remembers what it was asked.
+/// Gate with a fixed response that records the calls.
 #[derive(Clone)]
 pub(crate) struct Always {
     decision: Decision,
@@ -91,7 +91,7 @@ impl Gate for Always {
     }
 }
 
-/// Remembers how requests were answered.
+/// Records the responses to requests.
 #[derive(Clone, Default)]
 pub(crate) struct Seen(pub(crate) Arc<Mutex<Vec<(Endpoint, Outcome)>>>);
 
@@ -107,7 +107,7 @@ impl Seen {
     }
 }
 
-/// One answer.
+/// A recorded response.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Received {
     pub(crate) code: StatusCode,

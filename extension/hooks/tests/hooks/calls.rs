@@ -1,4 +1,4 @@
-//! What a gate is asked.
+//! Hook calls as a gate receives them.
 
 use rstest::rstest;
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use sluice_hooks::{Hook, router};
 
 use crate::caller::{always, call, changed, recorded};
 
-/// The question that a body asks.
+/// The hook call of a body.
 async fn asked(hook: Hook, body: impl Into<String>) -> String {
     let gate = always(Decision::Release);
     let asked = gate.asked.clone();

@@ -1,4 +1,4 @@
-//! A request that goes wrong in here, or that does not come to its end.
+//! Requests that panic inside the server, or that never end.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -154,7 +154,7 @@ fn begin(router: &Router, peer: &Peer) {
     }
 }
 
-/// More small bodies than there is memory for.
+/// More small bodies than the memory limit permits.
 #[tokio::test(start_paused = true)]
 async fn peers_take_their_shares_and_leave_the_rest_to_another() {
     let (router, seen) = releasing();

@@ -1,4 +1,4 @@
-//! What holds for any bytes: no panic, and no release without a request that says whom it releases.
+//! Properties for any bytes: no panic, and no release without a request that names its Cluster.
 
 use proptest::prelude::*;
 use proptest::sample::{Index, select};

@@ -1,4 +1,4 @@
-//! Every answer, byte for byte.
+//! Every response, byte for byte.
 
 use std::fmt::Write;
 

@@ -1,4 +1,4 @@
-//! What admission admits the gate takes, by any ClusterBootstraps: see also the property of plans in `pass/tests/admitted.rs`.
+//! Property: the gate accepts every admitted ClusterBootstrap. See also the property of plans in `reconcile/cluster/tests/admitted.rs`.
 
 use proptest::{collection::vec, option, prelude::*, sample::select};
 
@@ -11,7 +11,7 @@ use crate::{
 use serde_json::{Value, json};
 use sluice_crds::labels::annotation;
 
-/// Where values come from, mostly from somewhere good.
+/// Values sources, most of them valid.
 fn values() -> impl Strategy<Value = Value> {
     let antrea = json!({"apiGroup": "cni.tanzu.vmware.com", "kind": "AntreaConfig", "name": "one"});
     let good = vec![
@@ -59,7 +59,7 @@ fn listed(shorts: &[&'static str]) -> impl Strategy<Value = Value> + use<> {
     })
 }
 
-/// The spec of a ClusterBootstrap, good or bad.
+/// The spec of a ClusterBootstrap, valid or invalid.
 pub(crate) fn spec() -> impl Strategy<Value = Value> {
     let one = |shorts: &[&'static str]| option::weighted(0.95, listed(shorts));
     (
@@ -73,7 +73,7 @@ pub(crate) fn spec() -> impl Strategy<Value = Value> {
         })
 }
 
-/// A spec, and what it is edited to: some of its fields are those of another one.
+/// A spec and its edited version, with some fields of another spec.
 fn edited() -> impl Strategy<Value = (Value, Value)> {
     (spec(), spec(), vec(proptest::bool::weighted(0.4), 4)).prop_map(|(old, other, taken)| {
         let mut new = old.clone();
@@ -88,7 +88,7 @@ fn edited() -> impl Strategy<Value = (Value, Value)> {
     })
 }
 
-/// The annotations that rules are about.
+/// Annotations that the rules read.
 pub(crate) fn annotations() -> impl Strategy<Value = Vec<(&'static str, &'static str)>> {
     let kept = [
         "antrea=1.0.0",
@@ -104,7 +104,7 @@ pub(crate) fn annotations() -> impl Strategy<Value = Vec<(&'static str, &'static
     })
 }
 
-/// What is known of the packages that specs list.
+/// Facts of the packages that specs list.
 pub(crate) fn catalogue<'a>(names: impl IntoIterator<Item = &'a String>) -> Catalogue {
     let facts = |name: &String| match seen(&Lookup::Package(name.clone())) {
         LookupResult::Package(facts) => Some((name.clone(), facts)),
@@ -116,7 +116,7 @@ pub(crate) fn catalogue<'a>(names: impl IntoIterator<Item = &'a String>) -> Cata
 proptest! {
     #![proptest_config(ProptestConfig { max_global_rejects: 1_000_000, ..ProptestConfig::with_cases(2_000) })]
 
-    /// A ClusterBootstrap that has the packages of a release still has them, or later ones, after any update that is admitted.
+    /// After any admitted update a ClusterBootstrap with the packages of a release still has them, or later ones.
     #[test]
     fn no_update_that_is_admitted_is_below_the_release(
         (old, new) in edited(),

@@ -1,4 +1,4 @@
-//! What is refused in an update, and what an update leaves as it was.
+//! Refused updates, and fields that an update does not change.
 
 use super::*;
 
@@ -93,7 +93,7 @@ fn an_annotation_that_cannot_be_read_keeps_nothing() {
     );
 }
 
-/// A ClusterBootstrap of which much is gone.
+/// A ClusterBootstrap with many missing objects.
 fn broken() -> Value {
     edited(|spec| {
         spec["csi"]["refName"] = "gone.example.com.1.0.0".into();
@@ -103,7 +103,7 @@ fn broken() -> Value {
     })
 }
 
-/// What was stored before, or whose objects are gone, does not keep a user from putting something else right.
+/// Stored faults and missing objects do not block the correction of another field.
 #[rstest]
 #[case::another_field(|spec: &mut Value| spec["kapp"]["refName"] = package("kapp-controller", "3.0.0").into(), "", &[])]
 #[case::another_field_wrongly(|spec: &mut Value| spec["kapp"]["refName"] = package("kapp-controller", "1.0.0").into(), "", &["downgrade"])]
@@ -133,7 +133,7 @@ fn what_an_update_leaves_as_it_was_may_be_gone(
     );
 }
 
-/// A Package that is not there is recognised by its name.
+/// The name of a missing Package identifies its package.
 #[test]
 fn a_name_says_which_package_it_is_of() {
     let old = edited(|spec| spec["cni"]["refName"] = package("antrea", "0.0.0").into());
@@ -161,7 +161,7 @@ fn a_name_says_which_package_it_is_of() {
     }
 }
 
-/// A release may have a package in another field than the one before.
+/// A release may list a package in another field than its predecessor.
 #[test]
 fn a_package_may_move_to_another_field() {
     let moved = edited(|spec| {

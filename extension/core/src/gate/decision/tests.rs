@@ -67,7 +67,7 @@ fn call(hook: Hook) -> HookCall<'static> {
 }
 
 /// A situation that is released, before a case takes something away from it.
-#[expect(clippy::struct_excessive_bools, reason = "each is what one clause looks at")]
+#[expect(clippy::struct_excessive_bools, reason = "each is read by one clause")]
 struct Scene {
     call: HookCall<'static>,
     record: Option<UpgradeRecord>,
@@ -150,7 +150,7 @@ fn a_record_that_speaks_about_the_call_releases(#[values(0, 1, 2, 3, 4, 5, 6, 7,
 }
 
 #[test]
-fn everything_else_holds_and_says_why() {
+fn everything_else_holds_with_a_reason() {
     for (name, hook, edit, expected) in WRONG {
         let mut scene = Scene::released(hook);
         edit(&mut scene);
@@ -233,7 +233,7 @@ fn a_reason_of_a_newer_release_still_holds() {
 }
 
 #[test]
-fn an_index_that_misses_the_release_says_so_before_any_record_exists() {
+fn a_missing_release_holds_before_any_record_exists() {
     let mut scene = Scene::released(Hook::BeforeClusterUpgrade);
     scene.record = None;
     scene.missing = Some(Hold::new(
@@ -246,7 +246,7 @@ fn an_index_that_misses_the_release_says_so_before_any_record_exists() {
     );
 }
 
-/// An answer that needs no record needs none of these kinds either, and what was uninstalled stays so.
+/// A decision without a record needs none of these kinds either, and uninstalled packages stay uninstalled.
 #[test]
 fn a_kind_that_was_never_listed_is_named() {
     let with = |hook| Scene {
@@ -303,7 +303,7 @@ fn a_cluster_without_label_and_bootstrap_is_let_go(#[values(0, 1, 2, 3, 4, 5, 6,
 #[case::label_removed(None, false, Some(1), false)]
 #[case::legacy_release(Some("v1.20.0---tkg.1"), true, None, true)]
 #[case::legacy_release_with_bootstrap(Some("v1.20.0---tkg.1"), true, Some(1), false)]
-fn what_is_ours(
+fn managed_clusters(
     #[case] label: Option<&str>,
     #[case] legacy: bool,
     #[case] bootstrap_generation: Option<i64>,
@@ -379,7 +379,7 @@ fn age_lets_nothing_go_but_a_deletion() {
 }
 
 proptest! {
-    /// Whatever is called and whatever is known: a release of a managed cluster has an open gate of exactly its question.
+    /// For every call and every knowledge: the release of a managed Cluster has an open gate for exactly this call.
     #[test]
     fn no_release_without_an_open_gate(
         hook in prop::sample::select(Hook::ALL.to_vec()),

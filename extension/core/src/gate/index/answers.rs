@@ -1,4 +1,4 @@
-//! What each hook of each Cluster was answered last.
+//! Last decision per hook and Cluster, for log lines on change only.
 
 use std::{
     collections::HashMap,
@@ -7,10 +7,10 @@ use std::{
 
 use crate::gate::{decision::Decision, hook_call::HookCall};
 
-/// So many answers are remembered; then all are forgotten, which costs a line of the log each.
+/// Maximum number of remembered decisions. Beyond it all are forgotten, which costs one log line each.
 const REMEMBERED: usize = 32 * 1024;
 
-/// The last answers, as hashes: 16 bytes for each hook, Cluster and version.
+/// Last decisions as hashes: 16 bytes per hook, Cluster and version.
 #[derive(Debug, Default)]
 pub struct Answers {
     hasher: RandomState,
@@ -18,7 +18,7 @@ pub struct Answers {
 }
 
 impl Answers {
-    /// Whether the call is answered otherwise than the one before, by reason and what is waited for.
+    /// Whether the decision differs from the previous one in reason or message.
     pub fn is_new(&mut self, call: &HookCall<'_>, decision: &Decision) -> bool {
         let question = self.hasher.hash_one((call.uid, call.hook.as_str(), call.version));
         let answer = match decision {
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_new_once() {
+    fn a_decision_is_new_once() {
         let mut answers = Answers::default();
         assert!(answers.is_new(&call("a"), &hold("antrea")));
         assert!(!answers.is_new(&call("a"), &hold("antrea")));
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_has_a_limit() {
+    fn remembered_decisions_are_bounded() {
         let mut answers = Answers::default();
         for number in 0..=REMEMBERED {
             answers.is_new(&call(&number.to_string()), &Decision::Release);

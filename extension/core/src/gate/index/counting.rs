@@ -1,4 +1,4 @@
-//! Which Clusters are held, counted again only where something has changed.
+//! Counts of held Clusters, updated only for Clusters that have changed.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -10,7 +10,7 @@ use sluice_crds::run::{HeldGate, Hook};
 
 use crate::{cluster::ClusterRef, gate::stuck::Held};
 
-/// Clusters of which hooks may be answered otherwise than at the last count.
+/// Clusters whose decisions may have changed since the last count.
 #[derive(Debug, Default)]
 pub struct Uncounted {
     all: bool,
@@ -18,39 +18,39 @@ pub struct Uncounted {
 }
 
 impl Uncounted {
-    /// Hooks of this one may be answered otherwise.
+    /// Marks one Cluster as changed.
     pub fn one(&mut self, cluster: ClusterRef) {
         self.clusters.insert(cluster);
     }
 
-    /// Hooks of any may be.
+    /// Marks all Clusters as changed.
     pub fn all(&mut self) {
         self.all = true;
     }
 }
 
-/// What one look finds of a Cluster that is held.
+/// State of a held Cluster in one count.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HoldSnapshot {
-    /// Where it stands, for how soon Cluster API asks again.
+    /// Progress, from which the retry delay follows.
     pub held: Option<Held>,
-    /// The gate that holds it, as its status shows it.
+    /// Closed gate in the status of its ClusterBootstrap.
     pub gate: Option<HeldGate>,
-    /// Whether that is held for longer than the policy of the Cluster allows.
+    /// Whether the hold exceeds the deadline of the Cluster.
     pub past_deadline: bool,
 }
 
-/// The Clusters that are held.
+/// Held Clusters.
 #[derive(Debug, Default)]
 pub struct Counting(HashMap<ClusterRef, HoldSnapshot>);
 
 impl Counting {
-    /// Looks again at those that are `uncounted`. `all` names every Cluster, and `look` says where one is held, if it is.
+    /// Recounts the `uncounted` Clusters. `all` names every Cluster, and `snapshot` returns the held state of one.
     pub fn count(
         &mut self,
         uncounted: Uncounted,
         all: impl FnOnce() -> Vec<ClusterRef>,
-        look: impl Fn(&ClusterRef) -> Option<HoldSnapshot>,
+        snapshot: impl Fn(&ClusterRef) -> Option<HoldSnapshot>,
     ) {
         let Uncounted {
             all: every,
@@ -61,22 +61,22 @@ impl Counting {
             clusters.extend(all());
         }
         for cluster in clusters {
-            match look(&cluster) {
+            match snapshot(&cluster) {
                 Some(found) => drop(self.0.insert(cluster, found)),
                 None => drop(self.0.remove(&cluster)),
             }
         }
     }
 
-    /// Where each stands.
+    /// Returns the progress of each held Cluster.
     pub fn held(&self) -> impl Iterator<Item = Held> {
-        self.0.values().filter_map(|look| look.held.clone())
+        self.0.values().filter_map(|snapshot| snapshot.held.clone())
     }
 
-    /// For how long the gate of each hook has been held that is held longest `now`; zero where none is.
+    /// Returns the longest hold per hook at `now`; zero without a hold.
     pub fn longest(&self, now: Timestamp) -> impl Iterator<Item = (Hook, Duration)> {
         Hook::ALL.into_iter().map(move |hook| {
-            let gates = self.0.values().filter_map(|look| look.gate.as_ref());
+            let gates = self.0.values().filter_map(|snapshot| snapshot.gate.as_ref());
             let lasted = gates
                 .filter(|gate| gate.hook == hook)
                 .filter_map(|gate| Duration::try_from(now.duration_since(gate.since.0)).ok());
@@ -84,10 +84,10 @@ impl Counting {
         })
     }
 
-    /// How many Clusters are held for longer than their policy allows.
+    /// Returns the number of Clusters that are held beyond their deadline.
     #[must_use]
     pub fn past_deadline(&self) -> usize {
-        self.0.values().filter(|look| look.past_deadline).count()
+        self.0.values().filter(|snapshot| snapshot.past_deadline).count()
     }
 }
 
@@ -100,7 +100,7 @@ mod tests {
     };
 
     #[test]
-    fn only_what_has_changed_is_looked_at() {
+    fn only_changed_clusters_are_recounted() {
         let held = |name: &str| HoldSnapshot {
             held: Some(Held {
                 uid: name.to_owned(),
@@ -110,21 +110,21 @@ mod tests {
             ..HoldSnapshot::default()
         };
         let cluster = |name: &str| ClusterRef::new("ns", name);
-        let (mut counting, looked) = (Counting::default(), std::cell::RefCell::new(Vec::new()));
+        let (mut counting, recounted) = (Counting::default(), std::cell::RefCell::new(Vec::new()));
         let mut count = |uncounted, held_now: &[&str]| {
-            looked.borrow_mut().clear();
+            recounted.borrow_mut().clear();
             counting.count(
                 uncounted,
                 || vec![cluster("a"), cluster("b")],
                 |of| {
-                    looked.borrow_mut().push(of.name().to_owned());
+                    recounted.borrow_mut().push(of.name().to_owned());
                     held_now.contains(&of.name()).then(|| held(of.name()))
                 },
             );
             let mut uids: Vec<String> = counting.held().map(|held| held.uid).collect();
             uids.sort();
-            looked.borrow_mut().sort();
-            (looked.borrow().join(" "), uids.join(" "))
+            recounted.borrow_mut().sort();
+            (recounted.borrow().join(" "), uids.join(" "))
         };
         let one = |name: &str| {
             let mut uncounted = Uncounted::default();
@@ -135,7 +135,7 @@ mod tests {
             all: true,
             ..Uncounted::default()
         };
-        let expect = |looked: &str, held: &str| (looked.to_owned(), held.to_owned());
+        let expect = |recounted: &str, held: &str| (recounted.to_owned(), held.to_owned());
         assert_eq!(count(one("a"), &["a", "b"]), expect("a", "a"));
         assert_eq!(count(Uncounted::default(), &[]), expect("", "a"));
         assert_eq!(count(all(), &["a", "b"]), expect("a b", "a b"));
@@ -156,7 +156,7 @@ mod tests {
             ..HoldSnapshot::default()
         };
         let mut counting = Counting::default();
-        let looks = [
+        let snapshots = [
             ("a", gate(Hook::BeforeClusterUpgrade, 10)),
             ("b", gate(Hook::BeforeClusterUpgrade, 40)),
             ("c", gate(Hook::BeforeWorkersUpgrade, 90)),
@@ -171,16 +171,16 @@ mod tests {
         counting.count(
             all,
             || {
-                looks
+                snapshots
                     .iter()
                     .map(|(name, _)| ClusterRef::new("ns", name))
                     .collect()
             },
             |of| {
-                looks
+                snapshots
                     .iter()
                     .find(|(name, _)| *name == of.name())
-                    .map(|(_, look)| look.clone())
+                    .map(|(_, snapshot)| snapshot.clone())
             },
         );
         let longest: Vec<_> = counting

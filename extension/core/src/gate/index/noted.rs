@@ -1,4 +1,4 @@
-//! What a replica remembers for its answers beside its stores.
+//! Local state of a replica for its decisions, in addition to its stores.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,19 +6,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::Answers;
 use crate::{gate::stuck::Counted, reasons::Hold};
 
-/// What is noted beside the stores.
+/// Local state in addition to the stores.
 #[derive(Debug, Default)]
 pub struct Noted {
-    /// The Clusters that were held at the last look.
+    /// Clusters that were held at the last count.
     pub held: Counted,
-    /// What was answered last.
+    /// Last decisions.
     pub answers: Answers,
-    /// What keeps a Cluster from having a record at all, by UID. Only the leader knows.
+    /// Hold that prevents the record of a Cluster, by UID. Only the leader knows it.
     holds: HashMap<String, Hold>,
 }
 
 impl Noted {
-    /// Notes what keeps the Cluster with this UID from having a record, if anything does. Says whether that is news.
+    /// Notes the hold that prevents a record of the Cluster with this UID. Returns whether it has changed.
     pub fn note(&mut self, uid: &str, hold: Option<Hold>) -> bool {
         let next = hold.clone();
         let before = match hold {
@@ -28,19 +28,19 @@ impl Noted {
         before != next
     }
 
-    /// What was noted of the Cluster with this UID.
+    /// Returns the noted hold of the Cluster with this UID.
     #[must_use]
     pub fn noted(&self, uid: &str) -> Option<Hold> {
         self.holds.get(uid).cloned()
     }
 }
 
-/// Whether something is so, as it was said last. At first it is not.
+/// Last logged state of a flag; initially false.
 #[derive(Debug, Default)]
 pub struct LogOnChange(AtomicBool);
 
 impl LogOnChange {
-    /// What has to be said now, if it is another thing than before. Every call asks, and hardly ever is there any.
+    /// Returns the state if it differs from the last logged one. Every call checks it, and it hardly ever changes.
     pub fn changed(&self, is_so: bool) -> Option<bool> {
         let is_new =
             self.0.load(Ordering::Relaxed) != is_so && self.0.swap(is_so, Ordering::Relaxed) != is_so;
@@ -54,11 +54,11 @@ mod tests {
     use crate::reasons::GateReason;
 
     #[test]
-    fn a_change_is_said_once() {
+    fn a_change_is_reported_once() {
         let said = LogOnChange::default();
         let steps = [false, true, true, false, false, true];
-        let news = steps.map(|is_so| said.changed(is_so));
-        assert_eq!(news, [None, Some(true), None, Some(false), None, Some(true)]);
+        let changes = steps.map(|is_so| said.changed(is_so));
+        assert_eq!(changes, [None, Some(true), None, Some(false), None, Some(true)]);
     }
 
     #[test]

@@ -102,7 +102,7 @@ fn reason(stores: &Given, call: &HookCall<'_>, leaderless: bool) -> Option<HoldR
 }
 
 #[test]
-fn a_record_in_memory_releases() {
+fn a_cached_record_releases() {
     let with = Given {
         bootstraps: vec![bootstrap(&Value::Null)],
         ..given()
@@ -127,7 +127,7 @@ fn a_record_in_memory_releases() {
 #[case::its_release(Given { releases: Vec::new(), ..given() }, "uid", HoldReason::Gate(GateReason::TKRNotFound))]
 #[case::its_template(Given { templates: Vec::new(), ..given() }, "uid", HoldReason::Gate(GateReason::TemplateNotFound))]
 #[case::what_is_noted(given(), "noted", HoldReason::Gate(GateReason::PackageNotFound))]
-fn what_keeps_a_cluster_from_having_a_record_is_said(
+fn the_cause_of_a_missing_record_is_reported(
     #[case] given: Given,
     #[case] uid: &'static str,
     #[case] missing: HoldReason,
@@ -177,7 +177,7 @@ fn a_deletion_needs_no_release() {
 #[case::its_cluster("Cluster", true)]
 #[case::its_bootstrap("ClusterBootstrap", true)]
 #[case::another_kind("ClusterClass", false)]
-fn what_holds_a_cluster_that_cannot_be_decoded_counts(#[case] kind: &str, #[case] counts: bool) {
+fn holds_of_undecodable_objects_are_counted(#[case] kind: &str, #[case] counts: bool) {
     let labels = json!({label::TKR: LABEL});
     let odd = |name| Given {
         clusters: if kind == "Cluster" {
@@ -231,7 +231,7 @@ const STARTING: Option<HoldReason> = Some(HoldReason::Call(CallReason::Starting)
 const STALE: Option<HoldReason> = Some(HoldReason::Call(CallReason::ReplicaStale));
 const UNAVAILABLE: Option<HoldReason> = Some(HoldReason::Gate(GateReason::APIUnavailable));
 
-/// What the call is answered where one kind was never listed, and where one is too old, by kind.
+/// Decisions of the call if one kind was never listed, and if one is too old, by kind.
 fn without_each_kind(
     given: impl Fn() -> Given,
     call: &HookCall<'_>,
@@ -252,7 +252,7 @@ fn without_each_kind(
 #[case::of_a_legacy_release(Some(LABEL), Hook::BeforeClusterUpgrade, &[StoredKind::TanzuKubernetesRelease])]
 #[case::that_is_deleted(None, Hook::BeforeClusterDelete, &[])]
 #[case::labelled_that_is_deleted(Some(LABEL), Hook::BeforeClusterDelete, &[])]
-fn a_cluster_that_is_not_managed_waits_only_for_what_says_so(
+fn an_unmanaged_cluster_waits_only_for_the_kinds_that_show_it(
     #[case] label: Option<&'static str>,
     #[case] hook: Hook,
     #[case] needs: &[StoredKind],
@@ -301,9 +301,9 @@ fn a_managed_cluster_waits_for_every_kind(#[case] hook: Hook, #[case] unlisted: 
     }
 }
 
-/// Of a managed Cluster that looks as one that is not.
+/// A managed Cluster that looks unmanaged.
 #[test]
-fn what_was_looked_up_before_it_was_listed_releases_nothing() {
+fn a_lookup_before_the_list_releases_nothing() {
     let filling = Filling::with(Given {
         bootstraps: vec![bootstrap(&Value::Null)],
         ..given()
@@ -354,7 +354,7 @@ fn held(given: &Given) -> Vec<bool> {
 }
 
 #[test]
-fn clusters_are_held_by_records_and_by_what_is_missing() {
+fn clusters_are_held_by_records_and_missing_objects() {
     let with = |outcome: Value| Given {
         bootstraps: vec![bootstrap(&outcome)],
         ..given()
@@ -365,7 +365,7 @@ fn clusters_are_held_by_records_and_by_what_is_missing() {
     };
     assert_eq!(held(&with(Value::Null)), [true]);
     assert_eq!(held(&with(json!("Completed"))), [false; 0], "its upgrade is over");
-    assert_eq!(held(&given()), [false; 0], "the first look is about to come");
+    assert_eq!(held(&given()), [false; 0], "the first count is pending");
     assert_eq!(held(&without_release()), [false]);
     let unlisted = |given| Given {
         ages: vec![(StoredKind::App, None)],
@@ -383,7 +383,7 @@ fn clusters_are_held_by_records_and_by_what_is_missing() {
 }
 
 #[test]
-fn a_cluster_is_asked_rarely_while_it_is_where_it_was() {
+fn a_cluster_without_progress_is_asked_rarely() {
     let given = Given {
         releases: Vec::new(),
         ..given()
@@ -535,7 +535,7 @@ fn a_cluster_that_was_not_resolved_is_held(#[case] given: Given, #[case] held: O
     }
 }
 
-/// Only a watch is behind, and the Cluster may be one that Sluice does not manage: how many others are held does not matter.
+/// Only the watch lags, and Sluice may not manage the Cluster: the number of other held Clusters does not matter.
 #[rstest]
 #[case::never(Given { clusters: Vec::new(), ..unresolved(false, false) }, 1)]
 #[case::before_an_edit(unresolved(false, false), 2)]
@@ -559,7 +559,7 @@ fn a_cluster_that_was_not_seen_is_held_for_a_second(#[case] given: Given, #[case
     assert!(held.is_none(), "it is none of those that are held");
 }
 
-/// An annotation that is there already is no way out: it calls no webhook when it is set again.
+/// An annotation that exists already is no remedy: setting it again calls no webhook.
 #[rstest]
 #[case::of_the_class(unresolved(false, true), "set that annotation on the Cluster, or the label")]
 #[case::of_the_cluster(unresolved(true, false), "names one; set that label")]
@@ -575,14 +575,14 @@ fn the_way_out_of_a_missed_resolution(#[case] given: Given, #[case] says: &str) 
     assert!(message.ends_with(says), "{message}");
 }
 
-/// Cluster API calls for no Cluster that is paused, and for none without a topology, so such a memory is older than the call.
+/// Cluster API calls hooks neither for a paused Cluster nor for one without a topology, so such a cache is older than the call.
 #[rstest]
 #[case::paused(unresolved(false, true), |cluster: &mut Cluster| cluster.spec.paused = true)]
 #[case::paused_by_annotation(unresolved(false, true), |cluster: &mut Cluster| {
     cluster.annotations_mut().insert(annotation::PAUSED.to_owned(), String::new());
 })]
 #[case::as_it_is(unresolved(false, true), |_: &mut Cluster| {})]
-fn a_pause_in_memory_releases_nothing(#[case] given: Given, #[case] change: fn(&mut Cluster)) {
+fn a_cached_pause_releases_nothing(#[case] given: Given, #[case] change: fn(&mut Cluster)) {
     let given = changed(given, change);
     let call = HookCall {
         hook: Hook::BeforeClusterCreate,
@@ -604,7 +604,7 @@ fn a_pause_in_memory_releases_nothing(#[case] given: Given, #[case] change: fn(&
 #[case::of_another_class(unresolved(false, false))]
 #[case::without_topology(changed(unresolved(false, true), |cluster| cluster.spec.topology = None))]
 #[case::undecodable(undecodable_cluster(unresolved(false, false), Some("class")))]
-fn a_memory_that_is_older_than_the_call_releases_nothing(#[case] given: Given) {
+fn a_cache_older_than_the_call_releases_nothing(#[case] given: Given) {
     for hook in [Hook::BeforeClusterCreate, Hook::BeforeClusterUpgrade] {
         let call = |generation| HookCall {
             hook,

@@ -63,7 +63,7 @@ fn fails(record: &mut UpgradeRecord) {
 #[case::an_edit_of_the_cluster(|r: &mut UpgradeRecord| r.observed_cluster_generation += 1, true)]
 #[case::an_edit_of_the_bootstrap(|r: &mut UpgradeRecord| r.observed_bootstrap_generation += 1, true)]
 #[case::another_workload(|r: &mut UpgradeRecord| r.workload_uid = Some("other".into()), true)]
-fn what_is_progress(#[case] edit: fn(&mut UpgradeRecord), #[case] progress: bool) {
+fn progress_of_a_record(#[case] edit: fn(&mut UpgradeRecord), #[case] progress: bool) {
     let mut edited = record();
     edit(&mut edited);
     assert_eq!(
@@ -126,7 +126,7 @@ fn ten_minutes_without_progress_are_stuck_and_progress_ends_it() {
 }
 
 #[test]
-fn a_cluster_that_has_moved_since_the_last_look_is_not_stuck() {
+fn a_cluster_with_progress_since_the_last_observation_is_not_stuck() {
     let mut standings = HeldProgress::default();
     standings.observe(minutes(0), [held("one", 1)]);
     let stuck = standings.observe(minutes(10), [held("one", 1)]).stuck["one"];

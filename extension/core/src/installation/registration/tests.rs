@@ -3,7 +3,7 @@ use serde_json::json;
 
 use super::*;
 
-/// An ExtensionConfig that is discovered, with the fields of `more` put into it.
+/// State of a discovered ExtensionConfig with the fields of `more` merged into it.
 fn stands(more: &Value) -> Registration {
     let mut config = json!({
         "metadata": {"name": "sluice", "generation": 2, "managedFields": [{"time": "9999-12-31T23:59:59Z"}]},
@@ -17,7 +17,7 @@ fn stands(more: &Value) -> Registration {
     Registration::of(Some(&config))
 }
 
-/// As a merge patch does it.
+/// Merges like a merge patch.
 fn merge(object: &mut Value, more: &Value) {
     match (object, more) {
         (Value::Object(fields), Value::Object(more)) => {

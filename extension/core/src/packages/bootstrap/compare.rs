@@ -1,7 +1,7 @@
-//! Whether the packages of a ClusterBootstrap are those of a release, or later ones.
+//! Compares the packages of a ClusterBootstrap with those of a release.
 //!
-//! What was merged may be replaced: an old manifest is applied again. The mark says which release was merged, and nothing of
-//! what became of the spec since.
+//! A user may overwrite a merged spec, for example with an old manifest. The mark names the merged release, but does not show later
+//! edits of the spec.
 
 use std::cmp::Ordering;
 
@@ -18,11 +18,11 @@ use crate::{
     version::{order, reached, same},
 };
 
-/// Whether the packages have to be those of the hop's release at the moment: from when a version is asked for that the
-/// control plane does not run until all workers were asked to take it, also where the next hop was cancelled meanwhile. At any other
-/// time they are the user's.
+/// Whether the packages currently have to be those of the hop's release. This begins when the target is a version that the control
+/// plane does not run, and ends when the specs of all workers have it, also if the next hop was cancelled meanwhile. At any other
+/// time the user chooses the packages.
 ///
-/// `record` is that of this very Cluster. It may be lost; then workers tell that they are still to follow.
+/// `record` belongs to this very Cluster. If it is lost, the workers show whether they still have to follow.
 #[must_use]
 pub fn is_bound(progress: &Progress, workers: &[WorkerFacts], record: Option<&UpgradeRecord>) -> bool {
     let lag_behind = |version: &str| {
@@ -47,7 +47,7 @@ pub fn is_bound(progress: &Progress, workers: &[WorkerFacts], record: Option<&Up
     lag_behind(hop) || record.is_some_and(|record| is_on_its_way(record, hop))
 }
 
-/// Whether a record says that the hop was another version than that of the control plane, and that workers may still follow.
+/// Whether the hop of a record differs from the control plane's version, and workers may still follow.
 fn is_on_its_way(record: &UpgradeRecord, hop: &str) -> bool {
     let workers_asked = record
         .gates
@@ -56,11 +56,11 @@ fn is_on_its_way(record: &UpgradeRecord, hop: &str) -> bool {
     !workers_asked && record.from.as_deref().is_some_and(|from| !same(from, hop))
 }
 
-/// What keeps `inputs.current` from being the package set of `inputs.release`, if anything does.
+/// Returns the hold if `inputs.current` is below the package set of `inputs.release`.
 ///
-/// Measured by what a merge makes of it: a package that is there is at least as high, and none is absent. What a merge leaves
-/// as it is, is the user's: packages that the release does not list, an unmanaged CNI, versions that are kept by annotation.
-/// What keeps a merge from being made holds here, too.
+/// The result of a merge is the measure: every package is present and at least as high. Content that a merge leaves unchanged belongs to
+/// the user: packages that the release does not list, an unmanaged CNI, versions kept by annotation. An obstacle to a merge holds
+/// here, too.
 #[must_use]
 pub fn below_release(inputs: &Inputs<'_>) -> Option<Hold> {
     let merged = match merge(inputs) {
@@ -74,7 +74,7 @@ pub fn below_release(inputs: &Inputs<'_>) -> Option<Hold> {
             return Some(missing(inputs, role, wanted, &package.ref_name));
         }
         let is_below = |found: &&PackageFacts| {
-            // Versions without an order cannot be said to be high enough.
+            // Versions without an order do not count as high enough.
             order(&found.version, &wanted.version).is_none_or(|order| order == Ordering::Less)
         };
         let lower = found.into_iter().find(is_below)?;
@@ -82,7 +82,7 @@ pub fn below_release(inputs: &Inputs<'_>) -> Option<Hold> {
     })
 }
 
-/// What the cluster has of a package in the place where the release has it.
+/// Returns the versions of a package that the Cluster has in the field where the release has it.
 fn of_package<'a>(inputs: &Inputs<'a>, role: Role, ref_name: &str) -> Vec<&'a PackageFacts> {
     packages(inputs.current)
         .into_iter()

@@ -1,4 +1,4 @@
-//! A ClusterBootstrap from its template (addons-manager §3.2a).
+//! Creates a ClusterBootstrap from its template (addons-manager §3.2a).
 
 use sluice_crds::{
     FreeForm,
@@ -11,19 +11,19 @@ use crate::{
     reasons::{GateReason, Hold},
 };
 
-/// What holds or provides values of the new ClusterBootstrap, and must exist in the namespace of the Cluster.
+/// Object with values of the new ClusterBootstrap that has to exist in the namespace of the Cluster.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ValuesClone {
-    /// Values written in the ClusterBootstrap itself; they stay there, the Secret mirrors them.
+    /// Inline values of the ClusterBootstrap; they stay there, and the Secret mirrors them.
     Inline {
         /// Name of the Secret to write.
         secret: String,
         /// Name of the Package object.
         package: String,
-        /// The values document.
+        /// Values document.
         values: FreeForm,
     },
-    /// A Secret of the system namespace, copied.
+    /// Copy of a Secret of the system namespace.
     Secret {
         /// Name in the system namespace.
         from: String,
@@ -32,9 +32,9 @@ pub enum ValuesClone {
         /// Name of the Package object.
         package: String,
     },
-    /// An object of the system namespace that provides values, copied.
+    /// Copy of a provider object of the system namespace.
     Provider {
-        /// The object in the system namespace.
+        /// Original in the system namespace.
         from: TypedLocalObjectReference,
         /// Name in the namespace of the Cluster.
         to: String,
@@ -44,7 +44,7 @@ pub enum ValuesClone {
 }
 
 impl ValuesClone {
-    /// Name of the object in the namespace of the Cluster.
+    /// Returns the name of the object in the namespace of the Cluster.
     #[must_use]
     pub fn name(&self) -> &str {
         match self {
@@ -53,7 +53,7 @@ impl ValuesClone {
         }
     }
 
-    /// Name of the Package object.
+    /// Returns the name of the Package object.
     #[must_use]
     pub fn package(&self) -> &str {
         match self {
@@ -63,7 +63,7 @@ impl ValuesClone {
         }
     }
 
-    /// API group and kind of the object; the core group is empty.
+    /// Returns API group and kind of the object; the core group is empty.
     #[must_use]
     pub fn group_kind(&self) -> (&str, &str) {
         match self {
@@ -73,16 +73,16 @@ impl ValuesClone {
     }
 }
 
-/// A spec that shall be written, and the clones it refers to.
+/// Desired spec and the clones that it references.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Draft {
     /// Spec of the ClusterBootstrap.
     pub spec: ClusterBootstrapSpec,
-    /// What must exist before the spec is written.
+    /// Clones that have to exist before the spec is written.
     pub clones: Vec<ValuesClone>,
 }
 
-/// The ClusterBootstrap that `template` describes for `cluster`.
+/// Builds the ClusterBootstrap that `template` describes for `cluster`.
 ///
 /// References to Secrets and providers are renamed to the cluster's own clones (`<cluster>-<short>-package`).
 pub fn from_template(
@@ -105,7 +105,7 @@ pub fn from_template(
     Ok(Draft { spec, clones })
 }
 
-/// The clones that a ClusterBootstrap of `cluster` has by `template`.
+/// Returns the clones of a ClusterBootstrap of `cluster` according to `template`.
 pub fn clones_of(cluster: &str, template: &ClusterBootstrapSpec) -> impl Iterator<Item = ValuesClone> {
     packages(template).into_iter().filter_map(move |(_, package)| {
         let mut package = package.clone();

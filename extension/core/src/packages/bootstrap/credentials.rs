@@ -1,11 +1,11 @@
-//! Secrets that are credentials of Kubernetes or Cluster API. A package that took its values from one would carry it into a workload
-//! cluster, where others may read it than on the management cluster.
+//! Detects Secrets that are credentials of Kubernetes or Cluster API. A package with values from one would copy it to a workload
+//! cluster, where other users may read it.
 
 use k8s_openapi::api::core::v1::Secret;
 
 use crate::reasons::{GateReason, Hold};
 
-/// Types of Secrets that are credentials: tokens of ServiceAccounts and of joining nodes, and whatever Cluster API makes.
+/// Types of Secrets that are credentials: tokens of ServiceAccounts and of joining nodes, and all Secrets of Cluster API.
 ///
 /// The ValidatingAdmissionPolicy in `manifests/base/tkr-installer.yaml` and the docs name the same types; tests compare them.
 pub const CREDENTIAL_TYPES: [&str; 3] = [
@@ -14,7 +14,7 @@ pub const CREDENTIAL_TYPES: [&str; 3] = [
     "cluster.x-k8s.io/secret",
 ];
 
-/// What Cluster API and its providers add to the name of a Cluster for each of them. Some are given no type.
+/// Suffixes that Cluster API and its providers add to the name of a Cluster for its credentials. Some of these have no type.
 const SUFFIXES: [&str; 7] = [
     "-kubeconfig",
     "-user-kubeconfig",
@@ -25,7 +25,7 @@ const SUFFIXES: [&str; 7] = [
     "-sa",
 ];
 
-/// The Clusters whose credential a Secret of this name is, if there is one of them in its namespace.
+/// Returns the names of the Clusters whose credential a Secret of this name is, if they exist in its namespace.
 pub fn credential_of(secret: &str) -> impl Iterator<Item = &str> {
     let clusters = SUFFIXES.iter().filter_map(|suffix| secret.strip_suffix(suffix));
     clusters.filter(|cluster| !cluster.is_empty())
@@ -43,7 +43,7 @@ pub fn is_credential(secret: &Secret) -> bool {
     is_credential_type(secret.type_.as_deref())
 }
 
-/// Says of a Secret that it is a credential.
+/// Describes a Secret that is a credential.
 pub(crate) fn credential(secret: &str) -> String {
     let [others @ .., last] = CREDENTIAL_TYPES;
     format!(
@@ -53,7 +53,7 @@ pub(crate) fn credential(secret: &str) -> String {
     )
 }
 
-/// Why a package may not take its values from `secret`.
+/// Returns the hold of a package whose values Secret is a credential.
 #[must_use]
 pub fn credential_refused(namespace: &str, secret: &str, package: &str) -> Hold {
     let secret = format!("Secret {namespace}/{secret}, named for the values of package {package},");
@@ -70,7 +70,7 @@ mod tests {
 
     use super::*;
 
-    /// A file of the repository, with each run of white space as one space.
+    /// Reads a file of the repository, with each run of white space as one space.
     fn read(path: &str) -> String {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let text = fs::read_to_string(root.join(path)).unwrap();
@@ -91,7 +91,7 @@ mod tests {
         assert_eq!(is_credential(&secret), expected);
     }
 
-    /// The policy that keeps credentials out of bundles is CEL, and has a copy of the list.
+    /// The policy that rejects credentials in bundles is CEL with a copy of the list.
     #[test]
     fn the_policy_of_the_installer_refuses_the_same_types() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../manifests/base/tkr-installer.yaml");

@@ -1,4 +1,4 @@
-//! One package in two places of a ClusterBootstrap: both would write the same PackageInstall in turn, for ever.
+//! Rejects one package in two fields of a ClusterBootstrap: both would overwrite the same PackageInstall forever.
 
 use std::collections::BTreeMap;
 
@@ -8,8 +8,8 @@ use super::{Catalogue, packages};
 use crate::names;
 use crate::reasons::{GateReason, Hold};
 
-/// The first two packages of `spec` whose PackageInstalls have one name, by their places among all packages. Packages that do not exist
-/// have none.
+/// Returns the indexes of the first two packages of `spec` whose PackageInstalls have the same name. Missing packages have no
+/// PackageInstall.
 #[must_use]
 pub fn places_of_twins(spec: &ClusterBootstrapSpec, catalogue: &Catalogue) -> Option<(usize, usize)> {
     let mut seen = BTreeMap::new();
@@ -23,7 +23,7 @@ pub fn places_of_twins(spec: &ClusterBootstrapSpec, catalogue: &Catalogue) -> Op
         })
 }
 
-/// Why a ClusterBootstrap with two such packages is refused.
+/// Returns the hold of a ClusterBootstrap with two such packages.
 #[must_use]
 pub fn listed_twice(spec: &ClusterBootstrapSpec, catalogue: &Catalogue) -> Option<Hold> {
     let (first, second) = places_of_twins(spec, catalogue)?;

@@ -1,43 +1,43 @@
-//! References that a provider of values holds to other objects of its namespace (addons-manager §3.2a).
+//! References of a values provider to other objects of its namespace (addons-manager §3.2a).
 
 use serde_json::{Map, Value};
 
-/// What the name of a field with such a reference ends in.
+/// Suffix of the field names of such references.
 const SUFFIX: &str = "LocalObjRef";
 
-/// One reference.
+/// Reference to an object of the same namespace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EmbeddedReference {
-    /// Its field, from the root of the object: `spec.vsphereCPI.vSphereCredentialLocalObjRef`.
+    /// Path of the field from the root of the object: `spec.vsphereCPI.vSphereCredentialLocalObjRef`.
     pub field: String,
     /// API group of the object; the core group is empty.
     pub group: String,
-    /// Its kind.
+    /// Kind of the object.
     pub kind: String,
-    /// Its name.
+    /// Name of the object.
     pub name: String,
-    /// A namespace that it says. References lead into the namespace of the object that holds them, so there should be none.
+    /// Namespace in the reference. References are local to the namespace of their object, so there should be none.
     pub namespace: Option<String>,
 }
 
-/// The references in the spec of `object`, each object once. Lists are not looked into, and what is no reference is left out alone.
+/// Returns the references in the spec of `object`, each object once. Lists are not searched, and malformed references are skipped.
 #[must_use]
 pub fn embedded_references(object: &Value) -> Vec<EmbeddedReference> {
     let mut found = Vec::new();
     if let Some(spec) = object["spec"].as_object() {
-        look_into(spec, "spec", &mut found);
+        collect_references(spec, "spec", &mut found);
     }
     found
 }
 
-fn look_into(fields: &Map<String, Value>, path: &str, found: &mut Vec<EmbeddedReference>) {
+fn collect_references(fields: &Map<String, Value>, path: &str, found: &mut Vec<EmbeddedReference>) {
     for (key, value) in fields {
         let Some(value) = value.as_object() else {
             continue;
         };
         let field = format!("{path}.{key}");
         if !key.ends_with(SUFFIX) {
-            look_into(value, &field, found);
+            collect_references(value, &field, found);
             continue;
         }
         let Some(reference) = reference(value, field) else {
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_malformed_does_not_take_its_neighbours_along() {
+    fn a_malformed_reference_does_not_hide_others() {
         let object = json!({"spec": {
             "aLocalObjRef": {"kind": "Secret"},
             "bLocalObjRef": {"kind": 1, "name": "number"},
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_and_other_parts_of_the_object_are_not_looked_into() {
+    fn lists_and_other_parts_of_the_object_are_not_searched() {
         let reference = json!({"kind": "Secret", "name": "a"});
         let object = json!({
             "metadata": {"aLocalObjRef": reference}, "status": {"aLocalObjRef": reference},
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_namespace_is_said() {
+    fn a_namespace_is_reported() {
         let object =
             json!({"spec": {"aLocalObjRef": {"kind": "Secret", "name": "a", "namespace": "kube-system"}}});
         let found = embedded_references(&object);
@@ -154,9 +154,9 @@ mod tests {
     }
 
     proptest! {
-        /// Each is where its field says.
+        /// Each reference is at its reported field.
         #[test]
-        fn what_is_found_is_there(spec in json()) {
+        fn found_references_exist(spec in json()) {
             let object = json!({"spec": spec});
             for reference in embedded_references(&object) {
                 let pointer = format!("/{}", reference.field.replace('.', "/"));

@@ -1,7 +1,7 @@
-//! A ClusterBootstrap of which a user has written a part: what is missing comes from the template of a release (addons-manager §3.2 b, §6.2).
+//! Completes a partial ClusterBootstrap of a user from the template of a release (addons-manager §3.2 b, §6.2).
 //!
-//! Only what is absent is taken. The webhook fills in no values, because what they refer to is copied for the Cluster only by its pass; the
-//! pass fills in the rest, and all of it where the webhook was not asked.
+//! Only missing fields are filled. The webhook fills no values, because only the reconcile of the Cluster copies the objects that they
+//! reference. The reconcile fills the rest, or everything if the webhook was not called.
 
 use sluice_crds::{
     labels::{annotation, label},
@@ -19,22 +19,22 @@ use crate::{
     reasons::{GateReason, Hold},
 };
 
-/// What stands for the rest of the name of a Package.
+/// Placeholder for the rest of the name of a Package.
 const WILDCARD: char = '*';
 
-/// So many names are suggested.
+/// Maximum number of suggested names.
 const CANDIDATES: usize = 5;
 
-/// What a ClusterBootstrap is filled from.
+/// Source of missing fields.
 #[derive(Debug, Clone, Copy)]
 pub struct Filling<'a> {
-    /// The template of the release.
+    /// Template of the release.
     pub template: &'a ClusterBootstrapSpec,
-    /// The release, with the packages that complete a wildcard.
+    /// Release with the packages that complete a wildcard.
     pub release: Release<'a>,
-    /// Whether the CNI is not ours.
+    /// Whether Sluice does not manage the CNI.
     pub unmanaged_cni: bool,
-    /// Packages that are left out on purpose.
+    /// Packages that a user leaves out.
     pub kept: &'a KeptVersions,
 }
 
@@ -44,10 +44,10 @@ impl Filling<'_> {
     }
 }
 
-/// `spec` with what it lacks, without the values that the template names.
+/// Fills the missing fields of `spec`, except the values of the template.
 ///
 /// # Errors
-/// A wildcard has not exactly one meaning, or the template lacks what has to be there, too.
+/// Returns faults if a wildcard is ambiguous or matches nothing, or if the template lacks a required field, too.
 pub fn fill(spec: &ClusterBootstrapSpec, from: Filling<'_>) -> Result<ClusterBootstrapSpec, Vec<Fault>> {
     let (mut filled, faults) = completed(spec, from);
     if !faults.is_empty() {
@@ -74,7 +74,7 @@ pub fn fill(spec: &ClusterBootstrapSpec, from: Filling<'_>) -> Result<ClusterBoo
             .filter(|theirs| from.takes(theirs))
             .map(plain);
     }
-    // In the order of the template, then those that the user alone has.
+    // In the order of the template, followed by packages that only the user has.
     let own = std::mem::take(&mut filled.additional_packages);
     let of_template = |name: &str| {
         template
@@ -105,12 +105,12 @@ pub fn fill(spec: &ClusterBootstrapSpec, from: Filling<'_>) -> Result<ClusterBoo
     }
 }
 
-/// `spec` with all that it lacks, for `cluster`: packages without values get those of the template, as clones.
+/// Fills all missing fields of `spec` for `cluster`: packages without values get clones of those in the template.
 ///
-/// The values of the template are those of its package: another one in the same field keeps its defaults.
+/// The values of the template belong to its package: another one in the same field keeps its defaults.
 ///
 /// # Errors
-/// The first fault, or a clone that cannot be made.
+/// Returns the first fault, or the hold of a clone that cannot be built.
 pub fn fill_with_values(
     cluster: &str,
     spec: &ClusterBootstrapSpec,
@@ -170,11 +170,11 @@ fn not_filled(cluster: &str, faults: &[Fault]) -> Hold {
     )
 }
 
-/// The release that a ClusterBootstrap without owner is to be filled from. One that has an owner was filled, or made from a template:
-/// its annotation stays and means nothing any more.
+/// Returns the release from which a ClusterBootstrap without owner is filled. One with an owner was filled, or created from a
+/// template: its annotation stays without effect.
 ///
 /// # Errors
-/// The annotation names none, or another one than the label of the Cluster.
+/// Returns a fault if the annotation names no release, or another one than the label of the Cluster.
 pub fn filled_from<'a>(
     bootstrap: &'a ClusterBootstrap,
     owned: bool,
@@ -193,7 +193,7 @@ pub fn filled_from<'a>(
     }
 }
 
-/// Why a ClusterBootstrap is not completed whose Cluster takes another version before that of the release `named`.
+/// Hold of a ClusterBootstrap whose Cluster upgrades to another version before that of the release `named`.
 #[must_use]
 pub fn other_hop(cluster: &str, named: &str, next: &str) -> Hold {
     Hold::new(
@@ -205,7 +205,7 @@ pub fn other_hop(cluster: &str, named: &str, next: &str) -> Hold {
     )
 }
 
-/// What is wrong with the release that the annotation names, beside the label of a Cluster.
+/// Returns the fault of an annotation whose release differs from the label of the Cluster.
 #[must_use]
 pub fn other_release(release: &str, label: &str) -> Option<Fault> {
     let field = format!("metadata.annotations[{}]", annotation::ADD_MISSING_FIELDS);
@@ -222,7 +222,7 @@ pub fn other_release(release: &str, label: &str) -> Option<Fault> {
     })
 }
 
-/// `spec` without wildcards, as far as each has one meaning.
+/// Resolves the wildcards of `spec` that are unambiguous.
 fn completed(spec: &ClusterBootstrapSpec, from: Filling<'_>) -> (ClusterBootstrapSpec, Vec<Fault>) {
     let mut filled = spec.clone();
     let mut faults = Vec::new();
@@ -256,7 +256,7 @@ fn completed(spec: &ClusterBootstrapSpec, from: Filling<'_>) -> (ClusterBootstra
     (filled, faults)
 }
 
-/// The one package of the release that a wildcard stands for; none where `name` is no wildcard.
+/// Returns the package of the release that matches a wildcard; none if `name` is not a wildcard.
 fn one_of(name: &str, release: Release<'_>) -> Option<Result<String, String>> {
     let prefix = name.strip_suffix(WILDCARD)?;
     let matching: Vec<&String> = release
@@ -279,7 +279,7 @@ fn one_of(name: &str, release: Release<'_>) -> Option<Result<String, String>> {
     })
 }
 
-/// Some of the names.
+/// Lists at most [`CANDIDATES`] names.
 fn some<'a>(names: impl Iterator<Item = &'a String>) -> String {
     let names: Vec<&str> = names.map(String::as_str).collect();
     match names.len().checked_sub(CANDIDATES) {

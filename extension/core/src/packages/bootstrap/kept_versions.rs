@@ -1,4 +1,4 @@
-//! Packages that a user keeps at a version, or leaves out, whatever the release says.
+//! Packages that a user keeps at a version, or leaves out, independent of the release.
 
 use sluice_crds::{labels::annotation, run::ClusterBootstrap};
 
@@ -9,32 +9,32 @@ use crate::{
     version::order,
 };
 
-/// What stands for a version where a package is left out.
+/// Version of a package that is left out.
 const NONE: &str = "none";
 
 /// Annotation `lifecycle.sluice.dev/keep-package-versions` of a ClusterBootstrap: `<package>=<version>`, comma separated. A
 /// package is named by its short name or by its `spec.refName`; a version is exact, or `none` for a package that is left out.
 ///
-/// It is about the version that it names and no other, so that one from an earlier upgrade keeps nothing back. A package
-/// that no release has is no error: the same annotation may be set on many clusters.
+/// It applies only to the version that it names, so an entry from an earlier upgrade has no effect. A package that no release has is
+/// no error: the same annotation may be set on many Clusters.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct KeptVersions(Vec<(String, String)>);
 
 impl KeptVersions {
-    /// What a ClusterBootstrap keeps.
+    /// Returns the kept versions of a ClusterBootstrap.
     ///
     /// # Errors
-    /// The annotation cannot be read; the hold names the part that is wrong.
+    /// Returns a hold that names the invalid part of the annotation.
     pub fn of(bootstrap: &ClusterBootstrap) -> Result<Self, Hold> {
         let annotations = bootstrap.metadata.annotations.as_ref();
         let text = annotations.and_then(|annotations| annotations.get(annotation::KEEP_PACKAGE_VERSIONS));
         text.map_or_else(|| Ok(Self::default()), |text| Self::parse(text))
     }
 
-    /// Reads the annotation.
+    /// Parses the annotation.
     ///
     /// # Errors
-    /// A part is not `<package>=<version>`, or a package has two versions.
+    /// Returns a hold if a part is not `<package>=<version>`, or a package has two versions.
     pub fn parse(text: &str) -> Result<Self, Hold> {
         let mut kept: Vec<(String, String)> = Vec::new();
         let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
@@ -57,19 +57,19 @@ impl KeptVersions {
         Ok(Self(kept))
     }
 
-    /// Whether a package stays at the version that it has.
+    /// Whether a package stays at its current version.
     #[must_use]
     pub fn keeps(&self, package: &PackageFacts) -> bool {
         self.says(&package.ref_name, &package.version)
     }
 
-    /// Whether the package with this `spec.refName` is left out where a cluster does not have it.
+    /// Whether the package with this `spec.refName` is left out if a Cluster does not have it.
     #[must_use]
     pub fn leaves_out(&self, ref_name: &str) -> bool {
         self.says(ref_name, NONE)
     }
 
-    /// Whether the package that the Package of this name is of is left out. kapp-controller makes the name of a Package of its refName and
+    /// Whether the Package with this name is left out. kapp-controller requires that the name of a Package consists of its refName and
     /// its version.
     #[must_use]
     pub fn leaves_out_package(&self, name: &str) -> bool {
@@ -140,7 +140,7 @@ mod tests {
     #[case::word("antrea=latest", "\"antrea=latest\"")]
     #[case::separated_by_blanks("antrea=1.7.1 metrics=1.0.0", "\"antrea=1.7.1 metrics=1.0.0\"")]
     #[case::two_versions("antrea=1.7.1,antrea=none", "\"antrea=none\"")]
-    fn what_cannot_be_read_is_named(#[case] text: &str, #[case] part: &str) {
+    fn invalid_parts_are_named(#[case] text: &str, #[case] part: &str) {
         let hold = KeptVersions::parse(text).unwrap_err();
         assert_eq!(hold.reason, GateReason::KeptVersionsInvalid);
         for named in [part, annotation::KEEP_PACKAGE_VERSIONS, "remove it"] {

@@ -1,13 +1,13 @@
-//! How many packages a ClusterBootstrap may have beyond the core ones: each of them costs requests in a pass.
+//! Limit of the additional packages of a ClusterBootstrap: each of them costs requests per reconcile.
 
 use sluice_crds::run::ClusterBootstrapSpec;
 
 use crate::reasons::{GateReason, Hold};
 
-/// So many, as the definitions have it. One that was stored before has more.
+/// Maximum number of additional packages, as in the definitions. Objects stored before may have more.
 pub const MOST_ADDITIONAL: usize = 128;
 
-/// Why `object` is refused that has this spec, if it lists too many packages.
+/// Returns the hold of `object` with this spec if it lists too many packages.
 #[must_use]
 pub fn too_many(spec: &ClusterBootstrapSpec, object: &str) -> Option<Hold> {
     (spec.additional_packages.len() > MOST_ADDITIONAL).then(|| {

@@ -1,6 +1,6 @@
-//! A ClusterBootstrap carried over to another TanzuKubernetesRelease (addons-manager §4.2).
+//! Merges another TanzuKubernetesRelease into a ClusterBootstrap (addons-manager §4.2).
 //!
-//! Versions follow the release; values that a user chose are never altered.
+//! Versions follow the release; values of a user never change.
 
 use sluice_crds::run::{ClusterBootstrapPackage, ClusterBootstrapSpec};
 
@@ -9,7 +9,7 @@ use super::{
 };
 use crate::reasons::{GateReason, Hold};
 
-/// One release: its name and the Package objects it lists.
+/// Release: its name and the Package objects that it lists.
 #[derive(Debug, Clone, Copy)]
 pub struct Release<'a> {
     /// Name of the TanzuKubernetesRelease.
@@ -18,18 +18,18 @@ pub struct Release<'a> {
     pub packages: &'a [String],
 }
 
-/// Everything that a merge looks at.
+/// Inputs of a merge.
 #[derive(Debug, Clone, Copy)]
 pub struct Inputs<'a> {
     /// Name of the Cluster.
     pub cluster: &'a str,
-    /// The spec as it is.
+    /// Current spec.
     pub current: &'a ClusterBootstrapSpec,
-    /// The template of the release that the spec belongs to, if it still exists.
+    /// Template of the release of the current spec, if it still exists.
     pub old: Option<&'a ClusterBootstrapSpec>,
-    /// The template of the new release.
+    /// Template of the new release.
     pub new: &'a ClusterBootstrapSpec,
-    /// The new release.
+    /// New release.
     pub release: Release<'a>,
     /// All Package objects.
     pub catalogue: &'a Catalogue,
@@ -40,13 +40,13 @@ pub struct Inputs<'a> {
 }
 
 impl Inputs<'_> {
-    /// Whether a package of the cluster stays as it is.
+    /// Whether a package of the Cluster stays unchanged.
     fn keeps(&self, package: &ClusterBootstrapPackage) -> bool {
         let facts = self.catalogue.get(&package.ref_name);
         facts.is_some_and(|facts| self.kept.keeps(facts))
     }
 
-    /// Whether a package of the template is not taken over.
+    /// Whether a package of the template is left out.
     fn leaves_out(&self, template: &ClusterBootstrapPackage) -> bool {
         let facts = self.catalogue.get(&template.ref_name);
         facts.is_some_and(|facts| self.kept.leaves_out(&facts.ref_name))
@@ -58,11 +58,11 @@ impl Inputs<'_> {
     }
 }
 
-/// Carries a ClusterBootstrap over to another release.
+/// Merges another release into a ClusterBootstrap.
 ///
-/// A package that the user chose instead of the template's (another CNI) follows the release's own list; a package that
-/// only the cluster has follows it too where the release lists it, and stays where it does not. Nothing is removed. A version
-/// that is kept stays, and a package that is left out is not added.
+/// A package that the user chose instead of the template's (another CNI) gets its version from the list of the release. A package that
+/// only the Cluster has gets it from there too, or stays unchanged if the release does not list it. Nothing is removed. A kept version
+/// stays, and a package that is left out is not added.
 pub fn merge(inputs: &Inputs<'_>) -> Result<Draft, Hold> {
     let Inputs {
         cluster,
@@ -111,7 +111,7 @@ pub fn merge(inputs: &Inputs<'_>) -> Result<Draft, Hold> {
 }
 
 impl Draft {
-    /// Takes over a package of the template together with its values.
+    /// Adopts a package of the template together with its values.
     fn adopt(
         &mut self,
         inputs: &Inputs<'_>,
@@ -124,7 +124,7 @@ impl Draft {
         Ok(Some(package))
     }
 
-    /// The template's version with the cluster's values; the cluster's package where the template has none.
+    /// Combines the version of the template with the values of the Cluster; keeps the Cluster's package if the template has none.
     fn follow(
         &mut self,
         inputs: &Inputs<'_>,
@@ -135,7 +135,7 @@ impl Draft {
             (None, template) => self.adopt(inputs, template),
             (Some(current), None) => Ok(Some(current.clone())),
             (Some(current), _) if inputs.keeps(current) => Ok(Some(current.clone())),
-            // The user has another one instead.
+            // The user has another package instead.
             (Some(current), Some(template))
                 if inputs.leaves_out(template) && inputs.ref_name(current) != inputs.ref_name(template) =>
             {
@@ -172,7 +172,7 @@ impl Draft {
         let mut packages = Vec::new();
         for package in &current.additional_packages {
             let Some(wanted) = ref_name(package).filter(|_| !inputs.keeps(package)) else {
-                // Either it is kept, or its Package object is gone: the check at the end of the merge names it.
+                // Either it is kept, or its Package object is missing: the check at the end of the merge names it.
                 packages.push(package.clone());
                 continue;
             };
@@ -208,7 +208,7 @@ impl Draft {
     }
 }
 
-/// The release's version of a package that the cluster chose for itself.
+/// Returns the release's version of a package that the user chose instead of the one in the template.
 fn bump_from_release(
     package: &ClusterBootstrapPackage,
     release: Release<'_>,
@@ -228,10 +228,10 @@ fn bump_from_release(
         .ok_or_else(|| not_listed(&facts.ref_name, release, catalogue))
 }
 
-/// Why a release has no version of a package: the Package that it lists does not exist, or it lists none.
+/// Hold of a release without a version of a package: its listed Package does not exist, or it lists none.
 fn not_listed(ref_name: &str, release: Release<'_>, catalogue: &Catalogue) -> Hold {
     let tkr = release.name;
-    // A Package is named by its refName and version.
+    // The name of a Package consists of its refName and version.
     let of_package = |name: &str| {
         name.strip_prefix(ref_name)
             .is_some_and(|rest| rest.starts_with('.'))
@@ -266,7 +266,7 @@ fn bump_if_listed(
         )
 }
 
-/// The Package object of a release with exactly this `spec.refName`. A prefix would confuse `antrea` with `antrea-interworking`.
+/// Returns the Package object of a release with exactly this `spec.refName`. A prefix would confuse `antrea` and `antrea-interworking`.
 fn listed(ref_name: &str, release: Release<'_>, catalogue: &Catalogue) -> Option<String> {
     release
         .packages

@@ -1,4 +1,4 @@
-//! What a ClusterBootstrap says: made from a template, carried over to another TanzuKubernetesRelease.
+//! Content of a ClusterBootstrap: creation from a template, merge with another TanzuKubernetesRelease.
 
 mod compare;
 mod create;

@@ -1,4 +1,4 @@
-//! The package set of a ClusterBootstrap, and what the catalogue knows of its members.
+//! Package set of a ClusterBootstrap, and the catalogue of Package objects.
 
 use crate::fault::Fault;
 use std::collections::BTreeMap;
@@ -9,10 +9,10 @@ use sluice_crds::run::{ClusterBootstrapPackage, ClusterBootstrapSpec};
 
 use crate::digest;
 
-/// The part that a package plays in a cluster; the order of the variants is the order of writes and of waiting.
+/// Role of a package in a cluster; the order of the variants is the order of writes and of waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Role {
-    /// Deploys all others; installed from the management cluster.
+    /// kapp-controller, which deploys all others; installed from the management cluster.
     KappController,
     /// Network of the cluster.
     Cni,
@@ -25,7 +25,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// The field of the ClusterBootstrap that holds packages of this role.
+    /// Returns the field of the ClusterBootstrap for packages of this role.
     #[must_use]
     pub const fn field(self) -> &'static str {
         match self {
@@ -38,7 +38,7 @@ impl Role {
     }
 }
 
-/// What a Package object says of itself.
+/// Facts about a Package object.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct PackageFacts {
     /// `spec.refName`, `antrea.tanzu.vmware.com`.
@@ -53,7 +53,7 @@ pub struct PackageFacts {
 }
 
 impl PackageFacts {
-    /// The facts of a Package. They cost time in proportion to its content.
+    /// Computes the facts of a Package. The cost is proportional to its content.
     #[must_use]
     pub fn of(package: &Package) -> Self {
         let spec = &package.spec;
@@ -69,10 +69,10 @@ impl PackageFacts {
     }
 }
 
-/// The Package objects of the system namespace, by `metadata.name`.
+/// Package objects of the system namespace, by `metadata.name`.
 pub type Catalogue = BTreeMap<String, PackageFacts>;
 
-/// All packages of a spec in the order in which they are written and waited for.
+/// Returns all packages of a spec in the order of writes and waits.
 #[must_use]
 pub fn packages(spec: &ClusterBootstrapSpec) -> Vec<(Role, &ClusterBootstrapPackage)> {
     let core = [
@@ -91,7 +91,7 @@ pub fn packages(spec: &ClusterBootstrapSpec) -> Vec<(Role, &ClusterBootstrapPack
         .collect()
 }
 
-/// The packages that a cluster cannot do without, and that are not there.
+/// Returns the faults of missing required packages.
 pub(crate) fn missing(spec: &ClusterBootstrapSpec, unmanaged_cni: bool) -> impl Iterator<Item = Fault> {
     let cni = (spec.cni.is_none() && !unmanaged_cni).then_some(Role::Cni);
     let kapp = spec.kapp.is_none().then_some(Role::KappController);

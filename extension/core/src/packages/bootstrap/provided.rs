@@ -1,4 +1,4 @@
-//! When the values of a package may be taken from the object that provides them (addons-manager §3.6, §4.2).
+//! Validates the values that a provider object has for a package (addons-manager §3.6, §4.2).
 
 use kube::{
     ResourceExt as _,
@@ -17,21 +17,21 @@ use crate::{
     value_kinds::own_resource,
 };
 
-/// A package whose values come from an object, and which object that is.
+/// Package with values from a provider object.
 #[derive(Debug, Clone, Copy)]
 pub struct Provided<'a> {
-    /// The part of the package.
+    /// Role of the package.
     pub role: Role,
     /// Name of the Package object.
     pub package: &'a str,
-    /// The object.
+    /// Provider object.
     pub by: &'a TypedLocalObjectReference,
     /// Namespace of the object and of its Cluster.
     pub namespace: &'a str,
 }
 
 impl<'a> Provided<'a> {
-    /// A package and its provider; `None` when its values come from elsewhere.
+    /// Returns a package and its provider; `None` if its values have another source.
     #[must_use]
     pub fn of(namespace: &'a str, role: Role, package: &'a ClusterBootstrapPackage) -> Option<Self> {
         Some(Self {
@@ -42,7 +42,7 @@ impl<'a> Provided<'a> {
         })
     }
 
-    /// Names the object and the package: `AntreaConfig ns1/c1-antrea-package with the values of package …`.
+    /// Describes object and package: `AntreaConfig ns1/c1-antrea-package with the values of package …`.
     #[must_use]
     pub fn subject(&self) -> String {
         let Self {
@@ -55,49 +55,49 @@ impl<'a> Provided<'a> {
         format!("{kind} {namespace}/{name} with the values of package {package}")
     }
 
-    /// A hold that names the object and the package.
+    /// Returns a hold that names the object and the package.
     #[must_use]
     pub fn hold(&self, reason: GateReason, what: &str) -> Hold {
         Hold::new(reason, format!("{} {what}", self.subject()))
     }
 
-    /// The API group of the provider; empty is the core group.
+    /// Returns the API group of the provider; the core group is empty.
     #[must_use]
     pub fn group(&self) -> &str {
         self.by.api_group.as_deref().unwrap_or_default()
     }
 
-    /// Whether the kind of the provider is one of Sluice.
+    /// Whether the provider is a configuration kind of Sluice.
     #[must_use]
     pub fn is_ours(&self) -> bool {
         own_resource(self.group(), &self.by.kind).is_some()
     }
 
-    /// The label that the provider has to carry before its values are taken. Those of a CNI depend on its version, and this is how
-    /// their controller learns it.
+    /// Returns the label that the provider needs before its values are used. The values of a CNI depend on its version, which the label
+    /// tells their controller.
     #[must_use]
     pub fn label(&self) -> Option<(&'static str, String)> {
         (self.role == Role::Cni).then(|| (label::PACKAGE_NAME, parse_string_for_label(self.package)))
     }
 
-    /// Whether `provider` carries that label.
+    /// Whether `provider` has that label.
     #[must_use]
     pub fn is_labelled(&self, provider: &DynamicObject) -> bool {
         self.label()
             .is_none_or(|(key, value)| provider.labels().get(key) == Some(&value))
     }
 
-    /// The Secret that `provider` names, in the same namespace.
+    /// Returns the Secret that `provider` names, in the same namespace.
     ///
     /// # Errors
-    /// Its values are not those of this package, or not those that its spec asks for, yet.
+    /// Returns a hold if its values are not yet those of this package or of the current spec.
     pub fn secret<'p>(&self, provider: &'p DynamicObject) -> Result<&'p str, Hold> {
         let not_ready = |what: &str| Err(self.hold(GateReason::ValuesNotReady, what));
         if !self.is_labelled(provider) {
             return not_ready("is not labelled with this package yet");
         }
         let status = |pointer: &str| provider.data.get("status")?.pointer(pointer);
-        // A controller that says which generation its status is about has to have seen the latest.
+        // A controller that reports an observed generation has to report the latest one.
         let observed = status("/observedGeneration").and_then(Value::as_i64);
         if observed.is_some() && observed != provider.metadata.generation {
             return not_ready("was changed, and its values were not yet");
@@ -120,14 +120,13 @@ impl<'a> Provided<'a> {
         }
     }
 
-    /// Checks that the Secret with the metadata `of_secret` was written by `provider`, for the Cluster with this UID, and for what
-    /// `provider` is labelled with now.
+    /// Checks that `provider` wrote the Secret with metadata `of_secret`, for the Cluster with this UID and for its own current labels.
     ///
-    /// Neither a label nor an owner changes a generation, so `observedGeneration` says nothing about them; and two configurations of
-    /// one Cluster write the same Secret. Only the kinds of Sluice promise to write all of this together with the content.
+    /// Neither a label nor an owner changes a generation, so `observedGeneration` does not cover them, and two configurations of one
+    /// Cluster write the same Secret. Only the kinds of Sluice guarantee to write all of this together with the content.
     ///
     /// # Errors
-    /// It was not.
+    /// Returns a hold if it did not.
     pub fn check(&self, provider: &DynamicObject, of_secret: &ObjectMeta, cluster: &str) -> Result<(), Hold> {
         if !self.is_ours() {
             return Ok(());
@@ -142,7 +141,7 @@ impl<'a> Provided<'a> {
         let of_package = labels.and_then(|labels| labels.get(label::PACKAGE_NAME));
         let by = annotations.and_then(|annotations| annotations.get(annotation::CONFIGURATION_UID));
         let mut owners = of_secret.owner_references.iter().flatten();
-        // Only values of a CNI depend on the version of its package.
+        // Only the values of a CNI depend on the version of its package.
         if self.role == Role::Cni && of_package != provider.labels().get(label::PACKAGE_NAME) {
             return Err(not_yet("package"));
         }

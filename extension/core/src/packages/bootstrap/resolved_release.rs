@@ -1,32 +1,32 @@
-//! The release whose packages are in the spec of a ClusterBootstrap, and what has to be written so that they are another one's.
+//! Release of the packages in the spec of a ClusterBootstrap, and the writes for a change of release.
 
 use sluice_crds::{labels::annotation, run::ClusterBootstrap};
 
 use crate::upgrade::hop::Progress;
 
-/// What a ClusterBootstrap says about the release of its spec.
+/// Statements of a ClusterBootstrap about the release of its spec.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ResolvedRelease<'a> {
-    /// Annotation `lifecycle.sluice.dev/resolved-tkr`, written together with the spec: it cannot be behind it, and it goes
-    /// where the object goes.
+    /// Annotation `lifecycle.sluice.dev/resolved-tkr`, written together with the spec: it never lags behind the spec, and it moves with
+    /// the object.
     pub annotation: Option<&'a str>,
-    /// `status.resolvedTKR`, which the old manager wrote alone. A moved or restored object has no status.
+    /// `status.resolvedTKR`, the only statement of the addons-manager. A moved or restored object has no status.
     pub status: Option<&'a str>,
 }
 
-/// What has to be written.
+/// Required write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReleaseChange {
-    /// Nothing.
+    /// No write.
     Nothing,
-    /// The annotation; the spec is taken as it is.
+    /// Annotation only; the spec stays unchanged.
     Annotate,
     /// Spec and annotation.
     Merge,
 }
 
 impl<'a> ResolvedRelease<'a> {
-    /// What a ClusterBootstrap says, as it was read or as a write has returned it.
+    /// Returns the statements of a ClusterBootstrap that was read or returned by a write.
     #[must_use]
     pub fn of(bootstrap: &'a ClusterBootstrap) -> Self {
         let annotations = bootstrap.metadata.annotations.as_ref();
@@ -40,23 +40,23 @@ impl<'a> ResolvedRelease<'a> {
         }
     }
 
-    /// The release that the spec was last said to be of, if anything says it.
+    /// Returns the last stated release of the spec, if there is a statement.
     #[must_use]
     pub fn release(&self) -> Option<&'a str> {
         self.annotation.or(self.status)
     }
 
-    /// The release whose packages are known to be in the spec. On the way to another version nothing but the annotation says it:
-    /// the status may be about a spec that has been replaced since.
+    /// Returns the release whose packages are known to be in the spec. During an upgrade only the annotation proves it: the status may
+    /// refer to a spec that has been replaced since.
     #[must_use]
     pub fn resolved(&self, progress: &Progress) -> Option<&'a str> {
         self.annotation.or(self.status.filter(|_| !on_the_way(progress)))
     }
 
-    /// What it takes for the spec to be that of `release`.
+    /// Returns the write after which the spec is that of `release`.
     ///
-    /// A spec without the annotation is taken as it is where a user, or the old manager, may have made it for a new or settled cluster.
-    /// On the way to another version it may well be the spec of the version before, whatever the status says, so it is merged.
+    /// A spec without the annotation stays unchanged if a user, or the addons-manager, may have written it for a new or settled Cluster.
+    /// During an upgrade it may be the spec of the previous version, whatever the status, so it is merged.
     #[must_use]
     pub fn change(&self, release: &str, progress: &Progress) -> ReleaseChange {
         match (self.annotation, self.resolved(progress)) {
@@ -69,7 +69,7 @@ impl<'a> ResolvedRelease<'a> {
     }
 }
 
-/// Whether the control plane runs another version than the one that is next.
+/// Whether the control plane runs another version than the hop.
 fn on_the_way(progress: &Progress) -> bool {
     progress.stage().is_some() && !progress.settled_at_hop()
 }
@@ -102,7 +102,7 @@ mod tests {
     #[case::reported_only_while_it_rolls(None, Some("36-1"), ROLLING, ReleaseChange::Merge)]
     #[case::of_unknown_origin_on_the_way(None, None, NEXT, ReleaseChange::Merge)]
     #[case::of_unknown_origin_while_it_rolls(None, None, ROLLING, ReleaseChange::Merge)]
-    fn what_has_to_be_written(
+    fn required_writes(
         #[case] annotation: Option<&str>,
         #[case] status: Option<&str>,
         #[case] versions: (&str, &str),
@@ -120,7 +120,7 @@ mod tests {
     #[case::reported_only_while_it_rolls(None, Some("36-1"), ROLLING, None)]
     #[case::reported_only_at_rest(None, Some("36-1"), SETTLED, Some("36-1"))]
     #[case::nothing_says_it(None, None, SETTLED, None)]
-    fn what_is_resolved_is_what_the_object_says(
+    fn the_resolved_release_is_the_stated_one(
         #[case] annotation: Option<&str>,
         #[case] status: Option<&str>,
         #[case] versions: (&str, &str),
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_name_says_nothing() {
+    fn an_empty_name_counts_as_none() {
         let mut bootstrap = ClusterBootstrap::new("one", ClusterBootstrapSpec::default());
         assert_eq!(ResolvedRelease::of(&bootstrap), ResolvedRelease::default());
         bootstrap.metadata.annotations = Some([(annotation::RESOLVED_TKR.to_owned(), String::new())].into());

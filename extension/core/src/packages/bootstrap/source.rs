@@ -1,4 +1,4 @@
-//! Where the values of a package come from. Passes and admission read it here, so that neither takes what the other refuses.
+//! Source of the values of a package. Reconciles and admission share it, so that both accept the same sources.
 
 use sluice_crds::{
     FreeForm,
@@ -7,23 +7,23 @@ use sluice_crds::{
 
 use crate::reasons::{GateReason, Hold};
 
-/// The source of a package's values.
+/// Source of the values of a package.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Source<'a> {
-    /// The package's own defaults.
+    /// Defaults of the package.
     Defaults,
-    /// The ClusterBootstrap itself.
+    /// Inline values of the ClusterBootstrap.
     Inline(&'a FreeForm),
-    /// The Secret of this name.
+    /// Secret with this name.
     Secret(&'a str),
-    /// The Secret that this object names in its status.
+    /// Secret in the status of this provider object.
     Provider(&'a TypedLocalObjectReference),
 }
 
-/// The source of `package`'s values.
+/// Returns the source of the values of `package`.
 ///
 /// # Errors
-/// There is more than one.
+/// Returns a hold if there is more than one.
 pub fn source(package: &ClusterBootstrapPackage) -> Result<Source<'_>, Hold> {
     let Some(from) = &package.values_from else {
         return Ok(Source::Defaults);

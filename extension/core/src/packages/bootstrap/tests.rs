@@ -272,7 +272,7 @@ fn nothing_is_removed_and_new_packages_of_the_template_are_added() {
 #[case::nobody_chose_values(None, None, true)]
 #[case::the_user_did(Some(inline(9)), None, false)]
 #[case::the_old_template_had_some(None, Some(inline(1)), false)]
-fn new_values_of_a_template_are_taken_where_nobody_had_any(
+fn new_values_of_a_template_are_used_if_there_were_none(
     #[case] chosen: Option<ValuesFrom>,
     #[case] old_values: Option<ValuesFrom>,
     #[case] taken: bool,

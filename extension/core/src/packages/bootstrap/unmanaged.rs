@@ -1,10 +1,10 @@
-//! A CNI beside the annotation that says that it is not ours.
+//! Conflict of a CNI with the annotation `unmanaged-cni`.
 
 use sluice_crds::{labels::annotation, run::ClusterBootstrapSpec};
 
 use crate::reasons::{GateReason, Hold};
 
-/// What `spec` of the ClusterBootstrap `name` contradicts, which carries the annotation `unmanaged-cni` if `unmanaged`.
+/// Returns the hold if `spec` of the ClusterBootstrap `name` has a CNI although it has the annotation `unmanaged-cni` (`unmanaged`).
 #[must_use]
 pub fn unmanaged_conflict(name: &str, spec: &ClusterBootstrapSpec, unmanaged: bool) -> Option<Hold> {
     let cni = spec.cni.as_ref().filter(|_| unmanaged)?;

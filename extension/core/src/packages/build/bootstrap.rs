@@ -1,4 +1,4 @@
-//! The ClusterBootstrap of a Cluster.
+//! Builds the ClusterBootstrap of a Cluster.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use sluice_crds::labels::annotation;
@@ -6,7 +6,7 @@ use sluice_crds::run::{ClusterBootstrap, ClusterBootstrapSpec};
 
 use super::Owner;
 
-/// A reference to the Cluster. Only the ClusterBootstrap names it as its controller.
+/// Returns an owner reference to the Cluster. Only the ClusterBootstrap names it as its controller.
 #[must_use]
 pub fn owner(cluster: &Owner, controller: bool) -> OwnerReference {
     OwnerReference {
@@ -19,10 +19,10 @@ pub fn owner(cluster: &Owner, controller: bool) -> OwnerReference {
     }
 }
 
-/// The owners of a ClusterBootstrap that has `owners`, with its Cluster; `None` where they name a Cluster as they should. One that names
-/// another Cluster is left to the garbage collector: an earlier Cluster of the name has left it behind.
+/// Adds the Cluster to the `owners` of its ClusterBootstrap. Returns `None` if they name it correctly or name another Cluster: such a
+/// ClusterBootstrap belongs to an earlier Cluster of the same name, and the garbage collector removes it.
 ///
-/// The Cluster is the controller, unless something else is.
+/// The Cluster becomes the controller, unless there is another one.
 #[must_use]
 pub fn adopted(cluster: &Owner, owners: &[OwnerReference]) -> Option<Vec<OwnerReference>> {
     let is_cluster = |by: &&OwnerReference| {
@@ -42,7 +42,7 @@ pub fn adopted(cluster: &Owner, owners: &[OwnerReference]) -> Option<Vec<OwnerRe
     Some(others.chain([owner(cluster, !is_theirs)]).collect())
 }
 
-/// The ClusterBootstrap of `cluster`, of the same name and namespace, with the packages of `release`.
+/// Builds the ClusterBootstrap of `cluster`, with the same name and namespace, and the packages of `release`.
 #[must_use]
 pub fn bootstrap(cluster: &Owner, spec: ClusterBootstrapSpec, release: &str) -> ClusterBootstrap {
     ClusterBootstrap {

@@ -1,5 +1,5 @@
-//! Who installs packages inside a workload cluster: the identity of the legacy manager, so that nothing is left behind
-//! when a cluster changes hands.
+//! Identity that installs packages inside a workload cluster. It is the one of the addons-manager, so a migrated Cluster has no
+//! leftovers.
 
 use k8s_openapi::{
     api::{
@@ -15,17 +15,17 @@ use super::Repair;
 /// Namespace, ServiceAccount, ClusterRole and ClusterRoleBinding, in the order in which they are written.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Identity {
-    /// The system namespace.
+    /// System namespace.
     pub namespace: Namespace,
-    /// The account that kapp-controller deploys packages with.
+    /// ServiceAccount with which kapp-controller deploys packages.
     pub service_account: ServiceAccount,
-    /// What it may do: everything, because a package may hold anything.
+    /// Permissions of the account: all, because a package may contain any object.
     pub cluster_role: ClusterRole,
-    /// Binds the two.
+    /// Binding of account and role.
     pub cluster_role_binding: ClusterRoleBinding,
 }
 
-/// The identity in `namespace` of a workload cluster.
+/// Builds the identity in `namespace` of a workload cluster.
 #[must_use]
 pub fn identity(namespace: &str) -> Identity {
     let named = |name: &str| ObjectMeta {
@@ -72,7 +72,7 @@ pub fn identity(namespace: &str) -> Identity {
     }
 }
 
-/// What a ClusterRole lacks: each of our rules. Rules of others stay as long as ours are there.
+/// Returns the repair of a ClusterRole that lacks a desired rule. Additional rules of others stay.
 #[must_use]
 pub fn repair_role(wanted: &ClusterRole, found: &ClusterRole) -> Repair<ClusterRole> {
     let rules = found.rules.as_deref().unwrap_or_default();
@@ -86,7 +86,7 @@ pub fn repair_role(wanted: &ClusterRole, found: &ClusterRole) -> Repair<ClusterR
     }))
 }
 
-/// What a ClusterRoleBinding lacks: our ServiceAccount, or the role, which cannot be changed.
+/// Returns the repair of a ClusterRoleBinding that lacks the ServiceAccount, or has another role, which is immutable.
 #[must_use]
 pub fn repair_binding(wanted: &ClusterRoleBinding, found: &ClusterRoleBinding) -> Repair<ClusterRoleBinding> {
     if wanted.role_ref != found.role_ref {

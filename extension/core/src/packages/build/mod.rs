@@ -1,4 +1,4 @@
-//! The objects that controllers write, built from what was decided. One file per kind of object.
+//! Builds the objects that controllers write. One file per kind of object.
 
 mod bootstrap;
 mod identity;
@@ -21,7 +21,7 @@ pub use values_secret::{
 /// Field manager of every write.
 pub const FIELD_MANAGER: &str = "sluice-bootstrap";
 
-/// The Cluster that an object is built for.
+/// Cluster for which an object is built.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Owner {
     /// Name of the Cluster.

@@ -1,4 +1,4 @@
-//! The copy of a Package in a workload cluster.
+//! Copy of a Package in a workload cluster.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use sluice_crds::foreign::Package;
@@ -6,7 +6,7 @@ use sluice_crds::foreign::Package;
 use super::Repair;
 use crate::packages::bootstrap::PackageFacts;
 
-/// The Package to keep in `namespace` of a workload cluster: the spec, and nothing of the metadata but the name.
+/// Builds the copy of a Package for `namespace` of a workload cluster: name and spec, without other metadata.
 #[must_use]
 pub fn package(of: &Package, namespace: &str) -> Package {
     Package {
@@ -19,11 +19,11 @@ pub fn package(of: &Package, namespace: &str) -> Package {
     }
 }
 
-/// By what kapp-controller chooses a Package, beside its version.
+/// Fields by which kapp-controller selects a Package, in addition to its version.
 const SELECTIONS: [&str; 2] = ["kubernetesVersionSelection", "kappControllerVersionSelection"];
 
-/// What the copy lacks of what its App is made from, and of what it is chosen by. Nothing else counts: kapp-controllers of other
-/// releases drop fields that they do not know, and write others that are null.
+/// Returns the repair of a copy that differs in the template of its App or in the selection fields. Other differences do not count:
+/// other releases of kapp-controller drop unknown fields and write additional null fields.
 #[must_use]
 pub fn repair_package(wanted: &Package, found: &Package) -> Repair<Package> {
     let chosen = |package: &Package| {

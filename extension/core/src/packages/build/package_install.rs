@@ -1,4 +1,4 @@
-//! PackageInstalls, on the management cluster and in workload clusters.
+//! Builds PackageInstalls, on the management cluster and in workload clusters.
 
 use std::{cmp::Ordering, collections::BTreeMap};
 
@@ -18,33 +18,33 @@ use sluice_crds::{
 use super::{FIELD_MANAGER, Owner, owner};
 use crate::version::order;
 
-/// Where a PackageInstall lives.
+/// Location of a PackageInstall.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place<'a> {
-    /// Beside the Cluster; kapp-controller reaches the workload by its kubeconfig.
+    /// Namespace of the Cluster; kapp-controller connects to the workload cluster with its kubeconfig.
     Management,
     /// In this namespace of the workload cluster.
     Workload(&'a str),
 }
 
-/// What shall be installed.
+/// Desired installation of a package.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Install<'a> {
     /// Name of the PackageInstall.
     pub name: &'a str,
-    /// Where it lives.
+    /// Location.
     pub place: Place<'a>,
     /// `Package.spec.refName`.
     pub ref_name: &'a str,
-    /// `Package.spec.version`, taken literally.
+    /// `Package.spec.version`, as an exact constraint.
     pub version: &'a str,
-    /// Name of the values Secret beside it.
+    /// Name of the values Secret in the same namespace.
     pub values: &'a str,
-    /// How often kapp-controller looks again, by [`sync_period`](super::sync_period).
+    /// Resync interval of kapp-controller, by [`sync_period`](super::sync_period).
     pub sync_period: &'a str,
 }
 
-/// The PackageInstall of one package of `cluster`.
+/// Builds the PackageInstall of one package of `cluster`.
 #[must_use]
 pub fn install(cluster: &Owner, wanted: &Install<'_>) -> PackageInstall {
     let (namespace, target, account, owners) = match wanted.place {
@@ -72,7 +72,7 @@ pub fn install(cluster: &Owner, wanted: &Install<'_>) -> PackageInstall {
         },
         spec: PackageInstallSpec {
             service_account_name: account,
-            // The cluster goes away as a whole: uninstalling its kapp-controller first would only take the tool away.
+            // The whole cluster is deleted: uninstalling its kapp-controller first would only remove the uninstaller.
             noop_delete: target.is_some(),
             cluster: target,
             package_ref: Some(PackageRef {
@@ -105,11 +105,11 @@ fn target(cluster: &Owner) -> TargetCluster {
     }
 }
 
-/// The merge patch (RFC 7386) after which `found` says all that `wanted` says; `None` when it already does.
+/// Returns the merge patch (RFC 7386) from `found` to `wanted`; `None` if none is needed.
 ///
-/// The patch carries the uid and the resourceVersion of `found`, so the API server refuses it once the object was written
-/// or replaced since. It names the fields of the spec that this controller sets, each as a whole. Everything else belongs to
-/// others and stays: pauses, fields of newer kapp-controllers, and their annotations, labels, finalizers and owners.
+/// The patch carries uid and resourceVersion of `found`, so the API server rejects it if the object was written or replaced since. It
+/// contains the spec fields that this controller sets, each as a whole. All other content belongs to others and stays: pauses, fields
+/// of newer kapp-controllers, and foreign annotations, labels, finalizers and owners.
 #[must_use]
 pub fn update(wanted: &PackageInstall, found: &PackageInstall) -> Option<Value> {
     let metadata = metadata_update(wanted, found);
@@ -130,13 +130,13 @@ pub fn update(wanted: &PackageInstall, found: &PackageInstall) -> Option<Value> 
     Some(patch)
 }
 
-/// Whether `found` asks for what `wanted` asks for, whatever its metadata says.
+/// Whether the specs of `found` and `wanted` match in the fields that this controller sets, independent of metadata.
 #[must_use]
 pub fn asks_for(found: &PackageInstall, wanted: &PackageInstall) -> bool {
     own_fields(&found.spec) == own_fields(&wanted.spec)
 }
 
-/// The fields of the spec that this controller sets.
+/// Returns the spec fields that this controller sets.
 fn own_fields(spec: &PackageInstallSpec) -> Value {
     json!({
         "serviceAccountName": spec.service_account_name,
@@ -148,7 +148,7 @@ fn own_fields(spec: &PackageInstallSpec) -> Value {
     })
 }
 
-/// The annotations that differ, and all owners where one is missing.
+/// Returns the differing annotations, and all owners if one is missing.
 fn metadata_update(wanted: &PackageInstall, found: &PackageInstall) -> Map<String, Value> {
     let downgradable = downgradable_update(wanted, found);
     let (wanted, found) = (&wanted.metadata, &found.metadata);
@@ -178,8 +178,8 @@ fn metadata_update(wanted: &PackageInstall, found: &PackageInstall) -> Map<Strin
     update
 }
 
-/// What the annotation becomes without which kapp-controller deploys no version that is lower than the one it has tried last
-/// (`pkg/packageinstall`); `None` where it stays. One that a user has set has another value, and stays.
+/// Returns the new value of the annotation that lets kapp-controller deploy a version lower than the last attempted one
+/// (`pkg/packageinstall`); `None` if it stays. An annotation of a user has another value, and stays.
 fn downgradable_update(wanted: &PackageInstall, found: &PackageInstall) -> Option<Value> {
     let version = |of: &PackageInstall| {
         let selection = of.spec.package_ref.as_ref()?.version_selection.as_ref()?;
@@ -201,7 +201,7 @@ fn downgradable_update(wanted: &PackageInstall, found: &PackageInstall) -> Optio
     }
 }
 
-/// What leads from `found` to `wanted` by RFC 7386; `None` when they are equal.
+/// Returns the RFC 7386 patch from `found` to `wanted`; `None` if they are equal.
 fn merge_patch(found: &Value, wanted: &Value) -> Option<Value> {
     match (found, wanted) {
         _ if found == wanted => None,

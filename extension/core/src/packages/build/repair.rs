@@ -1,17 +1,17 @@
-//! What an object that exists lacks of what it is needed for.
+//! Repair of existing objects that differ from the desired ones.
 
-/// What has to be done with an object that exists, so that it is as it is needed.
+/// Action that turns an existing object into the desired one.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Repair<K> {
-    /// Nothing.
+    /// No action.
     NotNeeded,
-    /// This one has to replace it. It carries the uid and the resourceVersion of the one that was found.
+    /// Replace the object with this one, which carries uid and resourceVersion of the existing object.
     Replace(Box<K>),
-    /// It cannot be changed: it has to be deleted and created again.
+    /// Delete and recreate the object, because it is immutable.
     Recreate,
 }
 
-/// For objects that only have to exist.
+/// Repair of objects that only have to exist: none.
 #[must_use]
 pub fn exists<K>(_wanted: &K, _found: &K) -> Repair<K> {
     Repair::NotNeeded

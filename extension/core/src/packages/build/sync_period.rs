@@ -1,23 +1,23 @@
-//! `spec.syncPeriod` of a PackageInstall, by which a package that takes no values is deployed again, too.
+//! `spec.syncPeriod` of a PackageInstall, which also triggers the deployment of packages that take no values.
 //!
-//! kapp-controller v0.53.1 copies it into the App in any case (`NewApp` in `pkg/packageinstall/app.go`), over whatever the
-//! Package's own template says, and an App whose spec changed is deployed again. It reads and writes durations as Go does,
-//! so any other spelling would differ from what it writes for ever.
+//! kapp-controller v0.53.1 always copies it into the App (`NewApp` in `pkg/packageinstall/app.go`), whatever the template of the
+//! Package specifies, and deploys an App with a changed spec again. It parses and formats durations as Go does, so any other spelling
+//! would differ from its output forever.
 
 use std::fmt::Write as _;
 use std::time::Duration;
 
 use sha2::{Digest as _, Sha256};
 
-/// What is added at least, so that it is always more than what an operator has set.
+/// Minimum addition in nanoseconds, so that the period always exceeds the configured one.
 const LEAST: u64 = 1_000_000;
-/// What is added at most. A whole second more would be seen by people.
+/// Maximum addition in nanoseconds; less than one second, so that users do not notice it.
 const MOST: u64 = 999_000_000;
 
-/// The sync period of a package whose values and inputs have this digest: `every`, as Go writes it.
+/// Returns the sync period of a package with this digest: `every`, in the format of Go.
 ///
-/// Nothing in the App of a package that takes no values follows its digest. Its period is longer by 1 to 999 milliseconds
-/// that do, to the nanosecond: were it whole milliseconds, one change in a thousand would not be seen.
+/// The App of a package that takes no values has no field that follows the digest. Its period is therefore longer by 1 to 999
+/// milliseconds that depend on the digest, to the nanosecond: whole milliseconds would miss one change in a thousand.
 #[must_use]
 pub fn sync_period(every: Duration, takes_values: bool, digest: &str) -> String {
     if takes_values {
@@ -29,7 +29,7 @@ pub fn sync_period(every: Duration, takes_values: bool, digest: &str) -> String 
     go_duration(every.saturating_add(Duration::from_nanos(longer)))
 }
 
-/// A duration as `time.Duration.String` of Go writes it: `10m0.5s`, `1h0m0s`, `1.5ms`.
+/// Formats a duration as `time.Duration.String` of Go: `10m0.5s`, `1h0m0s`, `1.5ms`.
 #[must_use]
 pub fn go_duration(duration: Duration) -> String {
     let (seconds, nanoseconds) = (duration.as_secs(), duration.subsec_nanos());
@@ -53,7 +53,7 @@ pub fn go_duration(duration: Duration) -> String {
     text + &decimal(seconds % 60, nanoseconds, 9) + "s"
 }
 
-/// A number with so many digits behind the point, without zeros at the end.
+/// Formats a number with up to `digits` decimal places, without trailing zeros.
 fn decimal(whole: u64, fraction: u32, digits: usize) -> String {
     let text = format!("{whole}.{fraction:0digits$}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()

@@ -1,4 +1,4 @@
-//! Secrets with package values.
+//! Builds Secrets with package values.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +8,10 @@ use sluice_crds::labels::{label, name, secret_type};
 use super::{Owner, Repair, owner};
 use crate::names;
 
-/// The keys of a values Secret: file name to content. Never empty, so that every PackageInstall has a Secret to name.
+/// Content of a values Secret by file name. Never empty, so that every PackageInstall has a Secret to reference.
 pub type Values = BTreeMap<String, Vec<u8>>;
 
-/// The immutable Secret that a PackageInstall names. Its name holds the digest of its content.
+/// Builds the immutable Secret that a PackageInstall references. Its name contains the digest of its content.
 #[must_use]
 pub fn values_secret(
     cluster: &Owner,
@@ -36,7 +36,7 @@ pub fn values_secret(
     }
 }
 
-/// What a values Secret lacks: its content is what its name says, and it cannot be changed.
+/// Returns the repair of a values Secret: its content has to match the digest in its name, and it is immutable.
 #[must_use]
 pub fn repair_values_secret(wanted: &Secret, found: &Secret) -> Repair<Secret> {
     if wanted.data == found.data && found.immutable == Some(true) {
@@ -46,7 +46,7 @@ pub fn repair_values_secret(wanted: &Secret, found: &Secret) -> Repair<Secret> {
     }
 }
 
-/// A Secret of a ClusterBootstrap (`<cluster>-<short>-package`) that holds values of a template.
+/// Builds a Secret of a ClusterBootstrap (`<cluster>-<short>-package`) with values of a template.
 #[must_use]
 pub fn clone_secret(cluster: &Owner, secret: &str, package: &str, values: &Values) -> Secret {
     Secret {
@@ -63,8 +63,8 @@ pub fn clone_secret(cluster: &Owner, secret: &str, package: &str, values: &Value
     }
 }
 
-/// The values document of values that are written in the ClusterBootstrap itself, from their text as it is [kept](sluice_crds::FreeForm).
-/// JSON is YAML, and always the same bytes.
+/// Returns the values document of inline values of the ClusterBootstrap, from their [stored](sluice_crds::FreeForm) text. JSON is valid
+/// YAML, and its bytes are stable.
 #[must_use]
 pub fn inline_document(inline: &str) -> Values {
     let document = format!("{inline}\n");
@@ -78,7 +78,7 @@ fn data(values: &Values) -> BTreeMap<String, ByteString> {
         .collect()
 }
 
-/// The labels of what belongs to a package of a Cluster.
+/// Returns the labels of objects that belong to a package of a Cluster.
 #[must_use]
 pub fn back_references(cluster: &Owner, package: &str) -> BTreeMap<String, String> {
     BTreeMap::from([
@@ -121,7 +121,7 @@ mod tests {
     #[case::of_other_content(secret("a: 2\n", true), Repair::Recreate)]
     #[case::that_may_change(secret("a: 1\n", false), Repair::Recreate)]
     #[case::that_is_empty(Secret { data: None, ..secret("", true) }, Repair::Recreate)]
-    fn a_values_secret_holds_what_its_name_says(#[case] found: Secret, #[case] expected: Repair<Secret>) {
+    fn a_values_secret_matches_its_name(#[case] found: Secret, #[case] expected: Repair<Secret>) {
         assert_eq!(repair_values_secret(&secret("a: 1\n", true), &found), expected);
     }
 }

@@ -1,4 +1,4 @@
-//! Readiness `Applied`: which run of kapp-controller the step blocks of an App belong to, and what a proof of it is good for.
+//! Readiness `Applied`: the run of kapp-controller to which the step blocks of an App belong, and the scope of such a proof.
 
 use serde_json::{Value, json};
 
@@ -104,7 +104,7 @@ fn a_latch_holds_for_the_readiness_that_was_proven(
 }
 
 #[test]
-fn applied_is_enough_where_the_policy_says_so() {
+fn applied_suffices_if_the_policy_allows_it() {
     let seen = Seen::waiting();
     assert!(!seen.judge(&TARGET).ready());
     let judged = seen.judge(&APPLIED);
@@ -139,15 +139,15 @@ fn reconciled_is_applied_too() {
     assert!(judged.ready() && judged.settled);
 }
 
-/// The read before a gate opens is judged with what is recorded. What a look has just judged would otherwise be its own latch.
+/// The read before a gate opens is judged with the recorded latch. Otherwise a fresh judgement would be its own latch.
 #[test]
 fn an_unrecorded_judgement_confirms_nothing() {
-    let looked = Seen::proven().judge(&TARGET);
-    assert!(looked.ready());
+    let judged = Seen::proven().judge(&TARGET);
+    assert!(judged.ready());
     let mut fresh = Seen::resync();
     fresh.latch = None;
     assert!(!fresh.judge(&TARGET).ready(), "nothing was recorded");
-    fresh.latch = Some(looked.record);
+    fresh.latch = Some(judged.record);
     assert!(fresh.judge(&TARGET).ready(), "once it is recorded it is a latch");
 }
 
@@ -183,9 +183,9 @@ fn a_run_that_is_first_seen_is_recorded_and_proves_nothing_yet() {
     );
 }
 
-/// A watch shows states that are gone before a pass looks. They are recorded like others, and count only then.
+/// A watch reports states that are gone before the next reconcile. They are recorded like others, and count only then.
 #[test]
-fn what_a_watch_saw_first_is_recorded_and_proves_nothing_yet() {
+fn a_run_that_a_watch_reported_first_is_recorded_and_proves_nothing_yet() {
     let mut before = Seen::waiting();
     before.app_status().fetch.as_mut().unwrap().started_at = Some(Time(Timestamp::UNIX_EPOCH));
     before.app_status().deploy.as_mut().unwrap().started_at = Some(Time(Timestamp::UNIX_EPOCH));
@@ -214,11 +214,11 @@ fn what_a_watch_saw_first_is_recorded_and_proves_nothing_yet() {
     );
 }
 
-/// Nothing is learned from an App that is not observed or not there, and nothing is forgotten.
+/// An App that is missing or not observed neither adds nor removes a first seen run.
 #[rstest]
 #[case::not_observed(|s: &mut Seen| s.app().metadata.generation = Some(6))]
 #[case::gone(|s: &mut Seen| s.app = None)]
-fn a_first_sight_is_kept(#[case] edit: Edit) {
+fn a_first_seen_run_is_kept(#[case] edit: Edit) {
     let mut seen = Seen::waiting();
     edit(&mut seen);
     let kept = seen.latch().first_seen_run.clone();
@@ -238,8 +238,7 @@ fn a_first_sight_is_kept(#[case] edit: Edit) {
     );
 }
 
-/// kapp gives up after its own time, and kapp-controller tries again: a package whose first sight was its own run is proven by
-/// the next one.
+/// kapp times out, and kapp-controller retries: a package whose first seen run was its own is proven by the next one.
 #[test]
 fn a_run_that_was_given_up_is_followed_by_one_that_counts() {
     let mut seen = Seen {

@@ -1,4 +1,4 @@
-//! What a proof outlives, and what withdraws it.
+//! Lifetime of a latched proof.
 
 use super::*;
 
@@ -10,7 +10,7 @@ fn a_resync_does_not_withdraw_a_proof() {
     assert_eq!(Some(judged.record), seen.latch);
 }
 
-/// What withdraws a proof while kapp-controller looks again, beside everything that is no proof anyway.
+/// Edits that withdraw a proof during a resync of kapp-controller, in addition to all defects of a proof.
 #[rustfmt::skip]
 #[rstest]
 #[case::nothing_was_judged(|s: &mut Seen| s.latch = None)]
@@ -34,7 +34,7 @@ fn a_latch_is_withdrawn(#[case] edit: Edit) {
 }
 
 #[test]
-fn no_latch_makes_up_for_anything_wrong() {
+fn no_latch_outweighs_a_defect() {
     for (name, edit, _) in WRONG {
         let mut seen = Seen {
             latch: Seen::resync().latch,
@@ -78,7 +78,7 @@ fn a_failure_stays_one_until_the_package_succeeds() {
 }
 
 #[test]
-fn what_cannot_be_seen_stays_as_it_was() {
+fn an_unreadable_package_keeps_its_state() {
     let ready = Seen::proven().judge(&TARGET).record;
     assert_eq!(judge_from_record(&TARGET, Some(&ready)).record, ready);
     assert!(judge_from_record(&TARGET, Some(&ready)).settled);
@@ -97,7 +97,7 @@ fn what_cannot_be_seen_stays_as_it_was() {
 }
 
 proptest! {
-    /// Any combination of wrong things is as little a proof as one of them, and judging again changes nothing.
+    /// No combination of defects is a proof, and judging again changes nothing.
     #[test]
     fn wrong_things_do_not_add_up_to_a_proof(edits in prop::collection::vec(0..WRONG.len(), 1..5)) {
         let mut seen = Seen::proven();

@@ -1,4 +1,4 @@
-//! What withdraws a proof that PackageInstall and App give.
+//! Withdrawal of a proof that PackageInstall and App give.
 
 use super::*;
 
@@ -50,14 +50,14 @@ fn a_proof_of_any_readiness_is_withdrawn(#[case] ready: bool, #[case] settled: b
 }
 
 #[test]
-fn what_is_not_proven_keeps_its_own_reason() {
+fn an_unproven_package_keeps_its_reason() {
     for (_, withdraw) in WITHDRAWALS {
         assert_eq!(withdraw(judged(false, false)), judged(false, false));
     }
 }
 
 #[test]
-fn what_was_altered_is_deployed_again_under_another_digest() {
+fn an_altered_package_is_deployed_again_under_another_digest() {
     let mut so_far = 0;
     for _ in 0..40 {
         let repaired = judged(true, true).with_repairs(so_far, true);

@@ -1,4 +1,4 @@
-//! What ties the objects that a ClusterBootstrap takes values from to the Cluster: an owner, and labels by which they are found.
+//! Owner references and lookup labels that tie the values sources of a ClusterBootstrap to the Cluster.
 
 use std::collections::BTreeMap;
 
@@ -36,24 +36,24 @@ use crate::{
     value_kinds::ConfigRef,
 };
 
-const WHY: &str = "the packages of the Cluster take values from it";
+const WHY: &str = "values source of the Cluster";
 
-/// One object, and what has to be written for it.
+/// One object and its write.
 struct Adoption {
     key: Key,
     patch: Option<Value>,
-    /// Name of the Package that takes values from it.
+    /// Name of the Package that takes values from the object.
     package: String,
-    /// Whether its values cannot be had before.
+    /// Whether its values are unavailable before the write.
     is_needed: bool,
-    /// The configuration of Sluice that it is, where its Secret holds values that it has not computed.
+    /// The configuration of Sluice, if its Secret holds values that Sluice did not compute for it.
     outdated: Option<ConfigRef>,
 }
 
-/// Gives what `bootstrap` takes values from its owner and its labels, where it lacks them.
+/// Adds missing owners and labels to the values sources of `bootstrap`.
 ///
-/// `refusal` is what keeps `bootstrap` itself from having its owner. Returns what keeps values from being computed at all. What is only
-/// lost for the next edit, or for the deletion of the Cluster, is an event.
+/// `refusal` is the refused owner of `bootstrap` itself. Returns the hold that blocks the computation of values. A refusal that affects
+/// only the next edit, or the deletion of the Cluster, becomes an event.
 pub(super) fn adopt(
     known: &Context<'_>,
     effects: &mut Effects,
@@ -65,7 +65,7 @@ pub(super) fn adopt(
         return Ok(None);
     }
     let mut packages = packages(&bootstrap.spec);
-    // Where several name the same object it is labelled for the CNI, whose values depend on the label.
+    // An object of several packages gets the label of the CNI, whose values depend on the label.
     packages.sort_by_key(|(role, _)| *role != Role::Cni);
     let each = packages
         .iter()
@@ -91,16 +91,16 @@ pub(super) fn adopt(
     }))?;
     let outdated = adoptions.into_iter().filter_map(|adoption| adoption.outdated);
     effects.configurations.extend(outdated);
-    // Once, and not with each pass: other events would follow each time.
+    // Published once, not in each reconcile: other events would follow each time.
     if effects.memory.is_new_refusal(refused.as_ref()) {
         effects.events.extend(refused.map(Event::Held));
     }
     Ok(missed)
 }
 
-/// What the object lacks that `package` takes its values from; nothing where it cannot be read, which its values are waited for with.
+/// Returns the missing metadata of the values source of `package`; `None` if it is unreadable, which already holds its values.
 fn adoption(known: &Context<'_>, role: Role, package: &ClusterBootstrapPackage) -> Step<Option<Adoption>> {
-    // One that is a wildcard still is no name of a Package, and no label.
+    // An unresolved wildcard is neither the name of a Package nor a label.
     let Some(from) = package
         .values_from
         .as_ref()
@@ -124,12 +124,12 @@ fn of_provider(known: &Context<'_>, asked: &Provided<'_>, found: Found) -> Step<
     let cluster = &known.facts.owner;
     let owners = Owners::of(known, object.owner_references())?;
     let is_shared = owners.another().is_some();
-    // Its values are those of the other Cluster.
+    // Its values belong to the other Cluster.
     if is_shared && asked.is_ours() {
         return Ok(None);
     }
     let owners = owners.with_cluster(cluster);
-    // What gets an owner that is gone is collected.
+    // The garbage collector deletes an object whose owner is gone.
     if owners.is_some() && !is_current(known)? {
         return Ok(None);
     }
@@ -148,7 +148,7 @@ fn of_provider(known: &Context<'_>, asked: &Provided<'_>, found: Found) -> Step<
     }))
 }
 
-/// The configuration, where its Secret holds values that it has not computed for this Cluster. No watch of it shows that.
+/// Returns the configuration, if its Secret holds values that were not computed for this Cluster. No watch shows that.
 fn outdated(
     known: &Context<'_>,
     asked: &Provided<'_>,
@@ -170,7 +170,7 @@ fn outdated(
     }))
 }
 
-/// A Secret of a user keeps its owners: its user deletes it.
+/// Returns the adoption of a user's Secret. It keeps its owners, because the user deletes it.
 fn of_secret(known: &Context<'_>, secret: &str, package: &str) -> Step<Option<Adoption>> {
     if !names::is_object_name(secret) {
         return Ok(None);
@@ -184,7 +184,7 @@ fn of_secret(known: &Context<'_>, secret: &str, package: &str) -> Step<Option<Ad
         return Ok(None);
     };
     let found: Secret = typed(Server::Management, found)?;
-    // Its values are refused, and its label would have every edit of it wake the Cluster.
+    // The values of a credential are refused, and with a label every edit of it would requeue the Cluster.
     if is_credential(&found) || values::is_of_cluster(known, &known.facts.owner.namespace, secret)? {
         return Ok(None);
     }
@@ -198,8 +198,8 @@ fn of_secret(known: &Context<'_>, secret: &str, package: &str) -> Step<Option<Ad
     }))
 }
 
-/// The labels that the object is to have. One that is labelled with another Cluster keeps its labels for as long as that is there: each
-/// would take them from the other.
+/// Returns the desired labels of the object. Labels of another existing Cluster stay: otherwise both Clusters keep overwriting each
+/// other.
 fn labels(known: &Context<'_>, object: &ObjectMeta, package: &str) -> Step<BTreeMap<String, String>> {
     let cluster = &known.facts.owner;
     let labelled = object
@@ -217,7 +217,7 @@ fn labels(known: &Context<'_>, object: &ObjectMeta, package: &str) -> Step<BTree
     })
 }
 
-/// The patch that gives an object what it lacks of these.
+/// Returns the patch that adds the missing labels and owners to an object.
 fn patch(
     object: &ObjectMeta,
     labels: BTreeMap<String, String>,
@@ -249,9 +249,9 @@ impl Adoption {
         };
         match known.write(Write::patch(self.key.clone(), patch, WHY)) {
             Ok(_) => Ok(()),
-            // What is gone meanwhile is missed by those who read it.
+            // The readers of a deleted object report it.
             Err(Interrupt::Failed(failure)) if failure.is_not_found() => Ok(()),
-            // The next pass tries again; whatever it is about, other packages do not wait for it.
+            // The next reconcile retries; other packages never wait for it.
             Err(Interrupt::Failed(failure)) if !self.is_needed => match failure.code {
                 Some(409) => Ok(()),
                 Some(_) => Err(object_refused_with(&self.key, &self.package, &failure).into()),

@@ -1,4 +1,4 @@
-//! A kapp-controller whose process ended leaves what it was deploying as it is for a whole sync period. It is asked again.
+//! App resync: a restarted kapp-controller leaves an interrupted deploy untouched for a whole sync period, so Sluice triggers it.
 
 use k8s_openapi::api::core::v1::Secret;
 use serde_json::json;
@@ -14,9 +14,9 @@ use super::{
 };
 use crate::proof::is_underway;
 
-/// Has kapp-controller work again on every App that says it is being deployed and has not moved for long: an App is worked
-/// on at once when a Secret with its values changes. One that is only slow is deployed once more afterwards, which changes
-/// nothing. The App of a cluster's kapp-controller is one of the management cluster.
+/// Triggers kapp-controller for every stalled App: it reconciles an App at once when a Secret with its values changes. An App that is
+/// only slow is deployed once more afterwards, which changes nothing. The App of a Cluster's kapp-controller is on the management
+/// cluster.
 pub(super) fn run(known: &Context<'_>, effects: &mut Effects, packages: &Packages) -> Step<()> {
     let facts = known.facts;
     let unproven = packages
@@ -32,7 +32,7 @@ pub(super) fn run(known: &Context<'_>, effects: &mut Effects, packages: &Package
         if !app.is_some_and(|app| is_underway(&app) && effects.memory.app_resync_is_due(&app, known.began)) {
             return Ok(());
         }
-        // Its Secret stays as the addons-manager has made it.
+        // The values Secret stays as the addons-manager created it.
         if planned.is_kept {
             return Ok(());
         }
@@ -43,9 +43,9 @@ pub(super) fn run(known: &Context<'_>, effects: &mut Effects, packages: &Package
         match known.write(Write::patch(
             key,
             touched,
-            "kapp-controller shall work again on an App that does not move",
+            "App is stalled, triggering kapp-controller",
         )) {
-            // It is tried again after a while.
+            // A later reconcile retries.
             Ok(_) | Err(Interrupt::Failed(_)) => Ok(()),
             Err(stop) => Err(stop),
         }

@@ -1,4 +1,4 @@
-//! Clusters whose upgrade is completed: whether anything is left to do for them, and when.
+//! Rest of Clusters with a completed upgrade: whether work is left, and when.
 
 use std::{
     hash::{DefaultHasher, Hash as _, Hasher as _},
@@ -20,11 +20,11 @@ use crate::{
     upgrade::record::is_ready,
 };
 
-/// So long after its status was written a settled Cluster stays hot whose packages are deployed again: mostly they are proven soon.
+/// Time after its last status write during which a settled Cluster stays hot while packages redeploy: most are proven soon.
 const HOT_FOR: Duration = Duration::from_mins(1);
 
-/// What the packages of a Cluster at rest are planned from, except for what is read: values and what provides them. `None`
-/// where it may be on its way to something else.
+/// Returns hashes of the cached inputs that the packages of a Cluster at rest are planned from, without values and their providers.
+/// `None` if the ClusterBootstrap may be changing.
 fn planned_from(
     known: &Context<'_>,
     validated: &Validated,
@@ -46,8 +46,8 @@ fn planned_from(
     })
 }
 
-/// How long nothing is to be done for a Cluster at rest of which all that is known from memory is as it was when its values were read.
-/// Until then nothing is asked for it: values are read at the periodic look, and when a configuration of Sluice has written other ones.
+/// Returns the time for which a Cluster rests, if its cached inputs are unchanged since its values were read. Until then Sluice reads
+/// nothing for it: it reads values at the drift check, and when a configuration of Sluice has written other values.
 pub(super) fn rests(
     known: &Context<'_>,
     effects: &mut Effects,
@@ -63,7 +63,7 @@ pub(super) fn rests(
     rests.then(|| until_drift_check(known, effects)).flatten()
 }
 
-/// Whether an upgrade is completed, and each of its packages is proven still, or has failed since: only a look shows another thing.
+/// Whether an upgrade is completed and each package is still proven, or has failed since: only a drift check shows a change.
 fn is_settled(record: &UpgradeRecord) -> bool {
     let is_settled = |package| is_ready(package) || has_failed(package);
     record.outcome == Some(Outcome::Completed) && record.packages.iter().all(is_settled)
@@ -80,8 +80,8 @@ fn until_drift_check(known: &Context<'_>, effects: &mut Effects) -> Option<Durat
         .until_drift_check(&facts.owner.uid, facts.settings.sync_period, known.began.instant)
 }
 
-/// When a settled Cluster is looked at again whose `problem` an operator has to end, once for all Clusters: the workload is not asked
-/// meanwhile, and nothing is planned. Its record is closed, and any other version is held by that.
+/// Returns the requeue delay of a settled Cluster with a `problem` that an operator must fix once for all Clusters. Until then Sluice
+/// reads nothing from the workload and plans nothing. The closed record holds any other version.
 pub(super) fn waits_for_operator(
     known: &Context<'_>,
     effects: &mut Effects,
@@ -109,7 +109,7 @@ pub(super) fn waits_for_operator(
     Some(spread_back(&facts.owner.uid, again))
 }
 
-/// Remembers that nothing is to be done for the Cluster before its next look.
+/// Notes that the Cluster needs no work before its next drift check.
 pub(super) fn rest(
     known: &Context<'_>,
     effects: &mut Effects,
@@ -120,25 +120,25 @@ pub(super) fn rest(
     effects.memory.rest(planned_from);
 }
 
-/// What is to be done for the packages of a Cluster whose values were read.
+/// Work due for the packages of a Cluster whose values were read.
 pub(super) enum AtRest {
-    /// Nothing for this time.
+    /// No work for this time.
     For(Duration),
-    /// They are to be looked at.
+    /// A drift check is due.
     LookIsDue,
-    /// They are not those that were proven, or not all can be planned.
+    /// The packages differ from the proven ones, or not all can be planned.
     No,
 }
 
-/// Whether packages of a completed upgrade may be proven in a moment.
+/// Whether packages of a completed upgrade may be proven soon.
 fn is_deployed_again(known: &Context<'_>, record: &UpgradeRecord) -> bool {
     let written = since_written(known).is_some_and(|written| written < HOT_FOR);
     written && !record.packages.iter().any(has_failed)
 }
 
 impl Packages {
-    /// What is to be done, by the record and by the time of the last look. Packages that were edited in place concern every settled
-    /// cluster at once, so each leaves them as they were until its next look.
+    /// Returns the work due, by the record and the time of the last drift check. Packages edited in place affect every settled Cluster at
+    /// once, so each Cluster ignores them until its next drift check.
     pub(super) fn at_rest(
         &self,
         known: &Context<'_>,
@@ -165,7 +165,7 @@ impl Packages {
         }
     }
 
-    /// Whether a completed upgrade still leaves Packages as they were before they were edited in place, where one has no values.
+    /// Whether a completed upgrade still ignores Packages edited in place, while one of them has no values.
     pub(super) fn leaves_edits(
         &self,
         known: &Context<'_>,

@@ -1,4 +1,4 @@
-//! The objects of a Cluster with the values that a template names or holds: made before its ClusterBootstrap, and again where one is gone.
+//! Clones of the values that a template names or holds, created before the ClusterBootstrap and restored if they are gone.
 
 mod provider;
 mod secret;
@@ -25,50 +25,49 @@ use crate::{
 };
 
 const WHY: &str = "values of the ClusterBootstrap";
-const WHY_NOT: &str = "it belongs to an earlier Cluster of the name, and would be collected";
+const WHY_NOT: &str = "leftover of an earlier Cluster of the same name";
 
-/// What has to be written for a clone.
+/// Write of a clone.
 #[derive(Debug)]
 struct CloneChange {
     key: Key,
-    /// Name of the Package that it is for.
+    /// Name of the Package that uses the clone.
     package: String,
     what: What,
 }
 
 #[derive(Debug)]
 enum What {
-    /// It is made.
+    /// Create the clone.
     Make {
         object: Value,
-        /// UID of the one that an earlier Cluster of the name has left behind.
+        /// UID of the leftover of an earlier Cluster of the same name, if any.
         instead_of: Option<String>,
     },
-    /// It is there, and gets the Cluster as an owner.
+    /// Add the Cluster as an owner of the existing object.
     Own(Value),
 }
 
-/// What there is of the name of an object that is to be made.
+/// Existing object with the name of a clone.
 enum Found<'a> {
-    /// A user put it there, or an earlier try: it wins, whatever it says.
+    /// An object of a user or of an earlier attempt. Existing objects are never overwritten.
     Kept(&'a Value),
     Nothing,
-    /// That of an earlier Cluster of the name, by its UID: the garbage collector has not deleted it yet.
+    /// UID of a leftover of an earlier Cluster of the same name, which the garbage collector has not deleted yet.
     Earlier(String),
 }
 
-/// Writes the clones that are not there yet. Nothing is written before all can be: the source of one may be put right while another's is
-/// waited for.
+/// Writes missing clones, once all of them can be written: the source of one may change while another is still missing.
 pub(super) fn write(known: &Context<'_>, clones: &[ValuesClone]) -> Step<()> {
     let changes = together(clones.iter().map(|clone| changes(known, clone)))?;
     let changes: Vec<Vec<CloneChange>> = changes.into_iter().collect::<Step<_>>()?;
     make(known, changes.into_iter().flatten())
 }
 
-/// Makes those clones again that `bootstrap` refers to and that are gone, from what the template of its release says now. What only a
-/// user can make again is left to the plan, which says what is missing.
+/// Restores missing clones that `bootstrap` refers to from the current template of its release. The plan reports objects that only a
+/// user can restore.
 ///
-/// Returns what keeps one from being made.
+/// Returns the hold of a clone that cannot be restored.
 pub(super) fn restore(
     known: &Context<'_>,
     validated: &Validated,
@@ -118,7 +117,7 @@ struct Reference<'a> {
 }
 
 impl<'a> Reference<'a> {
-    /// What a package takes its values from, if its name is the one that a clone has.
+    /// Returns the values source of a package, if it has the name of a clone.
     fn to_own_clone(cluster: &str, package: &'a ClusterBootstrapPackage) -> Option<Self> {
         let from = package.values_from.as_ref()?;
         let reference = match (&from.secret_ref, &from.provider_ref) {
@@ -143,7 +142,7 @@ impl<'a> Reference<'a> {
     }
 }
 
-/// Whether it is there, with what it refers to. What keeps it from being known is said by those who need it.
+/// Whether the object exists, with all objects that it refers to. Its readers report an unreadable one.
 fn is_there(known: &Context<'_>, reference: &Reference<'_>) -> Step<bool> {
     let Reference { group, kind, name } = *reference;
     let found = match (group, kind) {
@@ -155,7 +154,7 @@ fn is_there(known: &Context<'_>, reference: &Reference<'_>) -> Step<bool> {
     found.or_else(|stop| stop.held().map(|_| true))
 }
 
-/// What has to be written so that the clone is there.
+/// Returns the writes that create the clone.
 fn changes(known: &Context<'_>, clone: &ValuesClone) -> Step<Vec<CloneChange>> {
     match clone {
         ValuesClone::Inline { .. } | ValuesClone::Secret { .. } => {
@@ -165,7 +164,7 @@ fn changes(known: &Context<'_>, clone: &ValuesClone) -> Step<Vec<CloneChange>> {
     }
 }
 
-/// Makes the changes in their order, each object once.
+/// Executes the changes in their order, each object once.
 fn make(known: &Context<'_>, changes: impl IntoIterator<Item = CloneChange>) -> Step<()> {
     let mut seen = HashSet::new();
     let changes: Vec<CloneChange> = changes
@@ -183,14 +182,14 @@ impl CloneChange {
                 let deletion = instead_of
                     .as_ref()
                     .map(|uid| Write::delete(key(), Some(uid.clone()), WHY_NOT));
-                // Where there is one by now, the next pass sees whose it is.
+                // If the object exists by now, the next reconcile checks its owner.
                 let creation = || known.write(Write::post(key(), object.clone(), WHY));
                 match deletion {
                     Some(deletion) => known.write(deletion).and_then(|_| creation()),
                     None => creation(),
                 }
             }
-            What::Own(patch) => known.write(Write::patch(key(), patch.clone(), "it goes with its Cluster")),
+            What::Own(patch) => known.write(Write::patch(key(), patch.clone(), "missing owner reference")),
         };
         match written {
             Ok(_) => Ok(()),
@@ -200,10 +199,10 @@ impl CloneChange {
     }
 }
 
-/// What `found`, which has the name of `key`, is to those who want to make that for `package`.
+/// Classifies `found`, the object at `key`, for the clone of `package`.
 ///
 /// # Errors
-/// One that belongs to another Cluster is a [`Hold`].
+/// Returns a [`Hold`] for an object of another Cluster.
 fn found<'a>(known: &Context<'_>, key: &Key, package: &str, found: Option<&'a Value>) -> Step<Found<'a>> {
     let Some(found) = found else {
         return Ok(Found::Nothing);
@@ -218,10 +217,10 @@ fn found<'a>(known: &Context<'_>, key: &Key, package: &str, found: Option<&'a Va
     })
 }
 
-/// The UID of what an earlier Cluster has left behind under the name of `key`; `None` where `found` is no such object.
+/// Returns the UID of `found` if it is a leftover of an earlier Cluster.
 ///
 /// # Errors
-/// That it is on its way out is a [`Hold`].
+/// Returns a [`Hold`] for a leftover that is being deleted.
 fn left_behind(key: &Key, found: &Value, owners: &Owners) -> Result<Option<String>, Hold> {
     if !owners.is_left_behind() {
         return Ok(None);
@@ -239,12 +238,12 @@ fn left_behind(key: &Key, found: &Value, owners: &Owners) -> Result<Option<Strin
     }
 }
 
-/// The owners that an object names.
+/// Returns the owner references of an object.
 fn owner_references(object: &Value) -> Vec<OwnerReference> {
     Vec::deserialize(&object["metadata"]["ownerReferences"]).unwrap_or_default()
 }
 
-/// What shall be made for a package belongs to another Cluster.
+/// Returns the hold for a values source that belongs to another Cluster.
 fn of_another(key: &Key, package: &str, by: &OwnerReference) -> Hold {
     let (namespace, kind) = (key.namespace.as_deref().unwrap_or_default(), &key.resource.kind);
     let message = format!(

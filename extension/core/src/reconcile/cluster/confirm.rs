@@ -1,5 +1,5 @@
-//! What an opening gate rests on, read again: the word of kapp-controller, the values of each package, its Package, and their copies in
-//! the workload cluster; and the template that names the packages. Secrets are not watched, and a watch may be behind.
+//! Re-read of the inputs of an opening gate: status of kapp-controller, values, Packages, their copies in the workload cluster, and the
+//! template that names the packages. Secrets are not watched, and a watch may be behind.
 
 use k8s_openapi::api::core::v1::Secret;
 use serde_json::Value;
@@ -32,32 +32,32 @@ use crate::{
     upgrade::record::latch,
 };
 
-/// What became of a package since it was planned.
+/// Difference between a package and its plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ConfirmRead {
-    /// Its values or its Package are not those any more that were planned.
+    /// Its values or its Package differ from the plan.
     Changed,
-    /// Its values Secret, or the copy of its Package, is missing or says something else than was written.
+    /// Its values Secret, or the copy of its Package, is missing or altered.
     Altered,
     /// Its App is not made from the Package.
     NotMade,
-    /// It is as it was planned.
+    /// It matches the plan.
     AsPlanned,
 }
 
-/// What a package is installed from, as the API servers have it.
+/// Inputs of a package, read from the API servers.
 enum Inputs {
-    /// It is not what was planned.
+    /// The inputs differ from the plan.
     Differ(ConfirmRead),
-    /// The Package that its App has to be made from.
+    /// The Package that its App must be made from.
     Right(Box<Package>),
 }
 
 /// PackageInstall and App of one package.
 type Pair = (Option<PackageInstall>, Option<App>);
 
-/// Judges every package from the servers themselves: what a watch shows may be old. Only a recorded proof counts as one: what this
-/// pass judged from watches must not confirm itself.
+/// Judges each package by reads from the API servers, because a watch may be behind. Only a recorded proof counts: the judgement of
+/// this reconcile from watches must not confirm itself.
 pub(super) fn confirm(
     known: &Context<'_>,
     effects: &mut Effects,
@@ -68,10 +68,10 @@ pub(super) fn confirm(
     if !packages.connected && packages.drift_check != DriftCheckResult::Seen {
         return Ok(());
     }
-    // PackageInstalls and Apps last: what kapp-controller says is what changes most.
+    // PackageInstalls and Apps come last: the status of kapp-controller changes most often.
     let read =
-        confirm_reads(known, packages, bootstrap).and_then(|looks| Ok((looks, workload(known, packages)?)));
-    let (looks, (uid, pairs)) = match read {
+        confirm_reads(known, packages, bootstrap).and_then(|found| Ok((found, workload(known, packages)?)));
+    let (found, (uid, pairs)) = match read {
         Ok(read) => read,
         Err(Interrupt::Failed(failure)) if failure.server == Server::Workload => {
             packages.reach = Reach::NotYet(silent(&failure));
@@ -85,43 +85,43 @@ pub(super) fn confirm(
         judge_unconfirmed(known, packages);
         return Ok(());
     }
-    let looks: Vec<ConfirmRead> = looks
+    let found: Vec<ConfirmRead> = found
         .into_iter()
         .zip(&packages.planned)
         .zip(&pairs)
-        .map(|((look, planned), pair)| match look {
-            // Nothing was deployed yet from what is missing.
+        .map(|((read, planned), pair)| match read {
+            // Nothing was deployed yet from the missing object.
             Inputs::Differ(ConfirmRead::Altered) if pair.0.is_none() && pair.1.is_none() => {
                 Ok(ConfirmRead::AsPlanned)
             }
-            Inputs::Differ(look) => Ok(look),
+            Inputs::Differ(read) => Ok(read),
             Inputs::Right(package) if is_made(known, planned, pair, &package)? => Ok(ConfirmRead::AsPlanned),
             Inputs::Right(_) => Ok(ConfirmRead::NotMade),
         })
         .collect::<Step<_>>()?;
     let record = known.facts.record();
     let mut judged = Vec::new();
-    for ((planned, (install, app)), look) in packages.planned.iter().zip(&pairs).zip(&looks) {
+    for ((planned, (install, app)), read) in packages.planned.iter().zip(&pairs).zip(&found) {
         let target = planned.target();
         let latch = latch(record, &uid, target.name);
         let one = judge(&target, install.as_ref(), app.as_ref(), latch);
         let one = planned.check_install(known, install.as_ref(), one);
         let one = packages.with_first_seen_run(known, planned, one)?;
-        let one = match look {
+        let one = match read {
             ConfirmRead::NotMade => one.withdrawn_for_app(&planned.package_name),
             _ => one,
         };
-        let altered = packages.altered.contains(&planned.install_name) || *look == ConfirmRead::Altered;
+        let altered = packages.altered.contains(&planned.install_name) || *read == ConfirmRead::Altered;
         judged.push(one.with_repairs(planned.repairs, altered));
     }
     packages.judged = judged;
     packages.reach = Reach::Reached { uid };
     let unknown = |message| Hold::new(GateReason::PackagesUnknown, message);
-    let mut looks = packages.planned.iter().zip(looks);
+    let mut found = packages.planned.iter().zip(found);
     if let Some((changed, _)) =
-        looks.find(|(_, look)| matches!(look, ConfirmRead::Changed | ConfirmRead::Altered))
+        found.find(|(_, read)| matches!(read, ConfirmRead::Changed | ConfirmRead::Altered))
     {
-        // Whatever was altered is looked for, and put right, in the next pass.
+        // The next reconcile finds and repairs the alteration.
         effects.memory.forget_checks();
         let package = &changed.package_name;
         let changed = unknown(format!(
@@ -140,10 +140,10 @@ pub(super) fn confirm(
     Ok(())
 }
 
-/// The UID of the workload, and PackageInstall and App of each package, as the API servers have them.
+/// Reads the UID of the workload, and PackageInstall and App of each package, from the API servers.
 fn workload(known: &Context<'_>, packages: &Packages) -> Step<(String, Vec<Pair>)> {
     let namespace = known.object(Key::kube_system(), ReadPhase::Confirm);
-    // By name: what others keep there may be more than is read of a list.
+    // Read by name: objects of other users may exceed the limit of a list.
     let pairs = packages.planned.iter().map(|planned| {
         let at = at(known, planned);
         pair(known, &planned.install_name, at, ReadPhase::Confirm)
@@ -160,14 +160,14 @@ fn workload(known: &Context<'_>, packages: &Packages) -> Step<(String, Vec<Pair>
     Ok((uid.unwrap_or_default().to_owned(), pairs))
 }
 
-/// Where PackageInstall, App and values of a package are.
+/// Returns server and namespace of PackageInstall, App and values of a package.
 fn at<'a>(known: &Context<'a>, planned: &Planned) -> (Server, Option<&'a str>) {
     let facts = known.facts;
     let namespace = planned.namespace(&facts.owner, &facts.settings.system_namespace);
     (planned.server(), Some(namespace))
 }
 
-/// What was judged from watches, or at a look, was not confirmed: what was proven before stays, and nothing else is.
+/// Replaces unconfirmed judgements from watches or a drift check with the recorded proofs.
 fn judge_unconfirmed(known: &Context<'_>, packages: &mut Packages) {
     let record = known.facts.record();
     let last = record.and_then(|record| record.workload_uid.as_deref());
@@ -181,7 +181,7 @@ fn judge_unconfirmed(known: &Context<'_>, packages: &mut Packages) {
     }
 }
 
-/// Looks at each package.
+/// Re-reads the inputs of all packages.
 fn confirm_reads(
     known: &Context<'_>,
     packages: &Packages,
@@ -194,7 +194,7 @@ fn confirm_reads(
     together(each)?.into_iter().collect()
 }
 
-/// Looks at what a package is installed from.
+/// Re-reads the inputs of one package.
 fn confirm_read(known: &Context<'_>, planned: &Planned, bootstrap: &ClusterBootstrap) -> Step<Inputs> {
     let system = &known.facts.settings.system_namespace;
     let (server, namespace) = at(known, planned);
@@ -241,7 +241,7 @@ fn confirm_read(known: &Context<'_>, planned: &Planned, bootstrap: &ClusterBoots
     Ok(Inputs::Right(Box::new(package)))
 }
 
-/// Whether the Secret of a package has the values that were planned.
+/// Whether the Secret of a package has the planned values.
 fn has_right_values(known: &Context<'_>, planned: &Planned, at: (Server, Option<&str>)) -> Step<bool> {
     if planned.is_kept {
         return preserved::has_right_values(known, planned, ReadPhase::Confirm);
@@ -251,7 +251,7 @@ fn has_right_values(known: &Context<'_>, planned: &Planned, at: (Server, Option<
     Ok(found.is_some_and(|found| build::repair_values_secret(&wanted, &found) == Repair::NotNeeded))
 }
 
-/// The package of the spec that was planned.
+/// Returns the package of the spec that `planned` stands for.
 fn asked<'b>(
     bootstrap: &'b ClusterBootstrap,
     planned: &Planned,
@@ -272,7 +272,7 @@ fn is_made(known: &Context<'_>, planned: &Planned, (install, _): &Pair, package:
         .is_some_and(|install| is_made_from(spec, package, install)))
 }
 
-/// Whether the template of a release is what its watch has shown. It says which packages a gate waits for.
+/// Whether the template of a release matches its watch. The template names the packages that a gate waits for.
 fn is_template_current(known: &Context<'_>, release: &str) -> Step<bool> {
     let system = &known.facts.settings.system_namespace;
     let at = (Server::Management, Some(system.as_str()));

@@ -1,4 +1,4 @@
-//! What is counted of an upgrade: how long its release took, and versions that no gate has let go.
+//! Counters of an upgrade: release lag, and versions that no gate released.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use sluice_crds::run::{Hook, UpgradeRecord};
@@ -10,7 +10,7 @@ use super::{
 use crate::events::Event;
 use crate::upgrade::record::{Observed, ungated};
 
-/// Counts what `record`, which follows `previous`, and what is seen say.
+/// Updates the counters from `record`, which follows `previous`, and from the observed state.
 pub(super) fn count(
     known: &Context<'_>,
     effects: &mut Effects,
@@ -19,7 +19,7 @@ pub(super) fn count(
     seen: &Observed<'_>,
 ) {
     let found = ungated(previous, &effects.memory.opened, seen);
-    // One is counted once, however often it is seen: its gate may stay closed.
+    // Each version is counted once, because its gate may stay closed over many reconciles.
     let memory = &mut effects.memory.ungated;
     memory.retain(|counted| record.outcome.is_none() || found.contains(counted));
     for ungated in found {
@@ -33,7 +33,7 @@ pub(super) fn count(
     released(known, effects, previous, record);
 }
 
-/// Dates the release of `record` as of the first pass that saw it: by itself it changes no answer, so its write may wait for its turn.
+/// Dates the release of `record` to the first reconcile that observed it. Its write may be delayed, because it changes no gate.
 pub(super) fn date_release(
     effects: &mut Effects,
     previous: Option<&UpgradeRecord>,
@@ -55,7 +55,7 @@ pub(super) fn date_release(
     released.clone_from(first);
 }
 
-/// Counts from the beginning of the pass that saw the last proof until the control plane is seen at the version.
+/// Counts the time from the start of the reconcile that observed the last proof until the control plane is observed at the version.
 fn released(
     known: &Context<'_>,
     effects: &mut Effects,
@@ -77,7 +77,7 @@ fn released(
             effects.counts.push(Count::Released(lag));
         }
     } else if is_open(record) {
-        // A gate that was open before this process looked says nothing of when its proof was seen.
+        // For a gate that was open before this process observed it, the time of its proof is unknown.
         let opens = !previous.is_some_and(is_open);
         let now = || opens.then(|| (hop.to_owned(), known.began.instant));
         effects.memory.proven = proven.or_else(now);
@@ -99,7 +99,7 @@ mod tests {
 
     const HOP: &str = "v1.36.3";
 
-    /// A record whose gate is open or not, and whose control plane has taken the version at a second or not yet.
+    /// Returns a record with an open or closed gate, and optionally the second at which the control plane reached the version.
     fn record(open: bool, released: Option<i64>) -> UpgradeRecord {
         let gate = Gate {
             hook: Hook::BeforeControlPlaneUpgrade,
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_release_is_dated_by_the_pass_that_saw_it_first() {
+    fn a_release_is_dated_by_the_reconcile_that_observed_it_first() {
         let mut effects = Effects::of(&LocalState::default());
         let open = record(true, None);
         let dated = |effects: &mut Effects, previous: &UpgradeRecord, second| {
@@ -126,16 +126,16 @@ mod tests {
             next.released_at.unwrap().0.as_second()
         };
         assert_eq!(dated(&mut effects, &open, 10), 10);
-        assert_eq!(dated(&mut effects, &open, 13), 10, "it is not written yet");
+        assert_eq!(dated(&mut effects, &open, 13), 10, "not written yet");
         assert_eq!(dated(&mut effects, &record(true, Some(10)), 10), 10);
         date_release(&mut effects, Some(&open), &mut record(true, None));
-        assert_eq!(dated(&mut effects, &open, 20), 20, "it was taken back");
+        assert_eq!(dated(&mut effects, &open, 20), 20, "after a withdrawal");
     }
 
     #[test]
-    fn a_release_counts_once_from_the_pass_that_saw_the_last_proof() {
+    fn a_release_counts_once_from_the_reconcile_that_observed_the_last_proof() {
         let (facts, mut memory, began) = (facts(), LocalState::default(), clock());
-        let mut pass = |seconds, previous: &UpgradeRecord, next: &UpgradeRecord| {
+        let mut reconcile = |seconds, previous: &UpgradeRecord, next: &UpgradeRecord| {
             let mut clock = began;
             clock.instant += Duration::from_secs(seconds);
             let known = Context::new(&facts, &memory, clock);
@@ -146,16 +146,19 @@ mod tests {
         };
         let (closed, open) = (record(false, None), record(true, None));
         let taken = record(true, Some(1));
-        assert_eq!(pass(0, &closed, &closed), []);
-        assert_eq!(pass(1, &closed, &open), []);
-        // The watch has not shown yet what was written.
-        assert_eq!(pass(2, &closed, &open), []);
-        assert_eq!(pass(3, &open, &open), []);
-        assert_eq!(pass(4, &open, &taken), [Count::Released(Duration::from_secs(3))]);
-        assert_eq!(pass(5, &open, &taken), []);
-        // It was closed again between, and the next leader has not seen a proof.
-        assert_eq!(pass(6, &closed, &open), []);
-        assert_eq!(pass(7, &open, &closed), []);
-        assert_eq!(pass(8, &open, &taken), []);
+        assert_eq!(reconcile(0, &closed, &closed), []);
+        assert_eq!(reconcile(1, &closed, &open), []);
+        // The watch does not show the write yet.
+        assert_eq!(reconcile(2, &closed, &open), []);
+        assert_eq!(reconcile(3, &open, &open), []);
+        assert_eq!(
+            reconcile(4, &open, &taken),
+            [Count::Released(Duration::from_secs(3))]
+        );
+        assert_eq!(reconcile(5, &open, &taken), []);
+        // The gate was closed in between, and the next leader has not observed a proof.
+        assert_eq!(reconcile(6, &closed, &open), []);
+        assert_eq!(reconcile(7, &open, &closed), []);
+        assert_eq!(reconcile(8, &open, &taken), []);
     }
 }

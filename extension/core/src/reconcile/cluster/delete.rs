@@ -1,4 +1,4 @@
-//! The deletion of a Cluster: additional packages are uninstalled while its infrastructure is still there.
+//! Deletion of a Cluster: additional packages are uninstalled while its infrastructure still exists.
 
 use kube::ResourceExt;
 use sluice_crds::{
@@ -23,11 +23,11 @@ use crate::{
     reasons::{GateReason, Hold},
 };
 
-/// Uninstalls, then lets the deletion go on.
+/// Uninstalls additional packages, then releases the deletion.
 pub(super) fn delete(known: &Context<'_>, effects: &mut Effects) -> Step<Done> {
     let facts = known.facts;
-    // Cluster API does not go on with a paused Cluster either, and `clusterctl move` deletes paused ones that live on. No pass sees it
-    // go, and a connection would stay.
+    // Cluster API does not continue a paused Cluster either, and `clusterctl move` deletes paused Clusters that live on. No reconcile
+    // would observe the end of the Cluster, and a connection would stay open.
     let Some(bootstrap) = facts.bootstrap.as_deref().filter(|_| !facts.cluster().paused) else {
         return Ok(Done::Forget);
     };
@@ -38,20 +38,20 @@ pub(super) fn delete(known: &Context<'_>, effects: &mut Effects) -> Step<Done> {
     };
     status::deleting(known, effects, bootstrap, waiting.as_ref())?;
     Ok(if waiting.is_some() {
-        // Watches of the workload show what goes.
+        // Watches of the workload show the progress.
         Done::RequeueAfter(effects.memory.wait(&facts.owner.uid, known.began.instant))
     } else {
         Done::Forget
     })
 }
 
-/// Whether the record has let the deletion go on.
+/// Whether the record has released the deletion.
 fn is_uninstalled(record: Option<&UpgradeRecord>) -> bool {
     let mut gates = record.into_iter().flat_map(|record| &record.gates);
     gates.any(|gate| gate.hook == Hook::BeforeClusterDelete && gate.open)
 }
 
-/// Deletes the PackageInstalls of additional packages. `None` once nothing is left to wait for.
+/// Deletes the PackageInstalls of additional packages. Returns the hold of the deletion; `None` once none is left.
 fn uninstall(known: &Context<'_>, effects: &mut Effects, bootstrap: &ClusterBootstrap) -> Step<Option<Hold>> {
     let names = additional(&known.facts.owner, bootstrap);
     if names.is_empty() {
@@ -102,7 +102,7 @@ fn uninstall(known: &Context<'_>, effects: &mut Effects, bootstrap: &ClusterBoot
     }
 }
 
-/// Names of the PackageInstalls that are uninstalled. Packages on the skip list go with the cluster, and so do core ones.
+/// Returns the names of the PackageInstalls to uninstall. Core packages and those on the skip list vanish with the workload cluster.
 fn additional(owner: &Owner, bootstrap: &ClusterBootstrap) -> Vec<String> {
     let skipped = bootstrap
         .annotations()

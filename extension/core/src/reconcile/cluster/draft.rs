@@ -1,4 +1,4 @@
-//! The ClusterBootstrap as it has to be, with the clones of values that it refers to.
+//! Write of the desired ClusterBootstrap and of the values clones that it refers to.
 
 use kube::ResourceExt;
 use sluice_crds::{labels::annotation, run::ClusterBootstrap};
@@ -20,8 +20,8 @@ use crate::{
     reasons::Hold,
 };
 
-/// The ClusterBootstrap as it is now, written where it has to be another one; what is wrong; and what the API server says where it
-/// refuses to make the Cluster its owner: without that it only stays when the Cluster goes.
+/// Writes the ClusterBootstrap if it must change. Returns the current ClusterBootstrap, a problem, and the hold for a refused owner
+/// reference. Without that owner, the ClusterBootstrap only outlives its Cluster.
 pub(super) fn changed(
     known: &Context<'_>,
     validated: &Validated,
@@ -51,7 +51,7 @@ fn of_owner(known: &Context<'_>) -> String {
     format!("ClusterBootstrap {}/{}", owner.namespace, owner.name)
 }
 
-/// Whether the draft only gives the ClusterBootstrap its owner.
+/// Whether the draft only adds the owner of the ClusterBootstrap.
 fn is_as_it_was(known: &Context<'_>, release: &str, draft: &Draft) -> bool {
     let current = known.facts.bootstrap.as_deref();
     current.is_some_and(|current| {
@@ -59,7 +59,7 @@ fn is_as_it_was(known: &Context<'_>, release: &str, draft: &Draft) -> bool {
     })
 }
 
-/// `next`, which was made of `current`, with what is not kept in memory: a replacement takes away what it lacks.
+/// Returns `next`, derived from `current`, with the fields that the cache omits: a replacement removes missing fields.
 fn completed(
     known: &Context<'_>,
     current: &ClusterBootstrap,
@@ -70,7 +70,7 @@ fn completed(
         let what = format!("{} was edited while it was read", of_owner(known));
         Interrupt::Failed(Failure::overtaken(Server::Management, &what))
     };
-    // An annotation, on which the next spec depends, is no new generation.
+    // The next spec depends on annotations, which do not change the generation.
     let version = |bootstrap: &ClusterBootstrap| (bootstrap.uid(), bootstrap.resource_version());
     if version(&whole) != version(current) {
         return Err(edited());
@@ -98,9 +98,9 @@ fn completed(
     Ok(completed)
 }
 
-/// Writes a drafted ClusterBootstrap: its clones first, so that it never refers to what does not exist.
+/// Writes a drafted ClusterBootstrap. Its clones come first, so that it never refers to a missing object.
 fn write(known: &Context<'_>, release: &str, draft: &Draft) -> Step<ClusterBootstrap> {
-    const WHY: &str = "its packages shall be those of the release";
+    const WHY: &str = "packages differ from the release";
     clones::write(known, &draft.clones)?;
     let written = known.write(match known.facts.bootstrap.as_deref() {
         None => {

@@ -1,7 +1,7 @@
-//! The periodic look at a settled Cluster: whether its packages, and all that they need, are as they are recorded.
+//! Drift check of a settled Cluster: compares its packages, and the objects that they need, with the record.
 //!
-//! It lists each kind once, over a connection without watches, and writes nothing. Where only kapp-controller has something to do, what was
-//! seen is recorded. Where anything else differs the pass goes on as one over any other Cluster, which puts it right and records it.
+//! The check lists each kind once, over a connection without watches, and writes nothing. If only kapp-controller has work left, Sluice
+//! records the observed state. After any other difference the reconcile continues as for other Clusters: it repairs and records it.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -33,19 +33,19 @@ use crate::{
     upgrade::record::latch,
 };
 
-/// What a look has found.
+/// Result of a drift check.
 pub(super) enum DriftCheck {
-    /// Everything is as it is recorded.
+    /// Everything matches the record.
     AsRecorded,
-    /// How far packages are is not, and nothing has to be written for them but the status.
+    /// The state of packages differs, and only the status must be written.
     ToRecord,
-    /// Something is not; what, if the record does not say it.
+    /// Something else differs; described if the record does not show it.
     Differs(Option<String>),
-    /// The workload cannot be looked at.
+    /// The workload cannot be checked.
     Unseen(Hold),
 }
 
-/// The objects of one kind on the workload, by name.
+/// Objects of one kind on the workload, by name.
 struct Listed<'a>(BTreeMap<&'a str, &'a Value>);
 
 impl<'a> Listed<'a> {
@@ -67,7 +67,7 @@ impl<'a> Listed<'a> {
     }
 }
 
-/// What the workload has.
+/// Listed objects of the workload.
 struct Workload<'a> {
     installs: Listed<'a>,
     apps: Listed<'a>,
@@ -75,13 +75,13 @@ struct Workload<'a> {
     secrets: Listed<'a>,
 }
 
-/// What the workload is asked first at a look, alone.
+/// Returns the first read of a drift check, which runs alone.
 #[must_use]
 pub fn first_read() -> Read {
     Read::Object(Key::kube_system(), ReadPhase::Plan)
 }
 
-/// Looks at `packages`, which are all proven by the record, and leaves in them what it has seen.
+/// Checks `packages`, which the record has all proven, and stores the observed state in them.
 pub(super) fn check_drift(
     known: &Context<'_>,
     validated: &Validated,
@@ -96,7 +96,7 @@ pub(super) fn check_drift(
             Ok(DriftCheck::Unseen(silent(&failure)))
         }
         Err(stop) => stop.held().map(DriftCheck::Unseen),
-        looked => looked,
+        outcome => outcome,
     }
 }
 
@@ -107,7 +107,7 @@ fn compare(
     packages: &mut Packages,
 ) -> Step<DriftCheck> {
     connect(known, Read::DriftCheckConnection)?;
-    // First, alone: a server that does not answer is waited for once.
+    // Read first and alone: Sluice waits only once for a server that does not respond.
     let namespace = known.object(Key::kube_system(), ReadPhase::Plan)?;
     let uid = namespace.and_then(|namespace| namespace["metadata"]["uid"].as_str());
     let uid = uid.unwrap_or_default();
@@ -175,7 +175,7 @@ fn compare(
     )
 }
 
-/// The first package without a proof whose PackageInstall does not ask for all that it has to.
+/// Returns the first package without a proof whose PackageInstall does not request the planned state.
 fn unasked(known: &Context<'_>, packages: &Packages) -> Option<String> {
     let asks = |planned: &Planned, install: Option<&PackageInstall>| {
         install.is_some_and(|install| build::update(&planned.install(known.facts), install).is_none())
@@ -192,7 +192,7 @@ fn unasked(known: &Context<'_>, packages: &Packages) -> Option<String> {
 }
 
 impl Workload<'_> {
-    /// What a package needs and lacks.
+    /// Returns the missing or altered input of a package, if any.
     fn lacks(&self, known: &Context<'_>, planned: &Planned) -> Step<Option<String>> {
         let name = &planned.package_name;
         let (values, copy) = match planned.server() {
@@ -209,7 +209,7 @@ impl Workload<'_> {
         })
     }
 
-    /// Whether the values Secret of a package is there as it was written. One that has lost its label is not listed, so it is read.
+    /// Whether the values Secret of a package exists as written. A Secret without its label is not listed, so it is read by name.
     fn has_values(&self, known: &Context<'_>, planned: &Planned) -> Step<bool> {
         if planned.is_kept {
             return values_are_right(known, planned);
@@ -223,8 +223,8 @@ impl Workload<'_> {
         values_are_right(known, planned)
     }
 
-    /// Whether the copy of a Package is there as it was written. kapp-controller makes the App of a copy that was edited from that edit,
-    /// so the copy itself is read only where it is not listed, or where the App is not made from the Package.
+    /// Whether the copy of a Package exists as written. kapp-controller makes the App from the copy, including its edits. The copy itself
+    /// is therefore read only if it is not listed, or if the App is not made from the Package.
     fn has_copy(&self, known: &Context<'_>, planned: &Planned) -> Step<bool> {
         let name = &planned.install_name;
         let install: Option<PackageInstall> = self.installs.typed(name)?;
@@ -241,7 +241,7 @@ impl Workload<'_> {
         copy_is_right(known, planned)
     }
 
-    /// Judges `packages` by what is there.
+    /// Judges `packages` by the listed objects.
     fn judge(&self, known: &Context<'_>, uid: &str, packages: &mut Packages) -> Step<()> {
         let record = known.facts.record();
         packages.judged.clear();

@@ -1,4 +1,4 @@
-//! What a pass leaves, whether it came to its end or not.
+//! Results of a complete or interrupted reconcile.
 
 use crate::events::Event;
 use std::time::Duration;
@@ -6,34 +6,34 @@ use std::time::Duration;
 use super::LocalState;
 use crate::{reasons::Hold, upgrade::record::Ungated, value_kinds::ConfigRef};
 
-/// What is counted of a pass.
+/// Counter update of a reconcile.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Count {
-    /// A control plane has taken its version so long after the pass began that saw the last proof.
+    /// Release lag: time from the start of the reconcile that observed the last proof until the control plane reached its version.
     Released(Duration),
-    /// A version that no open gate has let go.
+    /// A version that no open gate released.
     Ungated(Ungated),
 }
 
-/// What a pass leaves.
+/// Results of a reconcile.
 #[derive(Debug, Clone, Default)]
 pub struct Effects {
-    /// What is remembered.
+    /// Local state to keep for the next reconcile.
     pub memory: LocalState,
-    /// Whether the connection to the workload is to be closed.
+    /// Whether to close the connection to the workload.
     pub disconnect: bool,
-    /// Configurations of Sluice whose values are to be computed again.
+    /// Configurations of Sluice to recompute.
     pub configurations: Vec<ConfigRef>,
-    /// What is to be published.
+    /// Events to publish.
     pub events: Vec<Event>,
-    /// What is counted.
+    /// Counter updates.
     pub counts: Vec<Count>,
-    /// What hooks answer that find no record; `Some(None)` is nothing any more.
+    /// Hold for hook calls without a record; `Some(None)` removes it.
     pub note: Option<Option<Hold>>,
 }
 
 impl Effects {
-    /// What a pass leaves that does nothing.
+    /// Returns the results of a reconcile without any action.
     #[must_use]
     pub fn of(memory: &LocalState) -> Self {
         Self {

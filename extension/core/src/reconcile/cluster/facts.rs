@@ -1,4 +1,4 @@
-//! What is known of one Cluster from memory when a pass begins.
+//! Facts of one Cluster from the caches at the start of a reconcile.
 
 use std::{sync::Arc, time::Duration};
 
@@ -33,28 +33,28 @@ use crate::{
     },
 };
 
-/// What an operator has set.
+/// Settings of the operator.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// Namespace of templates and Packages, and of PackageInstalls in workload clusters.
     pub system_namespace: String,
-    /// How often kapp-controller looks at a package again, and a pass at a settled cluster.
+    /// Resync interval of kapp-controller for a package, and interval of drift checks of a settled Cluster.
     pub sync_period: SyncPeriod,
-    /// How long a deletion may wait for packages to be uninstalled.
+    /// Time that a deletion may wait for packages to be uninstalled.
     pub deletion_limit: Duration,
 }
 
-/// Why too little is known of a Cluster, mostly of its control plane.
+/// Reason why too little is known of a Cluster, mostly of its control plane.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Unknown {
-    /// Its kind is being read for the first time.
+    /// The first list of its kind is in progress.
     Reading,
-    /// Its kind cannot be read; or an object that the Cluster rests on cannot be decoded, or a kind that it needs was never listed.
+    /// Its kind is unreadable, an object that the Cluster depends on cannot be decoded, or a kind that it needs was never listed.
     Unreadable(Hold),
 }
 
 impl Unknown {
-    /// The kind of the control plane that a Cluster refers to cannot be read.
+    /// Returns the reason for an unreadable control plane kind in `spec.controlPlaneRef`.
     #[must_use]
     pub fn unreadable(reference: &ObjectReference, why: &str) -> Self {
         // A definition of v1beta1 does not bound these names.
@@ -66,10 +66,10 @@ impl Unknown {
     }
 }
 
-/// One Cluster and what belongs to it.
+/// One Cluster and the objects that belong to it.
 #[derive(Debug)]
 pub struct Facts {
-    /// What an operator has set.
+    /// Settings of the operator.
     pub settings: Settings,
     /// Time of the management API server, which the caller sets; `None` while it is not known.
     pub server_now: Option<Timestamp>,
@@ -83,26 +83,27 @@ pub struct Facts {
     pub topology: Topology,
     /// Its ClusterBootstrap.
     pub bootstrap: Option<Arc<ClusterBootstrap>>,
-    /// Its control plane, if it is known and has one.
+    /// Its control plane, if it exists and is known.
     pub control_plane: Option<ControlPlaneFacts>,
-    /// Why too little is known, if so.
+    /// Reason why too little is known, if so.
     pub unknown: Option<Unknown>,
     /// Its MachineDeployments and MachinePools.
     pub workers: Vec<WorkerFacts>,
-    /// Where the steps of an upgrade come from.
+    /// Source of the upgrade steps.
     pub plan: Plan,
     /// All releases.
     pub releases: Arc<Releases>,
-    /// A release that cannot be decoded, if there is one: it may be for any version.
+    /// A release that cannot be decoded, if any: it may be for any version.
     pub undecodable_release: Option<Arc<Undecodable>>,
     /// All Packages of the system namespace.
     pub catalogue: Arc<Catalogue>,
 }
 
 impl Facts {
-    /// What is in memory of `cluster`; `None` when it is none of ours, unless the addons-manager keeps it from being deleted. `control_plane` looks up the object that is referred to.
+    /// Returns the cached facts of `cluster`; `None` if Sluice does not manage it, unless a finalizer of the addons-manager blocks its
+    /// deletion. `control_plane` looks up the referenced object.
     ///
-    /// ClusterBootstraps and TanzuKubernetesReleases must have been listed before. Any other kind that was not makes too little known.
+    /// ClusterBootstraps and TanzuKubernetesReleases must be listed before. Any other unlisted kind sets [`Facts::unknown`].
     pub fn of(
         cluster: &Arc<Cluster>,
         stores: &impl Stores,
@@ -121,14 +122,14 @@ impl Facts {
         let release: Found<TanzuKubernetesRelease> = stores.found(None, &label);
         let has_bootstrap = !matches!(bootstrap, Ok(None));
         let is_managed = is_managed(Some(&label), is_legacy_release(&release), has_bootstrap);
-        // Nothing else removes the finalizer of the addons-manager from one that was managed, and has lost label and ClusterBootstrap.
+        // Nothing else removes the finalizer from a formerly managed Cluster that lost its label and its ClusterBootstrap.
         let is_kept_by_finalizer = label.is_empty()
             && cluster.metadata.deletion_timestamp.is_some()
             && without_finalizer(&cluster.metadata).is_some();
         if !is_managed && !is_kept_by_finalizer {
             return None;
         }
-        // Only now: any tenant may make a large one.
+        // Cloned only for managed Clusters: any tenant may create a large topology.
         let topology = topology.clone();
         let referred = cluster.spec.control_plane_ref.as_ref();
         let (control_plane, unknown) = match referred.map(control_plane) {
@@ -174,13 +175,14 @@ impl Facts {
         })
     }
 
-    /// The record of an earlier pass.
+    /// Returns the record of an earlier reconcile.
     #[must_use]
     pub fn record(&self) -> Option<&UpgradeRecord> {
         self.recorded(self.bootstrap.as_deref()?)
     }
 
-    /// Whether the workload may answer: it has, or Cluster API does not say that it has not. A change of either wakes the Cluster.
+    /// Whether the workload may respond: it did before, or Cluster API does not report an uninitialized control plane. A change of either
+    /// requeues the Cluster.
     pub(super) fn may_be_reached(&self) -> bool {
         let status = self.cluster.status.as_ref();
         let answered = |record: &UpgradeRecord| record.workload_uid.is_some();
@@ -188,12 +190,12 @@ impl Facts {
             || status.and_then(ClusterStatus::control_plane_initialized) != Some(false)
     }
 
-    /// The record of this very Cluster in `bootstrap`. One of an earlier Cluster of the name says nothing.
+    /// Returns the record of this Cluster in `bootstrap`, but not one of an earlier Cluster of the same name.
     pub(super) fn recorded<'a>(&self, bootstrap: &'a ClusterBootstrap) -> Option<&'a UpgradeRecord> {
         of_cluster(bootstrap.status.as_ref()?.upgrade.as_ref(), &self.owner.uid)
     }
 
-    /// The Cluster as the record sees it.
+    /// Returns the facts of the Cluster that a record needs.
     pub(super) fn cluster(&self) -> ClusterFacts<'_> {
         let Self {
             cluster,
@@ -221,7 +223,7 @@ impl Facts {
         }
     }
 
-    /// The release that the spec of the ClusterBootstrap belongs to, as it was found.
+    /// Returns the release that the spec of the ClusterBootstrap belongs to.
     pub(super) fn resolved_release(&self) -> ResolvedRelease<'_> {
         self.bootstrap
             .as_deref()
@@ -230,8 +232,8 @@ impl Facts {
     }
 }
 
-/// The first object of the system namespace that cannot be decoded: of the templates of the releases that a Cluster has and shall have,
-/// and of the Packages of its ClusterBootstrap and of the template that it shall have.
+/// Returns the first undecodable object of the system namespace that the Cluster depends on. Candidates are the templates of its current
+/// and desired releases, and the Packages of its ClusterBootstrap and of the desired template.
 fn of_catalogue(
     stores: &impl Stores,
     system: &str,
@@ -253,7 +255,7 @@ fn of_catalogue(
     templates.next().or_else(|| packages.next())
 }
 
-/// Workers of a topology, by their names.
+/// Returns the workers of a topology, sorted by name.
 fn workers(stores: &impl Stores, owner: &Owner) -> Vec<WorkerFacts> {
     fn of<K: Worker>(stores: &impl Stored<K>, owner: &Owner) -> Vec<WorkerFacts> {
         let workers = stores.of_cluster(&owner.namespace, &owner.name);
@@ -302,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_known_of_clusters_that_are_none_of_ours() {
+    fn unmanaged_clusters_have_no_facts() {
         let given = Given::default();
         assert!(facts(&cluster(""), &given).is_none());
         let mut without_topology = cluster(LABEL);
@@ -323,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_control_plane_is_no_missing_one() {
+    fn an_unknown_control_plane_is_not_a_missing_one() {
         let given = Given::default();
         let unknown = facts(&cluster(LABEL), &given).unwrap();
         assert_eq!(unknown.unknown, Some(Unknown::Reading));
@@ -344,7 +346,7 @@ mod tests {
     #[case::another_package("Package", Some("tkg-system"), "antrea.1.9.0", false)]
     #[case::the_bootstrap_of_another("ClusterBootstrap", Some("team-b"), "one", false)]
     #[case::a_worker_of_another_namespace("MachineDeployment", Some("team-b"), "md", false)]
-    fn what_cannot_be_decoded_holds_those_that_rest_on_it(
+    fn an_undecodable_object_holds_dependent_clusters(
         #[case] kind: &str,
         #[case] namespace: Option<&str>,
         #[case] name: &str,
@@ -373,7 +375,7 @@ mod tests {
         assert_eq!(held, holds.then_some((GateReason::ObjectUndecodable, true)));
     }
 
-    /// Whatever the empty store seems to say.
+    /// An empty store must not count as the absence of objects.
     #[test]
     fn a_kind_that_was_never_listed_holds_managed_clusters() {
         for kind in StoredKind::ALL {
@@ -392,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn a_store_that_is_filled_meanwhile_says_nothing() {
+    fn a_store_that_fills_meanwhile_still_counts_as_unlisted() {
         let filling = Filling::with(Given::default());
         let found = Facts::of(&cluster(LABEL), &filling, &settings(), |_| Ok(None)).unwrap();
         assert!(

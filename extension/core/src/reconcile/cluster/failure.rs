@@ -1,4 +1,4 @@
-//! What the answers of API servers come to that are none, or that refuse.
+//! Maps API errors to hold reasons.
 
 use super::{Context, provider::COPYING};
 use crate::rbac::missing_rule;
@@ -8,22 +8,22 @@ use crate::{
     reasons::{GateReason, Hold},
 };
 
-/// What is said of a workload API server that says nothing.
+/// Hold message for a workload API server that does not respond.
 pub(super) const SILENT: &str = "the workload API server does not answer";
 
-/// Characters of an API server's message that are passed on.
+/// Maximum length of an API server's message in a hold, in characters.
 const LONGEST_MESSAGE: usize = 256;
 
-/// The workload API server does not say what it was asked for.
+/// Returns the hold for a failed read of the workload API server.
 ///
-/// What went wrong in detail changes from try to try, and the message of a hold must not.
+/// Its message omits details that change between attempts, because the message of a hold must not change.
 pub(super) fn silent(failure: &Failure) -> Hold {
     if let Some(object) = &failure.undecodable {
         return object.hold();
     }
     let message = match failure.code {
         Some(code @ (401 | 403 | 404)) => format!("the workload API server answers with {code}"),
-        // An API server says the code in its answer, too.
+        // A Kubernetes API server repeats the code in its response body; 0 means that the body has none.
         Some(0) => "what the kubeconfig leads to is no Kubernetes API server".to_owned(),
         _ if failure.too_long => "the workload API server answers with more than Sluice reads".to_owned(),
         _ => SILENT.to_owned(),
@@ -31,13 +31,13 @@ pub(super) fn silent(failure: &Failure) -> Hold {
     Hold::new(GateReason::WorkloadUnreachable, message)
 }
 
-/// The management API server did not do what a pass needs.
+/// Returns the hold for a failed request of a reconcile to the management API server.
 #[must_use]
 pub fn reconcile_failed(failure: &Failure) -> Hold {
     if let Some(object) = &failure.undecodable {
         return object.hold();
     }
-    // As above; what it says goes to the log.
+    // The message must not change between attempts; the server's own message goes to the log.
     let message = match failure.code {
         _ if failure.too_long => {
             "the objects that Sluice reads for this Cluster, such as Secrets with values, take more than 8 MiB of memory; make them smaller"
@@ -51,7 +51,7 @@ pub fn reconcile_failed(failure: &Failure) -> Hold {
     Hold::new(GateReason::ReconcileError, message)
 }
 
-/// Why the gates of a Cluster are closed of which a pass did not come to its end.
+/// Returns the hold of a Cluster whose reconcile did not complete.
 #[must_use]
 pub fn ended_early(error: &Error) -> Hold {
     let (reason, message) = match error {
@@ -68,7 +68,7 @@ pub fn ended_early(error: &Error) -> Hold {
     Hold::new(reason, message)
 }
 
-/// The workload API server did not take what belongs to `package`.
+/// Returns the hold for a failed write of an object of `package` to the workload.
 pub(super) fn refused(package: &str, failure: &Failure) -> Hold {
     match failure.code {
         // The package API is served by the kapp-controller that has just been installed or restarted.
@@ -76,13 +76,13 @@ pub(super) fn refused(package: &str, failure: &Failure) -> Hold {
             GateReason::KappControllerRestarting,
             "waiting for kapp-controller to serve the package API",
         ),
-        // Another try will not change these.
+        // A retry does not help against these codes.
         Some(400 | 403 | 413 | 422) => write_refused(package, "workload", failure),
         _ => silent(failure),
     }
 }
 
-/// The management API server did not take an object that `package` takes its values from. Where another try will not change that, why.
+/// Returns the failure of a write to a values source of `package`, as a hold if a retry does not help.
 pub(super) fn object_refused(key: &Key, package: &str, failure: Failure) -> Interrupt {
     match failure.code {
         Some(400 | 403 | 413 | 422) => object_refused_with(key, package, &failure).into(),
@@ -90,10 +90,10 @@ pub(super) fn object_refused(key: &Key, package: &str, failure: Failure) -> Inte
     }
 }
 
-/// The same of any answer.
+/// Returns the same hold for any response.
 pub(super) fn object_refused_with(key: &Key, package: &str, failure: &Failure) -> Hold {
     let said = said(failure);
-    // As an authorizer says it; quotas and admission answer with 403 as well.
+    // Authorizers use this wording; quotas and admission respond with 403 as well.
     let is_unauthorized = failure.code == Some(403) && failure.message.contains(" cannot ");
     let rule = if is_unauthorized && !key.resource.group.is_empty() {
         format!(
@@ -108,7 +108,7 @@ pub(super) fn object_refused_with(key: &Key, package: &str, failure: &Failure) -
     Hold::new(GateReason::WriteRefused, message)
 }
 
-/// The management API server does not take the Cluster as the owner of its ClusterBootstrap.
+/// Returns the hold for a refused owner reference of the ClusterBootstrap to its Cluster.
 pub(super) fn owner_refused(known: &Context<'_>, failure: &Failure) -> Hold {
     let Owner { namespace, name, .. } = &known.facts.owner;
     let said = said(failure);
@@ -118,7 +118,7 @@ pub(super) fn owner_refused(known: &Context<'_>, failure: &Failure) -> Hold {
     Hold::new(GateReason::WriteRefused, message)
 }
 
-/// What the addons-manager has left of `object`, `what`, cannot be removed: reason, and message with the way out.
+/// Returns reason and message, with a remedy, for the leftover `what` of `object` that cannot be removed.
 pub(super) fn not_removed(object: &str, what: &str, failure: &Failure) -> (&'static str, String) {
     if let Some(hold) = webhook_in_the_way(object, failure) {
         return (hold.reason.as_str(), hold.message);
@@ -139,7 +139,7 @@ pub(super) fn not_removed(object: &str, what: &str, failure: &Failure) -> (&'sta
     )
 }
 
-/// A write of `object` was refused because a webhook could not be called.
+/// Returns the hold for a write of `object` that was refused because a webhook could not be called.
 pub(super) fn webhook_in_the_way(object: &str, failure: &Failure) -> Option<Hold> {
     let webhook = failure.uncalled_webhook()?;
     let message = format!(
@@ -149,17 +149,17 @@ pub(super) fn webhook_in_the_way(object: &str, failure: &Failure) -> Option<Hold
     Some(Hold::new(GateReason::WebhookUnavailable, message))
 }
 
-/// What an API server says that refuses something.
+/// Returns the message of a refusal.
 fn said(failure: &Failure) -> String {
     match failure.code {
-        // Its text may name ports and times, and the message of a hold must not change from try to try.
+        // The text may contain ports and times, and the message of a hold must not change between attempts.
         Some(code @ 500..) => format!("error {code}, see the log"),
-        // It goes into conditions, events and calls, and may be of any length.
+        // The text appears in conditions, events and hook responses, and may have any length.
         _ => failure.message.chars().take(LONGEST_MESSAGE).collect(),
     }
 }
 
-/// An API server does not take what belongs to `package`.
+/// Returns the hold for a refused write of an object of `package`.
 pub(super) fn write_refused(package: &str, server: &str, failure: &Failure) -> Hold {
     let said = said(failure);
     Hold::new(
@@ -180,7 +180,7 @@ mod tests {
     #[case::nothing_of_kubernetes(404, "the workload API server answers with 404")]
     #[case::an_answer_without_code(0, "what the kubeconfig leads to is no Kubernetes API server")]
     #[case::codes_that_change_from_try_to_try(503, "the workload API server does not answer")]
-    fn an_answer_that_stays_the_same_is_named(#[case] code: u16, #[case] says: &str) {
+    fn a_stable_error_is_named(#[case] code: u16, #[case] says: &str) {
         let failure = Failure {
             code: Some(code),
             ..Failure::other(Server::Workload, "")

@@ -1,4 +1,4 @@
-//! What belongs to one package, in the order in which it is written.
+//! Objects of one package, in the order of their writes.
 
 use std::time::Duration;
 
@@ -19,11 +19,11 @@ use super::{
 };
 use crate::packages::build::{self, Identity, Repair};
 
-/// Makes sure of all that `planned` needs, and of its PackageInstall. Sets `altered` where its Package or its values are not what the
-/// PackageInstall, as it is, asks for, also if what follows fails.
+/// Ensures the objects that `planned` needs, and its PackageInstall. Sets `altered` if its Package or its values differ from those that
+/// the current PackageInstall requests, also if a later step fails.
 ///
-/// What the PackageInstall needs is looked at again and again, more often while there is a `need`: kapp-controller cannot do without, and
-/// nothing else restores what is deleted or edited by hand.
+/// The needed objects are checked periodically, and more often while there is a `need`: kapp-controller depends on them, and nothing
+/// else restores an object that a user deletes or edits.
 pub(super) fn install(
     known: &Context<'_>,
     memory: &mut LocalState,
@@ -31,18 +31,18 @@ pub(super) fn install(
     need: Need,
     altered: &mut bool,
 ) -> Step<()> {
-    // What is written later must not replace what was written since this was seen.
+    // A later write must not replace a change made after this observation.
     let found = known
         .watched(planned.server(), &planned.install_name)?
         .install
         .as_deref();
     let wanted = planned.install(known.facts);
     if planned.server() == Server::Workload {
-        // What a gate is open by is looked at whatever becomes of the identity.
+        // Objects behind an open gate are checked first, regardless of the identity.
         if need != Need::OpenGate {
             ensured_identity(known, memory, need)?;
         }
-        // For a PackageInstall that asks for another one it is new.
+        // For a PackageInstall that requests another Package, the copy is new.
         let asks_for_it = || found.is_some_and(|found| build::asks_for(found, &wanted));
         *altered |= ensured_copy(known, memory, planned, need)? && asks_for_it();
     }
@@ -51,7 +51,7 @@ pub(super) fn install(
         ensured_identity(known, memory, need)?;
     }
     match found {
-        // It is there: it was read. The watch will show it.
+        // The PackageInstall exists: it was read, and the watch will show it.
         None if planned.is_kept => Ok(()),
         found => {
             let fixed = found.filter(|_| !planned.is_kept).and_then(|found| {
@@ -63,13 +63,13 @@ pub(super) fn install(
             };
             let (now, period) = (known.began.instant, known.facts.settings.sync_period.length);
             let name = Thing::ValuesName(planned.install_name.clone());
-            // Another one writes it as well: the next pass says so.
+            // Another client writes it as well, and the next reconcile reports that.
             if memory.removals.seen(name.clone(), &version, period, now) == LeftoverState::Returned {
                 return Ok(());
             }
             write_install(known, planned.server(), &wanted, found)?;
             memory.removals.removed(name, version, now);
-            // Nothing else knows that its Secret was named: the addons-manager gave that no label.
+            // No other trace of its Secret remains: the addons-manager gave it no label.
             if planned.server() == Server::Workload {
                 memory.leave(secret);
             }
@@ -82,13 +82,13 @@ pub(super) fn install(
 struct Needed<'a, K> {
     server: Server,
     wanted: &'a K,
-    /// What is done about one that is another.
+    /// Returns the repair of an object that differs.
     repair: fn(&K, &K) -> Repair<K>,
 }
 
-/// Looks at `thing`, of which `content` is wanted, when it is time to: the objects `needed`. Where these are not as they have to be, `mend`
-/// is called. Says what `mend` says: whether it was altered. Then, and after a failure, the next pass looks again. What an open gate rests
-/// on is believed for a while where a look is not answered.
+/// Checks the objects `needed` behind `thing` with its `content`, once the check is due. Calls `mend` if they differ, and returns its
+/// result: whether `thing` was altered. After an alteration or a failure, the next reconcile checks again. Without a response, the last
+/// check behind an open gate stays valid for a while.
 fn ensured(
     memory: &mut LocalState,
     known: &Context<'_>,
@@ -107,7 +107,7 @@ fn ensured(
         {
             return Ok(false);
         }
-        looked => looked?,
+        outcome => outcome?,
     };
     let put_right = || {
         let mut made = needed.iter().map(|needed| needed.ensure(known));
@@ -124,7 +124,7 @@ fn check_interval(known: &Context<'_>, need: Need) -> Duration {
     need.check_interval(known.facts.settings.sync_period.length)
 }
 
-/// The identity that packages are installed with.
+/// Ensures the identity that packages are installed with.
 fn ensured_identity(known: &Context<'_>, memory: &mut LocalState, need: Need) -> Step<bool> {
     with_identity(known, |needed| {
         ensured(memory, known, ("identity", ""), need, needed, |put_right| {
@@ -148,7 +148,7 @@ fn with_identity<T>(known: &Context<'_>, make: impl FnOnce(&[&dyn Ensure]) -> T)
     ])
 }
 
-/// Whether the identity that packages are installed with is there and as it is needed.
+/// Whether the identity that packages are installed with exists and is correct.
 pub(super) fn identity_is_right(known: &Context<'_>) -> Step<bool> {
     with_identity(known, |needed| are_right(known, needed))
 }
@@ -158,12 +158,12 @@ fn are_right(known: &Context<'_>, needed: &[&dyn Ensure]) -> Step<bool> {
     right.into_iter().try_fold(true, |all, right| Ok(right? && all))
 }
 
-/// The copy of the Package of `planned` in the workload.
+/// Ensures the copy of the Package of `planned` in the workload.
 fn ensured_copy(known: &Context<'_>, memory: &mut LocalState, planned: &Planned, need: Need) -> Step<bool> {
     let Some(source) = known.package(&planned.package_name)? else {
         return Ok(false);
     };
-    // Changes at least as often as the content, which may be large and is looked at in each pass.
+    // The resourceVersion changes at least as often as the content, which may be large and is compared in each reconcile.
     let content = source.resource_version().unwrap_or_default();
     let thing = format!("Package {}", planned.package_name);
     if !memory.is_due(&thing, &content, check_interval(known, need), known.began.instant) {
@@ -173,14 +173,14 @@ fn ensured_copy(known: &Context<'_>, memory: &mut LocalState, planned: &Planned,
     let needed = Needed::on_workload(&copy, build::repair_package);
     ensured(memory, known, (&thing, &content), need, &[&needed], |put_right| {
         match need {
-            // The gate is closed before it is written: it is found again until then.
+            // The gate closes before the write; until then each check finds the difference again.
             Need::OpenGate => Ok(true),
             Need::Proof | Need::Nothing => put_right(),
         }
     })
 }
 
-/// Whether the copy of the Package of `planned` in the workload is there and as it is needed.
+/// Whether the copy of the Package of `planned` in the workload exists and is correct.
 pub(super) fn copy_is_right(known: &Context<'_>, planned: &Planned) -> Step<bool> {
     let Some(source) = known.package(&planned.package_name)? else {
         return Ok(true);
@@ -189,7 +189,7 @@ pub(super) fn copy_is_right(known: &Context<'_>, planned: &Planned) -> Step<bool
     Needed::on_workload(&copy, build::repair_package).is_right(known)
 }
 
-/// Whether the Secret with the values of a package is there and as it is needed.
+/// Whether the Secret with the values of a package exists and is correct.
 pub(super) fn values_are_right(known: &Context<'_>, planned: &Planned) -> Step<bool> {
     if planned.is_kept {
         return preserved::has_right_values(known, planned, ReadPhase::Plan);
@@ -206,18 +206,18 @@ fn needed_values<'a>(planned: &Planned, wanted: &'a Secret) -> Needed<'a, Secret
     }
 }
 
-/// The Secret with the values of a package. Says whether it was altered since it was named.
+/// Ensures the Secret with the values of a package. Returns whether it was altered after the PackageInstall or the App named it.
 ///
-/// One that is named may be what was deployed. It stays as it is until another one is named, so that it is found again where the
-/// record of this pass is not written.
+/// A named Secret may be deployed. It stays unchanged until another one is named, so that the alteration is found again if the record
+/// of this reconcile is not written.
 fn ensured_values(known: &Context<'_>, memory: &mut LocalState, planned: &Planned, need: Need) -> Step<bool> {
-    // They were read when it was decided that they stay as they are.
+    // Kept values were read when the plan decided to keep them.
     if planned.is_kept {
         return Ok(false);
     }
     let system = &known.facts.settings.system_namespace;
     let wanted = planned.values_secret(&known.facts.owner, system);
-    // Its name carries cluster, package and digest, and a package is on one server only.
+    // The name carries Cluster, package and digest, and a package is on one server only.
     let thing = format!("Secret {}", planned.secret_name);
     let needed = needed_values(planned, &wanted);
     ensured(memory, known, (&thing, ""), need, &[&needed], |put_right| {
@@ -233,7 +233,7 @@ fn ensured_values(known: &Context<'_>, memory: &mut LocalState, planned: &Planne
     })
 }
 
-/// Whether the PackageInstall or the App of a package, as the server has them, names its values Secret.
+/// Whether the PackageInstall or the App of a package, read from the server, names its values Secret.
 fn is_named(known: &Context<'_>, planned: &Planned, at: (Server, Option<&str>)) -> Step<bool> {
     let name = &planned.install_name;
     let (install, app) = pair(known, name, at, ReadPhase::Plan)?;
@@ -245,7 +245,7 @@ fn is_named(known: &Context<'_>, planned: &Planned, at: (Server, Option<&str>)) 
         || of_app.any(|secret| secret == planned.secret_name))
 }
 
-/// PackageInstall and App of one name, read at once.
+/// Reads PackageInstall and App of one name in one round.
 pub(super) fn pair(
     known: &Context<'_>,
     name: &str,
@@ -273,10 +273,10 @@ impl<'a, K> Needed<'a, K> {
 
 /// An object of any kind that a package needs.
 trait Ensure {
-    /// Whether it is there and as it is needed.
+    /// Whether the object exists and is correct.
     fn is_right(&self, known: &Context<'_>) -> Step<bool>;
 
-    /// Creates it where it is missing, and repairs one that is not as it is needed. `true` when it was either.
+    /// Creates a missing object and repairs an incorrect one. Returns whether it did either.
     fn ensure(&self, known: &Context<'_>) -> Step<bool>;
 }
 
@@ -291,7 +291,7 @@ where
 
     fn ensure(&self, known: &Context<'_>) -> Step<bool> {
         const MISSING: &str = "a package needs it";
-        const ALTERED: &str = "it is not as a package needs it";
+        const ALTERED: &str = "it differs from what a package needs";
         let (server, wanted) = (self.server, self.wanted);
         let Some(found) = self.found(known)? else {
             return known.create(Write::create(server, wanted, MISSING));
@@ -319,15 +319,15 @@ where
     }
 }
 
-/// Makes a PackageInstall say what is wanted. Its uid and resourceVersion are those of `found`, so what was written since is
-/// never overwritten; without `found` it is created, never replaced. Either way 409 says that `found` is old.
+/// Writes a PackageInstall as `wanted`. The write has the UID and resourceVersion of `found`, so it never overwrites a later change.
+/// Without `found` the PackageInstall is created, never replaced. In both cases, 409 means that `found` is outdated.
 fn write_install(
     known: &Context<'_>,
     server: Server,
     wanted: &PackageInstall,
     found: Option<&PackageInstall>,
 ) -> Step<()> {
-    const WHY: &str = "a package shall be as the ClusterBootstrap says";
+    const WHY: &str = "PackageInstall differs from the ClusterBootstrap";
     let write = match found {
         None => Write::create(server, wanted, WHY),
         Some(found) => {
@@ -342,7 +342,7 @@ fn write_install(
     known.write(write).map(drop)
 }
 
-/// Removes the values Secrets of earlier versions and stages from the workload, also those that this process has taken over from the
+/// Removes the values Secrets of earlier versions and stages from the workload, including those that this process took over from the
 /// addons-manager.
 pub(super) fn tidy(known: &Context<'_>, memory: &LocalState, planned: &[Planned]) -> Step<()> {
     let system = &known.facts.settings.system_namespace;
@@ -356,10 +356,10 @@ pub(super) fn tidy(known: &Context<'_>, memory: &LocalState, planned: &[Planned]
         }
         let key = Key::of::<Secret>(Server::Workload, Some(system), name);
         let uid = metadata["uid"].as_str().map(str::to_owned);
-        let delete = Write::delete(key, uid, "the values of an earlier version or stage");
+        let delete = Write::delete(key, uid, "values of an earlier version or stage");
         known.write(delete).map(drop)
     }));
-    // What is left behind is removed when the next upgrade completes.
+    // Remaining Secrets are removed when the next upgrade completes.
     removed.or_else(|stop| stop.failed().map(drop))?;
     let mut left = memory
         .left()
@@ -370,11 +370,7 @@ pub(super) fn tidy(known: &Context<'_>, memory: &LocalState, planned: &[Planned]
             return Ok(());
         };
         let key = Key::of::<Secret>(Server::Workload, Some(system), name);
-        let delete = Write::delete(
-            key,
-            found.uid(),
-            "the values that the addons-manager had deployed",
-        );
+        let delete = Write::delete(key, found.uid(), "values deployed by the addons-manager");
         known.write(delete).map(drop)
     })
 }

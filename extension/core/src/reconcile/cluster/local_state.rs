@@ -1,5 +1,5 @@
-//! What is remembered of a Cluster from one pass to the next, by this process alone. A process that begins without it opens no gate for
-//! that reason; it only takes longer.
+//! Local state of a Cluster that this process keeps between reconciles. A process that starts without it never opens a gate early; it
+//! only takes longer.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,101 +20,101 @@ use crate::{
     upgrade::record::Ungated,
 };
 
-/// How often what is needed is looked at. A little less than the time between two looks at a hot cluster.
+/// Interval between checks of a needed object, a little less than the requeue delay of a hot Cluster.
 const CHECK_INTERVAL: Duration = Duration::from_secs(9);
 
-/// How long a thing is believed to be as it was when it was looked at last, while looks at it are not answered: as long as the proofs
-/// of a silent workload are.
+/// Time that the last check of an object stays valid while further checks get no response, equal to the validity of proofs of a silent
+/// workload.
 const TRUSTED_FOR: Duration = Duration::from_mins(1);
 
-/// How long an App that is being deployed may show nothing. kapp writes a line at least every minute while it waits.
+/// Time without progress after which a deploying App counts as stalled. kapp writes a line at least every minute while it waits.
 const STALLED: Duration = Duration::from_secs(90);
 
-/// The same where the times in the App show as long a pause already: this process, which may be a new one, only has to see for itself
-/// that nothing moves.
+/// Same limit for an App whose own timestamps already show a pause of [`STALLED`]. This process may be new and only confirms that
+/// nothing moves.
 const STALLED_BEFORE: Duration = Duration::from_secs(10);
 
-/// For so long stores of new connections that were not filled yet say nothing of what was proven. A workload without the kinds of
-/// kapp-controller never fills them.
+/// Time during which unfilled stores of a new connection do not affect recorded proofs. A workload without the kinds of kapp-controller
+/// never fills them.
 const OPENING: Duration = Duration::from_secs(10);
 
-/// What is remembered of one Cluster.
+/// Local state of one Cluster.
 #[derive(Debug, Clone, Default)]
 pub struct LocalState {
-    /// When its status was written last.
+    /// Time of the last status write.
     pub written: Option<Instant>,
-    /// When the settled Cluster is looked at next, once that is known.
+    /// Time of the next drift check of the settled Cluster, once known.
     drift_check_at: Option<Instant>,
-    /// Since when the Cluster has waited for what no watch shows, without a connection.
+    /// Time since which the Cluster waits without a connection for a state that no watch shows.
     waits_since: Option<Instant>,
-    /// Since when looks at the settled Cluster have not reached its workload.
+    /// Time since which drift checks of the settled Cluster do not reach its workload.
     unseen_since: Option<Instant>,
-    /// Since when looks at the settled Cluster have found a package without its proof.
+    /// Time since which drift checks of the settled Cluster find a package without its proof.
     unproven_since: Option<Instant>,
     apps: BTreeMap<String, Sighting>,
-    looks: Checks,
+    checks: Checks,
     rest: Rest,
-    /// Since when stores of the workload were not filled, over however many connections.
+    /// Time since which stores of the workload are unfilled, across connections.
     unfilled_since: Option<Instant>,
-    /// What refused writes of what no package waits for came to last.
+    /// Last hold of refused writes that no package waits for.
     refusal: Option<Hold>,
-    /// Gates that this process may have opened. Its watch may not have shown them yet.
+    /// Gates that this process may have opened and its watch may not show yet.
     pub(super) opened: Vec<(Hook, String)>,
-    /// The version that packages are proven for, and when the pass began that saw the last proof.
+    /// Version that packages are proven for, and start of the reconcile that observed the last proof.
     pub(super) proven: Option<(String, Instant)>,
-    /// The version that the control plane has taken, and when that was seen first, until it is recorded.
+    /// Version that the control plane reached, and time of its first observation, until it is recorded.
     pub(super) taken: Option<(String, Time)>,
-    /// Versions without an open gate that were counted.
+    /// Counted versions that no open gate released.
     pub(super) ungated: Vec<Ungated>,
-    /// What was removed of what the addons-manager has left.
+    /// Removed leftovers of the addons-manager.
     pub(super) removals: Removals,
-    /// Names of values Secrets of the addons-manager on the workload that PackageInstalls name no more.
+    /// Names of values Secrets of the addons-manager on the workload that PackageInstalls no longer reference.
     left: BTreeSet<String>,
 }
 
-/// Whether anything is to be done for a Cluster before its next look.
+/// Work that a Cluster may need before its next drift check.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Rest {
-    /// This process has not planned it yet. Nothing, where the record says that it is settled: after a start all would be read at once.
+    /// This process has not planned the Cluster yet. A Cluster settled by its record rests: otherwise a start would read all at once.
     #[default]
     Unknown,
-    /// Something may be.
+    /// Work may be due.
     Awake,
-    /// Nothing, while it is planned from this.
+    /// No work is due while the plan has these inputs.
     PlannedFrom(PlannedFrom),
 }
 
-/// What the packages of a Cluster at rest are planned from, as hashes.
+/// Hashes of the inputs that the packages of a Cluster at rest are planned from.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct PlannedFrom {
-    /// Its own ClusterBootstrap, and how far its upgrade is.
+    /// Its own ClusterBootstrap and the stage of its upgrade.
     pub(super) own: u64,
-    /// The Packages that it names.
+    /// The Packages that the ClusterBootstrap names.
     pub(super) catalogue: u64,
 }
 
-/// In which version an App was seen last, and since when.
+/// Last observed resourceVersion of an App, and the time since which it is unchanged.
 #[derive(Debug, Clone)]
 struct Sighting {
     version: String,
     since: Instant,
-    /// Whether it was found stalled in this version.
+    /// Whether the App was found stalled in this version.
     found: bool,
 }
 
-/// What a thing is needed for.
+/// Purpose of an object that a package needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Need {
     /// The proof of a package.
     Proof,
-    /// A gate that is open by such a proof.
+    /// A gate that such a proof keeps open.
     OpenGate,
     /// Neither.
     Nothing,
 }
 
 impl Need {
-    /// How often what is needed so is looked at where the sync period is `period`.
+    /// Returns the check interval for the sync period `period`.
     pub(super) fn check_interval(self, period: Duration) -> Duration {
         match self {
             Self::Proof | Self::OpenGate => CHECK_INTERVAL,
@@ -123,7 +123,7 @@ impl Need {
     }
 }
 
-/// When each thing that a package needs was last made sure of, and with which content.
+/// Time and content of the last successful check of each object that a package needs.
 #[derive(Debug, Clone, Default)]
 struct Checks {
     /// Number of the connection to the workload.
@@ -132,7 +132,7 @@ struct Checks {
 }
 
 impl LocalState {
-    /// Remembers what refused writes of what no package waits for came to. Says whether that is something else than before.
+    /// Stores the hold of refused writes that no package waits for. Returns whether it differs from the last one.
     pub(super) fn is_new_refusal(&mut self, refusal: Option<&Hold>) -> bool {
         let is_new = self.refusal.as_ref() != refusal;
         if is_new {
@@ -141,8 +141,8 @@ impl LocalState {
         is_new
     }
 
-    /// How long it is until the settled Cluster with this UID is looked at, which is once in each `period`; `None` once its time has
-    /// come. Its time follows from the UID, so that Clusters are looked at one after the other.
+    /// Returns the time until the drift check of the settled Cluster with this UID, which runs once in each `period`; `None` once it is
+    /// due. The time follows from the UID, which spreads the drift checks of all Clusters over the period.
     pub(super) fn until_drift_check(
         &mut self,
         uid: &str,
@@ -156,13 +156,13 @@ impl LocalState {
         (!left.is_zero()).then_some(left)
     }
 
-    /// A look was made `now`, and the next one is made after `next`.
+    /// Schedules the next drift check `next` after `now`.
     pub(super) fn drift_check_made(&mut self, next: Duration, now: Instant) {
         self.drift_check_at = Some(now + next);
     }
 
-    /// When the settled Cluster with this UID is looked at next, after a look `now` that has found all its packages proven, or not: the
-    /// longer they are not, the later. Not all whose packages fail for the same reason are looked at at once.
+    /// Returns the delay to the next drift check after one at `now`, which found all packages `proven` or not. The delay grows with the
+    /// time that packages are unproven. The UID spreads Clusters whose packages fail for the same reason.
     pub(super) fn next_drift_check(
         &mut self,
         uid: &str,
@@ -181,41 +181,41 @@ impl LocalState {
         )
     }
 
-    /// The Cluster is not settled.
+    /// Discards the schedule of a Cluster that is not settled.
     pub(super) fn forget_drift_check(&mut self) {
         self.drift_check_at = None;
     }
 
-    /// When the Cluster with this UID is looked at again, which waits for what no watch shows.
+    /// Returns the requeue delay of the Cluster with this UID, which waits for a state that no watch shows.
     pub(super) fn wait(&mut self, uid: &str, now: Instant) -> Duration {
         let waited = now.duration_since(*self.waits_since.get_or_insert(now));
         wait(uid, waited)
     }
 
-    /// The Cluster waits no more.
+    /// Ends the wait of the Cluster.
     pub(super) fn waited(&mut self) {
         self.waits_since = None;
     }
 
-    /// What the last look came to.
+    /// Returns the result of the last drift check.
     pub(super) fn last_drift_check(&self) -> LastDriftCheck {
         self.unseen_since
             .map_or(LastDriftCheck::Answered, |_| LastDriftCheck::Unanswered)
     }
 
-    /// How long looks at the settled Cluster have not reached its workload, the one of `now` included.
+    /// Notes an unreachable workload at `now`. Returns the time that has passed since the first such drift check.
     pub(super) fn unseen(&mut self, now: Instant) -> Duration {
         now.duration_since(*self.unseen_since.get_or_insert(now))
     }
 
-    /// The workload of the settled Cluster was reached.
+    /// Notes that a drift check reached the workload of the settled Cluster.
     pub(super) fn seen(&mut self) {
         self.unseen_since = None;
     }
 
-    /// When a settled Cluster is looked at again whose workload looks have not reached for so long: soon after the first of them, then at
-    /// most twice in a period, whatever wakes it. Each takes a slot for as long as an answer is waited for, and after an outage of many
-    /// workloads other Clusters would wait for these.
+    /// Returns the delay to the next drift check of a settled Cluster that none has reached for the time `unseen`. The delay is short after
+    /// the first failure. Later checks run at most twice in a period, regardless of requeues. Each one occupies a slot until it times out,
+    /// and after an outage of many workloads other Clusters would wait for these slots.
     pub(super) fn requeue_drift_check(
         &mut self,
         uid: &str,
@@ -233,8 +233,8 @@ impl LocalState {
         next
     }
 
-    /// Whether nothing is to be done before its next look for a Cluster that is `planned_from` this, and is settled by its record or
-    /// not. A settled one leaves Packages that were edited in place as they were until then.
+    /// Whether a Cluster with the inputs `planned_from` needs no work before its next drift check. A Cluster settled by its record ignores
+    /// Packages edited in place until then.
     pub(super) fn rests(&mut self, planned_from: PlannedFrom, is_settled: bool) -> bool {
         if self.rest == Rest::Unknown && is_settled {
             self.rest = Rest::PlannedFrom(planned_from);
@@ -245,17 +245,17 @@ impl LocalState {
         before.own == planned_from.own && (is_settled || before.catalogue == planned_from.catalogue)
     }
 
-    /// Nothing is to be done before its next look for the Cluster, whose values were read.
+    /// Notes that the Cluster, whose values were read, needs no work before its next drift check.
     pub(super) fn rest(&mut self, planned_from: Option<PlannedFrom>) {
         self.rest = planned_from.map_or(Rest::Awake, Rest::PlannedFrom);
     }
 
-    /// Values may be other ones.
+    /// Ends the rest of the Cluster, because its values may have changed.
     pub fn wake(&mut self) {
         self.rest = Rest::Awake;
     }
 
-    /// Whether `app` has had this version for long, since it was first seen or since this was last said.
+    /// Whether `app` is stalled: its version is unchanged since its first observation, or since the last app resync.
     pub(super) fn app_resync_is_due(&mut self, app: &App, clock: Clock) -> bool {
         let version = app.resource_version().unwrap_or_default();
         let by_its_account = last_moved(app).is_some_and(|moved| {
@@ -283,23 +283,23 @@ impl LocalState {
         stalled
     }
 
-    /// Whether the last pass had a connection with watches.
+    /// Whether the last reconcile had a connection with watches.
     pub(super) fn is_hot(&self) -> bool {
-        self.looks.connection != 0
+        self.checks.connection != 0
     }
 
-    /// What was made sure of over another connection counts for nothing.
+    /// Switches to `connection` and discards checks made over another one.
     pub(super) fn use_connection(&mut self, connection: u64) {
         self.unproven_since = None;
-        if self.looks.connection != connection {
-            self.looks = Checks {
+        if self.checks.connection != connection {
+            self.checks = Checks {
                 connection,
                 ..Checks::default()
             };
         }
     }
 
-    /// Whether stores that are still being filled are not believed yet.
+    /// Whether unfilled stores still wait for their first lists and must not be used.
     pub(super) fn awaits_first_lists(&mut self, unfilled: bool, now: Instant) -> bool {
         if !unfilled {
             self.unfilled_since = None;
@@ -309,47 +309,48 @@ impl LocalState {
         now.duration_since(since) < OPENING
     }
 
-    /// Whether `thing` has to be looked at: it never was with this `content`, or not for as long as `every` says.
+    /// Whether `thing` is due for a check: this `content` was never checked, or not within `every`.
     pub(super) fn is_due(&self, thing: &str, content: &str, every: Duration, now: Instant) -> bool {
         self.age(thing, content, now).is_none_or(|age| age >= every)
     }
 
-    /// Whether `thing` is believed to have this `content` although it cannot be looked at. What is still to be proven is not.
+    /// Whether the last check of `thing` with this `content` is still valid without a response. For an object that a proof needs it never
+    /// is.
     pub(super) fn is_believed(&self, thing: &str, content: &str, need: Need, now: Instant) -> bool {
         need == Need::OpenGate && self.age(thing, content, now).is_some_and(|age| age < TRUSTED_FOR)
     }
 
     fn age(&self, thing: &str, content: &str, now: Instant) -> Option<Duration> {
-        let (known, at) = self.looks.things.get(thing)?;
+        let (known, at) = self.checks.things.get(thing)?;
         (known == content).then(|| now.duration_since(*at))
     }
 
-    /// `thing` had this `content` at `now`.
+    /// Notes that `thing` had this `content` at `now`.
     pub(super) fn checked(&mut self, thing: &str, content: &str, now: Instant) {
-        self.looks
+        self.checks
             .things
             .insert(thing.to_owned(), (content.to_owned(), now));
     }
 
-    /// A PackageInstall names this values Secret of the addons-manager no more.
+    /// Notes a values Secret of the addons-manager that a PackageInstall no longer references.
     pub(super) fn leave(&mut self, secret: String) {
         self.left.insert(secret);
     }
 
-    /// The values Secrets of the addons-manager that are named no more.
+    /// Returns the values Secrets of the addons-manager that are no longer referenced.
     pub(super) fn left(&self) -> impl Iterator<Item = &String> {
         self.left.iter()
     }
 
-    /// Nothing is looked at any more: the cluster is settled.
+    /// Discards all observations of a Cluster that has settled.
     pub(super) fn forget_observations(&mut self) {
         self.apps.clear();
-        self.looks = Checks::default();
+        self.checks = Checks::default();
     }
 
-    /// Everything has to be looked at again.
+    /// Discards all checks, so that every object is checked again.
     pub(super) fn forget_checks(&mut self) {
-        self.looks.things.clear();
+        self.checks.things.clear();
     }
 }
 

@@ -1,4 +1,4 @@
-//! What is remembered of all Clusters from one pass to the next.
+//! Local states of all Clusters, kept between reconciles.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -8,22 +8,22 @@ use std::{
 use super::LocalState;
 use crate::packages::build::Owner;
 
-/// The memories of this process.
+/// Local states of this process.
 #[derive(Debug, Default)]
 pub struct LocalStates {
-    /// By UID of each Cluster that is managed.
+    /// Local state of each managed Cluster, by UID.
     managed: HashMap<String, LocalState>,
-    /// Namespaces and names of Clusters that were woken since their last pass began.
+    /// Namespaces and names of Clusters requeued since the start of their last reconcile.
     woken: HashSet<(String, String)>,
 }
 
 impl LocalStates {
-    /// Something has happened to this Cluster that its next pass cannot see in the stores.
+    /// Notes a requeue of this Cluster for a change that the stores do not show to its next reconcile.
     pub fn woke(&mut self, namespace: &str, name: &str) {
         self.woken.insert((namespace.to_owned(), name.to_owned()));
     }
 
-    /// A pass over this Cluster begins, which is managed. Until it comes to its end, what has woken the Cluster is not forgotten.
+    /// Returns the local state for a reconcile of this managed Cluster. A requeue stays in effect until a reconcile completes.
     pub fn begin(&mut self, owner: &Owner) -> LocalState {
         let memory = self.managed.entry(owner.uid.clone()).or_default();
         if self.woken.remove(&(owner.namespace.clone(), owner.name.clone())) {
@@ -32,33 +32,33 @@ impl LocalStates {
         memory.clone()
     }
 
-    /// What is remembered of the Cluster with this UID.
+    /// Returns the local state of the Cluster with this UID.
     #[must_use]
     pub fn get(&self, uid: &str) -> LocalState {
         self.managed.get(uid).cloned().unwrap_or_default()
     }
 
-    /// Remembers this of the Cluster with this UID.
+    /// Stores the local state of the Cluster with this UID.
     pub fn keep(&mut self, uid: &str, memory: LocalState) {
         self.managed.insert(uid.to_owned(), memory);
     }
 
-    /// The status of the Cluster with this UID was written `now`, outside of a pass.
+    /// Notes a status write for the Cluster with this UID at `now`, outside of a reconcile.
     pub fn wrote(&mut self, uid: &str, now: Instant) {
         self.managed.entry(uid.to_owned()).or_default().written = Some(now);
     }
 
-    /// Forgets the Cluster with this UID. Says whether it was managed until now.
+    /// Removes the Cluster with this UID. Returns whether it was managed until now.
     pub fn forget(&mut self, uid: &str) -> bool {
         self.managed.remove(uid).is_some()
     }
 
-    /// UIDs of the Clusters that are managed.
+    /// Returns the UIDs of all managed Clusters.
     pub fn managed(&self) -> impl Iterator<Item = &str> {
         self.managed.keys().map(String::as_str)
     }
 
-    /// Forgets what has woken Clusters that are not there.
+    /// Removes requeues of Clusters that do not exist.
     pub fn forget_requeues(&mut self, is_there: impl Fn(&str, &str) -> bool) {
         self.woken.retain(|(namespace, name)| is_there(namespace, name));
     }
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cluster_that_was_woken_does_not_rest() {
+    fn a_requeued_cluster_does_not_rest() {
         let (mut memories, now) = (LocalStates::default(), Instant::now());
         let mut memory = memories.begin(&owner());
         memory.rest(Some(PlannedFrom::default()));
@@ -86,16 +86,16 @@ mod tests {
         let rests = |memories: &mut LocalStates| memories.begin(&owner()).rests(PlannedFrom::default(), true);
         assert!(rests(&mut memories));
         memories.woke("team-b", "one");
-        assert!(rests(&mut memories), "another one was woken");
+        assert!(rests(&mut memories), "another Cluster was requeued");
         memories.woke("team-a", "one");
         assert!(!rests(&mut memories));
-        assert!(!rests(&mut memories), "the pass did not come to its end");
+        assert!(!rests(&mut memories), "the reconcile did not complete");
         memories.wrote("uid", now);
         assert_eq!(memories.get("uid").written, Some(now));
     }
 
     #[test]
-    fn clusters_that_are_gone_are_forgotten() {
+    fn deleted_clusters_are_removed() {
         let mut memories = LocalStates::default();
         memories.begin(&owner());
         memories.woke("team-a", "one");
@@ -105,6 +105,6 @@ mod tests {
         memories.forget_requeues(|_, _| false);
         assert_eq!(memories.woken.len(), 0);
         assert!(memories.forget("uid"));
-        assert!(!memories.forget("uid"), "it is managed no more");
+        assert!(!memories.forget("uid"), "it is no longer managed");
     }
 }

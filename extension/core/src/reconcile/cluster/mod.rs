@@ -1,7 +1,7 @@
-//! One pass over one Cluster: a pure function of what is known.
+//! Reconcile of one Cluster, a pure function of the known state.
 //!
-//! It starts from its beginning in each round. It returns the reads or writes that it still needs, and goes on from their results in
-//! the next round. So nothing is recorded as done that was only intended.
+//! Each round runs the function from its start. It returns the missing reads or writes, and the next round continues with their
+//! results. An intended write is therefore never recorded as done.
 
 mod adopt;
 mod app_resync;
@@ -56,15 +56,15 @@ use crate::{
     reasons::Hold,
 };
 
-/// How soon a cluster is looked at again on whose workload something has to be seen that no watch shows.
+/// Requeue delay of a Cluster that waits for a state of its workload that no watch shows.
 const UNWATCHED: Duration = Duration::from_secs(1);
 
-/// How soon a Cluster is looked at again whose control plane cannot be read, or which is completed and whose values cannot be had any
-/// more. There may be hundreds that share the cause, such as the login of a cloud. The watch of its kind, or a
-/// configuration of Sluice that has written values, wakes it; values of others are noticed at the next look.
+/// Requeue delay of a Cluster with an unreadable control plane, and of a completed one whose values are no longer available.
+/// Hundreds of Clusters may share the cause, such as the login of a cloud. The watch of the kind requeues the Cluster earlier, and so
+/// does a configuration of Sluice that has written values. Values of other providers are noticed at the next requeue.
 const WITH_PROBLEM: Duration = Duration::from_secs(30);
 
-/// All that is known to one pass over a Cluster.
+/// Known state of one reconcile of a Cluster.
 pub type Context<'a> = protocol::Context<'a, Facts>;
 
 impl Reconciler for Facts {
@@ -81,10 +81,10 @@ impl Reconciler for Facts {
     }
 }
 
-/// The pass, as far as it comes with what is known. `effects` is what it leaves, also where it does not come to its end.
+/// Reconciles a Cluster as far as the known state allows. `effects` receives the results, also of an interrupted reconcile.
 ///
 /// # Errors
-/// What has to be read or written before it goes on; or why it cannot.
+/// Returns the reads or writes that must come first, or the reason why the reconcile cannot continue.
 pub fn reconcile(known: &Context<'_>, effects: &mut Effects) -> Step<Done> {
     let facts = known.facts;
     if facts.cluster.metadata.deletion_timestamp.is_some() {
@@ -99,7 +99,7 @@ pub fn reconcile(known: &Context<'_>, effects: &mut Effects) -> Step<Done> {
     }
     match &facts.unknown {
         None => Ok(taken.sooner(packages_of(known, effects, taken.hold())?)),
-        // The watch of the kind wakes the Cluster.
+        // The watch of the kind requeues the Cluster.
         Some(Unknown::Reading) => Ok(Done::RequeueAfter(WITH_PROBLEM)),
         Some(Unknown::Unreadable(hold)) => {
             status::close_gates_for(known, effects, hold)?;
@@ -108,17 +108,17 @@ pub fn reconcile(known: &Context<'_>, effects: &mut Effects) -> Step<Done> {
     }
 }
 
-/// The pass over a Cluster that is being deleted.
+/// Reconciles a Cluster that is being deleted.
 fn deleted(known: &Context<'_>, effects: &mut Effects) -> Step<Done> {
     let unpaused = takeover::unpause(known, effects)?;
     let done = delete::delete(known, effects)?;
     let taken = takeover::take_over_deleted(known, effects, unpaused, done)?;
     if takeover::wrote_bootstrap(known) {
-        // What is wrong is said by the next pass, of the ClusterBootstrap as it is by then.
+        // The next reconcile reports the problem: this one has changed the ClusterBootstrap.
         let soon = taken.said().map(|_| Done::RequeueAfter(UNWATCHED));
         return Ok(soon.unwrap_or(taken.sooner(done)));
     }
-    // The ClusterBootstrap of a paused one may be on its way to another management cluster.
+    // `clusterctl move` may be moving the ClusterBootstrap of a paused Cluster to another management cluster.
     if taken.said().is_none() && known.facts.cluster().paused {
         return Ok(taken.sooner(done));
     }
@@ -126,7 +126,7 @@ fn deleted(known: &Context<'_>, effects: &mut Effects) -> Step<Done> {
     Ok(taken.sooner(done))
 }
 
-/// The pass over the packages of a Cluster, which `hold` may keep from being written.
+/// Reconciles the packages of a Cluster. A `hold` blocks their writes.
 fn packages_of(known: &Context<'_>, effects: &mut Effects, hold: Option<Hold>) -> Step<Done> {
     let facts = known.facts;
     let Owner { namespace, name, .. } = &facts.owner;
@@ -149,7 +149,7 @@ fn packages_of(known: &Context<'_>, effects: &mut Effects, hold: Option<Hold>) -
         status::close_gates_for(known, effects, problem)?;
         return Ok(Done::RequeueAfter(again));
     }
-    // The ClusterBootstrap may have been edited since the packages of the release were merged into it.
+    // A user may have edited the ClusterBootstrap since Sluice merged the packages of the release into it.
     let problem = match problem {
         Some(problem) => Some(problem),
         None => validate::below_release(known, &validated, &bootstrap)?,
@@ -176,7 +176,7 @@ fn packages_of(known: &Context<'_>, effects: &mut Effects, hold: Option<Hold>) -
     status::status(known, effects, &validated, &bootstrap, packages)
 }
 
-/// A Cluster without ClusterBootstrap has no record to carry the reason, so hooks and events do.
+/// Reports the hold of a Cluster without ClusterBootstrap through hooks and events, because it has no record.
 fn without_bootstrap(known: &Context<'_>, effects: &mut Effects, problem: Option<Hold>) -> Done {
     effects.note = Some(problem.clone());
     let Some(hold) = problem else {

@@ -1,8 +1,8 @@
-//! Which records let the control plane or workers go by something that was not confirmed yet.
+//! Detection of records that release the control plane or workers by an unconfirmed proof.
 
 use sluice_crds::run::{Gate, Hook, PackageRecord, PackageState, UpgradeRecord};
 
-/// Whether an answer turns from hold to release that lets the control plane or workers go.
+/// Whether a gate opens that releases the control plane or workers.
 pub(super) fn opens_a_gate(previous: Option<&UpgradeRecord>, next: &UpgradeRecord) -> bool {
     let was_open = |hook, version: &str| {
         previous.is_some_and(|record| {
@@ -16,7 +16,7 @@ pub(super) fn opens_a_gate(previous: Option<&UpgradeRecord>, next: &UpgradeRecor
     open.any(|gate| !was_open(gate.hook, &gate.version))
 }
 
-/// Whether a gate is open that the control plane or workers wait for.
+/// Whether the gate is open, and the control plane or workers wait for it.
 pub(super) fn lets_go(gate: &Gate) -> bool {
     use Hook::{
         AfterControlPlaneUpgrade, BeforeClusterUpgrade, BeforeControlPlaneUpgrade, BeforeWorkersUpgrade,
@@ -30,8 +30,8 @@ pub(super) fn lets_go(gate: &Gate) -> bool {
     gate.open && hooks.contains(&gate.hook)
 }
 
-/// Whether a gate stays open by a proof that the record before does not have: of a package that was not proven then, of another App,
-/// or of another generation of it. What the App was made from was not looked at then.
+/// Whether a gate stays open by a proof that the previous record lacks: of a package unproven before, of another App, or of another
+/// generation of the App. The inputs of such an App are not confirmed yet.
 pub(super) fn rests_on_a_new_proof(previous: Option<&UpgradeRecord>, next: &UpgradeRecord) -> bool {
     let mut open = next.gates.iter().filter(|gate| lets_go(gate));
     if !open.any(|gate| Some(&gate.version) == next.hop.as_ref()) {

@@ -1,4 +1,4 @@
-//! Whose an object in the namespace of a Cluster is.
+//! Ownership of objects in the namespace of a Cluster.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::Resource as _;
@@ -7,33 +7,33 @@ use sluice_crds::{foreign::Cluster, run::ClusterBootstrap};
 use super::{Context, Key, ReadPhase, Server, Step, interrupt::together};
 use crate::{names::is_object_name, packages::build};
 
-/// So many owners of an object are looked up.
+/// Maximum number of owners of an object that are looked up.
 const MOST: usize = 16;
 
-/// Whose an object is, by one of its owners.
+/// Ownership of an object by one of its owners.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Whose {
-    /// This very Cluster's.
+    /// This Cluster owns the object.
     This,
-    /// That of a Cluster which is gone.
+    /// A deleted Cluster owned the object.
     Gone,
-    /// That of another Cluster, which is there.
+    /// Another existing Cluster owns the object.
     Another,
-    /// Something else that a user has made its owner: the garbage collector leaves it alone while that is there.
+    /// A user has set another kind of owner: the garbage collector keeps the object while that owner exists.
     Unknown,
 }
 
-/// The owners of an object.
+/// Owners of an object.
 pub(super) struct Owners(Vec<(OwnerReference, Whose)>);
 
 impl Owners {
-    /// Those that `owners` name. Of one that this Cluster owns nothing is read.
+    /// Resolves `owners`. For an object of this Cluster, Sluice reads no owner.
     pub(super) fn of(known: &Context<'_>, owners: &[OwnerReference]) -> Step<Self> {
         let own = |by: &OwnerReference| present(known, by).is_some_and(|uid| uid == by.uid);
         let is_this = owners.iter().any(own);
         let whose = together(owners.iter().enumerate().map(|(count, by)| match is_this {
             true if own(by) => Ok(Whose::This),
-            // As long as it is not known, it may be there.
+            // An owner that is not looked up may exist.
             _ if is_this || count >= MOST => Ok(Whose::Unknown),
             _ => whose(known, by),
         }))?;
@@ -41,18 +41,18 @@ impl Owners {
         Ok(Self(owners.iter().cloned().zip(whose).collect()))
     }
 
-    /// The other Cluster that owns it, where this one does not.
+    /// Returns the other Cluster that owns the object, if this one does not.
     pub(super) fn another(&self) -> Option<&OwnerReference> {
         let another = self.0.iter().find(|(_, whose)| *whose == Whose::Another);
         another.filter(|_| !self.has(Whose::This)).map(|(by, _)| by)
     }
 
-    /// Whether an earlier Cluster of the name, or one that is gone, has left it behind: it will be collected.
+    /// Whether the object is a leftover of deleted Clusters, which the garbage collector will delete.
     pub(super) fn is_left_behind(&self) -> bool {
         !self.0.is_empty() && self.0.iter().all(|(_, whose)| *whose == Whose::Gone)
     }
 
-    /// Its owners with the Cluster; `None` where that is one of them. Clusters that are gone are left out.
+    /// Returns the owners with the Cluster added and deleted Clusters removed; `None` if the Cluster already is an owner.
     pub(super) fn with_cluster(&self, cluster: &build::Owner) -> Option<Vec<OwnerReference>> {
         if self.0.iter().any(|(by, _)| by.uid == cluster.uid) {
             return None;
@@ -67,7 +67,7 @@ impl Owners {
     }
 }
 
-/// The UID of the Cluster, or of its ClusterBootstrap, if `by` names it.
+/// Returns the UID of the Cluster, or of its ClusterBootstrap, if `by` names it.
 fn present<'a>(known: &'a Context<'_>, by: &OwnerReference) -> Option<&'a str> {
     let facts = known.facts;
     let is_it = by.name == facts.owner.name;
@@ -80,7 +80,7 @@ fn present<'a>(known: &'a Context<'_>, by: &OwnerReference) -> Option<&'a str> {
     }
 }
 
-/// Whose an object is that `by` owns.
+/// Returns the ownership of an object that `by` owns.
 fn whose(known: &Context<'_>, by: &OwnerReference) -> Step<Whose> {
     let key = |of: fn(Server, Option<&str>, &str) -> Key| {
         of(Server::Management, Some(&known.facts.owner.namespace), &by.name)
@@ -96,13 +96,13 @@ fn whose(known: &Context<'_>, by: &OwnerReference) -> Step<Whose> {
     if present(known, by) == Some(&by.uid) {
         return Ok(Whose::This);
     }
-    // Asked also of this name: the Cluster in memory may be the earlier one.
+    // Read also for the name of this Cluster: the cached Cluster may be the earlier one.
     let there = known.object(key, ReadPhase::Plan)?;
     let is_there = there.is_some_and(|there| there["metadata"]["uid"] == by.uid);
     Ok(if is_there { Whose::Another } else { Whose::Gone })
 }
 
-/// An owner that says which Cluster an object belongs to. The addons-manager has made ClusterBootstraps owners of what they refer to.
+/// Kind of an owner that identifies a Cluster. The addons-manager made ClusterBootstraps owners of the objects that they refer to.
 enum Kind {
     Cluster,
     ClusterBootstrap,
@@ -117,7 +117,7 @@ fn kind(by: &OwnerReference) -> Option<Kind> {
     }
 }
 
-/// Whether the Cluster is still the one in memory: what gets an owner that is gone is collected.
+/// Whether the Cluster is still the cached one: the garbage collector deletes an object whose owner is gone.
 pub(super) fn is_current(known: &Context<'_>) -> Step<bool> {
     let owner = &known.facts.owner;
     let key = Key::of::<Cluster>(Server::Management, Some(&owner.namespace), &owner.name);
@@ -125,7 +125,7 @@ pub(super) fn is_current(known: &Context<'_>) -> Step<bool> {
     Ok(there.is_some_and(|there| there["metadata"]["uid"] == owner.uid))
 }
 
-/// Whether there is a Cluster of this name in the namespace.
+/// Whether a Cluster of this name exists in the namespace.
 pub(super) fn is_there(known: &Context<'_>, cluster: &str) -> Step<bool> {
     let owner = &known.facts.owner;
     if cluster == owner.name {

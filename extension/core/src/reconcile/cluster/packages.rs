@@ -1,4 +1,4 @@
-//! The packages of a cluster: planned, written where that is allowed, and judged.
+//! Packages of a Cluster: planned, written where allowed, and judged.
 
 use std::{sync::Arc, time::Duration};
 
@@ -33,10 +33,10 @@ use crate::{
     upgrade::record::{latch, may_keep},
 };
 
-/// The shortest time after which a look is asked for again.
+/// Minimum delay before Sluice requests a drift check again.
 const SHORTEST: Duration = Duration::from_secs(10);
 
-/// How soon a look is asked for again for which there was no slot. Thousands may ask, and each of them reads values first.
+/// Returns the delay of a drift check without a permit. Thousands of Clusters may request one, and each of them reads values first.
 fn without_slot(last: LastDriftCheck, period: Duration) -> Duration {
     match last {
         LastDriftCheck::Answered => (period / 10).max(SHORTEST),
@@ -47,44 +47,44 @@ fn without_slot(last: LastDriftCheck, period: Duration) -> Duration {
 /// PackageInstall and App of one package.
 type Seen = (Option<Arc<PackageInstall>>, Option<Arc<App>>);
 
-/// What the periodic look at a settled Cluster came to.
+/// Result of the drift check of a settled Cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DriftCheckResult {
-    /// None was made, or something differs.
+    /// No drift check ran, or it found a difference.
     Not,
-    /// It has seen the packages, and nothing has to be written for them.
+    /// The drift check observed the packages, and they need no writes.
     Seen,
-    /// It has not reached the workload, as all in this time have not.
+    /// The drift check did not reach the workload, as all others in this time.
     Unseen(Duration),
 }
 
-/// The packages of a cluster in a pass.
+/// Packages of a Cluster in one reconcile.
 pub(super) struct Packages {
     pub(super) planned: Vec<Planned>,
-    /// How far each is, in the order of `planned`.
+    /// Judgement of each package, in the order of `planned`.
     pub(super) judged: Vec<Judgement>,
     /// The PackageInstall of each, in the order of `planned`.
     pub(super) installs: Vec<Option<Arc<PackageInstall>>>,
-    /// When to look again, if all is done.
+    /// Delay to the next drift check, if no work is left.
     pub(super) next_look: Option<Duration>,
     pub(super) drift_check: DriftCheckResult,
     pub(super) reach: Reach,
     /// Whether there is a connection to the workload.
     pub(super) connected: bool,
     pub(super) problem: Option<Hold>,
-    /// Whether a PackageInstall was written by another client since it was last seen; that write is on its way.
+    /// Whether another client wrote a PackageInstall since its last observation; the watch will show that write.
     pub(super) conflict: bool,
-    /// Whether nothing was written because a gate has to be closed before.
+    /// Whether writes wait because a gate must be closed first.
     pub(super) record_first: bool,
-    /// At which point of the pass the workload is asked; each is a question of its own.
+    /// Point of the reconcile at which the contact to the workload is read. Each point has its own read.
     moment: ReadPoint,
-    /// UID of the workload that `planned` is for.
+    /// UID of the workload cluster that `planned` applies to.
     pub(super) workload_uid: Option<String>,
-    /// Names of the PackageInstalls that were deployed from something else than was written for them.
+    /// Names of PackageInstalls whose inputs differ from those that Sluice wrote.
     pub(super) altered: Vec<String>,
 }
 
-/// The packages of `bootstrap`, planned and judged as they are, and whether something may be written for them.
+/// Plans and judges the packages of `bootstrap`. Returns them and whether writes are allowed.
 pub(super) fn packages(
     known: &Context<'_>,
     effects: &mut Effects,
@@ -109,7 +109,7 @@ pub(super) fn packages(
         problem: mut plan_problem,
         mut forbids_writes,
     } = plan(recorded)?;
-    // Why a package waits for values that its provider cannot be asked for.
+    // The hold of a package whose provider cannot be read takes precedence.
     plan_problem = refused.or(plan_problem);
     let mut packages = Packages {
         planned,
@@ -135,7 +135,7 @@ pub(super) fn packages(
     preserved::by_record(record, may_keep, &mut packages.planned);
     match packages.at_rest(known, effects, record) {
         AtRest::For(left) => packages.next_look = Some(left),
-        AtRest::LookIsDue => packages.look(known, effects, validated, bootstrap)?,
+        AtRest::LookIsDue => packages.run_drift_check(known, effects, validated, bootstrap)?,
         AtRest::No => {}
     }
     if packages.next_look.is_some() || packages.drift_check != DriftCheckResult::Not {
@@ -156,7 +156,7 @@ pub(super) fn packages(
             }
         }
     }
-    // On a workload that was never seen before, or is another one by now, everything is asked for again.
+    // A new workload, or a replaced one, needs another plan for its UID.
     if let Some(uid) = packages.reach.uid().filter(|uid| Some(*uid) != recorded) {
         let there = plan(Some(uid))?;
         packages.workload_uid = Some(uid.to_owned());
@@ -169,7 +169,7 @@ pub(super) fn packages(
         if failure.server == Server::Management {
             return Err(Interrupt::Failed(failure));
         }
-        // What is not known to be another one is not written.
+        // A PackageInstall that cannot be compared is not written.
         packages.problem.get_or_insert(silent(&failure));
         forbids_writes = true;
     }
@@ -185,9 +185,9 @@ pub(super) fn packages(
 }
 
 impl Packages {
-    /// The periodic look at those of a settled Cluster. What it has seen stays, unless something differs: then they are written and
-    /// judged as those of any other Cluster.
-    fn look(
+    /// Runs the drift check of a settled Cluster and keeps its observations. After a difference, the packages are written and judged
+    /// like those of any other Cluster.
+    fn run_drift_check(
         &mut self,
         known: &Context<'_>,
         effects: &mut Effects,
@@ -195,7 +195,7 @@ impl Packages {
         bootstrap: &ClusterBootstrap,
     ) -> Step<()> {
         let now = known.began.instant;
-        // Looks of other Clusters have all the slots that they may have.
+        // Drift checks of other Clusters hold all permits.
         let last = effects.memory.last_drift_check();
         if !known.may_check_drift(last)? {
             let (uid, period) = (&known.facts.owner.uid, known.facts.settings.sync_period.length);
@@ -214,7 +214,7 @@ impl Packages {
             DriftCheck::ToRecord => effects.memory.seen(),
             DriftCheck::Differs(what) => {
                 effects.memory.seen();
-                // What this connection has seen before is not as it was.
+                // Earlier checks over this connection are outdated.
                 effects.memory.forget_checks();
                 self.drift_check = DriftCheckResult::Not;
                 let event = what.map(|what| Event::Said("DriftFound", what));
@@ -229,7 +229,7 @@ impl Packages {
         Ok(())
     }
 
-    /// When the Cluster is looked at again after a look that has seen them.
+    /// Returns the delay to the next drift check after one that observed the packages.
     pub(super) fn after_drift_check(&self, known: &Context<'_>, effects: &mut Effects) -> Duration {
         let facts = known.facts;
         let proven = self.judged.iter().all(Judgement::ready);
@@ -239,16 +239,16 @@ impl Packages {
             .next_drift_check(uid, proven, period, known.began.instant)
     }
 
-    /// Brings them to where they shall be, as far as that is possible now, and judges them again.
+    /// Writes the packages as far as possible now, and judges them again.
     pub(super) fn install(&mut self, known: &Context<'_>, effects: &mut Effects) -> Step<()> {
         self.write(known, effects)?;
-        // It may have been lost meanwhile.
+        // The connection may be lost since the first read.
         self.moment = ReadPoint::BeforeJudging;
         self.reach(known, effects)?;
         self.judge(known, effects)
     }
 
-    /// Asks the workload how it is.
+    /// Reads the contact to the workload.
     fn reach(&mut self, known: &Context<'_>, effects: &mut Effects) -> Step<()> {
         if self.connected {
             self.reach = reach(known, self.moment)?;
@@ -259,15 +259,15 @@ impl Packages {
         Ok(())
     }
 
-    /// Closes the connection; the next pass opens another one.
+    /// Closes the connection; the next reconcile opens another one.
     pub(super) fn lose(&mut self, effects: &mut Effects) {
         effects.disconnect = true;
         self.connected = false;
         self.reach = Reach::lost();
     }
 
-    /// Stage 0, then the others. kapp-controller is what gives the proof of all others, so nothing of a hop is written to
-    /// the workload before it is proven itself.
+    /// Writes stage 0, then the others. kapp-controller gives the proof of all others, so nothing of a hop is written to the workload
+    /// before kapp-controller itself is proven.
     fn write(&mut self, known: &Context<'_>, effects: &mut Effects) -> Step<()> {
         let is_first = |planned: &&Planned| planned.role == Role::KappController;
         let record = known.facts.record();
@@ -281,8 +281,8 @@ impl Packages {
             match written {
                 Ok(()) => {}
                 Err(Interrupt::Failed(failure))
-                    // With 404 and 409 memory is behind; with 429, 503 and 504, or without a code, the server cannot answer now. Those are
-                    // tried again.
+                    // After 404 and 409 the cache is behind; with 429, 503 and 504, or without a code, the server cannot respond now. A
+                    // later reconcile retries these.
                     if failure
                         .code
                         .is_some_and(|code| !matches!(code, 404 | 409 | 429 | 503 | 504)) =>
@@ -300,8 +300,8 @@ impl Packages {
         let mut altered = Vec::new();
         let outcomes = together(others.iter().map(|planned| {
             let need = need(record, planned);
-            // Before the first list it is not known whether anything has to be written. A package without a recorded proof is written
-            // all the same: a write that was computed from an outdated store is refused with 409.
+            // Before the first list the need for a write is unknown. A package without a recorded proof is written anyway: the API server
+            // refuses a write computed from an outdated store with 409.
             if need != Need::Proof && self.stores_are_filling(known, effects, planned)? {
                 return Ok(());
             }
@@ -312,7 +312,7 @@ impl Packages {
             }
             outcome
         }))?;
-        // All are recorded, also where the write of another one fails: what was put right is not found altered again.
+        // Record all alterations, also if the write of another package fails: a repaired object is not found altered again.
         self.altered.extend(altered);
         let conflict = &mut self.conflict;
         let written = in_order(others.into_iter().zip(outcomes).map(|(planned, outcome)| {
@@ -325,7 +325,7 @@ impl Packages {
                 return Ok(());
             }
             if failure.is_not_found() {
-                // Its namespace or its kind is gone, and maybe more.
+                // Its namespace or its kind is gone, and possibly more objects.
                 effects.memory.forget_checks();
             }
             Err(refused(&planned.package_name, &failure).into())
@@ -354,7 +354,7 @@ impl Packages {
         Ok(true)
     }
 
-    /// Judges every package from the watches.
+    /// Judges each package from the watches.
     fn judge(&mut self, known: &Context<'_>, effects: &mut Effects) -> Step<()> {
         self.judged.clear();
         self.installs.clear();
@@ -371,14 +371,13 @@ impl Packages {
         let seen: Vec<_> = together(asked)?.into_iter().collect::<Step<_>>()?;
         for (planned, (install, app)) in self.planned.iter().zip(seen) {
             let target = planned.target();
-            // A proof counts only for the API server that gave it. While none answers, the recorded one is taken for it.
+            // A proof counts only for the API server that gave it. Without a response, the recorded server is assumed.
             let last = record.and_then(|record| record.workload_uid.as_deref());
             let latch = uid
                 .as_deref()
                 .or(last)
                 .and_then(|uid| latch(record, uid, target.name));
-            // While the server is not reached, or its stores are not filled, what is recorded as proven stays so; how long, the gates
-            // say.
+            // Recorded proofs stay valid while the server is unreachable or its stores are unfilled; the gates limit for how long.
             let judged =
                 if self.server_answered(planned) && !self.stores_are_filling(known, effects, planned)? {
                     let judged = judge(&target, install.as_deref(), app.as_deref(), latch);
@@ -394,7 +393,7 @@ impl Packages {
         Ok(())
     }
 
-    /// Why periodic looks do not reach the workload, if more than one has not.
+    /// Returns the hold of drift checks that do not reach the workload, if more than one failed.
     pub(super) fn unseen(&self) -> Option<&Hold> {
         match (&self.drift_check, &self.reach) {
             (DriftCheckResult::Unseen(time), Reach::NotYet(hold)) => Some(hold).filter(|_| !time.is_zero()),
@@ -402,12 +401,12 @@ impl Packages {
         }
     }
 
-    /// Whether the server that says how far a package is was reached in this pass.
+    /// Whether this reconcile reached the server that a package is judged on.
     fn server_answered(&self, planned: &Planned) -> bool {
         planned.judged_on() == JudgedOn::Management || self.reach.uid().is_some()
     }
 
-    /// Whether the connection that says how far a package is was opened a moment ago, and its stores were not filled yet.
+    /// Whether the connection that a package is judged on is new, and its stores are not filled yet.
     fn stores_are_filling(
         &self,
         known: &Context<'_>,
@@ -421,7 +420,7 @@ impl Packages {
         Ok(effects.memory.awaits_first_lists(!filled, known.began.instant))
     }
 
-    /// Whether a package of which no PackageInstall is known has none.
+    /// Whether a package without a known PackageInstall certainly has none.
     pub(super) fn absence_is_known(&self, known: &Context<'_>, planned: &Planned) -> Step<bool> {
         if self.drift_check == DriftCheckResult::Seen {
             return Ok(true);
@@ -433,7 +432,7 @@ impl Packages {
         Ok(watched.filled)
     }
 
-    /// `judged` with the run that the watch of the workload's Apps showed first.
+    /// Returns `judged` with the first run that the watch of the workload's Apps showed.
     pub(super) fn with_first_seen_run(
         &self,
         known: &Context<'_>,
@@ -448,7 +447,7 @@ impl Packages {
     }
 }
 
-/// Why the objects that a package is deployed from are looked at now.
+/// Returns the purpose of the objects that a package is deployed from.
 fn need(record: Option<&UpgradeRecord>, planned: &Planned) -> Need {
     let has_open_gate =
         |record: &UpgradeRecord| record.outcome.is_none() && record.gates.iter().any(|gate| gate.open);
@@ -461,7 +460,7 @@ fn need(record: Option<&UpgradeRecord>, planned: &Planned) -> Need {
     }
 }
 
-/// Whether the record has the proof of exactly this package.
+/// Whether the record holds the proof of exactly this package.
 fn is_recorded(record: Option<&UpgradeRecord>, planned: &Planned) -> bool {
     record.is_some_and(|record| {
         record.packages.iter().any(|record| {
@@ -471,7 +470,7 @@ fn is_recorded(record: Option<&UpgradeRecord>, planned: &Planned) -> bool {
     })
 }
 
-/// PackageInstall and App of a package, as the watches show them.
+/// Returns PackageInstall and App of a package from the watches.
 pub(super) fn watched(known: &Context<'_>, planned: &Planned) -> Step<Seen> {
     let watched = known.watched(planned.server(), &planned.install_name)?;
     Ok((watched.install.clone(), watched.app.clone()))

@@ -1,4 +1,4 @@
-//! What shall be installed: the packages of the ClusterBootstrap with their values, named and digested.
+//! Plan of the packages to install: those of the ClusterBootstrap with their values, names and digests.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use crate::{
     reasons::{GateReason, Hold},
 };
 
-/// One package that shall be installed.
+/// One package to install.
 #[derive(Debug)]
 pub(super) struct Planned {
     pub(super) role: Role,
@@ -34,19 +34,19 @@ pub(super) struct Planned {
     pub(super) secret_prefix: String,
     /// `spec.syncPeriod` of the PackageInstall.
     pub(super) sync_period: String,
-    /// What `digest`, `secret_name` and `sync_period` are where Sluice makes the PackageInstall.
+    /// `digest`, `secret_name` and `sync_period` of a PackageInstall made by Sluice.
     pub(super) own: Own,
-    /// What `digest` is where the PackageInstall stays as the addons-manager has made it.
+    /// `digest` of a PackageInstall kept from the addons-manager.
     pub(super) kept_digest: String,
-    /// Whether it does.
+    /// Whether the PackageInstall is kept.
     pub(super) is_kept: bool,
     pub(super) readiness: Readiness,
     pub(super) phase: Phase,
-    /// How often what it is deployed from was found altered, as its digest says.
+    /// Number of times that its inputs were found altered, which its digest includes.
     pub(super) repairs: u8,
 }
 
-/// What follows from the digest of a package.
+/// Names and intervals that follow from the digest of a package.
 #[derive(Debug, Clone)]
 pub(super) struct Own {
     pub(super) digest: String,
@@ -54,7 +54,7 @@ pub(super) struct Own {
     pub(super) sync_period: String,
 }
 
-/// How often what a package is deployed from was found altered, by the record.
+/// Returns the number of times that the inputs of a package were found altered, by the record.
 fn repairs(record: Option<&UpgradeRecord>, package: &str) -> u8 {
     let mut packages = record.into_iter().flat_map(|record| &record.packages);
     packages
@@ -63,7 +63,7 @@ fn repairs(record: Option<&UpgradeRecord>, package: &str) -> u8 {
 }
 
 impl Planned {
-    /// kapp-controller is installed from the management cluster, everything else by it.
+    /// Returns the cluster that the package is judged on. kapp-controller is installed from the management cluster and installs the rest.
     pub(super) fn judged_on(&self) -> JudgedOn {
         if self.role == Role::KappController {
             JudgedOn::Management
@@ -72,7 +72,7 @@ impl Planned {
         }
     }
 
-    /// The server that it is installed from.
+    /// Returns the server that the package is installed from.
     pub(super) fn server(&self) -> Server {
         match self.judged_on() {
             JudgedOn::Management => Server::Management,
@@ -80,7 +80,7 @@ impl Planned {
         }
     }
 
-    /// What its PackageInstall shall be.
+    /// Returns the desired PackageInstall.
     pub(super) fn install(&self, facts: &Facts) -> PackageInstall {
         let install = Install {
             name: &self.install_name,
@@ -100,7 +100,7 @@ impl Planned {
         install
     }
 
-    /// `judged`, unless `found` does not ask for all that the PackageInstall has to.
+    /// Returns `judged`, withdrawn if `found` does not request all that the desired PackageInstall does.
     pub(super) fn check_install(
         &self,
         known: &Context<'_>,
@@ -115,7 +115,7 @@ impl Planned {
         }
     }
 
-    /// The namespace that it is installed in.
+    /// Returns the namespace of the PackageInstall.
     pub(super) fn namespace<'a>(&self, owner: &'a Owner, system_namespace: &'a str) -> &'a str {
         match self.judged_on() {
             JudgedOn::Management => &owner.namespace,
@@ -123,7 +123,7 @@ impl Planned {
         }
     }
 
-    /// The Secret with its values, in that namespace.
+    /// Returns the desired Secret with its values, in that namespace.
     pub(super) fn values_secret(&self, owner: &Owner, system_namespace: &str) -> Secret {
         build::values_secret(
             owner,
@@ -135,7 +135,7 @@ impl Planned {
         )
     }
 
-    /// What the proof is asked about.
+    /// Returns the target of the proof.
     pub(super) fn target(&self) -> Target<'_> {
         Target {
             name: names::short(&self.facts.ref_name),
@@ -152,21 +152,21 @@ impl Planned {
     }
 }
 
-/// The packages that can be planned.
+/// Plan of a package set.
 pub(super) struct Plan {
     pub(super) planned: Vec<Planned>,
-    /// The first thing that is wrong with the package set. It keeps gates closed.
+    /// First problem of the package set. It keeps gates closed.
     pub(super) problem: Option<Hold>,
-    /// Whether nothing may be written because of that. Where only values are missing the other packages are, unless they are those of
+    /// Whether the problem forbids all writes. If only values are missing, the other packages are written, unless they are the values of
     /// kapp-controller, which comes first.
     pub(super) forbids_writes: bool,
 }
 
-/// The package set of `spec`, with these digest inputs.
+/// Plans the package set of `spec` with these digest inputs.
 pub(super) fn plan(known: &Context<'_>, spec: &ClusterBootstrapSpec, inputs: DigestInputs<'_>) -> Step<Plan> {
     let facts = known.facts;
     let asked = packages(spec);
-    // One that does not exist needs none.
+    // A missing Package needs no values.
     let each = asked.iter().map(|(role, package)| {
         if !facts.catalogue.contains_key(&package.ref_name) {
             return Ok(Values::new());

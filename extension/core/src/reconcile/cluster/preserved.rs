@@ -1,8 +1,8 @@
-//! PackageInstalls that the addons-manager has made stay as they are on a settled Cluster while they ask for what they have to.
+//! PackageInstalls of the addons-manager, kept on a settled Cluster while they request the planned packages.
 //!
-//! They differ from those of Sluice in the Secret that they take values from, whose name is fixed, and in their sync period. So nothing of
-//! them says which values were deployed: what is judged of them is shown, and lets no machine go (`record::may_keep`). As soon as the
-//! Cluster shall have something else they get Secrets that are named after their content, and stay PackageInstalls of the same UID.
+//! They differ from those of Sluice in their sync period and in their values Secret, whose name is fixed. They do not show which values
+//! were deployed: their judgement is informational and releases no Machine (`record::may_keep`). With the next change of the Cluster
+//! they get Secrets named after their content, and keep their UID.
 
 use std::sync::Arc;
 
@@ -17,9 +17,9 @@ use crate::{
     packages::{bootstrap::Role, build::asks_for},
 };
 
-/// As a PackageInstall was made by the addons-manager.
+/// Fields of a PackageInstall made by the addons-manager.
 struct AsMade {
-    /// The Secret that it takes values from; empty for none.
+    /// Name of its values Secret; empty for none.
     secret: String,
     sync_period: String,
 }
@@ -31,7 +31,7 @@ impl Planned {
         (self.secret_name, self.sync_period) = (made.secret, made.sync_period);
     }
 
-    /// As Sluice makes it.
+    /// Plans the PackageInstall as Sluice makes it.
     fn make(&mut self) {
         self.is_kept = false;
         let own = self.own.clone();
@@ -39,7 +39,7 @@ impl Planned {
     }
 }
 
-/// Takes those of `planned` for kept that the record says to be.
+/// Keeps the packages of `planned` that the record marks as kept.
 pub(super) fn by_record(record: Option<&UpgradeRecord>, may_keep: bool, planned: &mut [Planned]) {
     let Some(record) = record.filter(|_| may_keep) else {
         return;
@@ -51,17 +51,17 @@ pub(super) fn by_record(record: Option<&UpgradeRecord>, may_keep: bool, planned:
             .find(|package| package.name == names::short(&planned.facts.ref_name));
         let digest = recorded.map_or("", |package| &package.values_digest);
         if digest == planned.kept_digest || differs_in_template_only(digest, &planned.kept_digest) {
-            // Which Secret it is the PackageInstall says, once it is read.
+            // The PackageInstall names the actual Secret, once it is read.
             let (secret, sync_period) = (planned.secret_name.clone(), planned.sync_period.clone());
             planned.keep(AsMade { secret, sync_period });
         }
     }
 }
 
-/// Decides by the API servers which of `planned` stay as they are. While the workload is not `connected` those stay on it that the record
-/// has said to be kept.
+/// Decides which packages of `planned` are kept, by reads from the API servers. Without a connection to the workload, its packages keep
+/// the decision of the record.
 ///
-/// kapp-controller comes first: where it becomes another one, all that it installs is deployed again.
+/// kapp-controller comes first: its change redeploys all packages that it installs.
 pub(super) fn by_servers(
     known: &Context<'_>,
     may_keep: bool,
@@ -89,14 +89,14 @@ pub(super) fn by_servers(
     Ok(())
 }
 
-/// As the PackageInstall is, where it may stay so.
+/// Returns the fields of the current PackageInstall, if it may be kept.
 fn as_it_is(known: &Context<'_>, planned: &Planned) -> Step<Option<AsMade>> {
     let facts = known.facts;
     let namespace = planned.namespace(&facts.owner, &facts.settings.system_namespace);
     let watched = known.watched(planned.server(), &planned.install_name)?;
     let install = match &watched.install {
         Some(install) => Some(Arc::clone(install)),
-        // Its watch has shown nothing yet, and what is there must not be taken for missing.
+        // The watch is not filled yet, and an existing PackageInstall must not count as missing.
         None if !watched.filled => {
             let at = (planned.server(), Some(namespace));
             let found: Option<PackageInstall> = known.read(&planned.install_name, at, ReadPhase::Plan)?;
@@ -111,7 +111,7 @@ fn as_it_is(known: &Context<'_>, planned: &Planned) -> Step<Option<AsMade>> {
     Ok(is_right.then_some(made))
 }
 
-/// Keeps `planned` as `install` is, if it may be by what it says itself.
+/// Keeps `install` in `planned` if its own fields allow it. Returns whether they do.
 pub(super) fn keep(known: &Context<'_>, planned: &mut Planned, install: &PackageInstall) -> bool {
     let made = as_made(known, planned, install);
     let stays = made.is_some();
@@ -121,13 +121,13 @@ pub(super) fn keep(known: &Context<'_>, planned: &mut Planned, install: &Package
     stays
 }
 
-/// How `install` was made, if it was by the addons-manager and asks for what `planned` has to, but for where its values are.
+/// Returns the fields of `install`, if the addons-manager made it and it matches `planned` apart from its values Secret.
 fn as_made(known: &Context<'_>, planned: &Planned, install: &PackageInstall) -> Option<AsMade> {
     if planned.repairs > 0 || install.metadata.deletion_timestamp.is_some() {
         return None;
     }
     let secret = match install.spec.values.as_slice() {
-        // The addons-manager named none where a package had no values.
+        // The addons-manager named no Secret for a package without values.
         [] => say_nothing(&planned.values).then(String::new)?,
         _ => fixed_secret(known, planned, install)?,
     };
@@ -138,7 +138,7 @@ fn as_made(known: &Context<'_>, planned: &Planned, install: &PackageInstall) -> 
     asks_for(install, &wanted).then_some(AsMade { secret, sync_period })
 }
 
-/// The Secret that `install` takes all its values from, if it has a name that the addons-manager gave.
+/// Returns the only values Secret of `install`, if its name follows the scheme of the addons-manager.
 pub(super) fn fixed_secret(
     known: &Context<'_>,
     planned: &Planned,
@@ -150,14 +150,14 @@ pub(super) fn fixed_secret(
     let secret = values.secret_ref.as_ref().filter(|secret| secret.key.is_none())?;
     let (cluster, package) = (&known.facts.owner.name, &planned.facts.ref_name);
     let of_workload = names::provider_values_secret(cluster, package);
-    // That of kapp-controller is on the management cluster, where values were taken from their source.
+    // The PackageInstall of kapp-controller is on the management cluster and names the values source itself.
     let of_management = names::clone(cluster, package);
     let is = |name: Result<String, _>| name.is_ok_and(|name: String| name == secret.name);
     let is_fixed = is(of_workload) || planned.server() == Server::Management && is(of_management);
     is_fixed.then(|| secret.name.clone())
 }
 
-/// Whether the Secret of a kept PackageInstall has the values that it has to.
+/// Whether the Secret of a kept PackageInstall has the planned values.
 pub(super) fn has_right_values(known: &Context<'_>, planned: &Planned, sight: ReadPhase) -> Step<bool> {
     right_values(known, planned, &planned.secret_name, sight)
 }

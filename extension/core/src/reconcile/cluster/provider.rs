@@ -1,4 +1,4 @@
-//! The object that provides the values of a package, and what keeps it from being read.
+//! Values provider of a package, and the holds for one that is missing or unreadable.
 
 use crate::rbac::missing_rule;
 use k8s_openapi::api::core::v1::Secret;
@@ -17,23 +17,23 @@ use crate::{
     value_kinds::{own_resource, provides_values},
 };
 
-/// What Sluice does to a kind of which it makes copies.
+/// Verbs that Sluice needs for a kind that it clones.
 pub(super) const COPYING: &str = "get, list, watch, create, patch and delete";
 
-/// What Sluice does to a kind that provides values.
+/// Verbs that Sluice needs for a kind that provides values.
 const VERBS: &str = "get, list, watch and patch";
 
-/// A provider and where it is.
+/// A provider and its key.
 pub(super) struct Found {
     pub(super) key: Key,
     pub(super) object: DynamicObject,
 }
 
-/// An object that values depend on, for the hold of a package that misses it.
+/// Missing object that values depend on, for the hold of the package.
 pub(super) struct Missing {
-    /// What the object is, and who names it.
+    /// Description of the object, and of the field that names it.
     object: String,
-    /// What Sluice has to be allowed to do to its kind.
+    /// Verbs that Sluice needs for its kind.
     verbs: &'static str,
 }
 
@@ -42,7 +42,7 @@ impl Missing {
         Self { object, verbs }
     }
 
-    /// What was read of `key`: that Sluice may not read it is a [`Hold`].
+    /// Returns the result of a read of `key`, with a [`Hold`] for a forbidden one.
     pub(super) fn explain<T>(&self, read: Step<T>, key: &Key) -> Step<T> {
         match read {
             Err(Interrupt::Failed(failure)) if failure.code == Some(403) => {
@@ -53,16 +53,16 @@ impl Missing {
         }
     }
 
-    /// Of a package that waits for it, because of `what`.
+    /// Returns the hold of a package that waits for the object because of `what`.
     pub(super) fn hold(&self, what: &str) -> Hold {
         Hold::new(GateReason::ValuesNotFound, format!("{} {what}", self.object))
     }
 }
 
-/// The provider of a package.
+/// Returns the provider of a package.
 ///
 /// # Errors
-/// What an operator has to put right is a [`Hold`].
+/// Returns a [`Hold`] for a problem that an operator must fix.
 pub(super) fn find(known: &Context<'_>, asked: &Provided<'_>, sight: ReadPhase) -> Step<Found> {
     let missing = Missing::new(asked.subject(), VERBS);
     if !provides_values(asked.group(), &asked.by.kind) {
@@ -91,10 +91,10 @@ pub(super) fn find(known: &Context<'_>, asked: &Provided<'_>, sight: ReadPhase) 
     })
 }
 
-/// An object of any kind, if there is one; as this pass has written it, where it is not read to confirm.
+/// Returns an object of any kind, if it exists. Outside of a confirmation, this is the version that this reconcile has written, if any.
 ///
 /// # Errors
-/// That Sluice may not read it is a [`Hold`].
+/// Returns a [`Hold`] for a forbidden read.
 fn object<'a>(
     known: &'a Context<'_>,
     key: &Key,
@@ -107,10 +107,10 @@ fn object<'a>(
     missing.explain(known.object(key.clone(), sight), key)
 }
 
-/// How a kind is served.
+/// Returns the resource that serves a kind.
 ///
 /// # Errors
-/// That it is not is a [`Hold`].
+/// Returns a [`Hold`] for a kind that is not served.
 pub(super) fn resource(known: &Context<'_>, group: &str, kind: &str, missing: &Missing) -> Step<Resource> {
     if let Some(ours) = own_resource(group, kind) {
         return Ok(Resource::from(&ours));
@@ -125,7 +125,7 @@ pub(super) fn resource(known: &Context<'_>, group: &str, kind: &str, missing: &M
     match known.served(ask) {
         Ok(Some(served)) => Ok(served),
         Ok(None) => Err(missing.hold("is of a kind that is not served").into()),
-        // The group may be served by another server than all the rest.
+        // An aggregated API server may serve the group.
         Err(Interrupt::Failed(failure)) => match failure.code {
             Some(code) => {
                 let what = format!("is of a group that the API server answers for with {code}");
@@ -177,8 +177,8 @@ mod tests {
         Some("get, list, watch and patch fooconfigs in group config.example.com")
     )]
     #[case::its_group_is_away(answered(503), None, Some("with 503"))]
-    #[case::the_server_is_in_trouble(ReadResult::Served(resource()), Some(answered(500)), None)]
-    fn a_provider_that_cannot_be_read_is_the_matter_of_its_cluster(
+    #[case::its_server_fails(ReadResult::Served(resource()), Some(answered(500)), None)]
+    fn an_unreadable_provider_holds_its_cluster(
         #[case] served: ReadResult,
         #[case] read: Option<ReadResult>,
         #[case] says: Option<&str>,
@@ -198,7 +198,7 @@ mod tests {
         let mut known = Context::new(&facts, &memory, crate::reconcile::cluster::tests::clock());
         for answer in [Some(served), read].into_iter().flatten() {
             let Err(Interrupt::Need(mut asks)) = find(&known, &asked, ReadPhase::Plan) else {
-                panic!("nothing is asked for");
+                panic!("nothing is read");
             };
             known.record_answer(asks.remove(0), answer);
         }

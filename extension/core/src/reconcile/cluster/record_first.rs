@@ -1,5 +1,4 @@
-//! A gate is closed before a pass writes what withdraws the proofs that it is open by: a pass may come to no end for minutes after it
-//! has written.
+//! Closing of gates before writes that withdraw their proofs: after such a write, a reconcile may not complete for minutes.
 
 use sluice_crds::run::{ClusterBootstrap, Gate, UpgradeRecord};
 
@@ -9,7 +8,7 @@ use super::{
 use crate::upgrade::record::advance;
 
 impl LocalState {
-    /// A record is about to be written. Whether it was is known only if the API server says so.
+    /// Notes the open gates of a record before its write. Only a response of the API server confirms the write.
     pub(super) fn may_open(&mut self, record: &UpgradeRecord) {
         for gate in open_gates(record) {
             let opened = (gate.hook, gate.version.clone());
@@ -19,14 +18,14 @@ impl LocalState {
         }
     }
 
-    /// A record was written.
+    /// Notes the open gates of a written record.
     pub(super) fn has_opened(&mut self, record: &UpgradeRecord) {
         let opened = open_gates(record).map(|gate| (gate.hook, gate.version.clone()));
         self.opened = opened.collect();
     }
 }
 
-/// Whether a gate of an upgrade is open that `packages`, as they are before anything is written for them, do not keep open.
+/// Whether an upgrade has an open gate that `packages`, before any writes, do not keep open.
 pub(super) fn closes_a_gate(
     known: &Context<'_>,
     memory: &LocalState,
@@ -49,7 +48,7 @@ pub(super) fn closes_a_gate(
     !opened.iter().all(stays)
 }
 
-/// The gates that the control plane or workers are let go by. A closed record is about steps that were made.
+/// Returns the open gates that release the control plane or workers. A record with an outcome covers completed steps only.
 fn open_gates(record: &UpgradeRecord) -> impl Iterator<Item = &Gate> {
     let gates = record.gates.iter().filter(|gate| lets_go(gate));
     gates.filter(|_| record.outcome.is_none())

@@ -1,4 +1,4 @@
-//! The record, the mirrored conditions and the resolved release, in one write, and only when something differs.
+//! Status of a ClusterBootstrap: the record, the mirrored conditions and the resolved release in one write, only if they differ.
 
 mod writing;
 
@@ -35,30 +35,30 @@ use crate::{
     },
 };
 
-/// Progress that changes no answer is written at most this often.
+/// Minimum interval between writes of progress that changes no gate.
 const COALESCE: Duration = Duration::from_secs(5);
 
-/// How soon a hot cluster is looked at again when nothing happens.
+/// Requeue delay of a hot Cluster without changes.
 const HOT: Duration = Duration::from_secs(10);
 
-/// How long ago the status was written, if this process has written it.
+/// Returns the time since the last status write of this process, if any.
 pub(super) fn since_written(known: &Context<'_>) -> Option<Duration> {
     let written = known.memory.written?;
     Some(known.began.instant.saturating_duration_since(written))
 }
 
-/// When to look again at what no watch shows.
+/// Returns the requeue delay for a state that no watch shows.
 fn unwatched(known: &Context<'_>) -> Duration {
     lately(known, UNWATCHED, HOT)
 }
 
-/// A tenth of the time since the status was written: the longer nothing has changed, the later.
+/// Returns a tenth of the time since the status was written, so the delay grows while nothing changes.
 fn lately(known: &Context<'_>, least: Duration, most: Duration) -> Duration {
     let still = since_written(known).unwrap_or_default();
     (still / 10).clamp(least, most)
 }
 
-/// Whether Cluster API may go on with an upgrade because of a gate that a package which fails would close.
+/// Whether an open gate, which a failing package would close, lets Cluster API continue an upgrade.
 fn lets_an_upgrade_go_on(record: &UpgradeRecord) -> bool {
     use Hook::{BeforeClusterUpgrade, BeforeControlPlaneUpgrade, BeforeWorkersUpgrade};
     let before = |hook| {
@@ -109,16 +109,16 @@ pub(super) fn status(
         ),
         (None, true) if !packages.conflict && was_completed => lately(known, HOT, WITH_PROBLEM),
         (None, true) if !packages.conflict => HOT,
-        // What is wrong may concern every cluster of a release, and the stores wake those that they know of.
+        // The problem may affect every Cluster of a release, and the stores requeue the Clusters that they know.
         (Some(_), _) if record.outcome == Some(Outcome::Completed) => WITH_PROBLEM,
-        // An upgrade that is under way, or a connection that is opened again, is looked at soon.
+        // An upgrade in progress and a connection that reopens need a short delay.
         _ if packages.connected
             || !matches!(packages.reach, Reach::NotYet(_))
             || lets_an_upgrade_go_on(&record) =>
         {
             unwatched(known)
         }
-        // Only Cluster API can go on, and its watch shows that.
+        // Only Cluster API can continue, and its watch shows that.
         (None, _) if !found.may_be_reached() => found
             .settings
             .sync_period
@@ -132,7 +132,7 @@ pub(super) fn status(
     let policy = bootstrap.spec.upgrade_policy.as_ref();
     let next = until_deadline(&status, policy, known.began.now).map_or(next, |left| next.min(left));
     effects.events.extend(event(&status, packages.unseen()));
-    // A write that changes nothing shows that the server has nothing else.
+    // A write without changes confirms that the API server has no other status.
     if !packages.record_first {
         if status == current {
             return Ok(Done::RequeueAfter(next));
@@ -157,7 +157,7 @@ pub(super) fn status(
     Ok(Done::RequeueAfter(next))
 }
 
-/// The status of `bootstrap` with this record.
+/// Returns the status of `bootstrap` with this record.
 fn composed(
     known: &Context<'_>,
     bootstrap: &ClusterBootstrap,
@@ -177,7 +177,7 @@ fn composed(
     {
         mirrored.push(Mirrored {
             ref_name: &planned.facts.ref_name,
-            // What an earlier Cluster of the name has left behind is not kept.
+            // Leftovers of an earlier Cluster of the same name are not kept.
             seen: previous.is_none() || packages.absence_is_known(known, planned)?,
             install: install.as_deref(),
             record: &judged.record,
@@ -202,7 +202,7 @@ fn composed(
     Ok(seen_by_people(bootstrap, status, now))
 }
 
-/// The next status of `bootstrap` with what people read of it.
+/// Returns the next status of `bootstrap` with its summary fields.
 fn seen_by_people(
     bootstrap: &ClusterBootstrap,
     next: ClusterBootstrapStatus,
@@ -218,11 +218,11 @@ fn seen_by_people(
     ))
 }
 
-/// Bytes that all messages of a status have together: with them a ClusterBootstrap must not become larger than what is
-/// [kept](crate::decode::KEPT) of it.
+/// Limit for all messages of a status together, in bytes. It keeps a ClusterBootstrap below the [limit](crate::decode::KEPT) of its
+/// cached size.
 const MESSAGES: usize = 16 * 1024;
 
-/// The same status, whose messages have an equal share each where all together would be too long.
+/// Truncates the messages of a status to equal shares of [`MESSAGES`] if their sum exceeds it.
 fn fitted(mut status: ClusterBootstrapStatus) -> ClusterBootstrapStatus {
     let of_conditions = status
         .conditions
@@ -242,17 +242,17 @@ fn fitted(mut status: ClusterBootstrapStatus) -> ClusterBootstrapStatus {
     status
 }
 
-/// How what a look has seen compares with the status.
+/// Comparison of a drift check with the status.
 pub(super) enum Recorded {
-    /// It is what the status says.
+    /// The status matches.
     Same,
-    /// Only packages are not as far as it says.
+    /// Only the state of packages differs.
     OtherPackages,
-    /// More than that is to be said.
+    /// More than the state of packages differs.
     Other,
 }
 
-/// Compares what a look has seen of `packages` with what the status of `bootstrap` says.
+/// Compares the `packages` that a drift check observed with the status of `bootstrap`.
 pub(super) fn compare_with_record(
     known: &Context<'_>,
     validated: &Validated,
@@ -275,7 +275,7 @@ pub(super) fn compare_with_record(
     })
 }
 
-/// The record while the Cluster is being deleted.
+/// Writes the record of a Cluster that is being deleted.
 pub(super) fn deleting(
     known: &Context<'_>,
     effects: &mut Effects,
@@ -287,7 +287,7 @@ pub(super) fn deleting(
     let previous = found.recorded(bootstrap);
     let observed = Observed {
         bootstrap: facts(bootstrap, None),
-        // A deletion is no change of release.
+        // A deletion does not change the release.
         tkr: Ok(previous
             .and_then(|record| record.tkr.as_deref())
             .unwrap_or_default()),
@@ -307,7 +307,7 @@ pub(super) fn deleting(
     Ok(())
 }
 
-/// The record of a Cluster of which a pass cannot see enough to compute another one: `hold` is why it waits.
+/// Closes the gates of a Cluster for `hold`, because too little is known to compute a new record.
 pub(super) fn close_gates_for(known: &Context<'_>, effects: &mut Effects, hold: &Hold) -> Step<()> {
     effects.events.push(Event::Held(hold.clone()));
     let (facts, now) = (known.facts, known.began.now);
@@ -324,8 +324,8 @@ pub(super) fn close_gates_for(known: &Context<'_>, effects: &mut Effects, hold: 
     Ok(())
 }
 
-/// Has the ClusterBootstrap say what stands in the way of a take-over, where it does not. Says whether that was written: then the pass
-/// ends, because its other writes would be of an object that is another one by now.
+/// Reports the obstacle of a take-over in a condition of the ClusterBootstrap. Returns whether it was written: the reconcile then ends,
+/// because its other writes would be based on an outdated object.
 pub(super) fn say_takeover(
     known: &Context<'_>,
     effects: &mut Effects,
@@ -343,28 +343,25 @@ pub(super) fn say_takeover(
         status: Some(ClusterBootstrapStatus { conditions, ..status }),
         ..bootstrap.clone()
     };
-    known.write(Write::status(
-        &next,
-        "what stands in the way of a take-over is said",
-    ))?;
+    known.write(Write::status(&next, "obstacle of the take-over changed"))?;
     effects.memory.written = Some(known.began.instant);
     Ok(true)
 }
 
-/// That a deadline has passed which had not before.
+/// Returns the event of a deadline that has passed since the previous status.
 fn late(before: &ClusterBootstrapStatus, now: &ClusterBootstrapStatus) -> Option<Event> {
     let late = exceeded(now).filter(|_| exceeded(before).is_none())?;
     Some(Event::Warned(DEADLINE_EXCEEDED, late.message.clone()))
 }
 
-/// How the gates of a Cluster are closed of which no pass can say more.
+/// Way to close the gates of a Cluster that no reconcile can evaluate.
 #[derive(Debug)]
 pub enum Close {
-    /// There is no record of this Cluster that could say it.
+    /// The Cluster has no record to carry the hold.
     NoRecord,
-    /// The record says so already.
+    /// The record already carries the hold.
     Recorded,
-    /// This has to be written, and then this is to be published.
+    /// The write to make, and the event to publish after it.
     Write(Box<Write>, Option<Event>),
 }
 
@@ -390,10 +387,10 @@ pub fn close(bootstrap: Option<&ClusterBootstrap>, uid: &str, hold: &Hold, now: 
         status: Some(next),
         ..bootstrap.clone()
     };
-    Close::Write(Box::new(Write::status(&next, "no pass can say more")), late)
+    Close::Write(Box::new(Write::status(&next, "closing gates for a hold")), late)
 }
 
-/// What a record is computed from.
+/// Returns the observations that a record is computed from.
 pub(super) fn observe<'a>(
     known: &'a Context<'_>,
     validated: &'a Validated,
@@ -401,7 +398,7 @@ pub(super) fn observe<'a>(
     packages: &'a Packages,
 ) -> Observed<'a> {
     let judged = packages.judged.as_slice();
-    // What a look has not seen says nothing of another release.
+    // A drift check that did not reach the workload gives no result for another release.
     let is_unseen = matches!(packages.drift_check, DriftCheckResult::Unseen(_));
     let is_known = packages.next_look.is_none() && !is_unseen && judged.len() == packages.planned.len();
     let resolved = ResolvedRelease::of(bootstrap).resolved(&validated.progress);
@@ -420,7 +417,7 @@ pub(super) fn observe<'a>(
     }
 }
 
-/// What is observed of a Cluster alone.
+/// Returns the observations of the Cluster alone.
 fn blank<'a>(known: &'a Context<'_>) -> Observed<'a> {
     let found = known.facts;
     Observed {
@@ -449,7 +446,7 @@ fn facts<'a>(bootstrap: &ClusterBootstrap, resolved_tkr: Option<&'a str>) -> Boo
     }
 }
 
-/// How long a change that nothing rests on still has to wait for its write.
+/// Returns the time that a change without urgency still waits for its write.
 fn not_yet(
     known: &Context<'_>,
     current: &ClusterBootstrapStatus,
@@ -475,14 +472,14 @@ fn completes(current: &ClusterBootstrapStatus, next: &ClusterBootstrapStatus) ->
     done(next) && !done(current)
 }
 
-/// What the cluster waits for, or that it waits no more.
+/// Returns the event for the hold of the Cluster, or for the end of all holds.
 fn event(status: &ClusterBootstrapStatus, unseen: Option<&Hold>) -> Option<Event> {
     let record = status.upgrade.as_ref()?;
     if let Some(hold) = unseen {
         return Some(Event::Held(hold.clone()));
     }
     let Some(gate) = record.gates.iter().find(|gate| !gate.open) else {
-        // No gate says it of a package that fails after its upgrade.
+        // No gate reports a package that fails after its upgrade.
         return match failed(&record.packages) {
             Some(hold) => Some(Event::Held(hold)),
             None if record.packages.iter().all(is_ready) => {

@@ -1,7 +1,7 @@
-//! What the addons-manager has left on a Cluster and beside it goes: its pause, its finalizers, and the annotation of its Machines.
+//! Removal of the leftovers of the addons-manager from a Cluster: its pause, its finalizers, and the annotation of its Machines.
 //!
-//! Machines are read only while something may be left. What cannot be removed holds no hook; a condition and an event say it. What is
-//! there again after it was removed is left alone for a while: two that write the same would never come to an end.
+//! Machines are read only while leftovers may exist. A failed removal never holds a hook; a condition and an event report it. Sluice
+//! leaves a leftover alone for a while if it returns after its removal: otherwise both controllers keep overwriting each other.
 
 mod leftovers;
 mod removals;
@@ -27,21 +27,21 @@ use crate::{
 use leftovers::{exactly, kubeconfig_has_finalizer, leftovers, note, of_bootstrap, of_cluster, remove};
 pub(super) use removals::{LeftoverState, Removals, Thing};
 
-/// What a part of a take-over came to.
+/// Result of a part of a take-over.
 #[derive(Debug, Default)]
 pub(super) struct TakenOver {
-    /// Whether objects that are in memory were written: what follows is computed from them as they are by now.
+    /// Whether cached objects were written: later steps need their new versions.
     written: bool,
-    /// What is wrong: reason and message.
+    /// Reason and message of the problem.
     said: Option<(&'static str, String)>,
-    /// Whether nothing was looked for because a user has paused the Cluster. Its watch shows when that ends.
+    /// Whether the check for leftovers was skipped because a user paused the Cluster. Its watch shows the end of the pause.
     paused: bool,
-    /// When to try again what was not removed.
+    /// Delay before another attempt at a failed removal.
     again: Option<Duration>,
 }
 
 impl TakenOver {
-    /// What is wrong, if anything.
+    /// Returns reason and message of the problem, if any.
     pub(super) fn said(&self) -> Option<(&'static str, &str)> {
         const PAUSED: (&str, &str) = (
             GateReason::ClusterPaused.as_str(),
@@ -52,12 +52,12 @@ impl TakenOver {
             .or_else(|| self.paused.then_some(PAUSED))
     }
 
-    /// How the pass ends at once, because objects in memory are other ones by now; their watches wake the Cluster.
+    /// Returns the end of the reconcile if cached objects are outdated; their watches requeue the Cluster.
     pub(super) fn ends(&self) -> Option<Done> {
         self.written.then_some(Done::RequeueAfter(UNWATCHED))
     }
 
-    /// `done`, or sooner where something was not removed.
+    /// Returns `done`, or an earlier requeue after a failed removal.
     pub(super) fn sooner(&self, done: Done) -> Done {
         match (self.again, done) {
             (None, done) => done,
@@ -66,7 +66,7 @@ impl TakenOver {
         }
     }
 
-    /// Why nothing is written to the workload and gates are closed: the addons-manager would write the same PackageInstalls.
+    /// Returns the hold that closes gates and blocks writes to the workload: a running addons-manager writes the same PackageInstalls.
     pub(super) fn hold(&self) -> Option<Hold> {
         let (reason, message) = self.said()?;
         let runs = reason == GateReason::AddonsManagerRuns.as_str();
@@ -74,10 +74,10 @@ impl TakenOver {
     }
 }
 
-/// Removes what is left of the addons-manager.
+/// Removes the leftovers of the addons-manager.
 pub(super) fn take_over(known: &Context<'_>, effects: &mut Effects) -> Step<TakenOver> {
     let mut taken = TakenOver::default();
-    // How far the Cluster is has to be known before Cluster API may go on with it.
+    // The progress of the Cluster must be known before Cluster API may continue.
     let is_known = known.facts.unknown.is_none();
     if !(is_known && remove_pause(known, effects, &mut taken)?) {
         remove_leftovers(known, effects, &mut taken)?;
@@ -85,8 +85,8 @@ pub(super) fn take_over(known: &Context<'_>, effects: &mut Effects) -> Step<Take
     Ok(ended(known, effects, taken))
 }
 
-/// The same for a Cluster that is being deleted, after what `done` came to: its Machines stay while packages are uninstalled from them
-/// and no hook keeps them any more, as long as that may take.
+/// Removes the leftovers of a Cluster that is being deleted, given the result `done` of the deletion. Its Machines stay while packages
+/// are uninstalled from them without a hook that holds them, up to the deletion limit.
 pub(super) fn take_over_deleted(
     known: &Context<'_>,
     effects: &mut Effects,
@@ -106,21 +106,21 @@ pub(super) fn take_over_deleted(
     Ok(ended(known, effects, taken))
 }
 
-/// Removes what is left of a pause of a Cluster that is being deleted.
+/// Removes the pause of the addons-manager from a Cluster that is being deleted.
 pub(super) fn unpause(known: &Context<'_>, effects: &mut Effects) -> Step<TakenOver> {
     let mut taken = TakenOver::default();
     remove_pause(known, effects, &mut taken)?;
     Ok(taken)
 }
 
-/// Whether this pass has written the ClusterBootstrap or its status, so that it is another one by now.
+/// Whether this reconcile has written the ClusterBootstrap or its status, so that the cached one is outdated.
 pub(super) fn wrote_bootstrap(known: &Context<'_>) -> bool {
     let key = of_bootstrap(known);
     let mut verbs = [Verb::ReplaceStatus, Verb::Patch].into_iter();
     verbs.any(|verb| known.made(&key, verb).is_some())
 }
 
-/// With what is known of the addons-manager itself.
+/// Adds the problem of a running addons-manager, the delay and the event to `taken`.
 fn ended(known: &Context<'_>, effects: &mut Effects, mut taken: TakenOver) -> TakenOver {
     let removals = &mut effects.memory.removals;
     let (now, period) = (known.began.instant, known.facts.settings.sync_period.length);
@@ -141,12 +141,12 @@ fn ended(known: &Context<'_>, effects: &mut Effects, mut taken: TakenOver) -> Ta
     taken
 }
 
-/// The pause of the addons-manager that can be removed.
+/// Returns the removable pause of the addons-manager.
 fn pause_to_remove(known: &Context<'_>) -> Option<LegacyPause> {
     legacy_pause(&known.facts.cluster, known.facts.record())
 }
 
-/// Removes what is left of a pause, if the record releases the Cluster as it is. Says whether the Cluster is written for it.
+/// Removes the pause of the addons-manager, if the record covers the current Cluster. Returns whether the pause needs a write.
 fn remove_pause(known: &Context<'_>, effects: &mut Effects, taken: &mut TakenOver) -> Step<bool> {
     let cluster = &known.facts.cluster;
     let Some(pause) = pause_to_remove(known) else {
@@ -165,11 +165,11 @@ fn remove_pause(known: &Context<'_>, effects: &mut Effects, taken: &mut TakenOve
     let written = match known.write(Write::patch(
         of_cluster(known),
         patch,
-        "the record holds the Cluster instead",
+        "the record replaces the pause of the addons-manager",
     )) {
         Ok(written) => written,
         Err(Interrupt::Failed(failure)) if !failure.is_conflict() => {
-            // The rest of the pass does not depend on it: the packages of a paused Cluster can be proven.
+            // The rest of the reconcile does not depend on it: the packages of a paused Cluster can be proven.
             let note = format!("the pause of the addons-manager cannot be removed: {failure}");
             effects.events.push(Event::Said("LegacyPauseNotRemoved", note));
             taken.said = Some(not_removed(
@@ -199,19 +199,18 @@ fn remove_pause(known: &Context<'_>, effects: &mut Effects, taken: &mut TakenOve
     Ok(true)
 }
 
-/// Removes annotations of Machines and finalizers, the one of the Cluster after others: while it is there they are looked for.
+/// Removes annotations of Machines, then finalizers, the one of the Cluster last: while it exists, Sluice checks for leftovers.
 fn remove_leftovers(known: &Context<'_>, effects: &mut Effects, taken: &mut TakenOver) -> Step<()> {
     let facts = known.facts;
     let (cluster, bootstrap) = (&facts.cluster, facts.bootstrap.as_deref());
-    // A process before may have failed, and the finalizers may be gone already.
+    // An earlier process may have failed after it removed the finalizers.
     let status = bootstrap.and_then(|bootstrap| bootstrap.status.as_ref());
     let is_said = status.is_some_and(|status| says_takeover(&status.conditions));
     let is_recorded = facts.record().is_some() && !effects.memory.removals.has_failed();
     if !(is_said || may_be_left(cluster, bootstrap, is_recorded) || kubeconfig_has_finalizer(known)) {
         return Ok(());
     }
-    // A pause of a user keeps others away, too. A record of it is written nevertheless, so something else has to say that nothing was
-    // looked for yet.
+    // A pause of a user keeps other controllers away, too. Its record is written anyway, so `paused` notes the skipped check.
     if is_paused(cluster) {
         taken.paused = cluster.metadata.deletion_timestamp.is_none();
         return Ok(());
@@ -264,11 +263,11 @@ fn remove_leftovers(known: &Context<'_>, effects: &mut Effects, taken: &mut Take
     }
     match removal.failed {
         None => taken.written = removal.wrote,
-        // Another one has written it; its watch, or the next list, shows it as it is.
+        // Another client has written the object; its watch, or the next list, shows the new version.
         Some((_, failure)) if failure.is_conflict() => {
             (taken.written, taken.again) = (removal.wrote, Some(UNWATCHED));
         }
-        // What else the pass does is computed from objects as they are.
+        // The rest of the reconcile continues with the cached objects.
         Some((left, failure)) => {
             taken.said = Some(not_removed(&left.key.to_string(), left.what, &failure));
         }

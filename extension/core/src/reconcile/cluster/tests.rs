@@ -1,4 +1,4 @@
-//! What tests of the parts of a pass share.
+//! Shared fixtures of the tests of a reconcile.
 
 mod admitted;
 
@@ -17,7 +17,7 @@ pub(super) fn clock() -> Clock {
     }
 }
 
-/// A Cluster without anything.
+/// Returns the facts of a Cluster without other objects.
 pub(super) fn facts() -> Facts {
     let cluster = json!({
         "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster",

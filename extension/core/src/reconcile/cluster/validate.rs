@@ -1,4 +1,4 @@
-//! What follows from what is known of the Cluster: the hop, its release, and the ClusterBootstrap that has to be written first.
+//! Derives the hop, its release and the desired ClusterBootstrap.
 
 use kube::ResourceExt;
 use sluice_crds::{
@@ -24,22 +24,22 @@ use crate::{
     },
 };
 
-/// What follows.
+/// Hop, release and desired ClusterBootstrap of a Cluster.
 #[derive(Debug)]
 pub(super) struct Validated {
     pub(super) progress: Progress,
     /// The release whose packages belong to the hop.
     pub(super) release: Result<String, Hold>,
-    /// The ClusterBootstrap that has to be written first.
+    /// The desired ClusterBootstrap, if it must be written first.
     pub(super) change: Option<Draft>,
-    /// Why nothing may be written, if so.
+    /// Hold that forbids all writes, if any.
     pub(super) paused: Option<Hold>,
-    /// What keeps the release or the ClusterBootstrap from being known.
+    /// Problem that leaves the release or the ClusterBootstrap unknown.
     pub(super) problem: Option<Hold>,
 }
 
 impl Validated {
-    /// Whether the record has seen everything that is there.
+    /// Whether the record covers the current Cluster and ClusterBootstrap.
     pub(super) fn is_current(&self, found: &Facts, bootstrap: &ClusterBootstrap) -> bool {
         found.recorded(bootstrap).is_some_and(|record| {
             self.release.as_deref().ok() == record.tkr.as_deref()
@@ -51,7 +51,7 @@ impl Validated {
     }
 }
 
-/// Decides what shall be.
+/// Derives the desired state from the facts.
 pub(super) fn validate(known: &Context<'_>) -> Step<Validated> {
     let found = known.facts;
     let to = &found.topology.version;
@@ -104,7 +104,7 @@ fn release(found: &Facts, progress: &Progress, known: &[TkrFacts]) -> Result<Str
     let to = &found.topology.version;
     let resolved = found.resolved_release();
     let release = for_progress(progress, resolved.release(), to, pinned, &found.label, known)?;
-    // What is the only known one of its version may not be the only one.
+    // The only known release of a version may not be the only one.
     let is_named = pinned.is_some() || release == found.label || resolved.release() == Some(&release);
     match &found.undecodable_release {
         Some(object) if !is_named => Err(object.hold()),
@@ -122,7 +122,7 @@ fn needed_template<'a>(known: &'a Context<'_>, release: &str) -> Step<&'a Cluste
     }
 }
 
-/// The ClusterBootstrap that has to be written so that its spec is that of `release`; `None` when it is already.
+/// Returns the draft of the ClusterBootstrap with the spec of `release`; `None` if no write is needed.
 fn change(known: &Context<'_>, release: &str, progress: &Progress) -> Step<Option<Draft>> {
     let found = known.facts;
     let Some(bootstrap) = &found.bootstrap else {
@@ -134,7 +134,7 @@ fn change(known: &Context<'_>, release: &str, progress: &Progress) -> Step<Optio
     };
     let is_owned = adopted(&found.owner, bootstrap.owner_references()).is_none();
     if let Some(named) = filled_from(bootstrap, is_owned, &found.label)? {
-        // What the webhook took is of the release that the annotation names.
+        // The webhook filled the spec from the release that the annotation names.
         if named != release {
             return Err(other_hop(&found.owner.name, named, release).into());
         }
@@ -150,7 +150,7 @@ fn change(known: &Context<'_>, release: &str, progress: &Progress) -> Step<Optio
     }
 }
 
-/// `bootstrap`, which a user has made, with what it lacks.
+/// Returns the user's `bootstrap` with missing fields filled.
 fn filled(known: &Context<'_>, bootstrap: &ClusterBootstrap, release: &str) -> Step<Draft> {
     let found = known.facts;
     let template = needed_template(known, release)?;
@@ -172,7 +172,7 @@ fn filled(known: &Context<'_>, bootstrap: &ClusterBootstrap, release: &str) -> S
     )?)
 }
 
-/// The Packages that a release lists.
+/// Returns the Packages that a release lists.
 fn packages_of(found: &Facts, release: &str) -> Vec<String> {
     let release = found.releases.get(release);
     let listed = release.and_then(|release| release.spec.bootstrap_packages.as_ref());
@@ -183,7 +183,7 @@ fn packages_of(found: &Facts, release: &str) -> Vec<String> {
         .collect()
 }
 
-/// What keeps the packages of `bootstrap`, as it is now, from being those of the release, while they have to be.
+/// Returns the hold for packages of the current `bootstrap` that are below the release, while the release is binding.
 pub(super) fn below_release(
     known: &Context<'_>,
     validated: &Validated,
@@ -194,7 +194,7 @@ pub(super) fn below_release(
         return Ok(None);
     };
     let merged = ResolvedRelease::of(bootstrap).resolved(&validated.progress) == Some(release);
-    // What is not merged is held as such.
+    // An unmerged ClusterBootstrap has its own hold.
     if !merged || !is_bound(&validated.progress, &found.workers, found.record()) {
         return Ok(None);
     }
@@ -204,12 +204,12 @@ pub(super) fn below_release(
     }
 }
 
-/// What `look` makes of a merge of `bootstrap` for `release`.
+/// Returns the result of `evaluate` for a merge of `bootstrap` with `release`.
 fn with_inputs<T>(
     known: &Context<'_>,
     bootstrap: &ClusterBootstrap,
     release: &str,
-    look: impl FnOnce(&Inputs<'_>) -> T,
+    evaluate: impl FnOnce(&Inputs<'_>) -> T,
 ) -> Step<T> {
     let found = known.facts;
     let packages = packages_of(found, release);
@@ -218,7 +218,7 @@ fn with_inputs<T>(
         Some(old) => known.template(old)?,
         None => None,
     };
-    Ok(look(&Inputs {
+    Ok(evaluate(&Inputs {
         cluster: &found.owner.name,
         current: &bootstrap.spec,
         old,

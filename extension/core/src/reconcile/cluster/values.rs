@@ -1,4 +1,4 @@
-//! The values of a package, from wherever the ClusterBootstrap says that they are.
+//! Values of a package, from the values source in the ClusterBootstrap.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
@@ -25,13 +25,13 @@ use crate::{
     reasons::{GateReason, Hold},
 };
 
-/// Values that say nothing: a PackageInstall names a Secret in any case, because its name carries the stage.
+/// Empty values: a PackageInstall always names a Secret, because the name of the Secret carries the stage.
 const EMPTY: &[u8] = b"{}\n";
 
-/// The values of `package`.
+/// Returns the values of `package`.
 ///
 /// # Errors
-/// What an operator has to put right is a [`Hold`].
+/// Returns a [`Hold`] for a problem that an operator must fix.
 pub(super) fn values(
     known: &Context<'_>,
     role: Role,
@@ -54,7 +54,7 @@ pub(super) fn values(
                 namespace: &known.facts.owner.namespace,
             };
             let provider::Found { key, object: by } = provider::find(known, &asked, sight)?;
-            // What Sluice computes follows from one Cluster; what others compute may be meant for several.
+            // Values computed by Sluice follow from one Cluster; other providers may serve several Clusters.
             if asked.is_ours()
                 && let Some(another) = Owners::of(known, by.owner_references())?.another()
             {
@@ -73,7 +73,7 @@ pub(super) fn values(
     }
 }
 
-/// The text of values that are written in the ClusterBootstrap itself. One that is too long to be kept is read from the API server.
+/// Returns the text of inline values of the ClusterBootstrap. Text too long for the cache is read from the API server.
 pub(super) fn inline_text<'k>(
     known: &'k Context<'_>,
     inline: &'k FreeForm,
@@ -91,14 +91,14 @@ pub(super) fn inline_text<'k>(
     })
 }
 
-/// The values in `whole`, of which the texts are known, that `inline` was made of.
+/// Returns the values in `whole`, with their text, that `inline` stands for.
 pub(super) fn inline_of<'w>(whole: &'w ClusterBootstrapSpec, inline: &FreeForm) -> Option<&'w FreeForm> {
     let packages = packages(whole).into_iter();
     let mut inlines = packages.filter_map(|(_, package)| package.values_from.as_ref()?.inline.as_ref());
     inlines.find(|found| inline.is_of(found))
 }
 
-/// The ClusterBootstrap as the API server has it: in memory it lacks long values, and what nothing reads.
+/// Reads the ClusterBootstrap from the API server: the cached one lacks long values and unused fields.
 pub(super) fn whole_bootstrap(known: &Context<'_>, sight: ReadPhase) -> Step<ClusterBootstrap> {
     let Owner { namespace, name, .. } = &known.facts.owner;
     let whole: Option<ClusterBootstrap> = known.read(name, (Server::Management, Some(namespace)), sight)?;
@@ -112,7 +112,7 @@ fn empty() -> Values {
     BTreeMap::from([(name::VALUES_KEY.to_owned(), EMPTY.to_vec())])
 }
 
-/// The Secret that `field` names for the values of `package`.
+/// Returns the Secret that `field` names for the values of `package`.
 fn secret_of(
     known: &Context<'_>,
     secret: &str,
@@ -127,7 +127,7 @@ fn secret_of(
         return Err(Hold::new(GateReason::ValuesNotFound, message).into());
     }
     let key = Key::of::<Secret>(Server::Management, Some(namespace), secret);
-    // A clone that this pass has made was read before.
+    // A clone created by this reconcile was read before.
     let made = known.written(&key).filter(|_| sight == ReadPhase::Plan);
     let found = match made {
         Some(made) => Some(typed(Server::Management, made)?),
@@ -148,7 +148,7 @@ fn secret_of(
     Ok(found)
 }
 
-/// Whether a Secret has the name of a credential of a Cluster that is there.
+/// Whether a Secret has the name of a credential of an existing Cluster.
 pub(super) fn is_of_cluster(known: &Context<'_>, namespace: &str, secret: &str) -> Step<bool> {
     let owner = &known.facts.owner;
     let place = (Server::Management, Some(namespace));
@@ -161,7 +161,7 @@ pub(super) fn is_of_cluster(known: &Context<'_>, namespace: &str, secret: &str) 
     Ok(false)
 }
 
-/// The keys of a Secret as values. One without keys says nothing.
+/// Returns the keys of a Secret as values. A Secret without keys has empty values.
 pub(super) fn content(secret: &Secret) -> Values {
     let data = secret.data.as_ref().filter(|data| !data.is_empty());
     data.map_or_else(empty, |data| {
@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_secret_without_keys_says_nothing() {
+    fn a_secret_without_keys_has_empty_values() {
         for data in [None, Some(BTreeMap::new())] {
             let secret = Secret {
                 data,

@@ -1,4 +1,4 @@
-//! The way into a workload cluster, and how it answers.
+//! Connection to a workload cluster, and its reachability.
 
 use std::time::Duration;
 
@@ -17,10 +17,10 @@ use crate::{
     upgrade::record::Workload,
 };
 
-/// A connection that was silent for so long is opened again once the server answers.
+/// Silence after which a connection is reopened once the server responds.
 const REOPEN_AFTER: SignedDuration = SignedDuration::from_secs(15);
 
-/// How the workload cluster answers.
+/// Reachability of the workload cluster.
 #[derive(Debug, Clone)]
 pub(super) enum Reach {
     NotYet(Hold),
@@ -31,12 +31,12 @@ pub(super) enum Reach {
     Reached {
         uid: String,
     },
-    /// The connection is one to another server, or has ended: another one has to be opened.
+    /// The connection leads to another server or has ended; a new one must be opened.
     Lost(Hold),
 }
 
 impl Reach {
-    /// Nothing is known of it.
+    /// Returns the initial state, in which nothing is known.
     pub(super) fn creating() -> Self {
         Self::NotYet(Hold::new(
             GateReason::ControlPlaneCreating,
@@ -44,7 +44,7 @@ impl Reach {
         ))
     }
 
-    /// The connection has to be closed; the next pass opens another one.
+    /// Returns the state of a connection that must be closed; the next reconcile opens another one.
     pub(super) fn lost() -> Self {
         Self::Lost(Hold::new(
             GateReason::WorkloadUnreachable,
@@ -52,7 +52,7 @@ impl Reach {
         ))
     }
 
-    /// The same for the record.
+    /// Returns the same state for the record.
     pub(super) fn seen(&self) -> Workload<'_> {
         match self {
             Self::NotYet(hold) | Self::Lost(hold) => Workload::NotYet(hold.clone()),
@@ -72,10 +72,10 @@ impl Reach {
     }
 }
 
-/// The number of the connection to the workload that `ask` asks for.
+/// Returns the number of the connection to the workload that `ask` requests.
 ///
 /// # Errors
-/// What an operator has to put right first is a [`Hold`].
+/// Returns a [`Hold`] for a problem that an operator must fix first.
 pub(super) fn connect(known: &Context<'_>, ask: fn(Box<ParsedKubeconfig>) -> Read) -> Step<u64> {
     let owner = &known.facts.owner;
     let namespace = &owner.namespace;
@@ -92,7 +92,7 @@ pub(super) fn connect(known: &Context<'_>, ask: fn(Box<ParsedKubeconfig>) -> Rea
         )
     };
     let bytes = bytes.ok_or_else(missing)?.0;
-    // The reason names the field; what the field holds is never repeated.
+    // The reason names the field and never repeats its value.
     let refused = |why: &dyn std::fmt::Display| {
         Hold::new(
             GateReason::KubeconfigInvalid,
@@ -108,8 +108,8 @@ pub(super) fn connect(known: &Context<'_>, ask: fn(Box<ParsedKubeconfig>) -> Rea
     }
 }
 
-/// Whose data the workload API server serves, or why that is not known. The connection to one that serves other data than before is
-/// lost: its stores are not theirs, and everything is asked for again.
+/// Returns the identity of the workload API server, or the reason why it is unknown. A connection to a server with other data than
+/// before is lost: its stores are invalid, and everything is read again.
 pub(super) fn reach(known: &Context<'_>, moment: ReadPoint) -> Step<Reach> {
     Ok(match known.contact(moment)? {
         Contact::Ended | Contact::Replaced => Reach::lost(),
@@ -118,9 +118,9 @@ pub(super) fn reach(known: &Context<'_>, moment: ReadPoint) -> Step<Reach> {
             now,
             last_answer,
         } => {
-            // A watch that resumes says nothing until something changes, but it was answered.
+            // A resumed watch sends nothing until a change, although the server responded.
             let silent_for = now.duration_since(*since);
-            // Where the clock was set back the time is not known.
+            // After the clock was set back, the time is unknown.
             let silent_for = if silent_for.is_negative() {
                 REOPEN_AFTER
             } else {

@@ -1,14 +1,14 @@
-//! Troubled Clusters that wait for a slot, the one that has waited longest first.
+//! Queue of slow or failing Clusters that wait for a slot, longest wait first.
 
 use std::{
     collections::{BTreeSet, HashMap},
     time::{Duration, Instant},
 };
 
-/// A Cluster that has not asked for a slot for so long does not wait for one any more.
+/// Time after its last request for a slot at which a Cluster leaves the queue.
 pub(super) const ASKS: Duration = Duration::from_secs(3);
 
-/// Those that wait, by UID. As many may wait as there are Clusters, and each of them asks again and again, so none looks at all others.
+/// Waiting Clusters, by UID. Every Cluster may wait and repeats its request, so a request never scans the whole queue.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     waits: HashMap<String, Wait>,
@@ -28,7 +28,7 @@ impl Wait {
 }
 
 impl Queue {
-    /// The Cluster with this UID asks for a slot. Returns since when it waits for one.
+    /// Requests a slot for the Cluster with this UID. Returns the start of its wait.
     pub(super) fn ask(&mut self, uid: &str, now: Instant) -> Instant {
         if !self.waits.get(uid).is_some_and(|wait| wait.asks(now)) {
             self.leave(uid);
@@ -43,7 +43,7 @@ impl Queue {
         wait.since
     }
 
-    /// Whether those that wait for longer than `since` take so many slots. Those among them that do not ask any more are forgotten.
+    /// Returns whether Clusters that wait since before `since` need this many slots. Drops those that no longer request a slot.
     pub(super) fn fills(&mut self, slots: usize, since: Instant, now: Instant) -> bool {
         let (mut before, mut gone) = (0, Vec::new());
         for (began, uid) in &self.order {
@@ -62,7 +62,7 @@ impl Queue {
         before == slots
     }
 
-    /// A Cluster does not wait any more.
+    /// Removes a Cluster from the queue.
     pub(super) fn leave(&mut self, uid: &str) {
         if let Some(wait) = self.waits.remove(uid) {
             self.order.remove(&(wait.since, uid.to_owned()));
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn those_that_have_waited_longest_come_first() {
+    fn the_longest_wait_comes_first() {
         let (mut queue, began) = (Queue::default(), Instant::now());
         let at = |millis| began + Duration::from_millis(millis);
         for (millis, uid) in [(0, "a"), (1, "b"), (2, "c")] {
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn those_that_do_not_ask_any_more_are_forgotten() {
+    fn clusters_without_requests_leave_the_queue() {
         let (mut queue, began) = (Queue::default(), Instant::now());
         for number in 0..100 {
             queue.ask(&number.to_string(), began);

@@ -1,16 +1,16 @@
 use super::{queue::ASKS, *};
 use crate::protocol::{Failure, ReconcileFailure, Server};
 
-fn troubles(concurrency: u16, uids: &[&str], now: Instant) -> Troubles {
-    let mut troubles = Troubles::new(concurrency);
+fn limiter(concurrency: u16, uids: &[&str], now: Instant) -> Troubles {
+    let mut limiter = Troubles::new(concurrency);
     for uid in uids {
-        troubles.failed(uid, now);
+        limiter.failed(uid, now);
     }
-    troubles
+    limiter
 }
 
-fn granted(troubles: &mut Troubles, uids: &[&str], now: Instant) -> usize {
-    let turns = uids.iter().map(|uid| troubles.turn(uid, now));
+fn granted(limiter: &mut Troubles, uids: &[&str], now: Instant) -> usize {
+    let turns = uids.iter().map(|uid| limiter.turn(uid, now));
     turns.filter(|turn| !matches!(turn, Turn::Later(_))).count()
 }
 
@@ -22,30 +22,30 @@ fn conflict() -> Error {
 }
 
 #[test]
-fn troubled_clusters_get_half_of_the_slots() {
+fn limited_clusters_get_half_of_the_slots() {
     let now = Instant::now();
-    let mut troubles = troubles(4, &["a", "b", "c"], now);
-    assert_eq!(granted(&mut troubles, &["a", "b", "c"], now), 2);
-    let others = granted(&mut troubles, &["healthy", "other"], now);
+    let mut limiter = limiter(4, &["a", "b", "c"], now);
+    assert_eq!(granted(&mut limiter, &["a", "b", "c"], now), 2);
+    let others = granted(&mut limiter, &["healthy", "other"], now);
     assert_eq!(others, 2, "others have no limit");
-    troubles.release();
-    let next = granted(&mut troubles, &["c"], now);
-    assert_eq!(next, 1, "a pass that is over gives its slot back");
+    limiter.release();
+    let next = granted(&mut limiter, &["c"], now);
+    assert_eq!(next, 1, "a finished reconcile releases its slot");
 }
 
 #[test]
-fn one_slot_is_always_there_for_them() {
+fn limited_clusters_always_get_one_slot() {
     let now = Instant::now();
-    assert_eq!(granted(&mut troubles(1, &["a"], now), &["a"], now), 1);
+    assert_eq!(granted(&mut limiter(1, &["a"], now), &["a"], now), 1);
 }
 
 #[test]
-fn a_slow_pass_is_trouble_and_quick_ones_end_it_after_a_while() {
-    let (mut troubles, began) = (troubles(2, &[], Instant::now()), Instant::now());
+fn a_slow_reconcile_limits_a_cluster_until_quick_ones_follow_for_a_while() {
+    let (mut limiter, began) = (limiter(2, &[], Instant::now()), Instant::now());
     let mut turn = |passed: Instant, now: Instant| {
-        troubles.ended("a", Ok(()), passed, now);
-        let turn = troubles.turn("a", now);
-        troubles.release();
+        limiter.ended("a", Ok(()), passed, now);
+        let turn = limiter.turn("a", now);
+        limiter.release();
         turn
     };
     assert_eq!(turn(began, began + SLOW), Turn::WithSlot);
@@ -56,85 +56,81 @@ fn a_slow_pass_is_trouble_and_quick_ones_end_it_after_a_while() {
 }
 
 #[test]
-fn a_slow_pass_without_a_slot_is_one_of_a_troubled_cluster_next() {
+fn a_slow_reconcile_without_a_slot_limits_its_cluster() {
     let now = Instant::now();
-    let mut troubles = troubles(1, &[], now);
-    assert_eq!(troubles.slow("a", now), Ok(()), "a slot is free");
-    assert!(troubles.slow("b", now).is_err_and(|wait| wait <= MIN_DELAY * 2));
-    assert!(matches!(troubles.turn("b", now), Turn::Later(_)), "all are taken");
-    let hold = troubles.hold_while_waiting("b", now).map(|hold| hold.reason);
+    let mut limiter = limiter(1, &[], now);
+    assert_eq!(limiter.slow("a", now), Ok(()), "a slot is free");
+    assert!(limiter.slow("b", now).is_err_and(|wait| wait <= MIN_DELAY * 2));
+    assert!(matches!(limiter.turn("b", now), Turn::Later(_)), "all are taken");
+    let hold = limiter.hold_while_waiting("b", now).map(|hold| hold.reason);
     assert_eq!(hold, Some(GateReason::ReconcileTimedOut));
-    troubles.release();
-    assert_eq!(troubles.turn("b", now), Turn::WithSlot);
-    troubles.ended("b", Ok(()), now, now);
-    assert_eq!(troubles.hold_while_waiting("b", now), None);
+    limiter.release();
+    assert_eq!(limiter.turn("b", now), Turn::WithSlot);
+    limiter.ended("b", Ok(()), now, now);
+    assert_eq!(limiter.hold_while_waiting("b", now), None);
 }
 
 #[test]
-fn a_cluster_that_waits_for_long_is_unseen() {
+fn a_cluster_that_waits_long_is_held() {
     let now = Instant::now();
-    let mut troubles = troubles(1, &["a", "b"], now);
-    assert_eq!(troubles.turn("a", now), Turn::WithSlot);
-    assert!(matches!(troubles.turn("b", now), Turn::Later(_)));
+    let mut limiter = limiter(1, &["a", "b"], now);
+    assert_eq!(limiter.turn("a", now), Turn::WithSlot);
+    assert!(matches!(limiter.turn("b", now), Turn::Later(_)));
     let nearly = now + UNSEEN.saturating_sub(Duration::from_millis(1));
-    assert_eq!(troubles.hold_while_waiting("b", nearly), None);
-    assert!(troubles.hold_while_waiting("b", now + UNSEEN).is_some());
+    assert_eq!(limiter.hold_while_waiting("b", nearly), None);
+    assert!(limiter.hold_while_waiting("b", now + UNSEEN).is_some());
     assert_eq!(
-        troubles.hold_while_waiting("a", now + UNSEEN),
+        limiter.hold_while_waiting("a", now + UNSEEN),
         None,
-        "its pass is under way"
+        "its reconcile is running"
     );
 }
 
 #[test]
-fn a_free_slot_is_for_the_cluster_that_has_waited_longest() {
+fn a_free_slot_goes_to_the_longest_wait() {
     let began = Instant::now();
-    let mut troubles = troubles(1, &["a", "b", "c"], began);
-    let asks = |troubles: &mut Troubles, uid, now| troubles.turn(uid, now) == Turn::WithSlot;
-    assert!(asks(&mut troubles, "a", began) && !asks(&mut troubles, "b", began));
+    let mut limiter = limiter(1, &["a", "b", "c"], began);
+    let gets = |limiter: &mut Troubles, uid, now| limiter.turn(uid, now) == Turn::WithSlot;
+    assert!(gets(&mut limiter, "a", began) && !gets(&mut limiter, "b", began));
     let now = began + ASKS / 2;
-    assert!(!asks(&mut troubles, "c", now) && !asks(&mut troubles, "b", now));
-    troubles.release();
-    assert!(!asks(&mut troubles, "c", now), "b has waited longer");
-    assert!(asks(&mut troubles, "b", now));
-    troubles.release();
-    assert!(asks(&mut troubles, "c", now));
-    troubles.release();
+    assert!(!gets(&mut limiter, "c", now) && !gets(&mut limiter, "b", now));
+    limiter.release();
+    assert!(!gets(&mut limiter, "c", now), "b has waited longer");
+    assert!(gets(&mut limiter, "b", now));
+    limiter.release();
+    assert!(gets(&mut limiter, "c", now));
+    limiter.release();
 
-    assert!(asks(&mut troubles, "a", now) && !asks(&mut troubles, "b", now));
-    assert!(!asks(&mut troubles, "c", now + ASKS / 2));
-    troubles.release();
-    assert!(asks(&mut troubles, "c", now + ASKS), "b does not ask any more");
+    assert!(gets(&mut limiter, "a", now) && !gets(&mut limiter, "b", now));
+    assert!(!gets(&mut limiter, "c", now + ASKS / 2));
+    limiter.release();
+    assert!(gets(&mut limiter, "c", now + ASKS), "b no longer requests a slot");
 }
 
 #[test]
 fn failures_have_growing_delays() {
     let now = Instant::now();
-    let mut troubles = troubles(2, &[], now);
-    assert!(troubles.failed("a", now) <= MIN_DELAY * 2);
-    let last = (0..40).map(|_| troubles.failed("a", now)).last();
+    let mut limiter = limiter(2, &[], now);
+    assert!(limiter.failed("a", now) <= MIN_DELAY * 2);
+    let last = (0..40).map(|_| limiter.failed("a", now)).last();
     assert!(last >= Some(MAX_DELAY / 2));
-    troubles.ended("a", Ok(()), now, now);
-    assert!(troubles.failed("a", now) <= MIN_DELAY * 2, "begins again");
-    troubles.forget("a");
-    assert_eq!(troubles.turn("a", now), Turn::Granted);
+    limiter.ended("a", Ok(()), now, now);
+    assert!(limiter.failed("a", now) <= MIN_DELAY * 2, "the backoff is reset");
+    limiter.forget("a");
+    assert_eq!(limiter.turn("a", now), Turn::Granted);
 }
 
-/// After which of so many errors, one each second, the gates are closed.
+/// Returns, for each of `errors` errors, whether it closes the gates. The errors are `apart` from each other.
 fn closes(error: &Error, errors: u64, apart: Duration) -> Vec<bool> {
     let began = Instant::now();
-    let mut troubles = troubles(2, &[], began);
+    let mut limiter = limiter(2, &[], began);
     let now = |number: u64| began + apart * u32::try_from(number).unwrap();
-    let mut ended = |number| {
-        troubles
-            .ended("a", Err(error), now(number), now(number))
-            .is_some()
-    };
+    let mut ended = |number| limiter.ended("a", Err(error), now(number), now(number)).is_some();
     (0..errors).map(&mut ended).collect()
 }
 
 #[test]
-fn errors_close_the_gates_when_they_do_not_end() {
+fn continuous_errors_close_the_gates() {
     let refused = Error::Refused(Failure::other(Server::Management, ""));
     let moment = Duration::from_millis(10);
     assert_eq!(
@@ -154,13 +150,13 @@ fn errors_close_the_gates_when_they_do_not_end() {
 }
 
 #[test]
-fn a_conflict_is_tried_again_in_a_moment_while_there_are_few() {
+fn few_conflicts_are_retried_soon() {
     let now = Instant::now();
-    let mut troubles = troubles(2, &[], now);
+    let mut limiter = limiter(2, &[], now);
     let error = conflict();
     let mut again = || {
-        troubles.ended("a", Err(&error), now, now);
-        troubles.again("a", &error, now)
+        limiter.ended("a", Err(&error), now, now);
+        limiter.again("a", &error, now)
     };
     let soon = [100, 200, 400, 800].map(|millis| Again::Soon(Duration::from_millis(millis)));
     assert_eq!([(); 4].map(|()| again()), soon);

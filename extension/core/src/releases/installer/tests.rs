@@ -26,7 +26,7 @@ fn bringing() -> Package {
     package(&json!({"run.tanzu.vmware.com/tkr-package": ""}))
 }
 
-/// The PackageInstall that Sluice makes, with `more` merged into it.
+/// The PackageInstall that Sluice creates, with `more` merged into it.
 fn found(more: &Value) -> PackageInstall {
     let wanted = match TkrPackage::of(NAMESPACE, NAME, Some(&bringing()), None).install() {
         Some(Install::Create(install)) => install,
@@ -40,7 +40,7 @@ fn found(more: &Value) -> PackageInstall {
     serde_json::from_value(object).unwrap()
 }
 
-/// The writes of one pass, where the API server has this Package.
+/// The writes of one reconcile if the API server has this Package.
 fn writes(install: &Install, package: Option<&Package>) -> Vec<Write> {
     let began = Clock {
         now: jiff::Timestamp::UNIX_EPOCH,

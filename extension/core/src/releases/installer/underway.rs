@@ -1,4 +1,4 @@
-//! Packages whose releases are being installed: only a few at once, and none for long without a fault.
+//! Concurrency limit and timeout for the installation of releases.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -6,23 +6,24 @@ use jiff::Timestamp;
 
 use super::{InstallFault, InstallReason, InstallState};
 
-/// So many are installed at once. kapp-controller fetches without a deadline, and Clusters wait for the same workers of it, of which there
-/// are ten by default: servers that do not answer must not take all of them at once.
+/// Maximum number of concurrent installations. kapp-controller fetches without a deadline, and Clusters need the same workers, ten by
+/// default. Unresponsive servers must not occupy all of them.
 const AT_ONCE: usize = 3;
 
-/// How long one may take. Then it is at fault, and no longer one of those at work: kapp-controller need never come to an end with it.
-const PATIENCE: Duration = Duration::from_mins(5);
+/// Timeout of one installation. After it the installation is failed and does not count as concurrent, because kapp-controller may never
+/// finish it.
+const TIMEOUT: Duration = Duration::from_mins(5);
 
-/// How soon a Package asks again that may not begin yet.
+/// Requeue delay of a Package that has to wait for its installation.
 const LATER: Duration = Duration::from_secs(2);
 
-/// Since when which Packages are underway.
+/// Packages under installation, with their start times.
 #[derive(Debug, Default)]
 pub struct Underway(HashMap<String, Timestamp>);
 
 impl Underway {
-    /// Takes in how far a Package of this name is whose PackageInstall exists, and returns what is to be said of it, and when it is looked at
-    /// again where nothing wakes it.
+    /// Observes the state of a Package with a PackageInstall. Returns the state to report, and the requeue delay if no event requeues the
+    /// Package earlier.
     pub fn saw(
         &mut self,
         package: &str,
@@ -40,7 +41,7 @@ impl Underway {
         }
     }
 
-    /// Forgets a Package that has no PackageInstall, and says whether one may be made: if not, when it asks again.
+    /// Forgets a Package without a PackageInstall. Returns the requeue delay if the PackageInstall may not be created yet.
     pub fn begins(&mut self, package: &str, now: Timestamp) -> Option<Duration> {
         self.0.remove(package);
         let at_work = self.0.values().filter(|since| left(**since, now).is_some());
@@ -52,10 +53,10 @@ impl Underway {
     }
 }
 
-/// How much longer one may take that is underway since then; `None` where its time is over.
+/// Time left for an installation that started at `since`; `None` after its timeout.
 fn left(since: Timestamp, now: Timestamp) -> Option<Duration> {
     let lasts = Duration::try_from(now.duration_since(since)).unwrap_or_default();
-    PATIENCE.checked_sub(lasts).filter(|left| !left.is_zero())
+    TIMEOUT.checked_sub(lasts).filter(|left| !left.is_zero())
 }
 
 fn lasting(package: &str) -> InstallFault {
@@ -64,7 +65,7 @@ fn lasting(package: &str) -> InstallFault {
         message: format!(
             "Package {package}: kapp-controller has been at work for {} minutes; look whether the server answers from which the Package, or its \
              bundle, is fetched; it keeps a worker of kapp-controller until then",
-            PATIENCE.as_secs() / 60
+            TIMEOUT.as_secs() / 60
         ),
     }
 }
@@ -85,7 +86,7 @@ mod tests {
             underway.saw(package, InstallState::Underway, at(1));
         }
         assert_eq!(underway.begins("d", at(2)), Some(LATER));
-        // One that is made again has its place.
+        // A repeated installation keeps its slot.
         assert_eq!(underway.begins("a", at(3)), None);
         let failed = InstallState::Failed(lasting("b"));
         assert_eq!(underway.saw("b", failed.clone(), at(4)), (failed, None));
@@ -95,7 +96,7 @@ mod tests {
         assert_eq!(underway.begins("e", at(8)), None);
     }
 
-    /// kapp-controller fetches without a deadline: what hangs hangs for ever, and its PackageInstall stays.
+    /// kapp-controller fetches without a deadline: a stuck fetch never ends, and its PackageInstall stays.
     #[test]
     fn one_that_takes_long_gives_up_its_place() {
         let mut underway = Underway::default();
@@ -104,7 +105,7 @@ mod tests {
         }
         assert_eq!(underway.begins("d", at(299)), Some(LATER));
         assert_eq!(underway.begins("d", at(300)), None);
-        // They are said for as long as they last, and take no place of others.
+        // Stuck installations stay failed and occupy no slot.
         for second in [300, 600, 900] {
             let (state, _) = underway.saw("a", InstallState::Underway, at(second));
             assert!(matches!(state, InstallState::Failed(_)), "{state:?}");
@@ -112,7 +113,7 @@ mod tests {
         assert_eq!(underway.begins("e", at(301)), None);
         assert_eq!(underway.begins("f", at(302)), None);
         assert_eq!(underway.begins("g", at(303)), Some(LATER), "three at once");
-        // One of those that hang comes to its end, and begins again.
+        // One of the stuck installations ends, and begins again.
         underway.saw("a", InstallState::Settled, at(304));
         let (state, _) = underway.saw("a", InstallState::Underway, at(305));
         assert_eq!(state, InstallState::Underway);
@@ -128,7 +129,7 @@ mod tests {
     fn one_that_takes_long_is_said() {
         let mut underway = Underway::default();
         let (state, again) = underway.saw("a", InstallState::Underway, at(0));
-        assert_eq!((state, again), (InstallState::Underway, Some(PATIENCE)));
+        assert_eq!((state, again), (InstallState::Underway, Some(TIMEOUT)));
         let (state, again) = underway.saw("a", InstallState::Underway, at(299));
         assert_eq!(
             (state, again),
@@ -137,11 +138,11 @@ mod tests {
         let (state, again) = underway.saw("a", InstallState::Underway, at(300));
         assert!(matches!(state, InstallState::Failed(_)), "{state:?}");
         assert_eq!(again, None);
-        // It came to an end, and begins again with other contents.
+        // The installation ended, and begins again with other contents.
         underway.saw("a", InstallState::Settled, at(400));
         let (state, _) = underway.saw("a", InstallState::Underway, at(401));
         assert_eq!(state, InstallState::Underway);
-        // A clock that goes back says nothing.
+        // A clock that goes back changes nothing.
         assert_eq!(
             underway.saw("a", InstallState::Underway, at(0)).0,
             InstallState::Underway

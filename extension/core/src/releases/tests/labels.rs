@@ -51,7 +51,7 @@ proptest! {
         for round in 0..2 {
             let image: OSImage = serde_json::from_value(object.clone()).unwrap();
             let Some(mark) = of_image(&image, now()) else {
-                // Each label alone is selected by as it will be written.
+                // A selector of each single label matches before the label is written.
                 let (before, after) = (kube::ResourceExt::labels(&unmarked), kube::ResourceExt::labels(&image));
                 for key in before.keys().chain(after.keys()).filter(|key| !["incompatible", "invalid"].contains(&key.as_str())) {
                     let found = image_labels_of(&unmarked, &BTreeSet::from([key.clone()]));
@@ -122,7 +122,7 @@ fn a_release_gets_its_labels_and_conditions_once() {
     assert_eq!(world.settle(now()), 0, "it is as it shall be");
 }
 
-/// The labels are written first, and the status with the version that this has made.
+/// The labels are written first, then the status with the resourceVersion of that write.
 #[test]
 fn a_status_is_written_onto_what_the_labels_have_made() {
     let world = World::of([release("v1.35.4", &json!({}))]);

@@ -1,8 +1,8 @@
-//! Which releases a Cluster may take next, and what a sweep writes.
+//! Available updates of a Cluster, and the writes of a fan-out.
 
 use super::*;
 
-/// Releases of three minor versions, some of which nothing may be upgraded to.
+/// Releases of three minor versions, some of them excluded.
 fn several() -> World {
     let excluded = |version, more| release(version, &more);
     World::of([
@@ -53,7 +53,7 @@ fn newer_releases_of_this_minor_version_and_the_next(#[case] version: &str, #[ca
     assert_eq!((status.as_str(), reason.as_str()), (is, why));
 }
 
-/// A release can be taken as long as one of its images can.
+/// A release is available as long as one of its images is usable.
 #[test]
 fn a_release_without_a_usable_image_is_not_named() {
     let mut world = World::of([release("v1.35.4", &json!({})), release("v1.35.5", &json!({}))]);
@@ -164,7 +164,7 @@ fn a_cluster_without_a_release_has_no_such_condition() {
     assert!(of_cluster(&going, &survey).is_none());
 }
 
-/// Also after another list of all of them: nothing is written, and no release is compared with all others.
+/// A relist writes nothing and compares no release with all others.
 #[test]
 fn five_thousand_releases_at_rest_need_no_write() {
     let versions = (0..5000).map(|number| format!("v1.{}.{}", 20 + number / 500, number % 500));

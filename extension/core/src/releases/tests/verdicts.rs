@@ -1,4 +1,4 @@
-//! What is wrong with a release, and which ones are compatible.
+//! Faults and compatibility of releases.
 
 use super::*;
 
@@ -31,7 +31,7 @@ fn what_is_wrong_with_a_release(#[case] more: Value, #[case] reason: &str, #[cas
     );
     assert_eq!(world.survey().faults().values().sum::<u64>(), 1);
     assert_eq!(world.settle(now()), 0);
-    // Corrected, it is as any other one.
+    // After its correction the release is valid.
     let mut object = json!(*world.releases["v1.35.4"]);
     object["spec"] = json!(release("v1.35.4", &json!({})).spec);
     world.releases.insert(
@@ -50,7 +50,7 @@ fn what_is_wrong_with_a_release(#[case] more: Value, #[case] reason: &str, #[cas
     );
 }
 
-/// The one that is named after its version is in use; the other one is at fault.
+/// The release that is named after its version is valid; the duplicate is at fault.
 #[test]
 fn of_two_releases_with_one_version_the_other_one_is_at_fault() {
     let other = |name: &str| release("v1.35.4", &json!({"metadata": {"name": name}}));
@@ -72,7 +72,7 @@ fn of_two_releases_with_one_version_the_other_one_is_at_fault() {
     );
 }
 
-/// A store that was not filled yet is no proof that something is missing.
+/// A store without its first list does not prove that an object is missing.
 #[test]
 fn what_is_not_known_yet_stays_as_it_was() {
     let mut world = World::of([release(

@@ -1,4 +1,4 @@
-//! What is refused, and what is said of it.
+//! Refusals and their messages.
 
 use super::*;
 
@@ -16,7 +16,7 @@ fn images_that_were_not_read_are_waited_for() {
     assert_eq!(resolve(&asked, known), Err(Unknown::Images));
 }
 
-/// Only a release that every part can be made of is taken.
+/// Only a release with an image for every part is suitable.
 #[test]
 fn a_release_without_an_image_for_a_pool_is_passed_over() {
     let mut world = World::new();

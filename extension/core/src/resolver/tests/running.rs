@@ -1,8 +1,8 @@
-//! What machines run stays, what none runs moves; what is not known is waited for, and a resolution has bounds.
+//! Entries of running versions stay, others change; a resolution waits for unknown versions and is bounded.
 
 use super::*;
 
-/// A tenant's Cluster, however large, must not keep the reviews of others waiting.
+/// A large Cluster of a tenant must not delay the reviews of others.
 #[test]
 fn a_resolution_has_bounds() {
     let world = World::new();
@@ -71,7 +71,7 @@ fn a_resolution_has_bounds() {
     );
 }
 
-/// What machines are made of depends on the class, so nothing is stored unresolved while that is not known.
+/// Entries depend on the class, so no Cluster is stored unresolved while its class is unknown.
 #[test]
 fn a_class_that_is_not_known_yet_is_waited_for() {
     let world = World::new();
@@ -136,7 +136,7 @@ fn a_class_that_cannot_be_decoded_is_named(#[case] asks: bool) {
     );
 }
 
-/// The packages of a release are never ready, so that its upgrade is held. One that is repaired may take its place, as nothing runs it.
+/// A held upgrade to a release whose packages never become ready. A repaired release may replace it, because no machine runs it.
 #[test]
 fn a_held_upgrade_moves_to_another_release_of_the_version() {
     let mut world = World::new();
@@ -151,7 +151,7 @@ fn a_held_upgrade_moves_to_another_release_of_the_version() {
     let mut repaired = held.clone();
     repaired["metadata"]["labels"][label::TKR] = json!("v1.36.3---a.12");
 
-    // It has to be looked up, once.
+    // The versions have to be looked up, once.
     let asked = Asked {
         old: Some(cluster(&held)),
         new: cluster(&repaired),
@@ -175,7 +175,7 @@ fn a_held_upgrade_moves_to_another_release_of_the_version() {
     assert_eq!((after, warnings.len()), (repaired.clone(), 1), "machines run it");
     assert!(warnings[0].starts_with("TKRDataKept"), "{warnings:?}");
 
-    // Before anything is made.
+    // Before any machine exists.
     let (new, _) = world.becomes(None, &new("v1.36.3+a.11", &json!([])));
     let mut moved = new.clone();
     moved["metadata"]["labels"][label::TKR] = json!("v1.36.3---a.12");
@@ -185,7 +185,7 @@ fn a_held_upgrade_moves_to_another_release_of_the_version() {
     );
 }
 
-/// An old manifest is applied: without the annotation, and without what was added.
+/// A user applies an old manifest, without the annotation and without the additions.
 #[test]
 fn a_cluster_that_asks_no_more_keeps_its_entries() {
     let world = World::new();
@@ -216,7 +216,7 @@ fn a_cluster_that_asks_no_more_keeps_its_entries() {
             topology["controlPlane"]["variables"] = json!({"overrides": old});
         },
     ];
-    // With the annotation, or after it was dropped.
+    // With the annotation, or after its removal.
     for before in [&stored, &plain] {
         for drop in &drops {
             let mut applied = plain.clone();
@@ -237,7 +237,7 @@ fn a_cluster_that_asks_no_more_keeps_its_entries() {
             );
         }
     }
-    // What a user wrote for a version on the way, and what nothing runs, is the user's own.
+    // Users may change entries of an intermediate version, and of versions that no machine runs.
     let mut pinned = plain.clone();
     pinned["spec"]["topology"]["variables"][0]["value"]["v1.36.3"] = json!({"labels": {label::TKR: "x"}});
     assert_eq!(world.resolve(Some(&pinned), &plain), Resolution::default());
@@ -253,7 +253,7 @@ fn a_cluster_that_asks_no_more_keeps_its_entries() {
         common(&running.becomes(Some(&plain), &empty).0, "v1.35.4"),
         Value::Null
     );
-    // Entries of a Cluster that never had to do with a release are none of ours.
+    // Sluice does not manage the entries of a Cluster that never had a release.
     plain["metadata"]["labels"] = json!({});
     empty["metadata"]["labels"] = json!({});
     assert_eq!(world.resolve(Some(&plain), &empty), Resolution::default());
@@ -276,7 +276,7 @@ fn a_control_plane_has_the_entries_of_its_cluster() {
     assert_eq!(after["spec"]["topology"]["controlPlane"], json!({}));
     assert!(warnings[0].contains("not of its own"), "{warnings:?}");
 
-    // One that was there before the webhook was is kept, and completed as that of a pool is.
+    // An entry from before the webhook stays, and is completed like that of a pool.
     let mut stored = world.made("v1.35", &json!([]));
     stored["spec"]["topology"]["controlPlane"]["variables"] =
         json!({"overrides": [{"name": "TKR_DATA", "value": odd}]});
@@ -295,7 +295,7 @@ fn a_control_plane_has_the_entries_of_its_cluster() {
     }
 }
 
-/// A backup is older than the catalogue: its release was deactivated, or deleted, or has other images.
+/// A backup is older than the catalogue: its release is deactivated, deleted, or has other images.
 #[test]
 fn a_cluster_that_is_restored_needs_no_release_that_can_be_taken() {
     let mut world = World::new();
@@ -331,7 +331,7 @@ fn a_label_that_is_put_back_is_said() {
     assert!(warnings[0].contains("put back, because"), "{warnings:?}");
 }
 
-/// A version that was written while no replica answered has no entry, and a pin has no image: machines are made of neither.
+/// A version that was set while no replica was reachable has no entry, and a pin has no image. No machine uses either.
 #[test]
 fn what_nothing_runs_is_completed() {
     let mut world = World::new();

@@ -44,7 +44,7 @@ fn shown(conditions: &[Condition]) -> Vec<&str> {
         .collect()
 }
 
-/// The conditions after one look at package antrea.
+/// The conditions after one reconcile of package antrea.
 fn antrea(existing: &[Condition], summary: &str, state: PackageState) -> Vec<Condition> {
     mirror_one(existing, "antrea.x.y", Some(&install(summary)), state)
 }

@@ -1,4 +1,4 @@
-//! Control plane objects of any provider, reduced to their versions.
+//! Reduces control plane objects of any provider to their versions.
 
 use kube::core::Object;
 use serde::{Deserialize, Serialize};
@@ -6,18 +6,18 @@ use serde_json::{Value, json};
 
 use crate::version::older;
 
-/// What is read of the control plane object.
+/// Facts about the control plane object.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct ControlPlaneFacts {
     /// `spec.version`.
     pub spec_version: Option<String>,
-    /// The older one of `status.version` and the first of `status.versions`.
+    /// Older of `status.version` and the first of `status.versions`.
     pub status_version: Option<String>,
 }
 
 impl ControlPlaneFacts {
-    /// The facts of one control plane. While machines of several versions run, the oldest counts. Nodes may run a later patch than their
-    /// machines, also before these are replaced.
+    /// Returns the facts of one control plane. While machines of several versions run, the oldest counts. Nodes may run a later patch
+    /// than their machines, also before those are replaced.
     #[must_use]
     pub fn of(control_plane: &ControlPlane) -> Self {
         let status = control_plane.status.clone().unwrap_or_default();
@@ -31,23 +31,23 @@ impl ControlPlaneFacts {
     }
 }
 
-/// A control plane object as far as Cluster API's contract makes it readable for everybody. What does not fit is absent, so that
-/// one object hides no others of its kind.
+/// Control plane object, reduced to the fields of the Cluster API contract. Fields that do not match are absent, so that one object
+/// does not hide others of its kind.
 pub type ControlPlane = Object<Option<Spec>, Status>;
 
-/// What the control plane shall be.
+/// Desired state of the control plane.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(from = "Value")]
 pub struct Spec {
     version: Option<String>,
 }
 
-/// What the control plane is.
+/// Observed state of the control plane.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(from = "Value", into = "Value")]
 pub struct Status {
     version: Option<String>,
-    /// Of its machines, while they run several.
+    /// Oldest version of its machines, while they run several.
     oldest: Option<String>,
 }
 
@@ -63,13 +63,13 @@ impl From<Value> for Status {
     fn from(status: Value) -> Self {
         Self {
             version: text(&status["version"]),
-            // The list begins with it.
+            // The list begins with the oldest version.
             oldest: text(&status["versions"][0]["version"]),
         }
     }
 }
 
-/// So that it can be read again.
+/// Converts back into a form that can be parsed again.
 impl From<Status> for Value {
     fn from(Status { version, oldest }: Status) -> Self {
         json!({"version": version, "versions": [{"version": oldest}]})

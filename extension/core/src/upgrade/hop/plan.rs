@@ -1,4 +1,4 @@
-//! The steps of an upgrade, as Cluster API plans them (`exp/topology/desiredstate/upgrade_plan.go`).
+//! Steps of an upgrade, as Cluster API plans them (`exp/topology/desiredstate/upgrade_plan.go`).
 
 use std::cmp::Ordering;
 
@@ -7,31 +7,31 @@ use sluice_crds::foreign::{ClusterClass, cluster::ClusterStatus};
 use super::WorkerFacts;
 use crate::version::{KubernetesVersion, same};
 
-/// Minor versions that workers may be behind the control plane before they have to follow.
+/// Maximum number of minor versions between workers and control plane.
 ///
 /// Cluster API plans a worker step at every third minor, counted from the oldest worker.
 const WORKER_SKEW: u64 = 3;
 
-/// Where the steps of an upgrade come from.
+/// Source of the steps of an upgrade.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub enum Plan {
     /// The target is the only step.
     #[default]
     Direct,
-    /// Versions that the way may use, ascending: `spec.kubernetesVersions` of the ClusterClass.
+    /// Permitted versions of the steps, ascending: `spec.kubernetesVersions` of the ClusterClass.
     Listed(Vec<String>),
-    /// Steps that an extension has planned, as Cluster API repeats them in `status.controlPlane.upgradePlan` and
-    /// `status.workers.upgradePlan` of the Cluster. They are of an earlier target until Cluster API has asked again.
+    /// Steps that an extension has planned, from `status.controlPlane.upgradePlan` and `status.workers.upgradePlan` of the Cluster.
+    /// They belong to an earlier target until Cluster API has called the extension again.
     Given {
-        /// Versions that the control plane takes.
+        /// Versions for the control plane.
         control_plane: Vec<String>,
-        /// Versions that workers take.
+        /// Versions for the workers.
         workers: Vec<String>,
     },
 }
 
 impl Plan {
-    /// The plan of a Cluster of this class, by the precedence of Cluster API.
+    /// Returns the plan of a Cluster of this class, by the precedence of Cluster API.
     #[must_use]
     pub fn of(class: Option<&ClusterClass>, status: Option<&ClusterStatus>) -> Self {
         match class.map(|class| &class.spec) {
@@ -46,7 +46,7 @@ impl Plan {
         }
     }
 
-    /// The version that the control plane takes after `version` on its way to `to`; none while that is not known.
+    /// Returns the control plane version after `version` on the path to `to`; none while it is unknown.
     pub(super) fn next_step(&self, version: &str, to: &str) -> Option<String> {
         match self {
             Self::Direct => Some(to.to_owned()),
@@ -61,7 +61,7 @@ impl Plan {
         }
     }
 
-    /// Whether workers take the control plane's version before it takes the next one.
+    /// Whether workers upgrade to the control plane's version before its next step.
     pub(super) fn workers_first(&self, version: &str, workers: &[WorkerFacts], to: &str) -> bool {
         let at_version = |worker: &WorkerFacts| {
             worker
@@ -96,7 +96,7 @@ fn is_above(step: &str, version: &str) -> bool {
     }
 }
 
-/// Whether a worker is so far behind the control plane that it takes a step before the next minor version.
+/// Whether a worker lags so far behind the control plane that it upgrades before the next minor version.
 fn lag_behind(version: &str, workers: &[WorkerFacts], to: &str) -> Option<bool> {
     let version: KubernetesVersion = version.parse().ok()?;
     let to: KubernetesVersion = to.parse().ok()?;
@@ -107,7 +107,7 @@ fn lag_behind(version: &str, workers: &[WorkerFacts], to: &str) -> Option<bool> 
     Some(behind && to.minors_ahead_of(&version) > 0)
 }
 
-/// The first step that Cluster API takes of a list: of each minor version on the way the last one listed.
+/// Returns the first step that Cluster API takes from a list: for each minor version the last one listed.
 fn first_listed(version: &str, to: &str, versions: &[String]) -> Option<String> {
     let version: KubernetesVersion = version.parse().ok()?;
     let to: KubernetesVersion = to.parse().ok()?;

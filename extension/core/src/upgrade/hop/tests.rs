@@ -84,7 +84,7 @@ fn the_stage_is_what_the_api_server_runs() {
     );
 }
 
-/// A patch that was taken back, or an image of a later patch. Cluster API sees no upgrade in it either.
+/// A reverted patch, or an image of a later patch; Cluster API treats neither as an upgrade.
 #[rstest]
 #[case::later_patch("v1.35.4", "v1.35.5", true)]
 #[case::release_after_its_candidate("v1.36.0-rc.1", "v1.36.0", true)]

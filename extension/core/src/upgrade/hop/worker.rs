@@ -1,4 +1,4 @@
-//! MachineDeployments and MachinePools as far as an upgrade depends on them.
+//! Reduces MachineDeployments and MachinePools to their versions.
 
 use kube::ResourceExt;
 use sluice_crds::foreign::{
@@ -8,24 +8,24 @@ use sluice_crds::foreign::{
 
 use crate::version::reached_in_minor;
 
-/// What is read of a MachineDeployment or MachinePool of the topology.
+/// Facts about a MachineDeployment or MachinePool of the topology.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct WorkerFacts {
-    /// Its name.
+    /// Name of the object.
     pub name: String,
     /// `spec.template.spec.version`.
     pub spec_version: Option<String>,
-    /// Versions that its machines run.
+    /// Versions of its machines.
     pub versions: Vec<String>,
-    /// Whether a machine runs neither the version that the spec asks for nor a later patch of it, or is still to be replaced.
+    /// Whether a machine runs neither the version of the spec nor a later patch of it, or is still to be replaced.
     pub rolling: bool,
 }
 
-/// A kind whose objects are workers.
+/// Kind of worker objects.
 pub trait Worker: ResourceExt {
-    /// Its spec.
+    /// Returns the spec.
     fn spec(&self) -> &WorkerSpec;
-    /// Its status, if there is one.
+    /// Returns the status, if there is one.
     fn status(&self) -> Option<&WorkerStatus>;
 }
 
@@ -50,7 +50,7 @@ impl Worker for MachinePool {
 }
 
 impl WorkerFacts {
-    /// The facts of `worker`; none while it is being deleted, because Cluster API gives it no other version any more.
+    /// Returns the facts of `worker`; none while it is being deleted, because Cluster API no longer changes its version.
     #[must_use]
     pub fn of(worker: &impl Worker) -> Option<Self> {
         if worker.meta().deletion_timestamp.is_some() {
@@ -66,7 +66,7 @@ impl WorkerFacts {
         let replaced = status.is_some_and(|status| status.up_to_date_replicas == status.replicas);
         let outdated = status.is_some_and(|status| status.up_to_date_replicas.is_some()) && !replaced;
         let is_at = |running: &String| {
-            // An image may have a later patch than its machine, and so may the one that is to be replaced.
+            // An image may have a later patch than its machine, also the image of a machine that is to be replaced.
             Some(running) == version.as_ref()
                 || !outdated
                     && version

@@ -1,4 +1,4 @@
-//! The gates of a record, version by version, in the order in which Cluster API asks.
+//! Gates of a record, version by version, in the order of the hook calls of Cluster API.
 
 use sluice_crds::run::{Gate, Hook, Phase, UpgradeRecord};
 
@@ -11,17 +11,17 @@ use crate::version::{reached, same};
 const BEFORE: &[Phase] = &[Phase::BeforeControlPlane];
 const ALL: &[Phase] = &[Phase::BeforeControlPlane, Phase::AfterControlPlane];
 
-/// What a gate answers: the hook and version that it is about, and why it is closed if it is.
+/// Verdict of a gate: hook, version, and the hold if it is closed.
 type Verdict<'a> = (Hook, &'a str, Option<Hold>);
 
-/// What gates are computed from.
+/// Inputs of the gates.
 pub(super) struct View<'a> {
     seen: &'a Observed<'a>,
     progress: &'a Progress,
     pause: Option<Hold>,
-    /// The packages, if they were judged for this hop, release and stage.
+    /// Packages, if they were judged for this hop, release and stage.
     judged: Option<&'a [Judgement]>,
-    /// Gates of the previous record that still say something.
+    /// Gates of the previous record that still apply.
     carried: Vec<&'a Gate>,
 }
 
@@ -33,7 +33,7 @@ impl<'a> View<'a> {
         begins: bool,
     ) -> Self {
         let judged = super::fitting(previous, seen, progress);
-        // A new upgrade keeps what was said about the version that the control plane runs: a hook of it may be pending.
+        // A new upgrade keeps the gates of the version that the control plane runs: a hook of it may be pending.
         let still_speaks = |gate: &&Gate| {
             !begins
                 || progress
@@ -53,7 +53,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Every gate of the record.
+    /// Returns all gates of the record.
     pub(super) fn gates(&self, record: &UpgradeRecord) -> Vec<Gate> {
         let mut verdicts: Vec<Verdict<'_>> = self
             .passed()
@@ -87,7 +87,7 @@ impl<'a> View<'a> {
         self.with_deletion(gates)
     }
 
-    /// The gates with the one for deletion, if the Cluster is being deleted.
+    /// Adds the gate for deletion, if the Cluster is being deleted.
     pub(super) fn with_deletion(&self, mut gates: Vec<Gate>) -> Vec<Gate> {
         gates.retain(|gate| gate.hook != Hook::BeforeClusterDelete);
         if self.seen.cluster.deleting {
@@ -118,7 +118,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Versions that the control plane has passed, the running one last.
+    /// Returns the versions that the control plane has reached, the running one last.
     fn passed(&self) -> Vec<&str> {
         let hop = self.progress.hop.as_str();
         let mut versions: Vec<&str> = Vec::new();
@@ -128,7 +128,7 @@ impl<'a> View<'a> {
                 versions.push(&gate.version);
             }
         }
-        // A control plane that went back to an earlier version has later ones to pass again.
+        // A control plane that went back to an earlier version has to reach later ones again.
         if let Some(stage) = self.progress.stage() {
             versions.retain(|version| reached(stage, version));
         }
@@ -139,9 +139,9 @@ impl<'a> View<'a> {
         versions
     }
 
-    /// The gates of a version below the hop. The control plane has taken it, so BeforeClusterUpgrade and BeforeControlPlaneUpgrade have
-    /// nothing left to hold. The other three are recorded as open, unless that was lost or the target has moved: where they are not, the
-    /// packages of the hop decide, proven on the running version.
+    /// Returns the gates of a version below the hop. The control plane has reached it, so BeforeClusterUpgrade and
+    /// BeforeControlPlaneUpgrade have nothing left to hold. The other three are recorded as open, unless the record was lost or the
+    /// target has changed: otherwise the packages of the hop decide, proven on the running version.
     fn of_passed<'v>(&self, version: &'v str) -> Vec<Verdict<'v>> {
         let before = [Hook::BeforeClusterUpgrade, Hook::BeforeControlPlaneUpgrade]
             .into_iter()
@@ -150,7 +150,7 @@ impl<'a> View<'a> {
         let after_control_plane = self.kept(Hook::AfterControlPlaneUpgrade, version, || {
             self.unproven(false, ALL)
         });
-        // A package may have failed since the control plane was let go on.
+        // A package may have failed since the control plane was released.
         let before_workers = after_control_plane
             .clone()
             .or_else(|| self.kept(Hook::BeforeWorkersUpgrade, version, || self.unproven(false, ALL)));
@@ -163,7 +163,7 @@ impl<'a> View<'a> {
         before.chain(after).collect()
     }
 
-    /// The gates of the hop.
+    /// Returns the gates of the hop.
     fn of_hop(&self, record: &UpgradeRecord) -> Vec<Verdict<'_>> {
         let hop = self.progress.hop.as_str();
         let mut gates = Vec::new();
@@ -186,7 +186,7 @@ impl<'a> View<'a> {
             .or_else(|| self.pause.clone())
             .or_else(|| holds::inputs(self.seen, self.progress))
             .or_else(|| {
-                // Once open, it stays open while the workload is silent, however long; but silence confirms nothing.
+                // An open gate stays open while the workload cluster does not respond, however long; but silence opens no gate.
                 let was_open = self.was_open(Hook::BeforeWorkersUpgrade, hop);
                 (!was_open)
                     .then(|| holds::workload(&self.seen.workload, false, self.seen.now))
@@ -204,7 +204,7 @@ impl<'a> View<'a> {
         gates
     }
 
-    /// Why the Cluster may not be created yet. Values may depend on infrastructure that is only created after this.
+    /// Returns the hold of the creation of the Cluster. Values may depend on infrastructure that is only created afterwards.
     fn uncreated(&self) -> Option<Hold> {
         let problem = self.seen.problem;
         self.pause.clone().or_else(|| {
@@ -214,7 +214,7 @@ impl<'a> View<'a> {
         })
     }
 
-    /// Why the packages of these phases are not proven on the running API server.
+    /// Returns the hold of packages of these phases that are not proven on the running API server.
     fn unproven(&self, was_open: bool, phases: &[Phase]) -> Option<Hold> {
         self.pause
             .clone()
@@ -227,7 +227,7 @@ impl<'a> View<'a> {
             .or_else(|| holds::packages(self.judged, phases))
     }
 
-    /// The hold of a gate that never closes once it is open, unless the control plane went back behind it.
+    /// Returns the hold of a gate that never closes again, unless the control plane went back below its version.
     fn kept(&self, hook: Hook, version: &str, hold: impl FnOnce() -> Option<Hold>) -> Option<Hold> {
         let step_was_made = self.progress.taken || !same(version, &self.progress.hop);
         if step_was_made && self.was_open(hook, version) {

@@ -1,4 +1,4 @@
-//! What keeps a gate closed.
+//! Holds of gates.
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -10,20 +10,20 @@ use crate::reasons::{GateReason, Hold};
 use crate::upgrade::hop::{ControlPlanePhase, Progress, UpgradeDirection, WorkerFacts};
 use crate::version::reached;
 
-/// How long proofs outlive the last answer of a workload cluster.
+/// Time that proofs outlive the last response of a workload cluster.
 const GRACE: SignedDuration = SignedDuration::from_secs(60);
 
-/// How long AfterClusterUpgrade waits for packages to settle. It protects nothing, but blocks the next upgrade.
+/// Time that AfterClusterUpgrade waits for packages to settle. It protects nothing, but blocks the next upgrade.
 const SETTLING: SignedDuration = SignedDuration::from_mins(30);
 
-/// Reasons that mean that nothing may be written.
+/// Reasons that forbid writes.
 const PAUSES: [GateReason; 3] = [
     GateReason::ClusterPaused,
     GateReason::BootstrapPaused,
     GateReason::StartHeldByAnnotation,
 ];
 
-/// Whether a gate is closed because nothing may be written.
+/// Whether a gate is closed because writes are forbidden.
 #[must_use]
 pub fn is_pause(reason: &str) -> bool {
     GateReason::parse(reason).is_some_and(|reason| PAUSES.contains(&reason))
@@ -59,12 +59,12 @@ pub(super) fn pause(
     })
 }
 
-/// Whether the open upgrade was once free to write. From then on an annotation that holds starts comes too late.
+/// Whether writes for the open upgrade were permitted at some point. From then on an annotation that holds starts has no effect.
 fn begun(previous: Option<&UpgradeRecord>) -> bool {
     previous.is_some_and(|record| record.outcome.is_none() && record.begun_at.is_some())
 }
 
-/// What is wrong with the inputs of an upgrade, before any package is looked at.
+/// Returns the hold of invalid inputs of an upgrade, independent of its packages.
 pub(super) fn inputs(seen: &Observed<'_>, progress: &Progress) -> Option<Hold> {
     if progress.course == UpgradeDirection::Downgrade {
         let to = seen.cluster.topology_version;
@@ -91,17 +91,17 @@ pub(super) fn inputs(seen: &Observed<'_>, progress: &Progress) -> Option<Hold> {
     })
 }
 
-/// Whether the workload cluster can be believed. What was open stays so for a while when it falls silent.
+/// Returns the hold of an unreachable workload cluster. An open gate stays open for [`GRACE`] after the last response.
 pub(super) fn workload(workload: &Workload<'_>, was_open: bool, now: Timestamp) -> Option<Hold> {
     match workload {
         Workload::Reached { .. } => None,
-        // A clock that was set back by more says nothing about how long it is silent.
+        // A clock that was set back by more does not measure the silence.
         Workload::Unreachable { since, .. } if was_open && now.duration_since(*since).abs() <= GRACE => None,
         Workload::NotYet(hold) | Workload::Unreachable { hold, .. } => Some(hold.clone()),
     }
 }
 
-/// Whether every package of these phases has its proof. A set without packages needs none.
+/// Returns the hold of packages of these phases without a proof. A set without packages needs none.
 pub(super) fn packages(judged: Option<&[Judgement]>, phases: &[Phase]) -> Option<Hold> {
     let Some(judged) = judged else {
         return Some(unknown());
@@ -117,8 +117,8 @@ pub(super) fn packages(judged: Option<&[Judgement]>, phases: &[Phase]) -> Option
     })
 }
 
-/// All packages of a gate, the ready ones as well: the text stays the same until the last of them is ready. Each change of it costs
-/// Cluster API a write and a reconcile, and has it ask a second later. See docs/decisions/0022.
+/// Names all packages of a gate, including the ready ones: the text stays the same until the last of them is ready. Each change of it
+/// costs Cluster API a write and a reconcile, and its next call comes a second later. See docs/decisions/0022.
 fn waits_for<'a>(packages: impl Iterator<Item = &'a PackageRecord>) -> String {
     const NAMED: usize = 12;
     let mut names: Vec<String> = packages.map(named).collect();
@@ -137,7 +137,7 @@ fn unknown() -> Hold {
     )
 }
 
-/// The first package that has failed.
+/// Returns the hold of the first failed package.
 pub fn failed<'a>(packages: impl IntoIterator<Item = &'a PackageRecord>) -> Option<Hold> {
     let failed = packages
         .into_iter()
@@ -152,7 +152,7 @@ fn named(package: &PackageRecord) -> String {
     format!("{} {}", package.name, package.version)
 }
 
-/// Whether every package is reconciled to its end, or was given long enough for it `since` settling began.
+/// Returns the hold of packages that are not fully reconciled, until [`SETTLING`] has elapsed `since` settling began.
 pub(super) fn settling(
     judged: Option<&[Judgement]>,
     seen: &Observed<'_>,
@@ -164,7 +164,7 @@ pub(super) fn settling(
     let Some(judged) = judged else {
         return Some(unknown());
     };
-    // A package that could not be planned is not among those that were judged.
+    // A package that could not be planned is not among the judged ones.
     if let Some(problem) = seen.problem {
         return Some(problem.clone());
     }
@@ -178,7 +178,7 @@ pub(super) fn settling(
     ))
 }
 
-/// Whether the control plane is settled at the hop.
+/// Returns the hold of a control plane that is not settled at the hop.
 pub(super) fn control_plane(progress: &Progress) -> Option<Hold> {
     if progress.settled_at_hop() {
         return None;
@@ -193,7 +193,7 @@ pub(super) fn control_plane(progress: &Progress) -> Option<Hold> {
     ))
 }
 
-/// Whether Cluster API has asked all workers to take the version. Whether they have is Cluster API's to know.
+/// Returns the hold of workers whose spec does not have the version yet. Cluster API itself tracks their rollout.
 pub(super) fn workers(workers: &[WorkerFacts], version: &str) -> Option<Hold> {
     let asked = |worker: &WorkerFacts| {
         worker

@@ -19,7 +19,7 @@ pub(super) fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
 }
 
-/// A package of the set and what was judged of it.
+/// Package of the set with its judgement.
 pub(super) fn judged(name: &str, state: PackageState) -> Judgement {
     let reason = if state == PackageState::Ready {
         ""
@@ -46,7 +46,7 @@ pub(super) fn judged(name: &str, state: PackageState) -> Judgement {
     }
 }
 
-/// What is seen, in values that a test can change one by one.
+/// Observed state, in values that a test can change one by one.
 #[derive(Clone, Debug)]
 pub(super) struct Scene {
     pub(super) cluster: ClusterFacts<'static>,
@@ -57,7 +57,7 @@ pub(super) struct Scene {
     pub(super) tkr: Result<String, Hold>,
     pub(super) workload: Workload<'static>,
     pub(super) judged: Option<Vec<Judgement>>,
-    /// What the packages were judged for; what the scene asks for, unless set.
+    /// Hop, release and stage of the judgement; those of the scene, unless set.
     pub(super) judged_for: (Option<&'static str>, Option<&'static str>, Option<&'static str>),
     pub(super) problem: Option<Hold>,
     pub(super) uninstalled: bool,
@@ -65,7 +65,7 @@ pub(super) struct Scene {
 }
 
 impl Scene {
-    /// A cluster on its way from v1.35.4 to v1.36.3, with every package proven.
+    /// Cluster during an upgrade from v1.35.4 to v1.36.3, with every package proven.
     pub(super) fn ready() -> Self {
         Self {
             cluster: ClusterFacts {
@@ -126,7 +126,7 @@ impl Scene {
         self
     }
 
-    /// What is seen, without packages.
+    /// Observed state without packages.
     pub(super) fn observed(&self) -> Observed<'_> {
         Observed {
             cluster: self.cluster.clone(),
@@ -174,7 +174,7 @@ pub(super) fn worker(version: &str) -> WorkerFacts {
     }
 }
 
-/// The answer for a hook and version: the reason of a hold, nothing when it is open.
+/// Verdict for a hook and version: the reason of a hold, or success for an open gate.
 pub(super) fn answer(record: &UpgradeRecord, hook: Hook, version: &str) -> Result<(), String> {
     match record
         .gates
@@ -206,7 +206,7 @@ fn silent_for(seconds: i64) -> Workload<'static> {
 
 type Edit = fn(&mut Scene);
 
-/// What keeps an upgrade with proven packages from starting.
+/// Holds of the start of an upgrade with proven packages.
 #[rustfmt::skip]
 const OBSTACLES: [(&str, Edit, GateReason); 21] = [
     ("cluster deleting", |s| s.cluster.deleting = true, GateReason::ClusterDeleting),
@@ -271,7 +271,7 @@ fn an_upgrade_starts_when_every_package_is_proven() {
 }
 
 #[test]
-fn anything_in_the_way_holds_the_start_and_is_named() {
+fn each_obstacle_holds_the_start_and_is_named() {
     for (name, edit, expected) in OBSTACLES {
         let mut scene = Scene::ready();
         edit(&mut scene);
@@ -286,10 +286,10 @@ fn anything_in_the_way_holds_the_start_and_is_named() {
 }
 
 #[test]
-fn anything_in_the_way_closes_an_open_start_again() {
+fn each_obstacle_closes_an_open_start_again() {
     let started = Scene::ready().advance(None);
     for (name, edit, _) in OBSTACLES {
-        // An annotation that holds starts comes too late, and silence is forgiven for a minute.
+        // An annotation that holds starts comes too late, and silence is tolerated for a minute.
         if ["start held", "workload silent", "target below"].contains(&name) {
             continue;
         }
@@ -324,7 +324,7 @@ fn once_the_control_plane_takes_the_version_its_gates_stay_open() {
 }
 
 #[test]
-fn anything_in_the_way_holds_the_workers_of_a_new_control_plane() {
+fn each_obstacle_holds_the_workers_of_a_new_control_plane() {
     let taken = Scene::ready().with_control_plane(V36, V35).advance(None);
     for (name, edit, _) in OBSTACLES {
         if ["start held", "packages of another hop", "target below"].contains(&name) {
@@ -415,7 +415,7 @@ fn packages_for_after_the_control_plane_do_not_hold_it_but_hold_its_workers() {
 #[case::long_silence(61, false)]
 #[case::a_clock_that_was_set_back(-60, true)]
 #[case::a_clock_that_was_set_back_by_much(-61, false)]
-fn a_silent_workload_is_believed_for_a_minute(#[case] seconds: i64, #[case] open: bool) {
+fn a_silent_workload_is_tolerated_for_a_minute(#[case] seconds: i64, #[case] open: bool) {
     let started = Scene::ready().advance(None);
     let mut scene = Scene::ready();
     scene.workload = silent_for(seconds);
@@ -430,7 +430,7 @@ fn a_silent_workload_is_believed_for_a_minute(#[case] seconds: i64, #[case] open
 #[rstest]
 #[case::another_schema(|r: &mut UpgradeRecord| r.schema = 2)]
 #[case::another_cluster(|r: &mut UpgradeRecord| r.cluster_uid = "before".into())]
-fn a_record_that_is_not_ours_counts_as_none(#[case] edit: fn(&mut UpgradeRecord)) {
+fn a_foreign_record_counts_as_none(#[case] edit: fn(&mut UpgradeRecord)) {
     let scene = Scene::ready()
         .with_control_plane(V36, V36)
         .with_package(1, PackageState::Pending);
@@ -464,7 +464,7 @@ fn an_older_generation_changes_nothing(#[case] edit: Edit) {
 }
 
 #[test]
-fn a_latch_is_only_taken_over_for_the_same_workload() {
+fn a_latch_is_only_used_for_the_same_workload() {
     let record = Scene::ready().advance(None);
     assert_eq!(
         latch(Some(&record), "kube-system", "antrea"),

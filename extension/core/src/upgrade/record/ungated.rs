@@ -1,4 +1,4 @@
-//! Versions that control plane or workers have taken although no gate was open for them.
+//! Detects versions of control plane or workers that were written without an open gate.
 
 use std::fmt;
 
@@ -7,17 +7,17 @@ use sluice_crds::run::{Hook, Outcome, UpgradeRecord};
 use super::{Observed, of_cluster};
 use crate::version::{reached, same};
 
-/// A part of a Cluster that takes versions.
+/// Part of a Cluster that has a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Part {
-    /// The control plane.
+    /// Control plane.
     ControlPlane,
     /// MachineDeployments and MachinePools.
     Workers,
 }
 
 impl Part {
-    /// As metrics and messages spell it.
+    /// Returns the spelling in metrics and messages.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -26,7 +26,7 @@ impl Part {
         }
     }
 
-    /// The hook that Cluster API calls before it writes a version.
+    /// Returns the hook that Cluster API calls before it writes a version.
     const fn hook(self) -> Hook {
         match self {
             Self::ControlPlane => Hook::BeforeControlPlaneUpgrade,
@@ -35,10 +35,10 @@ impl Part {
     }
 }
 
-/// A version that was written without an open gate.
+/// Version that was written without an open gate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ungated {
-    /// What it was written to.
+    /// Part with the version.
     pub part: Part,
     /// The version.
     pub version: String,
@@ -56,11 +56,11 @@ impl fmt::Display for Ungated {
     }
 }
 
-/// Versions in the specs of control plane and workers that neither `previous` nor `opened` has let go.
+/// Returns the versions in the specs of control plane and workers that neither `previous` nor `opened` has released.
 ///
-/// `previous` is the record from before they were seen, and `opened` are gates that were opened since. Versions up to the one that the
-/// upgrade began with need no gate, nor does a Cluster that is being created. An answer cannot be taken back: a gate that was closed
-/// between answer and write counts as closed.
+/// `previous` is the record before the observation, and `opened` are gates that were opened since. Versions up to the one with which the
+/// upgrade began need no gate, nor does a Cluster that is being created. A hook response cannot be revoked: a gate that was closed
+/// between response and write counts as closed.
 #[must_use]
 pub fn ungated(
     previous: Option<&UpgradeRecord>,
@@ -138,14 +138,14 @@ mod tests {
     }
 
     #[test]
-    fn a_version_that_was_let_go_is_not() {
+    fn a_released_version_is_not_found() {
         let open = Scene::ready().advance(None);
         let taken = Scene::ready().with_control_plane(V36, V35);
         assert_eq!(found(&open, &[], &taken), []);
-        // The watch has not shown yet what was written.
+        // The watch has not delivered the write yet.
         let opened = [(Hook::BeforeControlPlaneUpgrade, V36.to_owned())];
         assert_eq!(found(&held(), &opened, &taken), []);
-        // The gate of workers is another one.
+        // Workers have another gate.
         let rolled = taken.with_workers(V36);
         assert_eq!(found(&open, &[], &rolled), [(Part::Workers, V36.to_owned())]);
     }
@@ -153,7 +153,7 @@ mod tests {
     #[rstest]
     #[case::where_it_began(V35)]
     #[case::an_older_worker(V34)]
-    fn what_needs_no_gate_is_not(#[case] worker: &str) {
+    fn ungated_parts_are_not_found(#[case] worker: &str) {
         assert_eq!(found(&held(), &[], &Scene::ready().with_workers(worker)), []);
         let created = UpgradeRecord { from: None, ..held() };
         assert_eq!(
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_of_another_cluster_says_nothing() {
+    fn a_record_of_another_cluster_counts_as_none() {
         let other = UpgradeRecord {
             cluster_uid: "another".to_owned(),
             ..held()

@@ -1,12 +1,12 @@
-//! The record of a Cluster of which not enough can be seen to compute another one.
+//! Record of a Cluster that cannot be observed well enough to compute a new record.
 
 use sluice_crds::run::{Hook, UpgradeRecord};
 
 use super::holds::is_pause;
 use crate::reasons::Hold;
 
-/// The record with every gate closed for `hold` that lets machines go. What a gate after a step has once said stays, and so does a
-/// closed record: it is about steps that were made. A pause stays, too: it says what may be written once the Cluster is seen again.
+/// Closes every gate that releases machines with `hold`. Gates after a step keep their verdict, and a closed record stays: it is about
+/// completed steps. A pause stays, too: it determines the permitted writes once the Cluster is observed again.
 #[must_use]
 pub fn held_for(record: &UpgradeRecord, hold: &Hold) -> UpgradeRecord {
     let mut next = record.clone();
@@ -40,7 +40,7 @@ mod tests {
     use crate::reasons::GateReason;
 
     #[test]
-    fn nothing_lets_machines_go_and_nothing_else_changes() {
+    fn no_gate_releases_machines_and_nothing_else_changes() {
         let gate = |hook, open, reason: &str| Gate {
             hook,
             version: "v1.36.3".to_owned(),

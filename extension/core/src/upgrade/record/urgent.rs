@@ -1,9 +1,8 @@
-//! What of a record is written at once, while other progress may wait for its turn.
+//! Changes of a record that are written immediately, while other progress may wait.
 
 use sluice_crds::run::{FirstSeenRun, PackageRecord, PackageState, UpgradeRecord};
 
-/// Whether `new` answers a hook otherwise than `old`, or holds what the next judgement rests on: a first run, or that a proof is
-/// one no longer.
+/// Whether `new` changes a hook decision of `old`, or an input of the next judgement: a first seen run, or the loss of a proof.
 #[must_use]
 pub fn is_urgent(old: &UpgradeRecord, new: &UpgradeRecord) -> bool {
     let answers = |record: &UpgradeRecord| {
@@ -21,7 +20,7 @@ pub fn is_urgent(old: &UpgradeRecord, new: &UpgradeRecord) -> bool {
         || proofs(old).any(|proof| proofs(new).all(|kept| kept != proof))
 }
 
-/// What later proofs of the same generations rest on.
+/// Returns the entries on which later proofs of the same generations depend.
 fn proofs(record: &UpgradeRecord) -> impl Iterator<Item = impl PartialEq + '_> {
     let proven = |package: &&PackageRecord| package.state == PackageState::Ready;
     record.packages.iter().filter(proven).map(|package| {
@@ -66,7 +65,7 @@ mod tests {
     #[case::a_proof_of_another_app(|r: &mut UpgradeRecord| r.packages[0].app_uid = Some("other".into()), true)]
     #[case::a_proof_of_another_generation(|r: &mut UpgradeRecord| r.packages[0].app_generation = Some(8), true)]
     #[case::a_proof_of_less(|r: &mut UpgradeRecord| r.packages[0].proven_readiness = Some(Readiness::Applied), true)]
-    // A Secret that was altered is found again until it is recorded, and a Package is compared as a gate opens.
+    // An altered Secret is found again until it is recorded, and a Package is compared before a gate opens.
     #[case::a_repair(|r: &mut UpgradeRecord| r.packages[1].repairs = 1, false)]
     #[case::a_time(|r: &mut UpgradeRecord| r.ready_at = None, false)]
     #[case::a_run_that_is_no_longer_needed(|r: &mut UpgradeRecord| r.packages[0].first_seen_run = None, false)]
@@ -77,7 +76,7 @@ mod tests {
     #[case::an_edit_of_the_bootstrap(|r: &mut UpgradeRecord| r.observed_bootstrap_generation += 1, true)]
     #[case::another_target(|r: &mut UpgradeRecord| r.to = "v1.40.0".into(), true)]
     #[case::another_label(|r: &mut UpgradeRecord| r.label = "40-1".into(), true)]
-    fn what_is_written_at_once(#[case] edit: fn(&mut UpgradeRecord), #[case] urgent: bool) {
+    fn urgent_changes(#[case] edit: fn(&mut UpgradeRecord), #[case] urgent: bool) {
         let mut package = judged("antrea", PackageState::Ready);
         package.record.first_seen_run = Some(run(2));
         let old = Scene {

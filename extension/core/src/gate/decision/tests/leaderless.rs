@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn what_rests_on_no_look_is_released_without_a_leader() {
+fn calls_that_need_no_reconcile_are_released_without_a_leader() {
     let released: Vec<Hook> = Hook::ALL
         .into_iter()
         .filter(|hook| {
@@ -21,7 +21,7 @@ fn what_rests_on_no_look_is_released_without_a_leader() {
 }
 
 #[test]
-fn a_cluster_of_others_needs_no_leader() {
+fn an_unmanaged_cluster_needs_no_leader() {
     let mut scene = Scene {
         leaderless: true,
         bootstrap_generation: None,
@@ -33,7 +33,7 @@ fn a_cluster_of_others_needs_no_leader() {
 }
 
 #[test]
-fn what_is_held_anyway_keeps_its_reason() {
+fn other_holds_keep_their_reason() {
     let mut scene = Scene {
         leaderless: true,
         ..Scene::released(Hook::BeforeControlPlaneUpgrade)

@@ -1,8 +1,8 @@
-//! When Cluster API asks again about a Cluster that stands still.
+//! Retry delay of a Cluster without progress.
 
 use super::*;
 
-/// The wait of a Cluster that has made no progress for ten hours.
+/// Delay of a Cluster that has made no progress for ten hours.
 fn wait_after_hours(prepare: impl FnOnce(&mut Scene)) -> u32 {
     let mut scene = Scene::released(Hook::BeforeControlPlaneUpgrade);
     scene.still = Duration::from_hours(10);

@@ -1,4 +1,4 @@
-//! What is released although there is no ClusterBootstrap.
+//! Releases without a ClusterBootstrap.
 
 use super::*;
 

@@ -1,8 +1,8 @@
-//! What is wrong with a record or a call, each with the reason to hold.
+//! Defects of a record or a call, each with its hold reason.
 
 use super::*;
 
-/// What is wrong, the hook that asks, the edit that makes it so, and the reason that must be given.
+/// Defect, called hook, edit that introduces the defect, and expected reason.
 pub(super) const WRONG: [(&str, Hook, Edit, HoldReason); 22] = [
     (
         "an object that it rests on cannot be decoded",

@@ -73,17 +73,17 @@ fn with(edit: impl FnOnce(&mut ClusterBootstrapSpec)) -> ClusterBootstrapSpec {
     spec
 }
 
-/// A look at a spec, or a merge of it, for a release with all packages at [`NEW`].
+/// Compares or merges a spec with a release that has all packages at [`NEW`].
 fn inputs<T>(
     current: &ClusterBootstrapSpec,
     kept: &str,
     unmanaged_cni: bool,
-    look: impl FnOnce(&Inputs<'_>) -> T,
+    judge: impl FnOnce(&Inputs<'_>) -> T,
 ) -> T {
     let (new, catalogue) = (full(NEW), catalogue());
     let packages =
         ["kapp.x", "antrea.x", "calico.x", "cpi.x", "csi.x", "metrics.x"].map(|name| format!("{name}.{NEW}"));
-    look(&Inputs {
+    judge(&Inputs {
         cluster: "one",
         current,
         old: None,
@@ -114,7 +114,7 @@ type Edit = fn(&mut Spec);
 #[case::another_cni_of_the_release(|spec: &mut Spec| spec.cni = Some(package("calico.x", NEW)))]
 #[case::an_unlisted_package(|spec: &mut Spec| spec.additional_packages.push(package("own.x", OLD)))]
 #[case::another_order(|spec: &mut Spec| spec.additional_packages.insert(0, package("own.x", OLD)))]
-fn what_is_there_or_higher_is_enough(#[case] edit: Edit) {
+fn equal_or_higher_versions_suffice(#[case] edit: Edit) {
     assert_eq!(compared(&with(edit), ""), Ok(()));
 }
 
@@ -128,7 +128,7 @@ fn what_is_there_or_higher_is_enough(#[case] edit: Edit) {
 #[case::additional(|spec: &mut Spec| spec.additional_packages[0] = package("metrics.x", OLD), "spec.additionalPackages")]
 #[case::one_of_two(|spec: &mut Spec| spec.additional_packages.push(package("metrics.x", OLD)), "spec.additionalPackages")]
 #[case::without_an_order(|spec: &mut Spec| spec.cni.as_mut().unwrap().ref_name = "antrea.x.nightly".to_owned(), "spec.cni")]
-fn what_is_lower_is_named(#[case] edit: Edit, #[case] field: &str) {
+fn lower_versions_are_named(#[case] edit: Edit, #[case] field: &str) {
     let (reason, message) = compared(&with(edit), "").unwrap_err();
     assert_eq!(reason, GateReason::PackageBelowRelease, "{message}");
     assert!(message.starts_with(field), "{message}");
@@ -138,7 +138,7 @@ fn what_is_lower_is_named(#[case] edit: Edit, #[case] field: &str) {
 }
 
 #[test]
-fn the_message_says_what_to_do() {
+fn the_message_contains_the_remedy() {
     let spec = with(|spec| spec.cni = Some(package("antrea.x", OLD)));
     assert_eq!(
         compared(&spec, "").unwrap_err().1,
@@ -160,7 +160,7 @@ fn the_message_says_what_to_do() {
 #[case::cpi(|spec: &mut Spec| spec.cpi = None, "spec.cpi")]
 #[case::another_csi(|spec: &mut Spec| spec.csi = Some(package("pv-csi.x", HIGHER)), "spec.csi")]
 #[case::additional(|spec: &mut Spec| spec.additional_packages.clear(), "spec.additionalPackages")]
-fn what_is_absent_is_named(#[case] edit: Edit, #[case] field: &str) {
+fn missing_packages_are_named(#[case] edit: Edit, #[case] field: &str) {
     let (reason, message) = compared(&with(edit), "").unwrap_err();
     assert_eq!(reason, GateReason::PackageMissing, "{message}");
     assert!(message.starts_with(field), "{message}");
@@ -173,7 +173,7 @@ fn what_is_absent_is_named(#[case] edit: Edit, #[case] field: &str) {
 #[case::left_out("csi=none,metrics=none", |spec: &mut Spec| { spec.csi = None; spec.additional_packages.clear(); })]
 #[case::another_csi("csi=none", |spec: &mut Spec| spec.csi = Some(package("pv-csi.x", OLD)))]
 #[case::all("kapp=none,antrea=none,cpi=none,csi=none,metrics=none", |spec: &mut Spec| *spec = ClusterBootstrapSpec::default())]
-fn what_is_kept_is_honoured_by_gate_and_merge(#[case] kept: &str, #[case] edit: Edit) {
+fn gate_and_merge_honour_kept_versions(#[case] kept: &str, #[case] edit: Edit) {
     let spec = with(edit);
     assert!(compared(&spec, "").is_err(), "the case shows nothing");
     assert_eq!(compared(&spec, kept), Ok(()));
@@ -204,7 +204,7 @@ fn an_unmanaged_cni_is_the_users() {
 #[rstest]
 #[case::cni_not_in_the_release(|spec: &mut Spec| spec.cni = Some(package("own.x", NEW)), GateReason::PackageNotInRelease)]
 #[case::package_gone(|spec: &mut Spec| spec.additional_packages.push(package("gone.x", NEW)), GateReason::PackageNotFound)]
-fn what_cannot_be_merged_cannot_be_compared(#[case] edit: Edit, #[case] reason: GateReason) {
+fn obstacles_to_a_merge_hold_the_comparison(#[case] edit: Edit, #[case] reason: GateReason) {
     assert_eq!(compared(&with(edit), "").unwrap_err().0, reason);
 }
 
@@ -236,9 +236,9 @@ prop_compose! {
 }
 
 proptest! {
-    /// So a merge never leads into a hold that it could have avoided.
+    /// A merge never leads to an avoidable hold.
     #[test]
-    fn what_was_merged_is_never_below(spec in any_spec(), kept in "((antrea|metrics|csi)=(none|1\\.0\\.0\\+x\\.1-tkg\\.1),?)?") {
+    fn a_merged_spec_is_never_below(spec in any_spec(), kept in "((antrea|metrics|csi)=(none|1\\.0\\.0\\+x\\.1-tkg\\.1),?)?") {
         let merged = inputs(&spec, &kept, false, merge).unwrap().spec;
         prop_assert_eq!(compared(&merged, &kept), Ok(()));
         prop_assert_eq!(inputs(&merged, &kept, false, merge).unwrap().spec, merged);
@@ -264,7 +264,7 @@ proptest! {
     }
 
     #[test]
-    fn a_look_never_panics_and_says_the_same_again(spec in any_spec()) {
+    fn a_comparison_never_panics_and_is_deterministic(spec in any_spec()) {
         prop_assert_eq!(compared(&spec, ""), compared(&spec, ""));
     }
 }

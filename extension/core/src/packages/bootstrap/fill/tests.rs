@@ -110,12 +110,12 @@ fn whole(own: &ClusterBootstrapSpec, unmanaged_cni: bool) -> Result<Draft, Hold>
         ],
     }),
 )]
-fn what_is_absent_comes_from_the_template(#[case] own: Value, #[case] expected: Value) {
+fn missing_fields_come_from_the_template(#[case] own: Value, #[case] expected: Value) {
     assert_eq!(filled(&spec(own), false), Ok(spec(expected)));
 }
 
 #[test]
-fn a_cni_that_is_not_ours_is_not_taken() {
+fn an_unmanaged_cni_is_not_filled() {
     let without = filled(&spec(json!({})), true).unwrap();
     assert_eq!(without.cni, None);
     assert!(without.kapp.is_some() && without.csi.is_some());
@@ -131,7 +131,7 @@ fn a_wildcard_without_one_meaning_is_refused(#[case] own: Value, #[case] says: &
 }
 
 #[test]
-fn what_is_left_out_on_purpose_is_not_taken() {
+fn excluded_packages_are_not_filled() {
     let (theirs, mut packages) = (
         spec(json!({
             "kapp": {"refName": "kapp.x.1"}, "cni": {"refName": "antrea.x.1"}, "csi": {"refName": "csi.x.1"},
@@ -149,7 +149,7 @@ fn what_is_left_out_on_purpose_is_not_taken() {
 }
 
 #[test]
-fn what_the_template_lacks_too_is_refused() {
+fn fields_that_the_template_lacks_are_refused() {
     let (lacking, packages) = (ClusterBootstrapSpec::default(), release());
     let kept = KeptVersions::default();
     let faults = fill(&spec(json!({})), filling(&lacking, &packages, false, &kept)).unwrap_err();
@@ -227,7 +227,7 @@ fn any_spec() -> impl Strategy<Value = ClusterBootstrapSpec> {
         })
 }
 
-/// Whether all that `own` says is in `filled`; a wildcard says the beginning of a name.
+/// Whether `filled` keeps all fields of `own`; a wildcard is the prefix of a name.
 fn keeps(own: &ClusterBootstrapSpec, filled: &ClusterBootstrapSpec) -> bool {
     super::packages(own).into_iter().all(|(role, own)| {
         super::packages(filled).into_iter().any(|(of, filled)| {
@@ -255,7 +255,7 @@ proptest! {
     }
 
     #[test]
-    fn webhook_and_pass_give_the_same_as_the_pass_alone(own in any_spec(), unmanaged in any::<bool>()) {
+    fn webhook_and_reconcile_match_the_reconcile_alone(own in any_spec(), unmanaged in any::<bool>()) {
         let Ok(stored) = filled(&own, unmanaged) else { return Ok(()) };
         prop_assert_eq!(whole(&stored, unmanaged).ok(), whole(&own, unmanaged).ok());
     }

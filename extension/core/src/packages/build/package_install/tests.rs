@@ -22,7 +22,7 @@ fn wanted(place: Place<'_>) -> PackageInstall {
     install(&owner_of("one"), &antrea)
 }
 
-/// The wanted object as an API server has it, edited by others.
+/// The desired object as an API server returns it, edited by others.
 fn object(place: Place<'_>, edit: impl Fn(&mut Value)) -> Value {
     let mut object = json!(wanted(place));
     object["metadata"]["uid"] = json!("uid");
@@ -62,7 +62,7 @@ const WORKLOAD: Place<'static> = Place::Workload("system");
 #[case::annotated(|object: &mut Value| object["metadata"]["annotations"]["theirs"] = json!("yes"))]
 #[case::with_a_finalizer(|object: &mut Value| object["metadata"]["finalizers"] = json!(["finalizers.packageinstall"]))]
 #[case::with_a_status(|object: &mut Value| object["status"] = json!({"observedGeneration": 3}))]
-fn what_belongs_to_others_is_no_reason_to_write(#[case] edit: fn(&mut Value)) {
+fn foreign_content_causes_no_write(#[case] edit: fn(&mut Value)) {
     for place in [WORKLOAD, Place::Management] {
         assert_eq!(update(&wanted(place), &found(&object(place, edit))), None);
     }
@@ -85,7 +85,7 @@ fn what_belongs_to_others_is_no_reason_to_write(#[case] edit: fn(&mut Value)) {
 #[case::package(|object: &mut Value| object["spec"]["packageRef"] = json!({"refName": "other.test"}))]
 #[case::annotation(|object: &mut Value| object["metadata"]["annotations"] = json!({}))]
 #[case::everything(|object: &mut Value| object["spec"] = json!({}))]
-fn an_edited_object_says_again_what_is_wanted_and_keeps_what_belongs_to_others(#[case] edit: fn(&mut Value)) {
+fn an_edited_object_is_restored_and_keeps_foreign_content(#[case] edit: fn(&mut Value)) {
     let theirs = |object: &mut Value| {
         object["spec"]["paused"] = json!(true);
         object["spec"]["newer"] = json!({"a": [1]});
@@ -141,7 +141,7 @@ fn a_new_version_patches_nothing_else() {
 
 const DOWNGRADABLE: &str = "packaging.carvel.dev/downgradable";
 
-/// kapp-controller deploys no version that is lower than the one it has tried last, unless an annotation lets it.
+/// kapp-controller deploys no version lower than the last attempted one without an annotation.
 #[rstest]
 #[case::lower("2.0.1", None, Some(json!(FIELD_MANAGER)))]
 #[case::lower_build("2.0.0+vmware.2", None, Some(json!(FIELD_MANAGER)))]

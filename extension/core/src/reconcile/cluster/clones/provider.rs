@@ -1,4 +1,4 @@
-//! Objects that provide values, copied from the system namespace, and what they refer to there (addons-manager §3.2a).
+//! Clones of values providers from the system namespace, with the objects that they refer to (addons-manager §3.2a).
 
 use serde_json::{Value, json};
 use sluice_crds::run::TypedLocalObjectReference;
@@ -22,7 +22,7 @@ use crate::{
     reasons::{GateReason, Hold},
 };
 
-/// Whether the object of this name in the namespace of the Cluster is there, and all that it refers to.
+/// Whether the object of this name exists in the namespace of the Cluster, with all objects that it refers to.
 pub(super) fn is_whole(known: &Context<'_>, (group, kind): (&str, &str), name: &str) -> Step<bool> {
     let Some(found) = peek(known, (group, kind), name)? else {
         return Ok(false);
@@ -35,7 +35,7 @@ pub(super) fn is_whole(known: &Context<'_>, (group, kind): (&str, &str), name: &
     Ok(embedded.iter().all(Option::is_some))
 }
 
-/// The object of this name in the namespace of the Cluster, if there is one.
+/// Returns the object of this name in the namespace of the Cluster, if any.
 fn peek<'a>(known: &'a Context<'_>, (group, kind): (&str, &str), name: &str) -> Step<Option<&'a Value>> {
     let namespace = &known.facts.owner.namespace;
     let missing = Missing::new(format!("{kind} {namespace}/{name}"), VERBS);
@@ -51,7 +51,7 @@ fn peek<'a>(known: &'a Context<'_>, (group, kind): (&str, &str), name: &str) -> 
     known_first(known, &key, &missing)
 }
 
-/// What has to be written so that the package has its provider, and that one what it refers to; what a user made before wins.
+/// Returns the writes that create the provider of the package and the objects that it refers to. Objects of users are never overwritten.
 pub(super) fn changes(
     known: &Context<'_>,
     from: &TypedLocalObjectReference,
@@ -83,14 +83,14 @@ pub(super) fn changes(
     let there = there?;
     let source = match (source, &there) {
         (Ok(Some(source)), _) => source,
-        // It has what it needs, or its user sees to that.
+        // An existing provider is complete, or its user completes it.
         (Ok(None), Found::Kept(_)) => return Ok(Vec::new()),
         (Ok(None), _) => return Err(missing.hold("does not exist").into()),
         (Err(stop), Found::Kept(_)) => return stop.held().map(|_| Vec::new()),
         (Err(stop), _) => return Err(stop),
     };
     let mut references = embedded_references(source);
-    // Of the system namespace a user gets what the template gives, and what was asked for.
+    // From the system namespace, a user gets only objects that both the template and the user's provider refer to.
     if let Found::Kept(kept) = there {
         let asked = embedded_references(kept);
         references.retain(|reference| asked.iter().any(|asked| is_same(asked, reference)));
@@ -119,8 +119,8 @@ fn is_same(one: &EmbeddedReference, other: &EmbeddedReference) -> bool {
     (&one.group, &one.kind, &one.name) == (&other.group, &other.kind, &other.name)
 }
 
-/// What has to be written so that an object is there that `source` refers to, under its own name. One that is there is not changed, but
-/// goes with this Cluster too: Clusters of one namespace share it.
+/// Returns the write for an object that `source` refers to, under the same name. An existing object only gets this Cluster as another
+/// owner: Clusters of one namespace share it.
 fn embedded(
     known: &Context<'_>,
     reference: &EmbeddedReference,
@@ -188,12 +188,12 @@ fn embedded(
     }))
 }
 
-/// An object as it was before this pass: what the pass makes of it follows from that, in each round.
+/// Reads an object as it was before this reconcile, because each round derives the same writes from it.
 fn known_first<'a>(known: &'a Context<'_>, key: &Key, missing: &Missing) -> Step<Option<&'a Value>> {
     missing.explain(known.object(key.clone(), ReadPhase::Plan), key)
 }
 
-/// `source` as the object of `key`: all that it says but for its metadata and its status.
+/// Returns a copy of `source` as the object of `key`, without its metadata and its status.
 fn copy(source: &Value, key: &Key, metadata: &Value, owner: &build::Owner) -> Value {
     let mut copy = source.clone();
     let mut metadata = metadata.clone();

@@ -1,4 +1,4 @@
-//! Secrets with values of a template.
+//! Clones of Secrets with values of a template.
 
 use k8s_openapi::api::core::v1::Secret;
 
@@ -16,12 +16,12 @@ use crate::{
     reconcile::cluster::Key,
 };
 
-/// A Secret in the namespace of the Cluster.
+/// Returns the key of a Secret in the namespace of the Cluster.
 pub(super) fn key(known: &Context<'_>, secret: &str) -> Key {
     Key::of::<Secret>(Server::Management, Some(&known.facts.owner.namespace), secret)
 }
 
-/// What has to be written so that the clone is there; nothing where there is one that wins.
+/// Returns the write that creates the clone; `None` if the Secret already exists.
 pub(super) fn change(known: &Context<'_>, clone: &ValuesClone) -> Step<Option<CloneChange>> {
     let key = key(known, clone.name());
     let there = known.object(key.clone(), ReadPhase::Plan);
@@ -42,7 +42,7 @@ pub(super) fn change(known: &Context<'_>, clone: &ValuesClone) -> Step<Option<Cl
     }))
 }
 
-/// The Secret that a clone shall be.
+/// Returns the desired Secret of a clone.
 fn copied(known: &Context<'_>, clone: &ValuesClone) -> Step<Secret> {
     let owner = &known.facts.owner;
     let content = match clone {

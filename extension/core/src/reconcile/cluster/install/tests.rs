@@ -1,4 +1,4 @@
-//! Writes against one object that is at the server and was seen in memory, or not.
+//! Writes against one object that the server has or lacks, and that the cache shows or not.
 
 use std::collections::BTreeMap;
 
@@ -14,11 +14,11 @@ use crate::{
     },
 };
 
-/// A server with one object, or with none, that knows preconditions and nothing else.
+/// Server with at most one object that checks preconditions and nothing else.
 #[derive(Clone)]
 struct One {
     object: Option<Value>,
-    /// What was written last.
+    /// Body of the last write.
     written: Option<Value>,
 }
 
@@ -65,7 +65,7 @@ impl One {
         }
     }
 
-    /// What `part` of a pass comes to at this server.
+    /// Returns the result of `part` of a reconcile at this server.
     fn run<T>(&mut self, part: impl Fn(&Context<'_>) -> Step<T>) -> Step<T> {
         let (facts, memory) = (facts(), LocalState::default());
         let mut known = Context::new(&facts, &memory, clock());
@@ -112,7 +112,7 @@ fn wanted(version: &str) -> PackageInstall {
     built(&owner(), &antrea)
 }
 
-/// `version` as the server has it in its write `resource_version`.
+/// Returns `version` as stored by the server with `resource_version`.
 fn stored(version: &str, uid: &str, resource_version: &str) -> PackageInstall {
     let mut install = wanted(version);
     install.metadata.uid = Some(uid.to_owned());
@@ -120,7 +120,7 @@ fn stored(version: &str, uid: &str, resource_version: &str) -> PackageInstall {
     install
 }
 
-/// Writes 2.0.0 to a server that has `server`, when `seen` was found in memory. What it answers, and what it has then.
+/// Writes 2.0.0 to a server that has `server`, while the cache shows `seen`. Returns the response code and the server.
 fn write(server: Option<PackageInstall>, seen: Option<&PackageInstall>) -> (u16, One) {
     let mut one = One::with(server.map(|server| json!(server)));
     let code = match one.run(|known| write_install(known, Server::Workload, &wanted("2.0.0"), seen)) {
@@ -131,7 +131,7 @@ fn write(server: Option<PackageInstall>, seen: Option<&PackageInstall>) -> (u16,
 }
 
 #[test]
-fn what_was_written_since_it_was_seen_is_never_overwritten() {
+fn a_later_write_is_never_overwritten() {
     let newer = Some(stored("3.0.0", "a", "9"));
     let refused = |server: Option<PackageInstall>, seen: Option<&PackageInstall>, code| {
         let (answered, one) = write(server.clone(), seen);
@@ -139,18 +139,18 @@ fn what_was_written_since_it_was_seen_is_never_overwritten() {
         assert_eq!(one.object, server.map(|server| json!(server)));
         assert_eq!(one.written, None);
     };
-    // A leader that was stopped between looking and writing, while another one brought the package further.
+    // A leader paused between read and write, while another leader updated the package.
     refused(newer.clone(), Some(&stored("1.0.0", "a", "7")), 409);
-    // It did not exist yet when it was looked for.
+    // The PackageInstall did not exist yet at the read.
     refused(newer.clone(), None, 409);
-    // It was deleted and created again.
+    // The PackageInstall was deleted and created again.
     refused(newer, Some(&stored("1.0.0", "b", "9")), 409);
-    // It was deleted: nothing is created in passing.
+    // The PackageInstall was deleted, and an update never creates it.
     refused(None, Some(&stored("1.0.0", "a", "7")), 404);
 }
 
 #[test]
-fn what_is_still_as_it_was_seen_is_brought_to_what_is_wanted() {
+fn an_unchanged_object_is_updated() {
     let seen = stored("1.0.0", "a", "7");
     let (code, one) = write(Some(seen.clone()), Some(&seen));
     let written = one.written.unwrap();
@@ -168,7 +168,7 @@ fn what_is_still_as_it_was_seen_is_brought_to_what_is_wanted() {
 }
 
 #[test]
-fn what_is_as_wanted_is_not_written() {
+fn a_correct_object_is_not_written() {
     let seen = stored("2.0.0", "a", "7");
     let (code, one) = write(Some(seen.clone()), Some(&seen));
     assert_eq!((code, one.written), (200, None));
@@ -186,7 +186,7 @@ fn values(content: &str) -> Secret {
     )
 }
 
-/// Ensures values on a server that has `server`; UID and content afterwards.
+/// Ensures values on a server that has `server`. Returns UID and content afterwards.
 fn ensured_as(server: Option<Secret>) -> (Value, Value) {
     let mut one = One::with(server.map(|mut server| {
         server.metadata.uid = Some("theirs".to_owned());
@@ -200,7 +200,7 @@ fn ensured_as(server: Option<Secret>) -> (Value, Value) {
 }
 
 #[test]
-fn a_values_secret_is_created_kept_or_made_again() {
+fn a_values_secret_is_created_kept_or_recreated() {
     let ours = json!(values("ours").data);
     assert_eq!(ensured_as(None), (json!("created"), ours.clone()));
     assert_eq!(ensured_as(Some(values("ours"))), (json!("theirs"), ours.clone()));

@@ -6,7 +6,7 @@ use crate::schedule::spread;
 const OVER: Duration = Duration::from_mins(10);
 
 #[test]
-fn a_settled_cluster_is_looked_at_at_its_time_and_then_once_in_each_period() {
+fn a_settled_cluster_has_one_drift_check_at_its_time_in_each_period() {
     let (mut memory, began) = (LocalState::default(), Instant::now());
     let period = SyncPeriod {
         length: OVER,
@@ -18,7 +18,7 @@ fn a_settled_cluster_is_looked_at_at_its_time_and_then_once_in_each_period() {
     let nearly = began + time.saturating_sub(Duration::from_millis(1));
     assert_eq!(left(&mut memory, nearly), Some(Duration::from_millis(1)));
     assert_eq!(left(&mut memory, began + time), None);
-    assert_eq!(left(&mut memory, began + OVER), None, "until it was made");
+    assert_eq!(left(&mut memory, began + OVER), None, "until the check was made");
     memory.drift_check_made(OVER, began + OVER);
     assert_eq!(left(&mut memory, began + OVER), Some(OVER));
     memory.forget_drift_check();
@@ -26,7 +26,7 @@ fn a_settled_cluster_is_looked_at_at_its_time_and_then_once_in_each_period() {
 }
 
 #[test]
-fn a_cluster_that_waits_is_looked_at_ever_later_and_at_its_own_time() {
+fn the_requeue_delay_of_a_waiting_cluster_grows_and_is_spread() {
     let began = Instant::now();
     let mut memory = LocalState::default();
     let mut wait = |uid, waited| memory.wait(uid, began + Duration::from_secs(waited)).as_millis();
@@ -50,26 +50,29 @@ fn a_cluster_rests_until_a_change() {
     assert!(memory.rests(from(1, 2), true), "a Package was edited");
     assert!(!memory.rests(from(1, 2), false), "and it is not settled");
     memory.wake();
-    assert!(!memory.rests(from(1, 1), true), "woken");
+    assert!(!memory.rests(from(1, 1), true), "requeued");
     memory.rest(Some(from(1, 1)));
     assert!(memory.rests(from(1, 1), true));
-    let mut woken = LocalState::default();
-    woken.wake();
-    assert!(!woken.rests(from(1, 1), true), "woken before its first pass");
+    let mut requeued = LocalState::default();
+    requeued.wake();
+    assert!(
+        !requeued.rests(from(1, 1), true),
+        "requeued before its first reconcile"
+    );
 }
 
 #[test]
-fn what_is_needed_is_looked_at_again_and_again() {
+fn needed_objects_are_checked_periodically() {
     use Need::{Nothing, OpenGate, Proof};
     let (mut memory, began) = (LocalState::default(), Instant::now());
     let at = |seconds| began + Duration::from_secs(seconds);
     memory.use_connection(1);
-    assert!(memory.is_due("Secret one", "a", OVER, at(0)), "never looked at");
+    assert!(memory.is_due("Secret one", "a", OVER, at(0)), "never checked");
     memory.checked("Secret one", "a", at(0));
     let due = |need: Need, second| memory.is_due("Secret one", "a", need.check_interval(OVER), at(second));
     assert!(!due(Proof, 1), "in the same burst");
-    assert!(due(Proof, 10), "at the next look");
-    assert!(due(OpenGate, 10), "at the next look");
+    assert!(due(Proof, 10), "at the next requeue");
+    assert!(due(OpenGate, 10), "at the next requeue");
     assert!(!due(Nothing, 599), "not needed");
     assert!(due(Nothing, 600), "once in each period");
     assert!(memory.is_due("Secret one", "b", OVER, at(1)), "of other content");
@@ -77,7 +80,7 @@ fn what_is_needed_is_looked_at_again_and_again() {
 }
 
 #[test]
-fn what_was_looked_at_is_forgotten_with_its_connection() {
+fn checks_are_discarded_with_their_connection() {
     let (mut memory, now) = (LocalState::default(), Instant::now());
     let is_due = |memory: &LocalState| memory.is_due("Secret one", "a", OVER, now);
     memory.use_connection(1);
@@ -92,13 +95,13 @@ fn what_was_looked_at_is_forgotten_with_its_connection() {
 }
 
 #[test]
-fn what_an_open_gate_rests_on_is_believed_for_a_while() {
+fn the_last_check_behind_an_open_gate_stays_valid_for_a_while() {
     use Need::{Nothing, OpenGate, Proof};
     let (mut memory, began) = (LocalState::default(), Instant::now());
     let at = |seconds| began + Duration::from_secs(seconds);
     assert!(
         !memory.is_believed("Secret one", "a", OpenGate, at(0)),
-        "never looked at"
+        "never checked"
     );
     memory.checked("Secret one", "a", at(0));
     assert!(memory.is_believed("Secret one", "a", OpenGate, at(59)));
@@ -112,7 +115,7 @@ fn what_an_open_gate_rests_on_is_believed_for_a_while() {
     }
 }
 
-/// An App that moved at second 0 by its own account, if at all.
+/// Returns an App whose own timestamps show progress at second 0, if `moved`.
 fn app(name: &str, version: &str, moved: bool) -> App {
     let moved = moved.then(|| serde_json::json!({"fetch": {"startedAt": "1970-01-01T00:00:00Z"}}));
     let metadata = serde_json::json!({"name": name, "resourceVersion": version});
@@ -129,7 +132,7 @@ fn clock(began: Instant, second: u64) -> Clock {
     }
 }
 
-/// Whether it is found stalled at each of these seconds.
+/// Returns whether the App is found stalled at each of these seconds.
 fn found(moved: bool, seconds: &[u64]) -> Vec<bool> {
     let (mut memory, began) = (LocalState::default(), Instant::now());
     let at = |&second: &u64| memory.app_resync_is_due(&app("one", "7", moved), clock(began, second));
@@ -153,7 +156,7 @@ fn a_stalled_app_is_found_once_for_each_period() {
     );
 }
 
-/// A leader that has just begun has seen nothing yet; where leaders follow each other quickly, none would ever find it.
+/// A new leader has no observations; with quick changes of leaders, none would ever find the stalled App.
 #[test]
 fn an_app_that_has_not_moved_for_long_is_found_soon_and_then_once_for_each_period() {
     assert_eq!(

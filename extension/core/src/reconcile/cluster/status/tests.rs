@@ -8,9 +8,9 @@ use crate::reconcile::cluster::{
     tests::{clock, facts},
 };
 
-/// A definition of an earlier release drops it, and the record would be written again and again without a word.
+/// A definition of an earlier release drops the field, and Sluice would rewrite the record endlessly without a report.
 #[test]
-fn a_definition_that_drops_the_beginning_is_told() {
+fn a_definition_that_drops_the_beginning_is_detected() {
     let kept = UpgradeRecord::default();
     let sent = UpgradeRecord {
         begun_at: Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(
@@ -22,9 +22,9 @@ fn a_definition_that_drops_the_beginning_is_told() {
     assert!(!drops_fields(Some(&sent), &sent));
 }
 
-/// Columns would stay empty without a word.
+/// Otherwise columns would stay empty without a report.
 #[test]
-fn a_definition_that_drops_what_people_read_is_said() {
+fn a_definition_that_drops_summary_fields_is_reported() {
     let (facts, memory) = (facts(), LocalState::default());
     let bootstrap = ClusterBootstrap::new("one", ClusterBootstrapSpec::default());
     let record = UpgradeRecord {
@@ -66,9 +66,9 @@ fn a_definition_that_drops_what_people_read_is_said() {
     assert!(says(&["phase", "since", "history"]));
 }
 
-/// Without it nothing would be written any more for packages that keep no gate open.
+/// Otherwise Sluice would no longer write packages that keep no gate open.
 #[test]
-fn gates_are_open_as_in_the_record_that_was_written_last() {
+fn gates_are_open_as_in_the_last_written_record() {
     let (facts, memory) = (facts(), LocalState::default());
     let mut known = Context::new(&facts, &memory, clock());
     let mut effects = Effects::of(&memory);
@@ -81,7 +81,7 @@ fn gates_are_open_as_in_the_record_that_was_written_last() {
     let Err(Interrupt::Write(mut asked)) = write(&known, &mut effects, &bootstrap, closed.clone()) else {
         panic!("it is not written");
     };
-    assert_eq!(effects.memory.opened.len(), 1, "it may be open still");
+    assert_eq!(effects.memory.opened.len(), 1, "the gate may still be open");
     let asked = asked.remove(0);
     let written = Object(asked.body.clone());
     known.record_outcome(asked, Ok(written));
@@ -89,9 +89,9 @@ fn gates_are_open_as_in_the_record_that_was_written_last() {
     assert_eq!(effects.memory.opened, []);
 }
 
-/// No later pass has anything to say of a condition that is there already.
+/// No later reconcile reports a condition that already exists.
 #[test]
-fn a_deadline_that_passes_while_passes_fail_is_warned_of_once() {
+fn a_deadline_that_passes_during_failed_reconciles_is_warned_of_once() {
     let policy = UpgradePolicy {
         deadline: Some("1m".to_owned()),
         ..UpgradePolicy::default()
@@ -136,9 +136,9 @@ fn a_deadline_that_passes_while_passes_fail_is_warned_of_once() {
     assert_eq!(warned.iter().map(says).collect::<Vec<_>>(), [false, true, false]);
 }
 
-/// What kapp-controller says of many packages that fail must not make the ClusterBootstrap too large to be kept.
+/// Messages of kapp-controller for many failing packages must not make the ClusterBootstrap too large for the cache.
 #[test]
-fn messages_of_many_packages_share_what_a_status_may_have() {
+fn messages_of_many_packages_share_the_limit_of_a_status() {
     let bootstrap = ClusterBootstrap::new("one", ClusterBootstrapSpec::default());
     let status = |packages: usize, bytes: usize| {
         let message = |package: usize| format!("{package:04}").repeat(bytes / 4);

@@ -1,4 +1,4 @@
-//! The write of a status, and whether the API server has kept what was written.
+//! Write of a status, with a check that the API server kept all fields.
 
 use sluice_crds::run::{ClusterBootstrap, ClusterBootstrapStatus, PackageRecord, UpgradeRecord};
 
@@ -8,7 +8,7 @@ use crate::{
     reconcile::cluster::{Context, Server, Step, context::typed, effects::Effects, write::Write},
 };
 
-/// Writes the status, and looks whether the API server has kept it.
+/// Writes the status, and reports fields that the API server dropped.
 pub(super) fn write(
     known: &Context<'_>,
     effects: &mut Effects,
@@ -24,10 +24,7 @@ pub(super) fn write(
     if let Some(record) = &sent {
         effects.memory.may_open(record);
     }
-    let written = known.write(Write::status(
-        &next,
-        "something of the record or the conditions differs",
-    ))?;
+    let written = known.write(Write::status(&next, "record or conditions differ"))?;
     let written: ClusterBootstrap = typed(Server::Management, written)?;
     if let Some(record) = &sent {
         effects.memory.has_opened(record);
@@ -47,7 +44,7 @@ pub(super) fn write(
     Ok(())
 }
 
-/// Which of the fields that people read are there. Columns are empty under a definition that drops them, and nothing else would say why.
+/// Returns which summary fields are set. A definition that drops them leaves columns empty without another sign.
 fn is_shown(status: &ClusterBootstrapStatus) -> [bool; 5] {
     [
         status.phase.is_some(),
@@ -58,7 +55,7 @@ fn is_shown(status: &ClusterBootstrapStatus) -> [bool; 5] {
     ]
 }
 
-/// Whether the definition does not know fields that decisions rest on.
+/// Whether the definition drops fields that decisions depend on.
 pub(super) fn drops_fields(sent: Option<&UpgradeRecord>, kept: &UpgradeRecord) -> bool {
     let Some(sent) = sent else { return false };
     let has = |package: &PackageRecord| {

@@ -1,4 +1,4 @@
-//! The objects that the addons-manager has left something on.
+//! Objects with leftovers of the addons-manager.
 
 use k8s_openapi::{api::core::v1::Secret, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::ResourceExt;
@@ -19,7 +19,7 @@ use crate::{
     },
 };
 
-/// One object, and what of it is removed.
+/// One object, and the finalizer or annotation to remove from it.
 pub(super) struct Leftover {
     pub(super) key: Key,
     pub(super) what: &'static str,
@@ -27,7 +27,7 @@ pub(super) struct Leftover {
 }
 
 impl Leftover {
-    /// Whether `object` has it still.
+    /// Whether `object` still has the leftover.
     fn is_in(&self, object: &Value) -> bool {
         let metadata = &object["metadata"];
         let mut finalizers = metadata["finalizers"].as_array().into_iter().flatten();
@@ -39,20 +39,20 @@ impl Leftover {
     }
 }
 
-/// What was removed of what is left.
+/// Result of a removal of leftovers.
 pub(super) struct Removal<'a> {
-    /// What is gone. What a webhook has put back at once is not.
+    /// Removed leftovers, without those that a webhook restored at once.
     pub(super) removed: Vec<&'a Leftover>,
-    /// Whether anything was written.
+    /// Whether any object was written.
     pub(super) wrote: bool,
-    /// What could not be written first; one that another client has written only where that is all.
+    /// First failed write; a conflict only if no other failure follows.
     pub(super) failed: Option<(&'a Leftover, Failure)>,
 }
 
-/// Removes `leftovers` in their order. A Machine that cannot be written holds no other one, but the finalizers that they are looked for
-/// by. Where the API server does not answer, nothing else is tried.
+/// Removes `leftovers` in their order. A failed write of a Machine does not block other Machines, but it keeps the finalizers, which
+/// trigger the check for leftovers. Without a response of the API server, no further writes follow.
 pub(super) fn remove<'a>(known: &Context<'_>, leftovers: &'a [Leftover]) -> Step<Removal<'a>> {
-    const WHY: &str = "the addons-manager has left it, and nothing else removes it";
+    const WHY: &str = "leftover of the addons-manager, which nothing else removes";
     let mut removal = Removal {
         removed: Vec::new(),
         wrote: false,
@@ -92,7 +92,7 @@ pub(super) fn remove<'a>(known: &Context<'_>, leftovers: &'a [Leftover]) -> Step
     }
 }
 
-/// What is left, in the order in which it is removed.
+/// Returns the leftovers in the order of their removal.
 pub(super) fn leftovers(known: &Context<'_>) -> Step<Vec<Leftover>> {
     const FINALIZER: &str = finalizer::LEGACY_ADDON;
     let facts = known.facts;
@@ -106,7 +106,7 @@ pub(super) fn leftovers(known: &Context<'_>) -> Step<Vec<Leftover>> {
     together([needs_of(&machines), needs_of(&secret)])?;
     let mut left = Vec::new();
     for machine in machines? {
-        // One that cannot be read is none that the addons-manager has written.
+        // The addons-manager has not written a Machine with unreadable metadata.
         let Ok(metadata) = ObjectMeta::deserialize(&machine.0["metadata"]) else {
             continue;
         };
@@ -140,7 +140,8 @@ pub(super) fn leftovers(known: &Context<'_>) -> Step<Vec<Leftover>> {
         let key = Key::of::<Secret>(Server::Management, Some(namespace), &kubeconfig(known));
         (key, secret.metadata)
     });
-    // One that is being deleted goes with its finalizer, and without it and a label the Cluster is none of Sluice's.
+    // A ClusterBootstrap that is being deleted vanishes with its finalizer. Sluice does not manage a Cluster that has neither the label
+    // nor a ClusterBootstrap, so this finalizer goes last.
     let (goes, stays) = match bootstrap {
         Some((key, metadata)) if metadata.deletion_timestamp.is_some() => (Some((key, metadata)), None),
         stays => (None, stays),
@@ -151,7 +152,7 @@ pub(super) fn leftovers(known: &Context<'_>) -> Step<Vec<Leftover>> {
     Ok(left)
 }
 
-/// The metadata of `bootstrap` as they are by now: its status may have been written by this pass.
+/// Returns the current metadata of `bootstrap`: this reconcile may have written its status.
 fn metadata_of(known: &Context<'_>, bootstrap: &ClusterBootstrap) -> ObjectMeta {
     let mut metadata = bootstrap.metadata.clone();
     let written = known.made(&of_bootstrap(known), Verb::ReplaceStatus);
@@ -161,7 +162,7 @@ fn metadata_of(known: &Context<'_>, bootstrap: &ClusterBootstrap) -> ObjectMeta 
     metadata
 }
 
-/// Whether the Secret with the kubeconfig, where this pass has read it anyway, still has the finalizer.
+/// Whether the kubeconfig Secret, if this reconcile has already read it, still has the finalizer.
 pub(super) fn kubeconfig_has_finalizer(known: &Context<'_>) -> bool {
     let namespace = Some(known.facts.owner.namespace.as_str());
     let key = Key::of::<Secret>(Server::Management, namespace, &kubeconfig(known));
@@ -172,7 +173,7 @@ pub(super) fn kubeconfig_has_finalizer(known: &Context<'_>) -> bool {
     found.is_some_and(|names| names.iter().any(|name| name == finalizer::LEGACY_ADDON))
 }
 
-/// A patch of exactly this version of an object.
+/// Returns a patch with the UID and resourceVersion of `object` as preconditions.
 pub(super) fn exactly(object: &ObjectMeta) -> Value {
     json!({"metadata": {"uid": object.uid, "resourceVersion": object.resource_version}})
 }
@@ -195,7 +196,7 @@ pub(super) fn of_bootstrap(known: &Context<'_>) -> Key {
     Key::of::<ClusterBootstrap>(Server::Management, Some(&facts.owner.namespace), &name)
 }
 
-/// What was removed, for people.
+/// Returns the event note on removed leftovers.
 pub(super) fn note(leftovers: &[&Leftover]) -> String {
     let of = |what: &'static str| leftovers.iter().filter(move |left| left.what == what);
     let objects: Vec<String> = of(finalizer::LEGACY_ADDON)

@@ -1,4 +1,4 @@
-//! What this process has removed of one Cluster, so that what comes back is not removed again and again.
+//! Removals of leftovers from one Cluster by this process, so that a returning leftover is not removed endlessly.
 
 use std::{
     collections::BTreeMap,
@@ -8,10 +8,10 @@ use std::{
 
 use crate::reconcile::cluster::WITH_PROBLEM;
 
-/// For so long it is said that something has come back after it was seen last.
+/// Time after its last observation during which a returned leftover is reported.
 const RETURNS: Duration = Duration::from_mins(1);
 
-/// What is removed.
+/// Kind of a leftover.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::reconcile::cluster) enum Thing {
     /// `spec.paused` of the Cluster, with its annotation.
@@ -20,7 +20,7 @@ pub(in crate::reconcile::cluster) enum Thing {
     Bootstrap,
     /// The finalizer of the Cluster.
     Cluster,
-    /// The name that the addons-manager gives values Secrets, in the PackageInstall of this name.
+    /// The reference to a values Secret of the addons-manager in the PackageInstall of this name.
     ValuesName(String),
 }
 
@@ -40,32 +40,32 @@ impl fmt::Display for Thing {
     }
 }
 
-/// What a thing is that is seen in an object.
+/// State of a leftover that an object shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::reconcile::cluster) enum LeftoverState {
-    /// It is to be removed.
+    /// The leftover is to be removed.
     Left,
-    /// It was removed from this very version of the object: the watch has not shown the next one yet.
+    /// The leftover was removed from this version of the object; the watch does not show the next one yet.
     Outdated,
-    /// It was put back, and is left alone for now.
+    /// The leftover returned, and is left alone for now.
     Returned,
 }
 
-/// What was removed.
+/// Removed and returned leftovers.
 #[derive(Debug, Clone, Default)]
 pub(in crate::reconcile::cluster) struct Removals {
-    /// From which resourceVersion each thing was removed last, and when.
+    /// resourceVersion and time of the last removal of each leftover.
     removed: BTreeMap<Thing, (String, Instant)>,
-    /// What was seen to have come back last, and when.
+    /// Last leftover that returned, and time of its observation.
     returned: Option<(Thing, Instant)>,
-    /// Since when something could not be removed, or has come back.
+    /// Time since which removals fail or leftovers return.
     failing_since: Option<Instant>,
-    /// Since when the settled Cluster waits for what an operator has to do once for all.
+    /// Time since which the settled Cluster waits for an operator to fix a problem of all Clusters.
     waits_since: Option<Instant>,
 }
 
 impl Removals {
-    /// What `thing` is, seen in `version` of its object. What was put back is removed again once in a `period`.
+    /// Returns the state of `thing`, observed in `version` of its object. A returned leftover is removed again once in a `period`.
     pub(in crate::reconcile::cluster) fn seen(
         &mut self,
         thing: Thing,
@@ -75,7 +75,7 @@ impl Removals {
     ) -> LeftoverState {
         match self.removed.get(&thing) {
             None => LeftoverState::Left,
-            // The API server took the removal from this version only, so a later one that has the thing was written since.
+            // The API server accepted the removal from this version only, so any other version with the leftover is newer.
             Some((from, _)) if from == version => LeftoverState::Outdated,
             Some((_, at)) => {
                 self.returned = Some((thing, now));
@@ -88,23 +88,23 @@ impl Removals {
         }
     }
 
-    /// `thing` was removed, and is in the answer still: a webhook has put it back before anything was written.
+    /// Notes that `thing` is still in the response to its removal: a webhook restored it before the write.
     pub(super) fn put_back(&mut self, thing: Thing, now: Instant) {
-        // Whatever version shows it, it is not an earlier one.
+        // Any version that shows the leftover is newer.
         self.removed.insert(thing.clone(), (String::new(), now));
         self.returned = Some((thing, now));
     }
 
-    /// `thing` was removed from this version of its object.
+    /// Notes the removal of `thing` from this version of its object.
     pub(in crate::reconcile::cluster) fn removed(&mut self, thing: Thing, version: String, now: Instant) {
-        // Whether it comes back again only a look shows, and there is none while something is said.
+        // Only a drift check shows another return, and none runs while a problem is reported.
         if matches!(thing, Thing::ValuesName(_)) {
             self.returned.take_if(|(returned, _)| *returned == thing);
         }
         self.removed.insert(thing, (version, now));
     }
 
-    /// What has come back, if that was seen lately. Workloads are not looked at meanwhile, so what was seen there counts for a `period`.
+    /// Returns the last returned leftover, if recent. Meanwhile no drift check runs, so one on a workload counts for a `period`.
     pub(super) fn returned(&self, now: Instant, period: Duration) -> Option<&Thing> {
         let (thing, at) = self.returned.as_ref()?;
         let counts_for = match thing {
@@ -114,18 +114,17 @@ impl Removals {
         (now.duration_since(*at) < counts_for).then_some(thing)
     }
 
-    /// Whether something could not be removed at the last try.
+    /// Whether the last removal failed.
     pub(super) fn has_failed(&self) -> bool {
         self.failing_since.is_some()
     }
 
-    /// When a Cluster is looked at again of which something could not be removed, or has come back: after a tenth of the time that this
-    /// has lasted.
+    /// Returns the requeue delay of a Cluster with failed removals or returned leftovers: a tenth of the time that the problem lasts.
     pub(super) fn again(&mut self, failed: bool, now: Instant, period: Duration) -> Option<Duration> {
         ever_later(&mut self.failing_since, failed, now, period)
     }
 
-    /// When a settled Cluster is looked at again that `waits` for what an operator has to do once for all: the same.
+    /// Returns the same delay for a settled Cluster that `waits` for an operator to fix a problem of all Clusters.
     pub(in crate::reconcile::cluster) fn wait(
         &mut self,
         waits: bool,
@@ -136,7 +135,7 @@ impl Removals {
     }
 }
 
-/// The time until the next try of what goes wrong `since` then, if it `lasts`.
+/// Returns the delay to the next attempt at a problem that exists `since` then, if it `lasts`.
 fn ever_later(since: &mut Option<Instant>, lasts: bool, now: Instant, period: Duration) -> Option<Duration> {
     if !lasts {
         *since = None;
@@ -153,7 +152,7 @@ mod tests {
     const PERIOD: Duration = Duration::from_mins(10);
 
     #[test]
-    fn what_comes_back_is_left_alone_for_a_period() {
+    fn a_returned_leftover_is_left_alone_for_a_period() {
         let (mut removals, began) = (Removals::default(), Instant::now());
         let after = |seconds| began + Duration::from_secs(seconds);
         let seen = |removals: &mut Removals, version, at| removals.seen(Thing::Cluster, version, PERIOD, at);
@@ -163,7 +162,7 @@ mod tests {
         assert_eq!(
             removals.returned(after(1), PERIOD),
             None,
-            "a watch that is behind shows nothing"
+            "an outdated watch is no return"
         );
         assert_eq!(seen(&mut removals, "9", after(2)), LeftoverState::Returned);
         assert_eq!(removals.returned(after(2), PERIOD), Some(&Thing::Cluster));
@@ -171,14 +170,14 @@ mod tests {
         assert_eq!(
             removals.returned(after(62), PERIOD),
             None,
-            "it was not seen for a minute"
+            "not observed for a minute"
         );
         assert_eq!(seen(&mut removals, "9", after(599)), LeftoverState::Returned);
         assert_eq!(seen(&mut removals, "9", after(600)), LeftoverState::Left);
         assert_eq!(
             removals.seen(Thing::Pause, "9", PERIOD, after(600)),
             LeftoverState::Left,
-            "each for itself"
+            "each leftover on its own"
         );
         removals.put_back(Thing::Cluster, after(600));
         assert_eq!(
@@ -189,9 +188,9 @@ mod tests {
         assert_eq!(seen(&mut removals, "9", after(601)), LeftoverState::Returned);
     }
 
-    /// Nothing looks at a workload while it is said of it.
+    /// No drift check of a workload runs while the return is reported.
     #[test]
-    fn a_name_that_comes_back_is_said_until_it_is_moved_again() {
+    fn a_returned_values_name_is_reported_until_it_is_removed_again() {
         let (mut removals, began) = (Removals::default(), Instant::now());
         let after = |seconds| began + Duration::from_secs(seconds);
         let thing = Thing::ValuesName("one-antrea".to_owned());
@@ -203,15 +202,11 @@ mod tests {
         let seen = removals.seen(thing.clone(), "9", PERIOD, after(601));
         assert_eq!(seen, LeftoverState::Left);
         removals.removed(thing, "9".to_owned(), after(601));
-        assert_eq!(
-            removals.returned(after(602), PERIOD),
-            None,
-            "it may be gone for good"
-        );
+        assert_eq!(removals.returned(after(602), PERIOD), None, "it may not return");
     }
 
     #[test]
-    fn what_fails_is_tried_ever_later() {
+    fn the_delay_of_failed_removals_grows() {
         let (mut removals, began) = (Removals::default(), Instant::now());
         let mut again =
             |failed, minutes| removals.again(failed, began + Duration::from_mins(minutes), PERIOD);

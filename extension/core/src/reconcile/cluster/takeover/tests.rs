@@ -10,30 +10,30 @@ use crate::reconcile::cluster::{
     tests::{clock, facts},
 };
 
-/// It would be removed and set again without an end.
+/// Otherwise the leftover would be removed and restored endlessly.
 #[test]
-fn what_is_there_again_is_said_and_left() {
+fn a_returned_leftover_is_reported_and_left_alone() {
     let (mut facts, clock) = (facts(), clock());
     let cluster = Arc::make_mut(&mut facts.cluster);
     cluster.metadata.finalizers = Some(vec![finalizer::LEGACY_ADDON.to_owned()]);
     cluster.metadata.resource_version = Some("9".to_owned());
-    let look = |memory: &LocalState| {
+    let reconcile = |memory: &LocalState| {
         let known = Context::new(&facts, memory, clock);
         let mut effects = Effects::of(memory);
         let taken = take_over(&known, &mut effects);
         (taken, effects)
     };
-    let (first, _) = look(&LocalState::default());
+    let (first, _) = reconcile(&LocalState::default());
     assert!(
         matches!(first, Err(Interrupt::Need(asks)) if asks.len() == 2),
-        "it is looked for"
+        "leftovers are read"
     );
 
     let mut memory = LocalState::default();
     memory
         .removals
         .removed(Thing::Cluster, "9".to_owned(), clock.instant);
-    let (seen, effects) = look(&memory);
+    let (seen, effects) = reconcile(&memory);
     let seen = seen.unwrap();
     assert_eq!(
         (seen.said(), effects.events.len()),
@@ -44,7 +44,7 @@ fn what_is_there_again_is_said_and_left() {
     memory
         .removals
         .removed(Thing::Cluster, "7".to_owned(), clock.instant);
-    let (taken, effects) = look(&memory);
+    let (taken, effects) = reconcile(&memory);
     let taken = taken.unwrap();
     let (reason, message) = taken.said().unwrap();
     assert_eq!(reason, "AddonsManagerRuns");
@@ -60,7 +60,7 @@ fn what_is_there_again_is_said_and_left() {
     assert!(matches!(taken.sooner(Done::Forget), Done::RequeueAfter(_)));
 }
 
-/// The machine of the leader need not have the time of the API server, which has stamped the deletion.
+/// The clock of the leader may differ from that of the API server, which has set the deletion timestamp.
 #[test]
 fn a_clock_that_is_ahead_lets_no_machine_go_before_its_packages() {
     let (mut facts, clock) = (facts(), clock());
@@ -86,7 +86,7 @@ fn a_clock_that_is_ahead_lets_no_machine_go_before_its_packages() {
         );
         matches!(taken, Err(Interrupt::Need(_)))
     };
-    assert!(!removes(&facts, 11), "no answer of the API server was seen");
+    assert!(!removes(&facts, 11), "no response of the API server yet");
     facts.server_now = Some(clock.now + minutes(9));
     assert!(!removes(&facts, 11));
     facts.server_now = Some(clock.now + minutes(11));

@@ -1,4 +1,4 @@
-//! What admission admits a pass does not hold for any rule that admission has.
+//! A reconcile never holds an admitted ClusterBootstrap for a rule that admission checks.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ use crate::{
     reasons::GateReason,
 };
 
-/// The reasons of rules that admission has.
+/// Reasons of the rules that admission checks.
 const RULES: [GateReason; 9] = [
     GateReason::PackageNotFound,
     GateReason::PackageDuplicated,
@@ -37,9 +37,9 @@ const RULES: [GateReason; 9] = [
     GateReason::KeptVersionsInvalid,
 ];
 
-/// What the API server answers, from the same world as that of admission.
+/// Returns the response of the API server, from the same objects as those of admission.
 fn answer(ask: &Read, spec: &ClusterBootstrapSpec) -> ReadResult {
-    let look = match ask {
+    let lookup = match ask {
         Read::Object(key, _) => match key.resource.kind.as_ref() {
             "Secret" => Lookup::Secret(key.name.clone()),
             "Cluster" => Lookup::Cluster(key.name.clone()),
@@ -58,7 +58,7 @@ fn answer(ask: &Read, spec: &ClusterBootstrapSpec) -> ReadResult {
             });
         }
         Read::Served { .. } => return ReadResult::Absent,
-        other => panic!("{other:?} is asked for"),
+        other => panic!("{other:?} is read"),
     };
     let cni = spec.cni.as_ref().map_or("", |cni| cni.ref_name.as_str());
     let metadata = json!({"name": "any", "namespace": "team-a", "uid": "any", "labels": {
@@ -72,7 +72,7 @@ fn answer(ask: &Read, spec: &ClusterBootstrapSpec) -> ReadResult {
             .extend(rest.as_object().unwrap().clone());
         ReadResult::Found(Object(object))
     };
-    match seen(&look) {
+    match seen(&lookup) {
         LookupResult::Secret { credential: true } => found(json!({"type": CREDENTIAL_TYPES[0]})),
         LookupResult::Secret { .. } => found(json!({"type": "Opaque"})),
         LookupResult::Cluster { .. } => found(json!({"spec": {}})),
@@ -81,7 +81,7 @@ fn answer(ask: &Read, spec: &ClusterBootstrapSpec) -> ReadResult {
     }
 }
 
-/// The first thing that a pass finds wrong with `state` of the Cluster `name`.
+/// Returns the first problem that a reconcile finds with `state` of the Cluster `name`.
 fn held(name: &str, state: &State) -> Option<Hold> {
     if let Some(hold) = too_many(&state.spec, "ClusterBootstrap") {
         return Some(hold);
@@ -126,7 +126,7 @@ proptest! {
     #![proptest_config(ProptestConfig { max_global_rejects: 100_000, ..ProptestConfig::with_cases(2_000) })]
 
     #[test]
-    fn what_is_admitted_is_held_for_no_rule_of_admission(
+    fn an_admitted_bootstrap_is_never_held_for_a_rule_of_admission(
         mut spec in spec(),
         annotations in annotations(),
         length in prop_oneof![4 => Just(3_usize), 1 => 195_usize..235],

@@ -210,7 +210,7 @@ impl World {
                 Err(Interrupt::Need(asks)) => {
                     assert!(
                         asks.iter().any(|ask| !known.has(ask)),
-                        "it asks for what it knows"
+                        "it requests only known reads"
                     );
                     for ask in asks {
                         let answer = self.answer(&ask);

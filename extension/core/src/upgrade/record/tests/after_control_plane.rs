@@ -1,10 +1,10 @@
-//! What holds workers and the end of an upgrade once the control plane is at the hop.
+//! Holds of workers and of the end of an upgrade once the control plane is at the hop.
 
 use super::courses::gates;
 use super::*;
 
 #[test]
-fn what_is_released_after_the_control_plane_stays_so_whatever_happens() {
+fn gates_after_the_control_plane_stay_open() {
     let record = Scene::ready().with_control_plane(V36, V36).advance(None);
     let mut scene = Scene::ready()
         .with_control_plane(V36, V36)
@@ -149,7 +149,7 @@ fn a_new_target_has_its_own_half_hour() {
 }
 
 #[test]
-fn a_version_that_was_passed_needs_the_packages_for_after_the_control_plane_too() {
+fn a_reached_version_needs_the_packages_for_after_the_control_plane_too() {
     let mut scene = Scene::ready();
     scene.plan = Plan::Listed([V34, V35, V36].map(str::to_owned).to_vec());
     scene = scene.with_package(1, PackageState::Reconciling);
@@ -162,7 +162,7 @@ fn a_version_that_was_passed_needs_the_packages_for_after_the_control_plane_too(
     );
 }
 
-/// A workload that does not answer does not close the gate of its workers, and opens none.
+/// A workload cluster that does not respond neither closes nor opens the gate of its workers.
 #[test]
 fn workers_that_were_held_stay_so_while_the_workload_is_silent() {
     let taken = Scene::ready().with_control_plane(V36, V35).advance(None);
@@ -184,12 +184,12 @@ fn workers_that_were_held_stay_so_while_the_workload_is_silent() {
     );
 }
 
-/// Only what was let go on after its control plane counts, and the version that runs.
+/// Only versions with a released control plane count, and the running version.
 #[rstest]
 #[case::proven(Hook::AfterControlPlaneUpgrade, true, true)]
 #[case::held(Hook::AfterControlPlaneUpgrade, false, false)]
 #[case::another_gate(Hook::BeforeControlPlaneUpgrade, true, false)]
-fn versions_that_the_control_plane_has_passed(#[case] hook: Hook, #[case] open: bool, #[case] passed: bool) {
+fn versions_that_the_control_plane_has_reached(#[case] hook: Hook, #[case] open: bool, #[case] passed: bool) {
     let lists = |record: &UpgradeRecord, version: &str| {
         let mut gates = record.gates.iter();
         gates.any(|gate| gate.hook == Hook::AfterWorkersUpgrade && gate.version == version)

@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// Gates of one version: BeforeClusterUpgrade, BeforeControlPlaneUpgrade, AfterControlPlaneUpgrade, BeforeWorkersUpgrade,
-/// AfterWorkersUpgrade, AfterClusterUpgrade; `o` is open, `x` is held, `-` is not listed.
+/// Formats the gates of one version: BeforeClusterUpgrade, BeforeControlPlaneUpgrade, AfterControlPlaneUpgrade,
+/// BeforeWorkersUpgrade, AfterWorkersUpgrade, AfterClusterUpgrade; `o` is open, `x` is held, `-` is not listed.
 pub(super) fn gates(record: &UpgradeRecord, version: &str) -> String {
     [
         Hook::BeforeClusterUpgrade,
@@ -101,7 +101,7 @@ fn two_minors_one_after_the_other() {
         (Some(V35), "ooxxx-")
     );
 
-    // Proven on the first hop: what comes next is the second, whose packages are not known yet.
+    // Proven on the first hop: next is the second hop, whose packages are not known yet.
     let record = scene().with_control_plane(V35, V35).advance(Some(&record));
     assert_eq!(
         (record.hop.as_deref(), gates(&record, V35).as_str()),
@@ -319,7 +319,7 @@ fn a_completed_record_is_not_reopened_by_a_resync_a_failure_or_a_label_that_come
 }
 
 #[test]
-fn a_status_that_goes_missing_turns_nothing_back() {
+fn a_missing_status_reverts_nothing() {
     let begun = Scene::ready().advance(None);
     let record = Scene::ready().with_control_plane(V35, "").advance(Some(&begun));
     assert_eq!(record.hop.as_deref(), Some(V36));
@@ -331,7 +331,7 @@ fn a_status_that_goes_missing_turns_nothing_back() {
 }
 
 #[test]
-fn a_record_that_was_lost_in_a_chain_still_answers_what_is_pending() {
+fn a_record_lost_between_hops_still_has_the_pending_gates() {
     let mut scene = Scene::ready();
     scene.plan = Plan::Listed([V34, V35, V36].map(str::to_owned).to_vec());
     let record = scene
@@ -413,7 +413,7 @@ fn times_are_of_the_first_time() {
     );
 }
 
-/// A target may move in the middle of an upgrade, where Cluster API was asked not to check it.
+/// A target may change during an upgrade if Cluster API is configured not to check it.
 #[test]
 fn workers_that_were_held_stay_so_when_the_target_moves_on_and_back() {
     let on_the_new = Scene::ready().with_control_plane(V36, V36);

@@ -1,4 +1,4 @@
-//! What holds of every record, whatever is seen in whatever order.
+//! Properties of every record, for any observations in any order.
 
 use super::*;
 
@@ -79,20 +79,20 @@ fn is_open(record: &UpgradeRecord, hook: Hook, version: &str) -> bool {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
-    /// The same look twice gives the same record, at any point of any history.
+    /// The same observation twice gives the same record, at any point of any history.
     #[test]
-    fn a_second_look_changes_nothing(scenes in prop::collection::vec(any_scene(), 1..6)) {
+    fn a_second_observation_changes_nothing(scenes in prop::collection::vec(any_scene(), 1..6)) {
         let mut record = None;
         for scene in &scenes {
             let next = scene.advance(record.as_ref());
-            // The packages of the new hop may not be known; the same observation is what counts.
+            // The packages of the new hop may not be known; only the same observation counts.
             let fixed = Scene { judged_for: judged_for(scene, record.as_ref()), ..scene.clone() };
             prop_assert_eq!(&fixed.advance(Some(&next)), &next);
             record = Some(next);
         }
     }
 
-    /// Within one upgrade, what is released after a step stays released, unless the control plane goes back behind it.
+    /// Within one upgrade, an open gate after a step stays open, unless the control plane goes back below its version.
     #[test]
     fn after_gates_never_close(scenes in prop::collection::vec(any_scene(), 2..7)) {
         let mut record = scenes[0].advance(None);
@@ -105,7 +105,7 @@ proptest! {
                 spec_version.as_ref().is_some_and(is_there) && status_version.as_ref().is_none_or(is_there)
             };
             for gate in record.gates.iter().filter(|gate| gate.open && same && there(&gate.version)) {
-                // A control plane that was moved past the target by hand leaves its end unanswered.
+                // A control plane that was manually moved beyond the target has no gate for its end.
                 let after = match gate.hook {
                     Hook::AfterControlPlaneUpgrade | Hook::AfterWorkersUpgrade => true,
                     Hook::AfterClusterUpgrade => next.hop == record.hop,
@@ -117,16 +117,16 @@ proptest! {
         }
     }
 
-    /// What the addons-manager has installed, however ready, opens no gate by which a machine goes that has not gone yet.
+    /// Packages kept from the addons-manager, however ready, open no gate that releases another machine.
     #[test]
-    fn what_is_kept_lets_no_machine_go(
+    fn kept_packages_release_no_machine(
         scenes in prop::collection::vec(any_scene(), 1..7), awaits_hooks in any::<bool>(), one in any::<bool>(),
     ) {
         let mut record: Option<UpgradeRecord> = None;
         for mut scene in scenes {
             scene.cluster.awaits_hooks = awaits_hooks;
             for (index, judged) in scene.judged.iter_mut().flatten().enumerate() {
-                // One that is kept among others is as little a proof.
+                // A single kept package is no proof either.
                 judged.kept = index == 0 || !one;
             }
             let next = scene.advance(record.as_ref());
@@ -154,7 +154,7 @@ proptest! {
         }
     }
 
-    /// Gates open in the order in which Cluster API asks.
+    /// Gates open in the order of the hook calls of Cluster API.
     #[test]
     fn gates_open_in_order(scenes in prop::collection::vec(any_scene(), 1..6)) {
         let mut record = None;
@@ -173,7 +173,7 @@ proptest! {
         }
     }
 
-    /// A gate that lets a control plane take a version stands on packages that are all proven for just that.
+    /// An open gate of a control plane requires that all packages are proven for exactly its version.
     #[test]
     fn a_start_stands_on_proof(scenes in prop::collection::vec(any_scene(), 1..6)) {
         let mut record: Option<UpgradeRecord> = None;
@@ -192,8 +192,8 @@ proptest! {
         }
     }
 
-    /// Progress of a package that does not end its wait leaves every answer as it is: each change costs Cluster API a
-    /// write and a reconcile.
+    /// Progress of a package that does not end its wait changes no message: each change costs Cluster API a write and a
+    /// reconcile.
     #[test]
     fn a_step_of_a_package_changes_no_message(
         scene in any_scene(),
@@ -208,7 +208,7 @@ proptest! {
         prop_assert_eq!(one.gates, other.gates);
     }
 
-    /// A closed gate says why; an open one says nothing.
+    /// A closed gate has a reason; an open one has none.
     #[test]
     fn only_closed_gates_give_reasons(scenes in prop::collection::vec(any_scene(), 1..4)) {
         let mut record = None;
@@ -224,7 +224,7 @@ proptest! {
     }
 }
 
-/// What the packages of a scene are judged for, seen from a record.
+/// Hop, release and stage of the packages of a scene, from a record.
 fn judged_for(
     scene: &Scene,
     previous: Option<&UpgradeRecord>,

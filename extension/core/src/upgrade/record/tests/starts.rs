@@ -7,7 +7,7 @@ use super::*;
 #[case::held_from_the_start(Some((|s: &mut Scene| s.cluster.start_held = true) as Edit), true)]
 #[case::paused_from_the_start(Some((|s: &mut Scene| { s.cluster.paused = true; s.judged = None; }) as Edit), true)]
 #[case::begun(Some((|s: &mut Scene| s.judged = None) as Edit), false)]
-fn an_annotation_holds_a_start_and_nothing_that_has_begun(#[case] before: Option<Edit>, #[case] holds: bool) {
+fn an_annotation_holds_a_start_and_no_running_upgrade(#[case] before: Option<Edit>, #[case] holds: bool) {
     let before = before.map(|edit| {
         let mut scene = Scene::ready();
         edit(&mut scene);
@@ -25,7 +25,7 @@ fn an_annotation_holds_a_start_and_nothing_that_has_begun(#[case] before: Option
 }
 
 #[test]
-fn what_has_begun_stays_so_in_a_pause() {
+fn a_pause_keeps_the_begun_state() {
     let begun = Scene {
         judged: None,
         ..Scene::ready()
@@ -44,7 +44,7 @@ fn what_has_begun_stays_so_in_a_pause() {
     assert_eq!(answer(&record, Hook::BeforeControlPlaneUpgrade, V36), Ok(()));
 }
 
-/// What is left of the upgrade before, or of packages that this one does not change, is no beginning.
+/// Leftovers of an earlier upgrade, or packages that this upgrade does not change, do not count as a start.
 #[rstest]
 #[case::packages_as_they_were(PackageState::Ready)]
 #[case::a_package_that_is_worked_on_as_it_is(PackageState::Reconciling)]
