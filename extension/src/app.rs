@@ -1,4 +1,4 @@
-//! Puts the parts together: listeners first, then stores, then leadership, then reconciling.
+//! Start and shutdown of the process: listeners first, then stores, leader election and controllers.
 
 mod leading;
 mod listeners;
@@ -55,28 +55,28 @@ use crate::{
     telemetry::{log::Log, metrics::ReconcileMetrics},
 };
 
-/// Between being unready and refusing connections: as long as it takes until no new caller is sent here.
+/// Time between failing readiness and refusing connections. Endpoints stop routing new callers to this replica meanwhile.
 const ENDPOINT_PROPAGATION: Duration = Duration::from_secs(5);
 
-/// Connections to the management API server that are kept while nothing uses them, beside those of watches.
+/// Idle connections to the management API server that the pool keeps, without those of watches.
 const IDLE: usize = 8;
 
-/// How long the management API server may send nothing while something is waited for.
+/// Read timeout of connections to the management API server.
 const SILENCE: Duration = Duration::from_secs(75);
 
-/// How long a replica that listens waits to be ready until it has read everything.
+/// Time that a listening replica may spend on its first lists before it reports ready without them.
 const STARTING: Duration = Duration::from_secs(5);
 
-/// How often the runtime that reconciles shows that it runs.
+/// Heartbeat interval of the runtime of the controllers.
 const BEAT: Duration = Duration::from_secs(5);
 
-/// When it is taken for stuck.
+/// Time without a heartbeat after which that runtime counts as stuck.
 const SILENT_RUNTIME: Duration = Duration::from_secs(30);
 
-/// Runs until a signal or a failure.
+/// Runs the extension until a signal or a failure.
 ///
 /// # Errors
-/// What keeps the process from serving: one line that names the file, address or object.
+/// The cause that keeps the process from serving: one line that names the file, address or object.
 pub fn main(args: Args, log: &Log) -> anyhow::Result<()> {
     rustls::crypto::aws_lc_rs::default_provider()
         .install_default()
@@ -105,11 +105,11 @@ async fn run(
 ) -> anyhow::Result<()> {
     info!(?args, version = env!("CARGO_PKG_VERSION"), "Starting");
     let stop = CancellationToken::new();
-    let news = event_handlers(&args);
+    let event_handlers = event_handlers(&args);
     let index = Index::new(
         args.system_namespace.clone(),
         args.cluster_delete_timeout,
-        news.uncounted.clone(),
+        event_handlers.uncounted.clone(),
     );
     if !args.hold_unresolved {
         index.lets_unresolved_go();
@@ -118,11 +118,11 @@ async fn run(
     let mut registry = Registry::default();
     let metrics = Metrics::registered(log, &index, &mut registry);
 
-    // Discovery needs nothing but this listener: Cluster API gives up after a minute without it.
+    // Bound first, because discovery needs only this listener: Cluster API gives up after a minute without it.
     let hooks = hooks(&args.webhook, serving, &health, metrics.server).await?;
     let (synced, listening) = (index.clone(), Instant::now());
     health.check("index", move || {
-        // A Cluster API that starts meanwhile needs an endpoint to discover, or it ends. Until the index is filled calls are held.
+        // A Cluster API that starts now exits without an endpoint to discover. Hook calls are held until the index is filled.
         if synced.was_filled() || listening.elapsed() >= STARTING {
             Ok(())
         } else {
@@ -136,7 +136,7 @@ async fn run(
         stop: &stop,
         drained: &drained,
     };
-    let shown = show(&args, showing, &news, metrics.status, &health, ends).await?;
+    let shown = show(&args, showing, &event_handlers, metrics.status, &health, ends).await?;
     let (status, shown) = shown
         .map(|Showing { status, listening }| (status, listening))
         .unzip();
@@ -158,13 +158,13 @@ async fn run(
         index,
         admission,
         configurations: metrics.configurations,
-        passes: metrics.passes,
+        reconciles: metrics.reconciles,
         releases: metrics.releases,
         registration: metrics.registration,
         leader: metrics.leader,
         rest_client: metrics.rest_client,
         health: health.clone(),
-        news,
+        event_handlers,
         status,
     };
     let outcome = Box::pin(control(&args, parts, &stop)).await;
@@ -191,31 +191,35 @@ fn event_handlers(args: &Args) -> EventHandlers {
     }
 }
 
-/// Shows for as long as it is kept that the runtime goes round which this is called on.
+/// Sends heartbeats of the calling runtime until the returned guard is dropped.
 fn beat(health: &Health) -> AbortOnDrop {
     let heart = health.heartbeat("runtime", SILENT_RUNTIME);
     AbortOnDrop(tokio::spawn(heart.keep(BEAT)))
 }
 
-/// What hooks and probes show of what goes on behind them.
+/// State that the servers of hooks, reviews, probes and metrics share with the controllers.
 struct Parts {
     index: Index,
     admission: Admission,
     configurations: providers::Configurations,
-    passes: ReconcileMetrics,
+    reconciles: ReconcileMetrics,
     releases: releases::ReleaseMetrics,
     registration: RegistrationMetrics,
     leader: LeaderMetrics,
     rest_client: RestClientMetrics,
     health: Health,
-    news: EventHandlers,
-    /// None where it is not served.
+    event_handlers: EventHandlers,
+    /// `None` without `--status-addr`.
     status: Option<Status>,
 }
 
-/// Everything behind the hooks: stores, leadership, reconciling. Ends when `stop` does.
+/// Runs stores, leader election and controllers until `stop`.
 async fn control(args: &Args, parts: Parts, stop: &CancellationToken) -> anyhow::Result<()> {
-    let Parts { index, news, .. } = &parts;
+    let Parts {
+        index,
+        event_handlers,
+        ..
+    } = &parts;
     let fence = if args.leader.leader_elect {
         Fence::closed()
     } else {
@@ -228,41 +232,45 @@ async fn control(args: &Args, parts: Parts, stop: &CancellationToken) -> anyhow:
     let connect = || client(args.kubeconfig.as_deref(), &parts.rest_client);
     // The innermost layer sees every answer.
     let unbounded = paced(index.server_clock().noting(connect().await?));
-    // Callers of webhooks and of the status service, and tenants who name kinds, have connections of their own: however many there are, they
-    // delay neither a renewal of the lease nor a reconcile.
+    // Webhooks, the status service and kinds that tenants name use separate connections. Their load then delays neither a lease
+    // renewal nor a reconcile.
     let (of_reviews, of_kinds) = (connect().await?, bounded(connect().await?, REQUEST));
     let of_status = OptionFuture::from(parts.status.as_ref().map(|_| connect()));
     let of_status = of_status.await.transpose()?;
-    // Lists of stores may take long, and have a deadline of their own.
+    // Lists of stores may take longer than a request and have their own timeout.
     let client = fence.guard(bounded(unbounded.clone(), REQUEST));
-    let (stores, following) = Stores::open(&unbounded, &args.system_namespace, news);
+    let (stores, following) = Stores::open(&unbounded, &args.system_namespace, event_handlers);
     let mut following = AbortOnDrop(tokio::spawn(following));
     let mut answering = AbortOnDrop(tokio::spawn({
         let (index, stores) = (index.clone(), stores.clone());
         async move { index.follow(stores).await }
     }));
-    // One memory of control planes, for reviews and for passes: kinds are watched from the first Cluster on that is looked at.
+    // Reviews and reconciles share one cache of control planes. Sluice watches a kind from the first Cluster that references it.
     let control_planes = Arc::new(ControlPlanes::new(
         of_kinds,
-        news.triggers.clone(),
+        event_handlers.triggers.clone(),
         args.control_plane_groups.clone(),
     ));
     let _admitting = AbortOnDrop(tokio::spawn({
         let (admission, stores) = (parts.admission.clone(), stores.clone());
         let control_planes = Arc::clone(&control_planes);
         async move {
-            // A Package that is not in memory yet is read when it is asked about.
+            // A review reads a Package that is not cached yet.
             stores.filled_for_reviews().await;
-            // Every replica reads for reviews, whether it leads or not.
+            // Every replica answers reviews, also without leadership.
             admission.set_caches(World::new(stores, control_planes, of_reviews));
         }
     }));
     if let Some((status, client)) = parts.status.as_ref().zip(of_status) {
-        // Every replica answers, and asks who may see what.
+        // Every replica serves the status service and authorizes its callers.
         status.set_caches(stores.clone(), client);
     }
-    let edits = news.edits.clone();
-    let watching = edits.run(client.clone(), news.triggers.clone(), stores.clusters.clone());
+    let edits = event_handlers.edits.clone();
+    let watching = edits.run(
+        client.clone(),
+        event_handlers.triggers.clone(),
+        stores.clusters.clone(),
+    );
     let _watching = AbortOnDrop(tokio::spawn(watching));
     let management = Management {
         unbounded,
@@ -275,14 +283,14 @@ async fn control(args: &Args, parts: Parts, stop: &CancellationToken) -> anyhow:
     tokio::select! {
         outcome = lead(args, parts, management, stop) => outcome,
         _ = &mut following.0 => Err(lost(&stores)),
-        _ = &mut answering.0 => Err(anyhow!("the index of hooks is not kept up to date any more, see the panic above")),
+        _ = &mut answering.0 => Err(anyhow!("hook index panicked; see the panic above")),
     }
 }
 
-/// What keeps a process from going on whose memory has stopped.
+/// Error of a process whose cache has stopped.
 fn lost(stores: &Stores) -> anyhow::Error {
     let kind = stores.ended().unwrap_or("an object");
-    anyhow!("the store of kind {kind} is not kept up to date any more, see the panic above")
+    anyhow!("watch of {kind} panicked; see the panic above")
 }
 
 /// The management cluster's client. The operator's own kubeconfig may hold anything; those of workload clusters may not.
@@ -299,17 +307,17 @@ async fn client(kubeconfig: Option<&Path>, metrics: &RestClientMetrics) -> anyho
         None => Config::incluster()
             .context("use the service account of the pod; outside a pod, set --kubeconfig")?,
     };
-    // A retry inside a request would pass the fence of the lease unseen, and hide for minutes that the server is in trouble. What
-    // failed is tried again by the next pass.
+    // A retry inside a request would bypass the fence of the lease, and hide a failing server for minutes. The next reconcile retries
+    // instead.
     config.default_retry = false;
-    // Longer than any watch or list lasts: a connection on which nothing arrives any more is given up.
+    // Longer than any watch or list lasts: the client closes a connection that has been silent for this time.
     config.read_timeout = Some(SILENCE);
     let server = config.cluster_url.clone();
     let client = pool::client(config, IDLE).context("connect to the management cluster")?;
     Ok(metrics.counting(client, &server))
 }
 
-/// The first signal asks to stop, the second one does not ask.
+/// Cancels `stop` on the first signal and exits the process on the second.
 async fn until_signal(stop: CancellationToken) {
     let (Ok(mut terminate), Ok(mut interrupt)) =
         (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
@@ -329,7 +337,7 @@ async fn until_signal(stop: CancellationToken) {
     std::process::exit(130);
 }
 
-/// Ends a task with its owner.
+/// Aborts a task when dropped.
 struct AbortOnDrop(tokio::task::JoinHandle<()>);
 
 impl Drop for AbortOnDrop {

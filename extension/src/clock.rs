@@ -1,4 +1,4 @@
-//! The monotonic clock, which tests can stop.
+//! Monotonic clock, which tests can stop.
 
 use std::{future::pending, time::Instant};
 
@@ -6,13 +6,12 @@ use jiff::Timestamp;
 use sluice_core::clock::Clock;
 use tokio::time::sleep_until;
 
-/// Now, for what `sluice-core` decides by time. The clock goes on while the process is stopped, and stands still while the whole machine
-/// is suspended.
+/// Returns the current instant. The clock runs while the process is stopped, and stands still while the machine is suspended.
 pub(crate) fn now() -> Instant {
     tokio::time::Instant::now().into_std()
 }
 
-/// Now, by this clock and by that of the machine.
+/// Returns the current time of this clock and of the system clock.
 pub(crate) fn clock() -> Clock {
     Clock {
         now: Timestamp::now(),
@@ -20,7 +19,7 @@ pub(crate) fn clock() -> Clock {
     }
 }
 
-/// Returns at this moment; without one, never.
+/// Waits until `at`; without a value, forever.
 pub(crate) async fn later(at: Option<Instant>) {
     match at {
         Some(at) => sleep_until(at.into()).await,

@@ -1,4 +1,4 @@
-//! Flags of the binary, named as Cluster API's own managers name them.
+//! Flags of the binary. Names follow those of Cluster API's own managers.
 
 mod value;
 
@@ -10,21 +10,21 @@ use sluice_core::installation::retrigger::EXTENSION_CONFIG;
 use value::{address, at_least, file, group, identity};
 pub(crate) use value::{duration, namespace, object};
 
-/// The shortest sync period, and the shortest lease: a lease is given in seconds.
+/// Minimum of the sync period and of the lease duration, which the Lease stores in seconds.
 const SECOND: Duration = Duration::from_secs(1);
 
-/// The shortest time between two looks at the lease.
+/// Minimum interval between two attempts to acquire or renew the lease.
 const SHORTEST_RETRY: Duration = Duration::from_millis(100);
 
 /// Holds a Cluster API rollout until the packages of the new Kubernetes version are proven ready.
 #[derive(Debug, Parser)]
 #[command(name = "sluice", version, about)]
 pub struct Args {
-    /// Kubeconfig of the management cluster; the service account of the pod when absent.
+    /// Kubeconfig of the management cluster (default: the service account of the pod).
     #[arg(long, env = "KUBECONFIG", value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
 
-    /// Namespace of templates, of Package objects and, in workload clusters, of PackageInstalls.
+    /// Namespace of templates and Package objects, and of PackageInstalls in workload clusters.
     #[arg(
         long,
         env = "SLUICE_SYSTEM_NAMESPACE",
@@ -34,8 +34,8 @@ pub struct Args {
     )]
     pub system_namespace: String,
 
-    /// Namespaces of Clusters in which Secrets are watched, only their metadata, so that an edit of values acts at once; all namespaces
-    /// when absent. In others it acts within a sync period.
+    /// Namespaces in which Secret metadata is watched, so that changed values take effect immediately (default: all). Elsewhere they take
+    /// effect at the next resync.
     #[arg(
         long,
         env = "SLUICE_SECRET_NAMESPACES",
@@ -45,15 +45,15 @@ pub struct Args {
     )]
     pub secret_namespaces: Vec<String>,
 
-    /// How often kapp-controller looks at a package again, and Sluice at a cluster.
+    /// Resync interval of Clusters and configurations in Sluice, and of PackageInstalls in kapp-controller.
     #[arg(long, env = "SLUICE_SYNC_PERIOD", default_value = "10m", value_name = "DURATION", value_parser = at_least(SECOND))]
     pub sync_period: Duration,
 
-    /// How long a deletion waits for additional packages to be uninstalled.
+    /// Maximum time that the deletion of a Cluster waits until its additional packages are uninstalled.
     #[arg(long, env = "SLUICE_CLUSTER_DELETE_TIMEOUT", default_value = "10m", value_name = "DURATION", value_parser = duration)]
     pub cluster_delete_timeout: Duration,
 
-    /// How many clusters are reconciled at once.
+    /// Maximum number of Clusters that are reconciled concurrently.
     #[arg(
         long,
         env = "SLUICE_CLUSTER_CONCURRENCY",
@@ -63,8 +63,8 @@ pub struct Args {
     )]
     pub cluster_concurrency: u16,
 
-    /// Hold Clusters that ask for a release, by annotation of their own or of their ClusterClass, and have no label that names one: the
-    /// webhook that resolves them was not asked.
+    /// Hold Clusters that request a release by annotation, their own or that of their ClusterClass, but have no release label: the API
+    /// server did not call the webhook that resolves the release.
     #[arg(
         long,
         env = "SLUICE_HOLD_UNRESOLVED",
@@ -74,13 +74,13 @@ pub struct Args {
     )]
     pub hold_unresolved: bool,
 
-    /// API group whose kinds Clusters may name as their control plane although their definitions carry no contract label of
+    /// API group of control plane kinds that Clusters may reference although their CustomResourceDefinitions carry no contract label of
     /// Cluster API; may be repeated.
     #[arg(long = "control-plane-group", value_name = "GROUP", value_parser = group)]
     pub control_plane_groups: Vec<String>,
 
-    /// ExtensionConfig that registers Sluice with Cluster API; may be repeated. Clusters of which its hooks could not be called are
-    /// touched, so that Cluster API asks again.
+    /// ExtensionConfig that registers Sluice with Cluster API; may be repeated. When Cluster API fails to call its hooks for a Cluster,
+    /// Sluice touches the Cluster so that Cluster API calls again.
     #[arg(
         long = "extension-config",
         env = "SLUICE_EXTENSION_CONFIG",
@@ -91,11 +91,11 @@ pub struct Args {
     )]
     pub extension_configs: Vec<String>,
 
-    /// Where hooks are served.
+    /// Listener of the hook server.
     #[command(flatten)]
     pub webhook: WebhookArgs,
 
-    /// Where reviews of the admission webhooks are answered.
+    /// Listener of the admission webhooks.
     #[command(flatten)]
     pub admission: AdmissionArgs,
 
@@ -103,12 +103,12 @@ pub struct Args {
     #[command(flatten)]
     pub leader: LeaderArgs,
 
-    /// Where /healthz, /livez, /readyz and /metrics are served over plain HTTP.
+    /// Listen address of /healthz, /livez, /readyz and /metrics, served over plain HTTP.
     #[arg(long, env = "SLUICE_HEALTH_ADDR", default_value = ":9440", value_name = "ADDR", value_parser = address)]
     pub health_addr: SocketAddr,
 
-    /// Where the gRPC service `sluice.status.v1` is served, with the certificate of hooks, to those who may get ClusterBootstraps;
-    /// nowhere when absent.
+    /// Listen address of the gRPC service `sluice.status.v1` (default: not served). It uses the certificate of the hook server and admits
+    /// callers that may get ClusterBootstraps.
     #[arg(long, env = "SLUICE_STATUS_ADDR", value_name = "ADDR", value_parser = address)]
     pub status_addr: Option<SocketAddr>,
 
@@ -121,13 +121,13 @@ pub struct Args {
     )]
     pub logging_format: LogFormat,
 
-    /// Verbosity from 0 (errors) to 5 (everything); RUST_LOG wins.
+    /// Log verbosity from 0 (errors) to 5 (everything); RUST_LOG takes precedence.
     #[arg(short = 'v', long = "v", env = "SLUICE_V", default_value_t = 2, value_name = "LEVEL", value_parser = clap::value_parser!(u8).range(0..=5))]
     pub verbosity: u8,
 }
 
 impl Args {
-    /// Whether the flags go together.
+    /// Checks the flags for contradictions.
     ///
     /// # Errors
     /// One line that names the flags and their values.
@@ -156,19 +156,19 @@ impl Args {
     }
 }
 
-/// Whether two listeners cannot both be bound. Port 0 is any that is free.
+/// Returns whether two listeners conflict. Port 0 stands for any free port.
 fn meet(one: SocketAddr, other: SocketAddr) -> bool {
     let everywhere = one.ip().is_unspecified() || other.ip().is_unspecified();
     one.port() != 0 && one.port() == other.port() && (everywhere || one.ip() == other.ip())
 }
 
-/// The listener for hooks.
+/// Listener of the hook server.
 #[derive(Debug, Clone, ClapArgs)]
 pub struct WebhookArgs {
-    /// Address that hooks are served on.
+    /// Listen address of the hook server and of the admission webhooks.
     #[arg(long, env = "SLUICE_WEBHOOK_HOST", default_value = "::", value_name = "IP")]
     pub webhook_host: IpAddr,
-    /// Port that hooks are served on.
+    /// Listen port of the hook server.
     #[arg(
         long,
         env = "SLUICE_WEBHOOK_PORT",
@@ -176,7 +176,7 @@ pub struct WebhookArgs {
         value_name = "PORT"
     )]
     pub webhook_port: u16,
-    /// Directory of the serving certificate.
+    /// Directory of the serving certificate and its private key.
     #[arg(
         long,
         env = "SLUICE_WEBHOOK_CERT_DIR",
@@ -184,7 +184,7 @@ pub struct WebhookArgs {
         value_name = "DIR"
     )]
     pub webhook_cert_dir: PathBuf,
-    /// File of the certificate chain in that directory.
+    /// File name of the certificate chain (PEM) in --webhook-cert-dir.
     #[arg(
         long,
         env = "SLUICE_WEBHOOK_CERT_NAME",
@@ -193,7 +193,7 @@ pub struct WebhookArgs {
         value_parser = file
     )]
     pub webhook_cert_name: String,
-    /// File of the private key in that directory.
+    /// File name of the private key (PEM) in --webhook-cert-dir.
     #[arg(
         long,
         env = "SLUICE_WEBHOOK_KEY_NAME",
@@ -204,10 +204,10 @@ pub struct WebhookArgs {
     pub webhook_key_name: String,
 }
 
-/// The listener for admission webhooks. Its address and its certificate are those of hooks.
+/// Listener of the admission webhooks. Its address and its certificate are those of the hook server.
 #[derive(Debug, Clone, ClapArgs)]
 pub struct AdmissionArgs {
-    /// Port that reviews of the admission webhooks are answered on.
+    /// Listen port of the admission webhooks.
     #[arg(
         long,
         env = "SLUICE_ADMISSION_PORT",
@@ -215,25 +215,25 @@ pub struct AdmissionArgs {
         value_name = "PORT"
     )]
     pub admission_port: u16,
-    /// CA bundle (PEM) used to verify the client certificates that API servers present to webhooks. Recommended: any caller is answered
-    /// when absent.
+    /// CA bundle used to verify the client certificates that API servers present to webhooks (PEM). Recommended: without it, Sluice
+    /// answers any caller.
     #[arg(long, env = "SLUICE_ADMISSION_CLIENT_CA", value_name = "FILE")]
     pub admission_client_ca: Option<PathBuf>,
 }
 
-/// Leader election with client-go's terms.
+/// Leader election with the terms of client-go.
 #[derive(Debug, Clone, ClapArgs)]
 pub struct LeaderArgs {
-    /// Elect a leader; needed with more than one replica.
+    /// Enable leader election; required with more than one replica.
     #[arg(long, env = "SLUICE_LEADER_ELECT")]
     pub leader_elect: bool,
-    /// How long a leader that stopped renewing is waited for.
+    /// Time that candidates wait after the last observed renewal before they acquire the lease.
     #[arg(long, default_value = "15s", value_name = "DURATION", value_parser = at_least(SECOND))]
     pub leader_elect_lease_duration: Duration,
-    /// How long a leader tries to renew before it gives up.
+    /// Time that the leader retries a failed renewal before it gives up the lease.
     #[arg(long, default_value = "10s", value_name = "DURATION", value_parser = duration)]
     pub leader_elect_renew_deadline: Duration,
-    /// How often the lease is looked at.
+    /// Interval between two attempts to acquire or renew the lease.
     #[arg(long, default_value = "2s", value_name = "DURATION", value_parser = at_least(SHORTEST_RETRY))]
     pub leader_elect_retry_period: Duration,
     /// Namespace of the lease.
@@ -245,13 +245,13 @@ pub struct LeaderArgs {
         value_parser = namespace
     )]
     pub leader_elect_namespace: String,
-    /// Name of this replica in the lease; the host name when absent.
+    /// Name of this replica in the lease (default: the host name).
     #[arg(long, env = "POD_NAME", value_name = "NAME", value_parser = identity)]
     pub leader_elect_identity: Option<String>,
 }
 
 impl LeaderArgs {
-    /// Whether a leader stops writing before another one may start.
+    /// Checks that a leader stops writing before another replica can acquire the lease.
     ///
     /// # Errors
     /// One line that names the flag and its value.
@@ -279,8 +279,8 @@ impl LeaderArgs {
 /// Format of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
-    /// For people.
+    /// Human-readable lines.
     Text,
 }

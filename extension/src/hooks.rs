@@ -1,4 +1,4 @@
-//! What hooks are answered from: the stores of this replica, read without waiting for anything.
+//! Hook decisions from the caches of this replica, without any wait.
 
 use std::{
     sync::{Arc, Mutex, OnceLock},
@@ -26,10 +26,10 @@ use crate::{
     leader::leadership::Leadership, lock::lock, queue::requeues::ClusterRef, telemetry::metrics::HoldMetrics,
 };
 
-/// How often held clusters are counted. It only sets how soon Cluster API asks again.
+/// Interval of the count of held Clusters. It only sets how soon Cluster API retries.
 const COUNT_EVERY: Duration = Duration::from_secs(1);
 
-/// The gate of every hook. Cheap to clone; all clones are one.
+/// Gate of every hook. Clones share the same state.
 #[derive(Debug, Clone)]
 pub struct Index(Arc<Inner>);
 
@@ -37,29 +37,29 @@ pub struct Index(Arc<Inner>);
 struct Inner {
     system_namespace: String,
     deletion_limit: u32,
-    /// From here on the time is measured for which Clusters make no progress.
+    /// Start of the measurement of Clusters without progress.
     began: Instant,
-    /// Unset until they are being filled.
+    /// Stores; unset until their watches start.
     stores: OnceLock<Stores>,
-    /// Set where Clusters go on that should have been resolved to a release, and were not.
+    /// Set when unresolved Clusters are released that should have been resolved to a release.
     unresolved_go: OnceLock<()>,
-    /// The time of the management API server, by which deletions are as old as they are.
+    /// Clock of the management API server, which determines the age of deletions.
     server_clock: ServerClock,
-    /// Unset where there is no lease.
+    /// Observation of the lease; unset without leader election.
     leadership: OnceLock<Leadership>,
     noted: Mutex<Noted>,
-    /// Whether the stores are too old.
+    /// Staleness of the stores, logged on change.
     stale: LogOnChange,
-    /// Whether no replica leads.
+    /// Absence of a leader, logged on change.
     leaderless: LogOnChange,
-    /// Clusters that have changed since they were counted.
+    /// Clusters that changed since the last count.
     uncounted: Arc<Mutex<Uncounted>>,
-    /// Shows which gates are held.
+    /// Metrics of held gates.
     holds: HoldMetrics,
 }
 
 impl Index {
-    /// An index that knows nothing yet and holds every call.
+    /// Creates an index without stores, which holds every call.
     #[must_use]
     pub fn new(system_namespace: String, deletion_limit: Duration, uncounted: Arc<Mutex<Uncounted>>) -> Self {
         Self(Arc::new(Inner {
@@ -78,38 +78,38 @@ impl Index {
         }))
     }
 
-    /// Makes visible which gates are held.
+    /// Registers the metrics of held gates.
     pub fn register(&self, registry: &mut Registry) {
         self.0.holds.register(registry);
     }
 
-    /// From now on nothing is released by a record while no replica leads.
+    /// Requires a leader from now on: no record releases a hook while no replica leads.
     pub fn require_leader(&self, leadership: Leadership) {
         self.0.leadership.get_or_init(|| leadership);
     }
 
-    /// From now on Clusters are let go that should have been resolved to a release, and were not.
+    /// Releases unresolved Clusters from now on, although they should have been resolved to a release.
     pub fn lets_unresolved_go(&self) {
         self.0.unresolved_go.get_or_init(|| ());
     }
 
-    /// The time of the management API server, to be noted by its clients.
+    /// Returns the clock of the management API server, for its clients to update.
     #[must_use]
     pub fn server_clock(&self) -> &ServerClock {
         &self.0.server_clock
     }
 
-    /// Follows the stores for as long as it is polled. A call is answered from them once those are filled that its answer needs.
+    /// Follows the stores for as long as it is polled. A call is decided once the stores that it needs are filled.
     pub async fn follow(&self, stores: Stores) {
         let stores = self.0.stores.get_or_init(|| stores);
-        // Before that nothing says which Clusters are held.
+        // Before that, the held Clusters are unknown.
         stores.tell_managed().await;
         let (mut standings, mut counting) = (HeldProgress::default(), Counting::default());
         let mut tick = tokio::time::interval(COUNT_EVERY);
         let mut unlisted = stores.unlisted();
         loop {
             tick.tick().await;
-            self.say_whether_stale(stores);
+            self.log_staleness(stores);
             self.is_leaderless();
             let unlisted_before = std::mem::replace(&mut unlisted, stores.unlisted());
             if unlisted != unlisted_before {
@@ -123,51 +123,53 @@ impl Index {
             );
             self.0.holds.show(&counting, clock().now);
             let counted = standings.observe(self.0.began.elapsed(), counting.held());
-            // The count before is dropped after the lock is released, so that no hook waits for that.
+            // The previous count is dropped after the lock is released, so that no hook waits for it.
             let _before = std::mem::replace(&mut lock(&self.0.noted).held, counted);
         }
     }
 
-    /// Forgets a Cluster that is gone, or that is none of ours any more.
+    /// Drops the state of a Cluster that was deleted or is not managed any more.
     pub fn forget(&self, uid: &str) {
         lock(&self.0.noted).note(uid, None);
     }
 
-    /// Whether the stores were complete once. Their age is no matter of readiness: while the API server is away all replicas
-    /// are stale, and a Cluster API that restarts then does not start without an endpoint to discover.
+    /// Returns whether the stores were filled once. Their age does not affect readiness: during an outage of the API server all replicas
+    /// are stale, and a restarting Cluster API does not start without an endpoint to discover.
     #[must_use]
     pub fn was_filled(&self) -> bool {
         let stores = self.0.stores.get();
         stores.is_some_and(|stores| stores.unlisted().is_none())
     }
 
-    /// Notes for hooks what keeps a Cluster, which has this UID, from having a record.
+    /// Records for hooks the reason why the Cluster with this UID has no record.
     pub fn note(&self, cluster: &ClusterRef, uid: &str, hold: Option<Hold>) {
         if lock(&self.0.noted).note(uid, hold) {
             lock(&self.0.uncounted).one(cluster.clone());
         }
     }
 
-    /// Logs that a store has become too old to be used, or current again.
-    fn say_whether_stale(&self, stores: &Stores) {
+    /// Logs when a store becomes stale or current again.
+    fn log_staleness(&self, stores: &Stores) {
         let ages = stores.ages();
-        let news = self.0.stale.changed(Unsynced::of(ages) == Some(Unsynced::Stale));
-        match news {
+        let changed = self.0.stale.changed(Unsynced::of(ages) == Some(Unsynced::Stale));
+        match changed {
             Some(true) => warn!(
                 ?ages,
-                "Stale: the API server does not confirm what is remembered, holding"
+                "Stale: caches are out of sync with the API server, holding hook calls"
             ),
-            Some(false) => info!("Current again: the API server has confirmed what is remembered"),
+            Some(false) => info!("Current again: caches are in sync with the API server"),
             None => {}
         }
     }
 
-    /// Whether no replica leads; logged when it changes.
+    /// Returns whether no replica leads; logs each change.
     fn is_leaderless(&self) -> bool {
         let missing = self.0.leadership.get().is_some_and(Leadership::is_missing);
-        let news = self.0.leaderless.changed(missing);
-        match news {
-            Some(true) => warn!("No leader: the lease is not renewed, holding what records would release"),
+        let changed = self.0.leaderless.changed(missing);
+        match changed {
+            Some(true) => {
+                warn!("No leader: lease is not renewed, holding hook calls that records would release");
+            }
             Some(false) => info!("A replica leads again"),
             None => {}
         }
@@ -182,14 +184,14 @@ impl Index {
         let now = self.0.began.elapsed();
         let pace = Pace::of(call.uid, &lock(&self.0.noted).held, self.0.deletion_limit, now);
         let Some(stores) = self.0.stores.get() else {
-            // As it is said once they are being filled.
+            // Same reason as while the stores fill.
             let unsynced = Unsynced::Unlisted(StoredKind::ClusterBootstrap);
             return decide(call, &Knowledge::Unsynced(unsynced), &pace.policy);
         };
         self.over(stores).decide(call, &pace, self.is_leaderless())
     }
 
-    /// The stores, with what is noted.
+    /// Combines the stores with the recorded holds.
     fn over<'a>(&'a self, stores: &'a Stores) -> index::Index<'a, Stores, impl Fn(&str) -> Option<Hold>> {
         index::Index {
             stores,
@@ -209,7 +211,7 @@ impl Gate for Index {
     }
 }
 
-/// Logs one answered call. Cluster API asks a held Cluster every few seconds, so a call that is answered as before is worth no line.
+/// Logs one hook call. Cluster API retries a held Cluster every few seconds, so a repeated decision is logged at debug level only.
 fn log(call: &HookCall<'_>, decision: &Decision, is_new: bool) {
     let HookCall {
         hook,
@@ -224,9 +226,9 @@ fn log(call: &HookCall<'_>, decision: &Decision, is_new: bool) {
         } => ("hold", Some(display(reason)), Some(retry_after.seconds())),
     };
     if is_new {
-        info!(%hook, namespace, cluster, answer, reason, retry_after, "answered hook");
+        info!(%hook, namespace, cluster, answer, reason, retry_after, "Answered hook call");
     } else {
-        debug!(%hook, namespace, cluster, answer, reason, retry_after, "answered hook");
+        debug!(%hook, namespace, cluster, answer, reason, retry_after, "Answered hook call");
     }
 }
 

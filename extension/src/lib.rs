@@ -1,4 +1,4 @@
-//! Sluice: the binary crate as a library, so that its parts can be tested.
+//! Library of the Sluice binary, so that tests can use its parts.
 
 pub mod admission;
 pub mod app;

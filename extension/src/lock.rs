@@ -1,8 +1,8 @@
-//! Locks, also after a panic.
+//! Locks that ignore poisoning.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// What `mutex` guards. A panic while it was locked is the matter of what panicked: what is guarded here is whole after each step.
+/// Locks `mutex`, also after a panic: each critical section leaves the guarded value complete.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -9,14 +9,14 @@ use sluice::{
     telemetry::log::Log,
 };
 
-/// It gives memory back that a list or a burst of requests has taken, see docs/decisions/0017.
+/// Returns memory of past lists and request bursts to the system, see docs/decisions/0017.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
     let Cli { verb, serve: args } = match Cli::try_parse() {
         Ok(cli) => cli,
-        // Help and version, which were asked for.
+        // Requested help or version.
         Err(answer) if !answer.use_stderr() => answer.exit(),
         Err(error) => return misused(&first_paragraph(&error.to_string())),
     };
@@ -30,20 +30,20 @@ fn main() -> ExitCode {
     match app::main(args, &log) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // One line, whatever the log level: the first thing that an operator of a crash loop reads.
+            // One line at any log level: the first thing that an operator of a crash loop reads.
             log.line(format_args!("sluice: {error:#}"));
             ExitCode::FAILURE
         }
     }
 }
 
-/// One line, which a crash loop shows, and the exit code of a usage error.
+/// Prints a usage error as one line, which a crash loop shows, and returns its exit code.
 fn misused(problem: &str) -> ExitCode {
     eprintln!("sluice: {}", problem.trim_start_matches("error: "));
     ExitCode::from(2)
 }
 
-/// What clap says before it repeats the usage, on one line.
+/// Joins the lines of a clap error up to the usage text.
 fn first_paragraph(text: &str) -> String {
     let lines = text.lines().map(str::trim).take_while(|line| !line.is_empty());
     lines.collect::<Vec<_>>().join(" ")

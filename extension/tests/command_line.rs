@@ -1,4 +1,4 @@
-//! What an operator sees who starts the binary wrongly.
+//! Output of the binary after a wrong start.
 
 use std::{
     path::Path,

@@ -1,4 +1,4 @@
-//! The answers to reviews, in the wire format of `admission.k8s.io/v1`.
+//! Responses to reviews, in the wire format of `admission.k8s.io/v1`.
 
 use axum::{
     body::Body,
@@ -12,7 +12,7 @@ use sluice_core::{
     fault::Fault,
 };
 
-/// What an answer is about.
+/// Object of a response.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Of<'a> {
     pub(super) group: &'static str,
@@ -21,7 +21,7 @@ pub(super) struct Of<'a> {
 }
 
 impl<'a> Of<'a> {
-    /// An object of a kind of the addons-manager.
+    /// Creates the object for a kind of the addons-manager.
     pub(super) const fn kind(kind: Kind, name: &'a str) -> Self {
         Self {
             group: "run.tanzu.vmware.com",
@@ -39,18 +39,18 @@ impl<'a> Of<'a> {
     }
 }
 
-/// The longest warning of which API servers show all.
+/// Maximum length of a warning that API servers show in full.
 const LONGEST_WARNING: usize = 250;
 
-/// So many warnings; API servers show 4 KiB of them.
+/// Maximum number of warnings; API servers show 4 KiB of them.
 const MOST_WARNINGS: usize = 15;
 
-/// A text, for a caller that is no API server, or that has to try again.
+/// Builds a plain-text response, for a caller that is no API server or has to retry.
 pub(super) fn plain(status: StatusCode, text: &str) -> Response {
     (status, text.to_owned()).into_response()
 }
 
-/// The answer to the review `uid` of an object, with an RFC 6902 patch where it is to be another one.
+/// Builds the response to the review `uid` of an object, with an RFC 6902 patch where the object changes.
 pub(super) fn reviewed(uid: &str, of: Of<'_>, verdict: &Verdict, patch: Option<&str>) -> Response {
     let mut response = json!({"uid": uid, "allowed": verdict.faults.is_empty()});
     if !verdict.warnings.is_empty() {
@@ -74,7 +74,7 @@ pub(super) fn reviewed(uid: &str, of: Of<'_>, verdict: &Verdict, patch: Option<&
     answer
 }
 
-/// As an API server says that an object is invalid: one line, and each field by itself.
+/// Builds the status of an invalid object like an API server: one line, and each field by itself.
 fn status(Of { group, kind, name }: Of<'_>, faults: &[Fault]) -> Value {
     let texts: Vec<String> = faults.iter().map(ToString::to_string).collect();
     let all = match texts.as_slice() {

@@ -1,4 +1,4 @@
-//! Reviews of Clusters: which release and which images they are made of, see [`sluice_core::resolver`].
+//! Reviews of Clusters: resolution of their release and images, see [`sluice_core::resolver`].
 
 use std::sync::Arc;
 
@@ -26,20 +26,20 @@ use super::{
 };
 use crate::cache::{control_plane::ControlPlanes, stores::Stores};
 
-/// The longest spec of a Cluster that is read. etcd takes 1.5 MiB, with metadata and status.
+/// Maximum size of the spec of a Cluster. etcd takes 1.5 MiB, with metadata and status.
 const LONGEST_SPEC: usize = 1024 * 1024;
 
-/// A review of a Cluster.
+/// Review of a Cluster.
 #[derive(Debug)]
 pub(super) struct Review {
-    /// What the answer has to repeat.
+    /// UID that the response repeats.
     pub(super) uid: String,
     pub(super) namespace: String,
-    /// Empty where the API server makes it up.
+    /// Name of the Cluster; empty where the API server generates it.
     pub(super) name: String,
-    /// What is asked about; none where nothing is resolved.
+    /// Resolution request; `None` where nothing is resolved.
     pub(super) asked: Option<Asked>,
-    /// How many bytes that takes.
+    /// Memory of the request, in bytes.
     pub(super) memory: usize,
 }
 
@@ -52,7 +52,7 @@ struct Metadata {
     annotations: Option<Chosen<OfClusters>>,
 }
 
-/// Reads the body of a review of a Cluster.
+/// Parses the body of a review of a Cluster.
 pub(super) fn parse(body: &[u8]) -> Result<Review, Malformed> {
     let of = ("cluster.x-k8s.io", "v1beta2", "Cluster");
     let Changed {
@@ -87,7 +87,7 @@ pub(super) fn parse(body: &[u8]) -> Result<Review, Malformed> {
     })
 }
 
-/// The Cluster in a review, and how many bytes its spec takes.
+/// Returns the Cluster in a review, and the memory of its spec in bytes.
 fn cluster(
     Object { metadata, spec }: Object<'_, Metadata>,
     namespace: &str,
@@ -117,7 +117,7 @@ fn cluster(
     Ok((cluster, memory))
 }
 
-/// The spec in a text, within the memory that an object of a tenant may take.
+/// Parses a spec within the memory limit for objects of tenants.
 fn decoded(spec: &str) -> Result<(ClusterSpec, usize), Malformed> {
     let limit = Limit::projected(OF_TENANT);
     decode::from_str(spec, limit).map_err(|error| {
@@ -129,7 +129,7 @@ fn decoded(spec: &str) -> Result<(ClusterSpec, usize), Malformed> {
     })
 }
 
-/// Resolves a Cluster with what is in memory. Its control plane is looked up where an answer depends on what machines run.
+/// Resolves a Cluster from the caches. Its control plane is looked up where the result depends on the versions of machines.
 pub(super) fn resolved(
     asked: &Asked,
     stores: &Stores,
@@ -161,7 +161,7 @@ pub(super) fn resolved(
     }
 }
 
-/// The versions that machines of the Cluster may run.
+/// Returns the versions that machines of the Cluster may run.
 fn running(asked: &Asked, stores: &Stores, control_planes: &ControlPlanes) -> Result<Running, Unknown> {
     let Ok(referred) = control_plane_of(asked, stores) else {
         return Ok(Running::UNKNOWN);
@@ -174,8 +174,8 @@ fn running(asked: &Asked, stores: &Stores, control_planes: &ControlPlanes) -> Re
     }
 }
 
-/// The Cluster that a review is about, and the control plane that it refers to in memory; none where it is not there yet. Any Pod may name
-/// any kind in a review, and only what is stored makes Sluice read one.
+/// Returns the reviewed Cluster and the cached reference to its control plane; `None` where none is cached yet. Any Pod may name any kind
+/// in a review, and Sluice reads a kind only for a stored Cluster.
 ///
 /// # Errors
 /// The Cluster cannot be decoded.

@@ -1,4 +1,4 @@
-//! What is kept of a body: no text is longer than a name, no list longer than a definition allows.
+//! Bounded parts of a review body: no text is longer than a name, no list longer than a definition allows.
 
 use std::{borrow::Cow, collections::BTreeMap, fmt, marker::PhantomData};
 
@@ -10,10 +10,10 @@ use sluice_core::{
     admission::ANNOTATIONS, names::LONGEST_NAME, packages::bootstrap::MOST_ADDITIONAL, resolver,
 };
 
-/// The longest text of an annotation that is read; one that is longer is cut, and so cannot be read by its rule.
+/// Maximum length of an annotation; a longer one is cut, and so cannot be parsed by its rule.
 const LONGEST_ANNOTATION: usize = 16 * 1024;
 
-/// A text that is cut where it is longer than any name, so that no name is what is left of it.
+/// Text that is cut where it exceeds any name, so that the rest is never a valid name.
 #[derive(Debug, Default)]
 pub(super) struct Text(pub(super) String);
 
@@ -32,7 +32,7 @@ fn cut(text: &str, most: usize) -> String {
     text[..end].to_owned()
 }
 
-/// A list of which one more is kept than may be there.
+/// List with at most one element more than allowed.
 pub(super) struct Bounded<T>(pub(super) Vec<T>);
 
 impl<T> Default for Bounded<T> {
@@ -70,12 +70,12 @@ impl<'de, T: DeserializeOwned> Deserialize<'de> for Bounded<T> {
     }
 }
 
-/// Which keys of a map are kept.
+/// Set of map keys to keep.
 pub(super) trait Keys {
     const KEYS: &'static [&'static str];
 }
 
-/// The annotations of ClusterBootstraps that rules are about.
+/// Annotations of ClusterBootstraps with rules.
 #[derive(Debug)]
 pub(super) struct OfBootstraps;
 
@@ -83,7 +83,7 @@ impl Keys for OfBootstraps {
     const KEYS: &'static [&'static str] = &ANNOTATIONS;
 }
 
-/// The labels and annotations of Clusters that resolutions are about.
+/// Labels and annotations of Clusters that resolutions use.
 #[derive(Debug)]
 pub(super) struct OfClusters;
 
@@ -91,7 +91,7 @@ impl Keys for OfClusters {
     const KEYS: &'static [&'static str] = &resolver::KEYS;
 }
 
-/// The labels or annotations with some keys.
+/// Labels or annotations with selected keys.
 #[derive(Debug)]
 pub(super) struct Chosen<K>(pub(super) BTreeMap<String, String>, PhantomData<K>);
 
@@ -132,7 +132,7 @@ impl<'de, K: Keys> Deserialize<'de> for Chosen<K> {
     }
 }
 
-/// Whether one of the owners is a Cluster.
+/// Whether an owner is a Cluster.
 #[derive(Debug, Default)]
 pub(super) struct Owned(pub(super) bool);
 

@@ -1,4 +1,4 @@
-//! Looks up what a judgement needs: in memory, and otherwise by one GET of an object that the review names.
+//! Lookups of a review: in the caches, and otherwise by one GET of an object that the review names.
 
 use std::{
     fmt,
@@ -44,13 +44,13 @@ use crate::{
     server::shares::Shares,
 };
 
-/// GETs at once, of all reviews. Each answer is in memory while it is read, and API servers give each client a share of what they can do.
+/// Concurrent GETs of all reviews. Each response is in memory while it is read, and API servers limit the share of each client.
 const GETS: usize = 8;
 
-/// The largest object that is read: what etcd takes, as JSON with all that is escaped.
+/// Maximum size of a read object: what etcd takes, as JSON with all escapes.
 const LARGEST: usize = 4 * 1024 * 1024;
 
-/// Where objects are looked up.
+/// Sources of lookups.
 #[derive(Clone)]
 pub struct World {
     stores: Stores,
@@ -60,7 +60,7 @@ pub struct World {
     discoveries: Arc<Mutex<Discoveries<Arc<OnceCell<Served>>>>>,
 }
 
-/// How a kind is served, none if it is not; or why that is not known.
+/// Resource of a kind, `None` if it is not served; or the reason why that is unknown.
 type Served = Result<Option<ApiResource>, String>;
 
 impl fmt::Debug for World {
@@ -69,7 +69,7 @@ impl fmt::Debug for World {
     }
 }
 
-/// All that is read of a Secret. Its data is skipped.
+/// Parts of a Secret that are read. Its data is skipped.
 #[derive(Debug, Deserialize)]
 struct SecretType {
     #[serde(rename = "type")]
@@ -77,8 +77,8 @@ struct SecretType {
 }
 
 impl World {
-    /// Memory, and the management API server, which `client` asks without bounds. Callers decide how much is asked, so nothing that Sluice
-    /// rests on uses its connections.
+    /// Creates lookups in the caches and at the management API server. `client` has no rate limit: callers determine the number of
+    /// requests, so no other part of Sluice uses its connections.
     #[must_use]
     pub fn new(stores: Stores, control_planes: Arc<ControlPlanes>, client: Client) -> Self {
         let bounds = Bounds {
@@ -94,15 +94,15 @@ impl World {
         }
     }
 
-    /// Judges `review`, sent by `peer`. What is not looked up within `patience`, or while the peer has its share of `slots`, is unknown.
+    /// Judges `review`, sent by `peer`. A lookup that exceeds `limit`, or finds no slot for the peer in `slots`, is unknown.
     pub(super) async fn judge(
         &self,
         review: &Review,
         system_namespace: &str,
         (slots, peer): (&Shares<IpAddr>, IpAddr),
-        patience: Duration,
+        limit: Duration,
     ) -> Verdict {
-        let until = Instant::now() + patience;
+        let until = Instant::now() + limit;
         let places = Places {
             own: &review.namespace,
             system: system_namespace,
@@ -114,26 +114,26 @@ impl World {
                 Err(needed) => needed,
             };
             let mut asked = Vec::new();
-            for look in needed {
-                match self.remembered(&look, places) {
-                    Some(seen) => drop(looked.insert(look, seen)),
-                    None => asked.push(look),
+            for lookup in needed {
+                match self.cached(&lookup, places) {
+                    Some(seen) => drop(looked.insert(lookup, seen)),
+                    None => asked.push(lookup),
                 }
             }
             if asked.is_empty() {
                 continue;
             }
-            // Reviews that wait for others would pile up when there are many.
+            // Waiting reviews would pile up under load.
             let Some(_slot) = slots.take(&peer) else {
                 let busy = || LookupResult::Unknown("too many reviews at once".to_owned());
-                looked.extend(asked.into_iter().map(|look| (look, busy())));
+                looked.extend(asked.into_iter().map(|lookup| (lookup, busy())));
                 continue;
             };
             self.ask(asked, places, until, &mut looked).await;
         }
     }
 
-    /// Completes `review` with what is in memory.
+    /// Completes `review` from the caches.
     pub(super) fn complete(&self, review: &Review, system_namespace: &str) -> Completion {
         let places = Places {
             own: &review.namespace,
@@ -145,49 +145,49 @@ impl World {
                 Ok(completion) => return completion,
                 Err(needed) => needed,
             };
-            for look in needed {
-                let seen = self.remembered(&look, places).unwrap_or_else(not_kept);
-                looked.insert(look, seen);
+            for lookup in needed {
+                let seen = self.cached(&lookup, places).unwrap_or_else(not_kept);
+                looked.insert(lookup, seen);
             }
         }
     }
 
-    /// Resolves a Cluster with what is in memory.
+    /// Resolves a Cluster from the caches.
     pub(super) fn resolve(&self, asked: &resolver::Asked) -> Result<Resolution, resolver::Unknown> {
         clusters::resolved(asked, &self.stores, &self.control_planes)
     }
 
-    /// Ends when the control planes of the kind that the Cluster in memory uses were read, or are not.
+    /// Completes when the kind of control plane of the cached Cluster is listed, or cannot be.
     pub(super) async fn read_control_planes(&self, asked: &resolver::Asked) {
         if let Ok(Some((cluster, reference))) = clusters::control_plane_of(asked, &self.stores) {
             self.control_planes.read(&cluster, &reference).await;
         }
     }
 
-    /// Asks the API server for all of `asked`.
+    /// Reads all of `asked` from the API server.
     async fn ask(&self, asked: Vec<Lookup>, places: Places<'_>, until: Instant, looked: &mut Lookups) {
         let late = || LookupResult::Unknown(LATE.to_owned());
         let mut waiting = asked.into_iter();
         let mut asking = FuturesUnordered::new();
         loop {
             while asking.len() < GETS
-                && let Some(look) = waiting.next()
+                && let Some(lookup) = waiting.next()
             {
                 asking.push(async move {
-                    let seen = timeout_at(until, self.get(&look, places, until)).await;
-                    (look, seen.unwrap_or_else(|_elapsed| late()))
+                    let seen = timeout_at(until, self.get(&lookup, places, until)).await;
+                    (lookup, seen.unwrap_or_else(|_elapsed| late()))
                 });
             }
             match asking.next().await {
-                Some((look, seen)) => looked.insert(look, seen),
+                Some((lookup, seen)) => looked.insert(lookup, seen),
                 None => return,
             };
         }
     }
 
-    /// What memory has of an object: all of Clusters, and what is there of Packages.
-    fn remembered(&self, look: &Lookup, places: Places<'_>) -> Option<LookupResult> {
-        match look {
+    /// Looks up an object in the caches: any Cluster, and existing Packages.
+    fn cached(&self, lookup: &Lookup, places: Places<'_>) -> Option<LookupResult> {
+        match lookup {
             Lookup::Cluster(name) => Some(self.cluster(places.own, name)),
             Lookup::Package(name) => self
                 .stores
@@ -237,12 +237,12 @@ impl World {
         }
     }
 
-    async fn get(&self, look: &Lookup, places: Places<'_>, until: Instant) -> LookupResult {
+    async fn get(&self, lookup: &Lookup, places: Places<'_>, until: Instant) -> LookupResult {
         let _one_of_all = self.gets.acquire().await;
         let own = Some(places.own);
-        match look {
+        match lookup {
             Lookup::Cluster(_) | Lookup::Release(_) | Lookup::Template(_) => {
-                self.remembered(look, places).unwrap_or_else(not_kept)
+                self.cached(lookup, places).unwrap_or_else(not_kept)
             }
             Lookup::Package(name) => {
                 let key = Key::of::<Package>(Server::Management, Some(places.system), name);
@@ -277,7 +277,7 @@ impl World {
         }
     }
 
-    /// How a kind is served that a caller names. It is discovered once in a minute, for all that ask for it meanwhile.
+    /// Discovers how a kind named by a caller is served. All callers share one discovery per minute.
     async fn served(&self, group: &str, kind: &str, places: Places<'_>, until: Instant) -> Served {
         let named = NamedKind::given(group, kind);
         let turn = lock(&self.discoveries).turn(&named, places.own, now());
@@ -308,7 +308,7 @@ impl World {
     }
 }
 
-/// The namespaces that objects are in.
+/// Namespaces of the objects of a review.
 #[derive(Debug, Clone, Copy)]
 struct Places<'a> {
     own: &'a str,
@@ -329,7 +329,7 @@ fn not_kept() -> LookupResult {
     LookupResult::Unknown("it is not kept in memory".to_owned())
 }
 
-/// Why something is not known that had to be looked up within a time.
+/// Cause of a lookup that exceeded its timeout.
 const LATE: &str = "the API server did not answer in time";
 
 fn unknown(failure: &Failure) -> LookupResult {

@@ -1,4 +1,4 @@
-//! What is counted about reviews. Labels are of bounded sets; no object is ever named.
+//! Metrics of reviews. Labels have bounded sets of values and never name an object.
 
 use std::time::Instant;
 
@@ -17,7 +17,7 @@ const SECONDS: [f64; 11] = [
     0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.01, 0.05, 0.25, 1.0, 2.0, 5.0,
 ];
 
-/// How a review ended.
+/// Outcome of a review.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// Admitted.
@@ -32,11 +32,11 @@ pub enum Outcome {
     TooLarge,
     /// The body did not arrive in time.
     Late,
-    /// Other bodies have all the memory.
+    /// Other bodies occupy all memory.
     Busy,
-    /// Memory is not filled yet.
+    /// The caches are not filled yet.
     Starting,
-    /// A bug.
+    /// A bug of Sluice.
     Failed,
 }
 
@@ -49,7 +49,7 @@ impl Outcome {
         }
     }
 
-    /// As metrics and log spell it.
+    /// Returns the name in metrics and logs.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -65,7 +65,7 @@ impl Outcome {
         }
     }
 
-    /// Whether no API server sends such a request.
+    /// Returns whether no API server sends such a request.
     pub(super) const fn is_of_the_caller(self) -> bool {
         matches!(self, Self::Malformed | Self::TooLarge | Self::Late | Self::Busy)
     }
@@ -128,7 +128,7 @@ impl Default for AdmissionMetrics {
 }
 
 impl AdmissionMetrics {
-    /// Makes the counters visible.
+    /// Registers the metrics.
     pub fn register(&self, registry: &mut Registry) {
         let Self {
             reviews,

@@ -1,7 +1,7 @@
-//! The admission webhooks: what is refused before it is stored, see [`sluice_core::admission`].
+//! Admission webhooks, which refuse invalid objects before they are stored, see [`sluice_core::admission`].
 //!
-//! They have a listener and a thread of their own. What they refuse a gate would hold for anyway, so what cannot be looked up in time is
-//! admitted with a warning.
+//! They have a listener and a thread of their own. A gate would hold for the same faults, so an object whose lookups time out is admitted
+//! with a warning.
 
 mod answer;
 mod clusters;
@@ -46,32 +46,32 @@ use crate::server::{
     shares::Shares,
 };
 
-/// The largest body of a review: an object of etcd's 1.5 MiB, new and old, and the JSON around them.
+/// Maximum size of a review body: an object of etcd's 1.5 MiB, new and old, and the JSON around them.
 const MAX_BODY: usize = 8 * 1024 * 1024;
 
-/// What reviews up to 128 KiB may take together, in KiB, until they are answered.
+/// Total memory of reviews up to 128 KiB, in KiB, until their response.
 const SMALL_KIB: usize = 8 * 1024;
 
-/// What larger ones may take: three of the largest. A peer leaves as much to others as it takes.
+/// Total memory of larger reviews: three of the largest. A peer gets at most as much as remains for others.
 const LARGE_KIB: usize = 24 * 1024;
 
-/// Reviews for which something is looked up at once. Those beyond are answered without. A peer leaves as many to others as it takes.
+/// Concurrent reviews with lookups. Further ones are decided without lookups. A peer gets at most as many as remain for others.
 const LOOKUPS: usize = 64;
 
-/// Within this time everything is looked up, or not at all.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// Timeout of all lookups of a review.
+const LOOKUP_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Within this time an answer is read, or given up.
+/// Timeout of reading a response.
 const READ: Duration = Duration::from_secs(10);
 
-/// Answers reviews. Cheap to clone; all clones are one.
+/// Handler of reviews. Clones share the same state.
 #[derive(Debug, Clone)]
 pub struct Admission(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
     system_namespace: String,
-    /// Unset until all Clusters are in memory.
+    /// Caches; unset until all Clusters are cached.
     world: OnceLock<World>,
     bodies: Budget,
     lookups: Shares<IpAddr>,
@@ -80,7 +80,7 @@ struct Inner {
 }
 
 impl Admission {
-    /// Reviews for which something is looked up are answered with 503 until [`Admission::knows`].
+    /// Creates webhooks that respond to reviews with lookups with 503 until [`Admission::set_caches`].
     #[must_use]
     pub fn new(system_namespace: String, metrics: AdmissionMetrics) -> Self {
         Self(Arc::new(Inner {
@@ -93,12 +93,12 @@ impl Admission {
         }))
     }
 
-    /// From now on reviews are answered by what is in `world`.
+    /// Sets the caches in `world`, from which reviews are decided from now on.
     pub fn set_caches(&self, world: World) {
         self.0.world.get_or_init(|| world);
     }
 
-    /// The routes, which are those of the addons-manager.
+    /// Returns the routes, which are those of the addons-manager.
     pub fn router(&self) -> Router {
         let mut router = Router::new();
         for webhook in Webhook::ALL {
@@ -119,17 +119,14 @@ impl Admission {
             .catch_unwind()
             .await;
         let (outcome, response) = answered.unwrap_or_else(|_panic| {
-            error!(
-                webhook = name,
-                "A review ended in a bug of Sluice, see the panic above"
-            );
+            error!(webhook = name, "Review panicked; see the panic above");
             let text = "the review ended in a bug of Sluice; its log says more";
             (Outcome::Failed, plain(StatusCode::INTERNAL_SERVER_ERROR, text))
         });
         if outcome.is_of_the_caller()
             && let Some(left_out) = self.0.refused.begins(address, outcome.as_str(), Instant::now())
         {
-            info!(peer = %address, webhook = name, outcome = outcome.as_str(), left_out, "Refusing a review");
+            info!(peer = %address, webhook = name, outcome = outcome.as_str(), left_out, "Refused review");
         }
         in_flight.answered(outcome, response.status());
         response
@@ -147,7 +144,7 @@ impl Admission {
             Ok(read) => read,
             Err(why) => return unread(&why),
         };
-        // What was decoded may take much more than the body did.
+        // The decoded review may take much more memory than its body.
         if let Ok(Parsed::Waits(review)) = &parsed
             && let Err(why) = share.also_cover(review.memory, &self.0.bodies, &peer)
         {
@@ -161,12 +158,12 @@ impl Admission {
             }
             Err(Malformed(why)) => {
                 let kind = webhook.kind();
-                // It may repeat a text of the body.
+                // The error may quote a text of the body.
                 let text = format!("the body is no AdmissionReview of a {kind}: {why:.1024}");
                 (Outcome::Malformed, plain(StatusCode::BAD_REQUEST, &text))
             }
         };
-        // A patch repeats what a user has written.
+        // A patch quotes text of a user.
         let is_short = hyper::body::Body::size_hint(answer.body())
             .upper()
             .is_some_and(|bytes| bytes <= PIECE as u64);
@@ -176,7 +173,7 @@ impl Admission {
         (outcome, read_within(answer, READ, share).await)
     }
 
-    /// What a body says, and the answer where memory alone has it.
+    /// Parses a body, and returns the response where the caches suffice.
     fn parsed(&self, webhook: Webhook, bytes: &[u8]) -> Result<Parsed, Malformed> {
         match webhook {
             Webhook::Default => self.completed(bytes).map(Parsed::Answered),
@@ -196,7 +193,7 @@ impl Admission {
         review: Option<Review>,
         peer: IpAddr,
     ) -> (Outcome, Response) {
-        // No rule is about another operation, a subresource or an object that goes.
+        // No rule covers another operation, a subresource or an object under deletion.
         let Some(review) = review else {
             return (
                 Outcome::Admitted,
@@ -207,7 +204,7 @@ impl Admission {
         let verdict = match self.0.world.get() {
             Some(world) => {
                 let slots = (&self.0.lookups, peer);
-                world.judge(&review, system, slots, PATIENCE).await
+                world.judge(&review, system, slots, LOOKUP_TIMEOUT).await
             }
             None => match judge(&review, system, &Lookups::new()) {
                 Ok(verdict) => verdict,
@@ -220,7 +217,7 @@ impl Admission {
         (outcome, reviewed(uid, of, &verdict, None))
     }
 
-    /// Answers from memory alone.
+    /// Responds from the caches alone.
     fn completed(&self, bytes: &[u8]) -> Result<(Outcome, Response), Malformed> {
         let kind = Kind::Bootstrap;
         let Asked { uid, review, spec } = wire::parse(kind, bytes)?;
@@ -252,7 +249,7 @@ impl Admission {
         Ok((outcome, reviewed(&uid, of, &verdict, patch.as_deref())))
     }
 
-    /// Answers from memory alone, unless control planes have to be read first.
+    /// Responds from the caches alone, unless control planes have to be read first.
     fn resolved(&self, bytes: &[u8]) -> Result<Parsed, Malformed> {
         let review = clusters::parse(bytes)?;
         Ok(match self.resolution(&review) {
@@ -261,23 +258,23 @@ impl Admission {
         })
     }
 
-    /// Answers once control planes were read, which takes a part of a second for the first Cluster of a kind.
+    /// Responds once control planes are read, which takes a fraction of a second for the first Cluster of a kind.
     async fn resolved_later(&self, review: clusters::Review, peer: IpAddr) -> (Outcome, Response) {
-        // Reviews that wait for others would pile up when there are many.
+        // Waiting reviews would pile up under load.
         if let (Some(_slot), Some(world), Some(asked)) =
             (self.0.lookups.take(&peer), self.0.world.get(), &review.asked)
         {
-            let read = tokio::time::timeout(PATIENCE, world.read_control_planes(asked));
+            let read = tokio::time::timeout(LOOKUP_TIMEOUT, world.read_control_planes(asked));
             let _either_way = read.await.is_ok();
         }
         self.resolution(&review)
             .unwrap_or_else(|unknown| unavailable(&unknown))
     }
 
-    /// What a review of a Cluster is answered.
+    /// Builds the response to a review of a Cluster.
     ///
     /// # Errors
-    /// The versions that machines run are not known yet.
+    /// The versions of machines are not known yet.
     fn resolution(&self, review: &clusters::Review) -> Result<(Outcome, Response), Unknown> {
         let clusters::Review {
             uid,
@@ -310,13 +307,13 @@ impl Admission {
     }
 }
 
-/// A review whose body was read.
+/// Parsed review.
 enum Parsed {
-    /// Memory alone had the answer.
+    /// The caches sufficed for the response.
     Answered((Outcome, Response)),
-    /// It depends on which versions machines of a Cluster run.
+    /// The result depends on the versions of machines of a Cluster.
     Waits(Box<clusters::Review>),
-    /// It is judged by what is looked up.
+    /// The result depends on lookups.
     Judged {
         kind: Kind,
         uid: String,
@@ -335,7 +332,7 @@ fn said(webhook: Webhook, namespace: &str, name: &str, outcome: Outcome) {
         namespace,
         name,
         outcome = outcome.as_str(),
-        "Answered a review"
+        "Answered review"
     );
 }
 
@@ -368,14 +365,14 @@ fn unread(why: &Unread) -> (Outcome, Response) {
     }
 }
 
-/// What is asked.
+/// Webhook of a review.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Webhook {
-    /// What a ClusterBootstrap lacks.
+    /// Completion of a ClusterBootstrap.
     Default,
-    /// Which release a Cluster is of.
+    /// Resolution of the release of a Cluster.
     Resolve,
-    /// Whether an object may be stored.
+    /// Validation of an object.
     Validate(Kind),
 }
 
@@ -387,7 +384,7 @@ impl Webhook {
         Self::Validate(Kind::Template),
     ];
 
-    /// The kind of the objects.
+    /// Returns the kind of the objects.
     const fn kind(self) -> &'static str {
         match self {
             Self::Default => Kind::Bootstrap.as_str(),
@@ -407,7 +404,7 @@ impl Webhook {
         }
     }
 
-    /// As metrics and log spell it.
+    /// Returns the name in metrics and logs.
     const fn name(self) -> &'static str {
         match self {
             Self::Default => "clusterbootstrap-default",

@@ -1,10 +1,10 @@
-//! The patch that completes the spec of a ClusterBootstrap. What a user wrote is not written again, or byte for byte.
+//! Patch that completes the spec of a ClusterBootstrap. Fields of a user stay unchanged, or are copied byte for byte.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{json, value::RawValue, value::to_raw_value};
 use sluice_crds::run::{ClusterBootstrapPackage, ClusterBootstrapSpec};
 
-/// One step of RFC 6902.
+/// Operation of RFC 6902.
 #[derive(Serialize)]
 struct Step<'a> {
     op: &'static str,
@@ -12,7 +12,7 @@ struct Step<'a> {
     value: &'a RawValue,
 }
 
-/// The additional packages as they were written.
+/// Additional packages as written by the user.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Written<'a> {
@@ -20,7 +20,7 @@ struct Written<'a> {
     additional_packages: Option<Vec<&'a RawValue>>,
 }
 
-/// What makes the spec `was`, written as `text`, the spec `filled`: an RFC 6902 patch of the whole object.
+/// Returns the RFC 6902 patch of the object that changes the spec `was`, written as `text`, into the spec `filled`.
 pub(super) fn patch(
     text: &str,
     was: &ClusterBootstrapSpec,
@@ -68,7 +68,7 @@ pub(super) fn patch(
     serde_json::to_string(&steps)
 }
 
-/// A package that comes without values.
+/// Builds an entry for a package without values.
 fn reference(package: &ClusterBootstrapPackage) -> serde_json::Result<Box<RawValue>> {
     to_raw_value(&json!({"refName": package.ref_name}))
 }

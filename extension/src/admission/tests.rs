@@ -1,4 +1,4 @@
-//! Reviews from their bytes to their answers, over an API server in memory.
+//! Reviews from their bytes to their responses, over an in-memory API server.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use crate::{
     queue::requeues::Requeues,
 };
 
-/// Stores that are filled, and what keeps them so.
+/// Returns filled stores and the task that keeps them up to date.
 async fn filled(client: &kube::Client) -> (Stores, tokio::task::JoinHandle<()>) {
     let (stores, following) = Stores::open(client, "system", &EventHandlers::default());
     let following = tokio::spawn(following);
@@ -33,7 +33,7 @@ fn world(stores: Stores, client: kube::Client) -> World {
     World::new(stores, Arc::new(control_planes), client)
 }
 
-/// A review of a ClusterBootstrap `new` that was `old`.
+/// Returns a review of a ClusterBootstrap `new` that was `old`.
 fn body(new: &Value, old: Option<&Value>) -> Value {
     let object = |spec: &Value| json!({"metadata": {"name": "one", "namespace": "team-a"}, "spec": spec});
     json!({
@@ -65,7 +65,7 @@ fn package(name: &str, version: &str) -> Value {
     })
 }
 
-/// Webhooks that know the packages of [`spec`]. Memory is kept for as long as the handle.
+/// Returns webhooks that know the packages of [`spec`]. The task keeps the caches up to date.
 async fn admission(network: &Frozen) -> (Admission, tokio::task::JoinHandle<()>) {
     let client = network.client(|path| {
         if path.ends_with("/packages") {
@@ -149,13 +149,13 @@ async fn reviews_are_answered_as_the_api_server_reads_them() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_judged_before_memory_is_filled() {
+async fn no_review_is_decided_before_the_caches_are_filled() {
     let admission = Admission::new("system".to_owned(), AdmissionMetrics::default());
     let (status, text) = ask(&admission, body(&spec(), None).to_string()).await;
     assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE, "{text}");
 }
 
-/// An API server that does not answer keeps the write of what has to be looked up for two seconds, and no other.
+/// An unresponsive API server delays only writes that need lookups, by two seconds.
 #[tokio::test(start_paused = true)]
 async fn a_silent_api_server_is_a_warning_after_two_seconds() {
     let network = Frozen::of("/secrets/values");
@@ -176,7 +176,7 @@ async fn a_silent_api_server_is_a_warning_after_two_seconds() {
     );
 
     let warned = slow.await.unwrap();
-    assert_eq!(began.elapsed(), PATIENCE);
+    assert_eq!(began.elapsed(), LOOKUP_TIMEOUT);
     assert_eq!(warned["allowed"], true);
     let says =
         "spec.cni.valuesFrom.secretRef: \"values\" was not looked up: the API server did not answer in time";
@@ -244,7 +244,7 @@ async fn many_reviews_do_not_pile_up() {
         let admission = admission.clone();
         asking.spawn(async move { response(&admission, &body(&spec(), None)).await });
     }
-    tokio::time::sleep(PATIENCE / 2).await;
+    tokio::time::sleep(LOOKUP_TIMEOUT / 2).await;
     let began = Later::now();
     let beyond = response(&admission, &body(&spec(), None)).await;
     assert_eq!(began.elapsed(), Duration::ZERO);
@@ -283,7 +283,7 @@ async fn a_malformed_review_is_refused_with_its_reason(#[case] edit: Edit, #[cas
 #[case::a_status(|body: &mut Value| body["request"]["subResource"] = json!("status"))]
 #[case::an_object_that_goes(|body: &mut Value| body["request"]["object"]["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z"))]
 #[tokio::test(start_paused = true)]
-async fn what_no_rule_is_about_is_admitted(#[case] edit: Edit) {
+async fn reviews_without_a_rule_are_admitted(#[case] edit: Edit) {
     let (admission, _following) = admission(&Frozen::new()).await;
     let mut review = body(&json!({}), None);
     edit(&mut review);
@@ -293,7 +293,7 @@ async fn what_no_rule_is_about_is_admitted(#[case] edit: Edit) {
 #[tokio::test(start_paused = true)]
 async fn large_and_odd_objects_are_read() {
     let (admission, _following) = admission(&Frozen::new()).await;
-    // Values of 1 MB, old and new, which differ in nothing else, and fields that no definition has.
+    // Values of 1 MB, old and new, which differ only there, and fields that no definition has.
     let with = |values: &str| {
         let mut spec = spec();
         spec["cni"]["valuesFrom"] = json!({"inline": {"text": values.repeat(1 << 20)}});
@@ -306,7 +306,7 @@ async fn large_and_odd_objects_are_read() {
         json!({"uid": "f3c1", "allowed": true})
     );
 
-    // What is kept of a body is bounded, whatever its lists and names.
+    // The kept part of a body is bounded, whatever its lists and names.
     let mut many = spec();
     many["additionalPackages"] = json!(vec![json!({"refName": "antrea.x.1.0.0"}); 10_000]);
     let refused = response(&admission, &body(&many, None)).await;
@@ -322,7 +322,7 @@ async fn large_and_odd_objects_are_read() {
     );
 }
 
-/// A review of the webhook that completes, of a ClusterBootstrap with this annotation.
+/// Returns a review of the completion webhook, of a ClusterBootstrap with this annotation.
 fn partial(spec: &Value, release: &str) -> Value {
     let mut review = body(spec, None);
     let key = "tkg.tanzu.vmware.com/add-missing-fields-from-tkr";
@@ -339,7 +339,7 @@ async fn completed(admission: &Admission, body: &Value) -> Value {
 #[tokio::test(start_paused = true)]
 async fn what_is_missing_is_patched_and_nothing_else() {
     let (admission, _following) = admission(&Frozen::new()).await;
-    // Numbers and fields that a reader would not write as they were.
+    // Numbers and fields that a decoder would not preserve.
     let own = json!({
         "cni": {"refName": "calico*", "valuesFrom": {"inline": {"a": 1.50, "big": 12_345_678_901_234_567_890_u64}}},
         "additionalPackages": [{"refName": "own.x.1.0.0", "valuesFrom": {"inline": {"odd": [1.0]}}}],
@@ -408,7 +408,7 @@ async fn a_partial_one_without_spec_is_refused() {
     assert!(message.contains("missing spec definition"), "{message}");
 }
 
-/// Webhooks that know one release of v1.35, and a class that asks for nothing.
+/// Returns webhooks that know one release of v1.35, and a class without the resolve annotation.
 async fn resolving() -> (Admission, tokio::task::JoinHandle<()>) {
     let client = Frozen::new().client(|path| {
         if path.ends_with("/tanzukubernetesreleases") {
@@ -428,7 +428,7 @@ async fn resolving() -> (Admission, tokio::task::JoinHandle<()>) {
     (admission, following)
 }
 
-/// A review of a Cluster of this version that is created.
+/// Returns a review of the creation of a Cluster of this version.
 fn of_cluster(version: &str) -> Value {
     let mut body = body(&Value::Null, None);
     body["request"]["kind"] = json!({"group": "cluster.x-k8s.io", "version": "v1beta2", "kind": "Cluster"});
@@ -479,7 +479,7 @@ async fn a_cluster_gets_its_release_as_a_patch() {
     assert_eq!(answer, json!({"uid": "f3c1", "allowed": true}));
 }
 
-/// Without its class nothing says whether the entries of a Cluster may be changed.
+/// Without the class it is unknown whether the entries of a Cluster may change.
 #[tokio::test(start_paused = true)]
 async fn a_cluster_with_a_label_waits_for_its_class() {
     let (admission, _following) = resolving().await;
@@ -493,7 +493,7 @@ async fn a_cluster_with_a_label_waits_for_its_class() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn reviews_wait_until_classes_are_in_memory() {
+async fn reviews_wait_until_classes_are_cached() {
     let frozen = Frozen::of("clusterclasses");
     frozen.set(true);
     let (stores, following) = Stores::open(

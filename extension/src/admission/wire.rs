@@ -1,6 +1,6 @@
-//! Reads an AdmissionReview of `admission.k8s.io/v1`, as far as rules are about it.
+//! Parses an AdmissionReview of `admission.k8s.io/v1`, as far as rules need it.
 //!
-//! Any Pod may send any body. So nothing is kept of what no rule needs, and what is kept is bounded.
+//! Any Pod may send any body. Only parts that a rule needs are kept, with bounded size.
 
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::value::RawValue;
@@ -16,22 +16,22 @@ use sluice_crds::{
 
 use super::kept::{Bounded, Chosen, OfBootstraps, Owned, Text};
 
-/// Why a body is no review.
+/// Reason why a body is no review.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Malformed(pub(super) String);
 
-/// A review that can be answered.
+/// Parsed review.
 #[derive(Debug)]
 pub(super) struct Asked<'a> {
-    /// What the answer has to repeat.
+    /// UID that the response repeats.
     pub(super) uid: String,
-    /// What is asked about; none where no rule is about it.
+    /// Review of an object; `None` where no rule applies.
     pub(super) review: Option<Review>,
-    /// The text of the spec; empty without one.
+    /// Text of the spec; empty without one.
     pub(super) spec: &'a str,
 }
 
-/// Reads the body of a review of `kind`.
+/// Parses the body of a review of `kind`.
 pub(super) fn parse(kind: Kind, body: &[u8]) -> Result<Asked<'_>, Malformed> {
     let of = ("run.tanzu.vmware.com", "v1alpha3", kind.as_str());
     let Changed {
@@ -67,18 +67,18 @@ pub(super) fn parse(kind: Kind, body: &[u8]) -> Result<Asked<'_>, Malformed> {
     })
 }
 
-/// What a review says of any kind.
+/// Fields of a review of any kind.
 pub(super) struct Changed<O> {
-    /// What the answer has to repeat.
+    /// UID that the response repeats.
     pub(super) uid: String,
     pub(super) namespace: String,
-    /// None where the API server makes it up.
+    /// Name of the object; `None` where the API server generates it.
     pub(super) name: Option<String>,
-    /// The object as it shall be, and as it was; none where it is neither created nor updated, but a part of it, or gone.
+    /// New and old object; `None` where it is neither created nor updated, where the review covers a part of it, or during its deletion.
     pub(super) objects: Option<(O, Option<O>)>,
 }
 
-/// Reads the body of a review of objects of this group, version and kind.
+/// Parses the body of a review of objects of this group, version and kind.
 pub(super) fn changed<'a, O: Deserialize<'a>>(
     body: &'a [u8],
     (group, version, kind): (&str, &str, &str),
@@ -179,7 +179,7 @@ struct GroupVersionKind {
     kind: Text,
 }
 
-/// An object whose spec is read where it is looked at.
+/// Object with an unparsed spec.
 #[derive(Deserialize)]
 #[serde(bound(deserialize = "M: Default + Deserialize<'de>"))]
 pub(super) struct Object<'a, M> {

@@ -1,4 +1,4 @@
-//! Reconciles while the lease is held.
+//! Controllers of the leader: they run while this replica holds the lease.
 
 use std::{
     sync::{Arc, Mutex},
@@ -29,19 +29,19 @@ use crate::{
     workload::Remotes,
 };
 
-/// When the reconciler is taken for stuck: no pass takes as long, with the closing of its gates.
+/// Time without a heartbeat after which the reconciler counts as stuck. No reconcile takes as long, including the closing of its gates.
 pub(super) const SILENT_RECONCILER: Duration = Duration::from_mins(5);
 
-/// How long the first lists of the stores may take that only managed Clusters need. Then a replica leads without those that were not
-/// filled, and holds these Clusters.
+/// Timeout of the first lists of the stores that only managed Clusters need. Afterwards a replica leads without the missing stores and
+/// holds managed Clusters.
 const FIRST_LISTS: Duration = Duration::from_secs(30);
 
-/// For reconciles in flight to finish once the process is asked to stop.
+/// Time that reconciles in flight have to finish after the process is asked to stop.
 const RECONCILE_GRACE: Duration = Duration::from_secs(5);
 
-/// The management cluster, as memory and as clients.
+/// Caches and clients of the management cluster.
 pub(super) struct Management {
-    /// For lists of stores, which may take long, and for the lease.
+    /// Client without a request timeout: for lists of stores, which may take long, and for the lease.
     pub(super) unbounded: Client,
     pub(super) client: Client,
     pub(super) fence: Fence,
@@ -50,7 +50,7 @@ pub(super) struct Management {
     pub(super) control_planes: Arc<ControlPlanes>,
 }
 
-/// Waits for the lease, and reconciles while it is held.
+/// Waits for the lease and runs the controllers while the replica holds it.
 pub(super) async fn lead(
     args: &Args,
     parts: Parts,
@@ -69,8 +69,8 @@ pub(super) async fn lead(
         client.clone(),
         args.system_namespace.clone(),
         stores.clone(),
-        &parts.news,
-        parts.passes.clone(),
+        &parts.event_handlers,
+        parts.reconciles.clone(),
         parts.releases,
     );
     let EventHandlers {
@@ -80,7 +80,7 @@ pub(super) async fn lead(
         uncalled,
         edits,
         ..
-    } = parts.news;
+    } = parts.event_handlers;
     let mut elector = args.leader.leader_elect.then(|| {
         Elector::new(unbounded, election(args), fence.clone())
             .showing(leadership)
@@ -93,7 +93,7 @@ pub(super) async fn lead(
     parts.leader.set(true);
 
     let concurrency = args.cluster_concurrency;
-    // From here on: the reconciler begins with every Cluster, and only then does what wakes one of them matter.
+    // Requeues are collected from here on: the reconciler starts with every Cluster, so earlier ones do not matter.
     let (wakes, changes) = (triggers.listen(), sweeps.listen());
     let releases_changed = releases.listen();
     edits.lead();
@@ -116,7 +116,7 @@ pub(super) async fn lead(
         events: Notifier::new(client.clone()),
         sync_period: SyncPeriod::of_day(args.sync_period, clock()),
         retries: Mutex::default(),
-        metrics: parts.passes.clone(),
+        metrics: parts.reconciles.clone(),
     });
     let context = Arc::new(bootstrap::Context {
         client: client.clone(),
@@ -128,7 +128,7 @@ pub(super) async fn lead(
         index: parts.index,
         edits,
         events: Notifier::new(client.clone()),
-        metrics: parts.passes,
+        metrics: parts.reconciles,
         slots: bootstrap::Slots::new(concurrency),
         memories: Mutex::default(),
     });
@@ -139,7 +139,7 @@ pub(super) async fn lead(
         move || bootstraps.names(),
         parts.registration,
     );
-    info!("Reconciling");
+    info!("Starting controllers");
     let heart = parts.health.heartbeat("reconciler", SILENT_RECONCILER);
     let reconciling = async {
         let controllers = async {
@@ -153,16 +153,16 @@ pub(super) async fn lead(
             _ = controllers => {}
             () = retrigger::run(client.clone(), stores.clusters.clone(), uncalled) => {}
             () = registration => {}
-            () = fan_out::run(stores.clone(), parts.news.classes, changes, triggers) => {}
+            () = fan_out::run(stores.clone(), parts.event_handlers.classes, changes, triggers) => {}
             () = shutdown_grace(stop) => {}
         }
     };
     Box::pin(while_leading(elector, reconciling)).await
 }
 
-/// Ends when this replica may reconcile, or is asked to stop. Says which.
+/// Waits until this replica may reconcile or is asked to stop. Returns whether it may reconcile.
 pub(super) async fn leads(elector: Option<&mut Elector>, stores: &Stores, stop: &CancellationToken) -> bool {
-    // The lease is renewed from the moment it is held, so that the memory of a leader is filled before.
+    // The caches are filled before the replica acquires the lease, because it renews from that moment on.
     let filled = async {
         stores.tell_managed().await;
         let _some_are_not = timeout(FIRST_LISTS, stores.synced()).await;
@@ -173,7 +173,10 @@ pub(super) async fn leads(elector: Option<&mut Elector>, stores: &Stores, stop: 
         () = filled => {}
     }
     if let Some(kind) = stores.unlisted() {
-        warn!(api = kind.api(), "Not listed yet, holding managed Clusters");
+        warn!(
+            api = kind.api(),
+            "Failed to list kind in time, holding managed Clusters"
+        );
     }
     match elector {
         Some(elector) => elector.acquire(stop).await.is_some(),
@@ -181,7 +184,7 @@ pub(super) async fn leads(elector: Option<&mut Elector>, stores: &Stores, stop: 
     }
 }
 
-/// Reconciles, and renews the lease if there is one.
+/// Runs `reconciling`, and renews the lease with leader election.
 async fn while_leading(
     elector: Option<Elector>,
     reconciling: impl Future<Output = ()>,
@@ -189,8 +192,8 @@ async fn while_leading(
     match elector {
         None => reconciling.await,
         Some(mut elector) => {
-            // Reconcilers end before the lease is handed back, so that two leaders never write. A lost lease ends the
-            // process at once, for the same reason.
+            // Reconcilers stop before the lease is released, so that two leaders never write. For the same reason a lost lease ends the
+            // process at once.
             let reconciled = CancellationToken::new();
             let work = async {
                 reconciling.await;
@@ -206,7 +209,7 @@ async fn while_leading(
     Ok(())
 }
 
-/// The controller finishes what it has begun, but a request that hangs must not keep the process.
+/// Returns [`RECONCILE_GRACE`] after `stop`. A hanging request must not keep the process.
 async fn shutdown_grace(stop: &CancellationToken) {
     stop.cancelled().await;
     tokio::time::sleep(RECONCILE_GRACE).await;
@@ -230,7 +233,7 @@ fn election(args: &Args) -> elector::Config {
         .unwrap_or_default();
     elector::Config {
         namespace: args.leader.leader_elect_namespace.clone(),
-        // The process id tells a restarted container from the one before it.
+        // The process id distinguishes a restarted container from the previous one.
         identity: format!(
             "{replica}_{}_{}",
             std::process::id(),

@@ -1,4 +1,4 @@
-//! What each listener is given: where, with which certificate, with which limits.
+//! Configuration of each listener: address, certificate and limits.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -11,7 +11,7 @@ use crate::{
     },
 };
 
-/// The listener of the admission webhooks. It serves the certificate of hooks, whose health is checked there.
+/// Returns the listener of the admission webhooks. It serves the certificate of the hook server, whose health check covers both.
 pub(super) fn reviews_at(args: &Args) -> serve::Config {
     let AdmissionArgs {
         admission_port,
@@ -25,7 +25,7 @@ pub(super) fn reviews_at(args: &Args) -> serve::Config {
         serves: "admission",
         address: SocketAddr::new(args.webhook.webhook_host, *admission_port),
         tls: Some(tls),
-        // API servers are few. They send one review at a time over each connection, with HTTP/1.1.
+        // A management cluster has few API servers. Over HTTP/1.1 each sends one review at a time per connection.
         limits: Limits {
             connections: 128,
             streams: 16,
@@ -35,21 +35,21 @@ pub(super) fn reviews_at(args: &Args) -> serve::Config {
     }
 }
 
-/// The listener of the status service, if there is to be one. It serves the certificate of hooks, too.
+/// Returns the listener of the status service, if enabled. It serves the certificate of the hook server, too.
 pub(super) fn status_at(args: &Args) -> Option<serve::Config> {
     Some(serve::Config {
         serves: "status",
         address: args.status_addr?,
-        // gRPC is HTTP/2, and only there a connection that lasts can be asked to go.
+        // gRPC requires HTTP/2, the only version in which a server can ask a long-lived connection to close (GOAWAY).
         tls: Some(TlsConfig {
             http2_only: true,
             ..TlsConfig::new(certificate(&args.webhook))
         }),
         limits: Limits {
             connections: 128,
-            // Watches last long, and begin again wherever they are cut.
+            // Watches are long-lived and resume after a disconnect.
             age: Duration::from_hours(1),
-            // There may be thousands of streams that are not read. One message of each waits, however long it is.
+            // Thousands of streams may stay unread. One message of each waits in the server, whatever its size.
             send_buffer: 1024,
             ..Limits::default()
         },

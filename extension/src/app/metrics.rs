@@ -1,4 +1,4 @@
-//! All that is counted.
+//! Registry of all metrics.
 
 use prometheus_client::registry::Registry;
 
@@ -18,12 +18,12 @@ use crate::{
     },
 };
 
-/// All that is counted. `docs/reference/metrics.md` lists it.
+/// All metrics of the process. `docs/reference/metrics.md` lists them.
 pub(super) struct Metrics {
     pub(super) server: serve::Metrics,
     pub(super) hooks: HookMetrics,
     pub(super) configurations: providers::Configurations,
-    pub(super) passes: ReconcileMetrics,
+    pub(super) reconciles: ReconcileMetrics,
     pub(super) releases: releases::ReleaseMetrics,
     pub(super) admission: AdmissionMetrics,
     pub(super) status: StatusMetrics,
@@ -33,13 +33,13 @@ pub(super) struct Metrics {
 }
 
 impl Metrics {
-    /// Everything at its beginning, in `registry`.
+    /// Returns all metrics, registered in `registry`.
     pub(super) fn registered(log: &Log, index: &Index, registry: &mut Registry) -> Self {
         let metrics = Self {
             server: serve::Metrics::default(),
             hooks: HookMetrics::default(),
             configurations: providers::Configurations::default(),
-            passes: ReconcileMetrics::default(),
+            reconciles: ReconcileMetrics::default(),
             releases: releases::ReleaseMetrics::default(),
             admission: AdmissionMetrics::default(),
             status: StatusMetrics::default(),
@@ -52,7 +52,7 @@ impl Metrics {
         metrics.server.register(registry);
         metrics.hooks.register(registry);
         metrics.configurations.register(registry);
-        metrics.passes.register(registry);
+        metrics.reconciles.register(registry);
         metrics.releases.register(registry);
         undecodable::register(registry);
         metrics.admission.register(registry);

@@ -1,4 +1,4 @@
-//! The runtimes of listeners: hooks and probes are answered however busy the rest is, and whatever is sent to the admission webhooks.
+//! Runtimes of the listeners. Hooks and probes have their own, so that neither reconciles nor admission requests delay them.
 
 use std::time::Duration;
 
@@ -11,29 +11,29 @@ use tracing::error;
 
 use crate::server::serve::{Config, Drained, Error, Metrics, Server};
 
-/// How soon a listener is bound again that could not be.
+/// Time between attempts to bind a listener.
 const BIND_AGAIN: Duration = Duration::from_secs(5);
 
-/// A runtime that does nothing else. Its listeners are bound and run on it only.
+/// Runtime that only binds and runs listeners.
 pub(super) struct Serving(Runtime);
 
 impl Serving {
-    /// The runtime of hooks and probes.
+    /// Starts the runtime of hooks and probes.
     pub(super) fn start() -> anyhow::Result<Self> {
         Self::with(2, "serving").context("start the runtime of hooks")
     }
 
-    /// The runtime of the admission webhooks.
+    /// Starts the runtime of the admission webhooks.
     pub(super) fn of_admission() -> anyhow::Result<Self> {
         Self::with(1, "admission").context("start the runtime of the admission webhooks")
     }
 
-    /// The runtime of the status service.
+    /// Starts the runtime of the status service.
     pub(super) fn of_status() -> anyhow::Result<Self> {
         Self::with(1, "status").context("start the runtime of the status service")
     }
 
-    /// Does something else for a listener.
+    /// Spawns a background task of a listener.
     pub(super) fn spawn(&self, beside: impl Future<Output = ()> + Send + 'static) -> JoinHandle<()> {
         self.0.spawn(beside)
     }
@@ -52,7 +52,7 @@ impl Serving {
         Ok(bound.context("bind a listener")??)
     }
 
-    /// Answers until `drained`.
+    /// Serves until `drained`.
     pub(super) fn run(
         &self,
         server: Server,
@@ -62,11 +62,10 @@ impl Serving {
         self.0.spawn(server.run(router, drained.clone()))
     }
 
-    /// Binds a listener, tries again for as long as its address is taken, and answers until `drained`. Hooks are answered whether it can
-    /// be bound or not.
+    /// Binds a listener and serves until `drained`. Retries while the address is taken; the hook server does not wait for it.
     ///
     /// # Errors
-    /// Its files cannot be used.
+    /// The certificate files are unusable.
     pub(super) async fn run_once_bound(
         &self,
         config: Config,
@@ -89,7 +88,7 @@ impl Serving {
                         error!(
                             serves = config.serves,
                             error = error_chain(&problem),
-                            "Cannot listen"
+                            "Failed to bind listener"
                         );
                     }
                 }
@@ -102,7 +101,7 @@ impl Serving {
         }))
     }
 
-    /// Ends it without waiting for anything.
+    /// Shuts the runtime down without waiting for its tasks.
     pub(super) fn end(self) {
         self.0.shutdown_background();
     }

@@ -1,4 +1,4 @@
-//! The status service, where it is wanted.
+//! Listener of the optional status service.
 
 use std::time::Duration;
 
@@ -15,34 +15,34 @@ use crate::{
     status::{Life, Status, StatusMetrics},
 };
 
-/// A status service that is served.
+/// Running status service.
 pub(super) struct Showing {
     pub(super) status: Status,
-    /// Until it has ended, and its connections have.
+    /// Task that ends with the service and its connections.
     pub(super) listening: JoinHandle<()>,
 }
 
-/// When the status service is taken for stuck. It beats every five seconds, and after every 64 Clusters that it looks at.
+/// Time without a heartbeat after which the status service counts as stuck. It beats every five seconds and after every 64 Clusters.
 const SILENT: Duration = Duration::from_mins(1);
 
-/// When a service that is shown begins to go, and when it goes.
+/// Shutdown signals of the status service.
 #[derive(Clone, Copy)]
 pub(super) struct Ends<'a> {
-    /// The process is asked to stop.
+    /// Canceled when the process is asked to stop.
     pub(super) stop: &'a CancellationToken,
-    /// Listeners close.
+    /// Canceled when listeners close.
     pub(super) drained: &'a CancellationToken,
 }
 
-/// Serves the status service on `runtime` until listeners close, if `--status-addr` is given. It answers UNAVAILABLE until it knows the
-/// stores. Where it ends unasked, or gets stuck, `/livez` fails.
+/// Serves the status service on `runtime` until listeners close, if `--status-addr` is set. It responds UNAVAILABLE until the stores are
+/// attached. `/livez` fails when the service exits unexpectedly or is stuck.
 ///
 /// # Errors
-/// Its certificate cannot be used.
+/// The certificate is unusable.
 pub(super) async fn show(
     args: &Args,
     runtime: Option<&Serving>,
-    news: &EventHandlers,
+    event_handlers: &EventHandlers,
     metrics: StatusMetrics,
     health: &Health,
     ends: Ends<'_>,
@@ -57,12 +57,12 @@ pub(super) async fn show(
         ends: drained.clone(),
         heart: health.heartbeat("status", SILENT),
     };
-    let (router, following) = status.serve(news.shown.listen(), life)?;
+    let (router, following) = status.serve(event_handlers.shown.listen(), life)?;
     let listening = runtime.run_once_bound(config, router, drained).await;
     let listening = listening.context("serve the status service")?;
     let drained = drained.clone();
     let listening = runtime.spawn(async move {
-        // Whichever ends takes the other one's heart with it.
+        // When one of them ends, the heartbeat stops with it.
         let ended = tokio::select! {
             ended = listening => ended.map(drop),
             () = following => Ok(()),
@@ -71,7 +71,7 @@ pub(super) async fn show(
             let panic = ended.is_err();
             error!(
                 panic,
-                "The status service has ended unasked, and the process is no more alive for its probe"
+                "Status service exited unexpectedly; failing the liveness probe"
             );
         }
     });

@@ -20,7 +20,7 @@ use crate::{
     queue::requeues::Requeues,
 };
 
-/// A reconciler over an API server without objects, and what its liveness is asked of.
+/// Starts a reconciler over an API server without objects. Returns its health checks.
 fn reconciler(frozen: &Frozen) -> (Health, AbortOnDrop, AbortOnDrop) {
     let client = frozen.client(|_| Vec::new());
     let triggers = Requeues::default();
@@ -37,7 +37,7 @@ fn reconciler(frozen: &Frozen) -> (Health, AbortOnDrop, AbortOnDrop) {
     (health, following, running)
 }
 
-/// Whether a check of liveness passes.
+/// Returns whether a liveness check succeeds.
 async fn alive(health: &Health, check: &str) -> bool {
     use tower::ServiceExt as _;
     let request = http::Request::get(format!("/livez/{check}"))
@@ -53,7 +53,7 @@ async fn alive(health: &Health, check: &str) -> bool {
     }
 }
 
-/// kapp-controller is not installed, for example. What tells which Clusters are managed is waited for.
+/// For example, kapp-controller is not installed. Lists that tell managed Clusters are awaited.
 #[rstest]
 #[case::without_packages("packages", true)]
 #[case::without_pools("machinepools", true)]
@@ -92,19 +92,19 @@ async fn a_reconciler_without_a_cluster_is_alive() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reconciler_of_which_no_pass_ends_is_not_alive() {
+async fn a_reconciler_without_finished_reconciles_is_not_alive() {
     let (health, _following, running) = reconciler(&Frozen::new());
     sleep(Duration::from_mins(10)).await;
     assert!(alive(&health, "reconciler").await);
 
-    // What a reconciler that is never polled again, and one whose passes never end, have in common.
+    // Stands for a reconciler that is never polled again, and for one whose reconciles never end.
     drop(running);
     sleep(SILENT_RECONCILER).await;
     assert!(!alive(&health, "reconciler").await);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_runtime_is_alive_while_it_goes_round() {
+async fn a_runtime_is_alive_while_it_runs_tasks() {
     let health = Health::default();
     let beating = beat(&health);
     for minute in 0..60 {
@@ -117,7 +117,7 @@ async fn a_runtime_is_alive_while_it_goes_round() {
 }
 
 #[test]
-fn what_flags_ask_of_the_reconciler_reaches_it() {
+fn flags_configure_the_reconciler() {
     let args = Args::parse_from([
         "sluice",
         "--cluster-concurrency=3",
@@ -131,7 +131,7 @@ fn what_flags_ask_of_the_reconciler_reaches_it() {
     assert_eq!(settings.system_namespace, "elsewhere");
 }
 
-/// The test's own thread is all that its runtime has, and it waits without letting it go on.
+/// The runtime has only the thread of the test, which blocks.
 #[tokio::test]
 async fn hooks_are_answered_while_the_runtime_that_reconciles_is_stuck() {
     let serving = Serving::start().unwrap();

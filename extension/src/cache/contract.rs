@@ -1,4 +1,4 @@
-//! Which kinds may be read that an object of a tenant names: those that keep to a contract of Cluster API.
+//! Allow-check for kinds that an object of a tenant names: only kinds that follow a contract of Cluster API are read.
 
 use crate::kube_client::responses::code;
 use std::sync::Arc;
@@ -15,17 +15,17 @@ use sluice_core::{
 
 use crate::kube_client::responses::served;
 
-/// Looks at definitions before kinds are read. Clones share what is allowed.
+/// Checks definitions before kinds are read. Clones share the allowed kinds.
 #[derive(Clone)]
 pub struct Contract {
-    /// Reads what may be read.
+    /// Client for the allowed kinds.
     pub(crate) client: Client,
-    /// Groups whose kinds need no label.
+    /// Groups whose kinds need no contract label.
     groups: Arc<[String]>,
 }
 
 impl Contract {
-    /// Kinds of `groups` may be read whatever their definitions say.
+    /// Creates a check that allows kinds of `groups` whatever their definitions say.
     #[must_use]
     pub fn new(client: Client, groups: Vec<String>) -> Self {
         Self {
@@ -34,11 +34,11 @@ impl Contract {
         }
     }
 
-    /// How a kind is served that may be read; `None` when it is not served. What a Cluster names is written by a tenant, and Sluice
-    /// sees the objects of all of them.
+    /// Returns how an allowed kind is served; `None` when it is not served. A tenant chooses the kind in its Cluster, and Sluice can read
+    /// the objects of all tenants.
     ///
     /// # Errors
-    /// Why the kind may not be read, or is not known: one line.
+    /// One line that tells why the kind is not allowed or not known.
     pub async fn find(&self, named: &NamedKind) -> Result<Option<ApiResource>, String> {
         let (group, kind) = (&named.group, &named.kind);
         let found = served(&self.client, group, kind).await;

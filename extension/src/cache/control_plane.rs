@@ -27,19 +27,19 @@ use crate::{
     queue::requeues::{ClusterRef, Requeues},
 };
 
-/// A kind that no Cluster has asked for in this time is watched no more. Clusters at rest ask within a sync period.
+/// Time after which the watch of an unused kind ends. Idle Clusters use their kind at least once per sync period.
 const KEPT: Duration = Duration::from_hours(1);
 
-/// Watches every kind of control plane that some Cluster uses, from the first Cluster on.
+/// Watches of every kind of control plane that a Cluster uses, opened on first use.
 pub struct ControlPlanes {
     contract: Contract,
     triggers: Requeues,
-    /// Reviews ask, too, and have a thread of their own, on which nothing of others is to run.
+    /// Runtime of the watches. Reviews call from a thread of their own, on which no other work may run.
     runtime: Handle,
     kinds: Mutex<NamedKinds<NamedKind, Kind>>,
-    /// Clusters that are woken when more is known of their kind.
+    /// Clusters to requeue when the state of their kind changes.
     waiting: Arc<Mutex<Waiting>>,
-    /// What reviews have caused.
+    /// Discoveries that reviews have started.
     discoveries: Mutex<Discoveries<()>>,
 }
 
@@ -55,7 +55,7 @@ struct Kind {
 }
 
 impl ControlPlanes {
-    /// No kind is watched yet; each will be by the runtime of the caller. Kinds of `groups` are read whatever their definitions say.
+    /// Creates an empty set of watches, which run on the runtime of the caller. Kinds of `groups` are read whatever their definitions say.
     ///
     /// # Panics
     /// The caller has no runtime.
@@ -71,8 +71,8 @@ impl ControlPlanes {
         }
     }
 
-    /// The control plane that a Cluster in memory refers to, from memory; `None` while it does not exist. The Cluster is woken when more
-    /// is known of the kind.
+    /// Returns the cached control plane that a cached Cluster refers to; `None` while it does not exist. The Cluster is requeued when the
+    /// state of its kind changes.
     ///
     /// # Errors
     /// Its kind is not in memory.
@@ -92,14 +92,14 @@ impl ControlPlanes {
         let mut state = kind.watch.state();
         if !matches!(state, State::Readable { .. }) {
             lock(&self.waiting).add(cluster, &kind.named);
-            // It may have changed before the Cluster was among those that are woken.
+            // The state may have changed before the Cluster was registered for requeues.
             state = kind.watch.state();
         }
         drop(kinds);
         found(state, cluster, reference)
     }
 
-    /// The same for a review. No Cluster is woken, and no kind is read.
+    /// Returns the same for a review: no Cluster is requeued, and no kind is read.
     ///
     /// # Errors
     /// Its kind is not in memory.
@@ -116,8 +116,8 @@ impl ControlPlanes {
         found(state, cluster, reference)
     }
 
-    /// Ends when the control planes of the kind that a Cluster refers to were read for a review, cannot be, or are not read now because
-    /// reviews have had too many kinds discovered.
+    /// Completes when the kind of control plane that a Cluster refers to is listed for a review, or cannot be read, or is skipped because
+    /// reviews have started too many discoveries.
     pub async fn read(&self, cluster: &ClusterRef, reference: &ObjectReference) {
         let Ok(named) = named(reference) else { return };
         let (asker, now) = (Asker::Review, now());
@@ -136,7 +136,7 @@ impl ControlPlanes {
         read.await;
     }
 
-    /// Forgets Clusters that wait and are gone: those of a namespace and a name that `is_there` says no of.
+    /// Drops waiting Clusters that do not exist any more: those whose namespace and name `is_there` denies.
     pub fn forget_gone(&self, is_there: impl Fn(&str, &str) -> bool) {
         lock(&self.waiting).forget_gone(is_there);
     }
@@ -146,7 +146,7 @@ impl ControlPlanes {
         let on = {
             let triggers = self.triggers.clone();
             let touched = move |meta: &ObjectMeta, _| triggers.enqueue_owner::<ControlPlane>(meta);
-            reporting(named.kind.clone(), "Watching control planes", touched)
+            reporting(named.kind.clone(), "Failed to watch control planes", touched)
         };
         let changed = {
             let (triggers, waiting) = (self.triggers.clone(), Arc::clone(&self.waiting));
@@ -170,13 +170,13 @@ impl ControlPlanes {
     }
 }
 
-/// The kind of the control plane that is referred to.
+/// Returns the kind of the referenced control plane.
 fn named(reference: &ObjectReference) -> Result<NamedKind, Unknown> {
     let too_long = || Unknown::unreadable(reference, "its name is longer than that of any kind");
     NamedKind::referred(reference).ok_or_else(too_long)
 }
 
-/// What a kind in this state has of the control plane of a Cluster.
+/// Looks up the control plane of a Cluster in a kind with this state.
 fn found(
     state: State<ControlPlane>,
     cluster: &ClusterRef,

@@ -1,4 +1,4 @@
-//! What changes on the management cluster, and whom it concerns.
+//! Event handlers of the management cluster: they requeue the dependents of changed objects.
 
 use std::sync::{Arc, Mutex};
 
@@ -24,44 +24,44 @@ use crate::{
     },
 };
 
-/// What has changed that is shown.
+/// Change that the status service shows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Changed {
-    /// One Cluster, or its ClusterBootstrap.
+    /// Change of one Cluster or its ClusterBootstrap.
     One(ClusterRef),
-    /// A release: any Cluster may be concerned.
+    /// Change of a release, which may affect any Cluster.
     All,
 }
 
-/// Passes on what changes. Cheap to clone; all clones are one.
+/// Forwards changes to the controllers. Clones share the same state.
 #[derive(Clone, Debug, Default)]
 pub struct EventHandlers {
-    /// Wakes Clusters.
+    /// Requeues Clusters.
     pub triggers: Requeues,
-    /// Wakes configurations.
+    /// Requeues provider configurations.
     pub dependents: Dependents,
-    /// Wakes Clusters for what many of them rest on.
+    /// Requeues Clusters after changes of shared objects.
     pub sweeps: Feed<SharedDependency>,
-    /// Clusters of which hooks may be answered otherwise than at the last count.
+    /// Clusters whose hook decisions may have changed since the last count.
     pub uncounted: Arc<Mutex<Uncounted>>,
-    /// Clusters of which Cluster API could not call a hook.
+    /// Clusters for which Cluster API failed to call a hook.
     pub uncalled: Arc<Mutex<Uncalled>>,
-    /// Which Clusters are of which ClusterClass.
+    /// Clusters by ClusterClass.
     pub classes: Arc<Mutex<Classes>>,
-    /// What packages take their values from is watched.
+    /// Watches of values sources.
     pub edits: Edits,
-    /// The namespace of Packages that bring releases.
+    /// Namespace of the Packages that install releases.
     pub system_namespace: String,
-    /// Wakes the controller of releases.
+    /// Requeues the release controller.
     pub releases: Feed<ReleaseEvent>,
-    /// What the management cluster says of its version.
+    /// Versions that management Clusters report.
     pub management: Arc<Mutex<ManagementClusters>>,
-    /// What the status service shows. Nothing is kept without it.
+    /// Changes for the status service. Without the service nothing is stored.
     pub shown: Feed<Changed>,
 }
 
 impl EventHandlers {
-    /// Nothing yet. These handlers are those of this extension.
+    /// Creates handlers without any state for this extension.
     #[must_use]
     pub fn of(handlers: Handlers) -> Self {
         Self {
@@ -70,7 +70,7 @@ impl EventHandlers {
         }
     }
 
-    /// Of what a Cluster says: its class, its topology, and in its conditions which hooks could not be called.
+    /// Records the class and topology of a Cluster, and the hooks that its conditions report as failed.
     pub(crate) fn contents(&self, cluster: &Cluster, presence: Presence) {
         let reference = ClusterRef::of(cluster);
         self.edits.cluster(cluster, presence);
@@ -113,7 +113,7 @@ impl EventHandlers {
         self.marked();
     }
 
-    /// Nothing of a release has changed that Clusters rest on.
+    /// Handles a release change that does not affect Clusters.
     pub(crate) fn marked(&self) {
         self.releases.send(ReleaseEvent::All);
     }
@@ -130,7 +130,7 @@ impl EventHandlers {
     }
 
     pub(crate) fn install(&self, install: &ObjectMeta) {
-        // What else is marked so is of tenants, and installs no releases.
+        // PackageInstalls of tenants with the same mark install no releases.
         if install.namespace.as_ref() == Some(&self.system_namespace) {
             self.releases.send(ReleaseEvent::of_install(install));
         }

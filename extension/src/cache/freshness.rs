@@ -1,6 +1,6 @@
-//! What the watches of a store prove of its age.
+//! Age of a store as proven by its watches.
 //!
-//! kube-runtime is silent about the beginning and the end of a watch, so a layer of the client notes them. [`crate::cache::watch`] notes the
+//! kube-runtime does not report the beginning and end of a watch, so a client middleware notes them. [`crate::cache::watch`] notes the
 //! rest.
 
 use crate::kube_client::requests::is_watch;
@@ -18,13 +18,13 @@ use crate::{
     lock::lock,
 };
 
-/// The client that a dated store is to be watched with: it notes when a list is asked for, and watches that end in good order.
+/// Returns the client of a dated store: it notes requests for lists, and watches that end cleanly.
 pub(crate) fn dating(client: Client, followed: &Arc<Mutex<FollowedStore>>) -> Client {
     let followed = Arc::clone(followed);
     noting(client, move |answer| lock(&followed).watch(answer, now()))
 }
 
-/// `client` that notes lists that come as watches, and what becomes of other watches that are answered with success.
+/// Returns a `client` that notes streamed lists, and the outcome of other watches with a success response.
 pub(crate) fn noting(client: Client, note: impl Fn(WatchAnswer) + Clone + Send + Sync + 'static) -> Client {
     middleware(client, move |client, request| {
         let note = note.clone();
@@ -45,7 +45,7 @@ pub(crate) fn noting(client: Client, note: impl Fn(WatchAnswer) + Clone + Send +
     })
 }
 
-/// The body of an answer. `ended` is called where it ends in good order.
+/// Returns the body of a response. Calls `ended` when it ends cleanly.
 fn noting_end(
     body: Body,
     ended: Option<impl FnOnce() + Send + 'static>,

@@ -1,6 +1,6 @@
-//! Watches of kinds that are only known once an object names them.
+//! Watches of kinds that are known only once an object names them.
 //!
-//! Each has a task of its own, so that a kind that cannot be read is the matter of the objects that name it.
+//! Each watch has a task of its own, so that an unreadable kind affects only the objects that name it.
 
 use std::{
     panic::AssertUnwindSafe,
@@ -40,10 +40,10 @@ use crate::{
     telemetry::metrics::watch_panicked,
 };
 
-/// How far the watch of a kind is.
+/// State of the watch of a kind.
 pub type State<K> = KindState<Store<K>>;
 
-/// The watch of one kind. Dropping it ends it.
+/// Watch of one kind. Dropping it ends the watch.
 #[derive(Debug)]
 pub struct KindWatch<K: Resource<DynamicType = ApiResource> + 'static> {
     state: watch::Receiver<State<K>>,
@@ -54,8 +54,8 @@ impl<K> KindWatch<K>
 where
     K: Followed + Resource<DynamicType = ApiResource, Scope = DynamicResourceScope>,
 {
-    /// Watches what `contract` finds of a kind that is `named`, for as long as the answer lives, in `attempts`. `on` is called for each
-    /// event, and `changed` when the state has changed.
+    /// Watches the kind `named` as `contract` finds it, for as long as the returned value lives, in `attempts`. Calls `on` for each event
+    /// and `changed` after each change of the state.
     pub fn open(
         contract: Contract,
         named: NamedKind,
@@ -87,7 +87,7 @@ where
                 };
                 let ended = AssertUnwindSafe(attempt).catch_unwind().await;
                 let ended = ended.unwrap_or_else(|_panic| {
-                    // The store of this attempt goes with it.
+                    // The store of this attempt is dropped with it.
                     watch_panicked();
                     set(State::panicked());
                     Ended::Panicked
@@ -101,17 +101,17 @@ where
         }
     }
 
-    /// How far the watch is.
+    /// Returns the state of the watch.
     #[must_use]
     pub fn state(&self) -> State<K> {
-        // Without its task the store is never updated again.
+        // Without its task the store receives no updates.
         if self.state.has_changed().is_err() {
             return State::panicked();
         }
         self.state.borrow().clone()
     }
 
-    /// Ends when the kind was read for the first time, or cannot be.
+    /// Completes when the kind is listed for the first time or cannot be read.
     pub fn read(&self) -> impl Future<Output = ()> + Send + use<K> {
         let mut state = self.state.clone();
         async move {
@@ -120,10 +120,10 @@ where
         }
     }
 
-    /// What is readable, as soon as that is known: after some seconds at most. `None` if the API server does not serve the kind.
+    /// Returns the readable kind once that is known, within seconds. `None` if the API server does not serve the kind.
     ///
     /// # Errors
-    /// The kind cannot be read, and why: one line without any content of objects.
+    /// One line that tells why the kind cannot be read, without any content of objects.
     pub async fn settled(&self) -> Result<Option<(ApiResource, Store<K>)>, String> {
         let mut state = self.state.clone();
         let settled = state.wait_for(|state| !matches!(state, State::Reading));
@@ -133,7 +133,7 @@ where
     }
 }
 
-/// What is watched of a kind.
+/// Returns the API and configuration of the watch of a kind.
 fn scope<K>(client: Client, named: &NamedKind, resource: &ApiResource) -> (Api<Item<K>>, watcher::Config)
 where
     K: Resource<DynamicType = ApiResource, Scope = DynamicResourceScope>,
@@ -149,30 +149,30 @@ where
     (api, everything.fields(&format!("metadata.name={name}")))
 }
 
-/// What the API server answers of a kind that is followed, and what wakes the task that follows it. Clones are one.
+/// State of a followed kind by the responses of the API server, with a notification for its task. Clones share the same state.
 #[derive(Clone)]
 pub(crate) struct Judge(Arc<Following>);
 
 struct Following {
     kind: Mutex<FollowedKind>,
-    news: Notify,
+    changed: Notify,
 }
 
 impl Judge {
     pub(crate) fn new(kind: FollowedKind) -> Self {
         Self(Arc::new(Following {
             kind: Mutex::new(kind),
-            news: Notify::new(),
+            changed: Notify::new(),
         }))
     }
 
     fn note<T>(&self, note: impl FnOnce(&mut FollowedKind, Instant) -> T) -> T {
         let noted = note(&mut lock(&self.0.kind), now());
-        self.0.news.notify_one();
+        self.0.changed.notify_one();
         noted
     }
 
-    /// `client`, of which it sees what becomes of watches.
+    /// Returns a `client` whose watch responses are observed.
     pub(crate) fn noting(&self, client: Client) -> Client {
         let judge = self.clone();
         noting(client, move |answer| {
@@ -180,13 +180,13 @@ impl Judge {
         })
     }
 
-    /// Takes in what was seen of the kind. Returns the reason that callers are given now, if there is one.
+    /// Observes a sign of the kind. Returns the reason that callers receive now, if any.
     pub(crate) fn saw(&self, sign: Sign) -> Option<String> {
         self.note(|kind, now| kind.saw(sign, now))
     }
 
-    /// Polls what follows the kind until the API server refuses that, or shows nothing of it. `tell` is called each time that the kind is
-    /// readable, or is not and why.
+    /// Polls the watch until the API server refuses it or shows no sign of the kind. Calls `tell` each time the kind becomes readable, or
+    /// becomes unreadable with a reason.
     pub(crate) async fn until_ended(
         &self,
         follows: impl Future<Output = ()>,
@@ -202,7 +202,7 @@ impl Judge {
                 Next::Wait(until) => tokio::select! {
                     biased;
                     () = &mut follows => return lock(&self.0.kind).ended(),
-                    () = self.0.news.notified() => {}
+                    () = self.0.changed.notified() => {}
                     () = later(until) => {}
                 },
             }
@@ -210,7 +210,7 @@ impl Judge {
     }
 }
 
-/// Follows a kind, as it is served, until the API server refuses that, or shows nothing of it.
+/// Follows a kind as it is served, until the API server refuses it or shows no sign of it.
 async fn follow_kind<K>(
     client: Client,
     named: &NamedKind,

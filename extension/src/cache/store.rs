@@ -1,4 +1,4 @@
-//! The objects of one kind in memory.
+//! Cache of the objects of one kind.
 
 use std::{
     fmt,
@@ -18,10 +18,10 @@ use tokio::sync::watch;
 
 use crate::lock::lock;
 
-/// What is in memory of one kind. Cheap to clone; all clones are one.
+/// Cached objects of one kind. Clones share the same objects.
 pub struct Store<K> {
     objects: Arc<RwLock<Objects<K>>>,
-    /// Changed only by those who hold the other lock, so that nothing outdated gets into it.
+    /// Changed only under the other lock, so that no outdated object enters it.
     recent: Arc<Mutex<Recent<K>>>,
     filled: watch::Receiver<bool>,
 }
@@ -43,12 +43,12 @@ impl<K> fmt::Debug for Store<K> {
 }
 
 impl<K: Kept> Store<K> {
-    /// The object of this name; kinds without namespaces have none.
+    /// Returns the object of this name; kinds without namespaces have no namespace.
     ///
     /// # Errors
-    /// There is one that cannot be decoded.
+    /// The object cannot be decoded.
     pub fn found(&self, namespace: Option<&str>, name: &str) -> Found<K> {
-        // Under one lock: an object that is corrected, or damaged, between two looks would be taken for absent.
+        // Under one lock: otherwise an object that is corrected or damaged between two reads would appear absent.
         let objects = self.read();
         if let Some(undecodable) = objects.undecodable(namespace, name) {
             return Err(undecodable);
@@ -64,49 +64,49 @@ impl<K: Kept> Store<K> {
         Ok(Some(found))
     }
 
-    /// The same, where it does not matter why there is none.
+    /// Returns the object of this name, where the cause of its absence does not matter.
     #[must_use]
     pub fn get(&self, namespace: Option<&str>, name: &str) -> Option<Arc<K>> {
         self.found(namespace, name).ok().flatten()
     }
 
-    /// The same, which is not kept unpacked: for those who look at one object after the other.
+    /// Returns the same without keeping it unpacked: for iterations over many objects.
     #[must_use]
     pub fn peek(&self, namespace: Option<&str>, name: &str) -> Option<K> {
         self.read().get(namespace, name)
     }
 
-    /// The objects that belong to a Cluster, of kinds that say so.
+    /// Returns the objects that belong to a Cluster, of kinds with an owner.
     #[must_use]
     pub fn of_cluster(&self, namespace: &str, cluster: &str) -> Vec<K> {
         self.read().of_cluster(namespace, cluster)
     }
 
-    /// The object of this name, if there is one that cannot be decoded.
+    /// Returns the undecodable object of this name, if any.
     #[must_use]
     pub fn undecodable(&self, namespace: Option<&str>, name: &str) -> Option<Arc<Undecodable>> {
         self.read().undecodable(namespace, name)
     }
 
-    /// The first object that cannot be decoded, if there is one.
+    /// Returns the first undecodable object, if any.
     #[must_use]
     pub fn first_undecodable(&self) -> Option<Arc<Undecodable>> {
         self.read().all_undecodable().next().cloned()
     }
 
-    /// The first object that belongs to a Cluster and cannot be decoded, if there is one, of kinds that say so.
+    /// Returns the first undecodable object that belongs to a Cluster, if any, of kinds with an owner.
     #[must_use]
     pub fn undecodable_of(&self, namespace: &str, cluster: &str) -> Option<Arc<Undecodable>> {
         self.read().undecodable_of(namespace, cluster)
     }
 
-    /// All objects.
+    /// Returns all objects.
     #[must_use]
     pub fn state(&self) -> Vec<Arc<K>> {
         self.read().iter().map(Arc::new).collect()
     }
 
-    /// Namespace and name of each object.
+    /// Returns namespace and name of each object.
     #[must_use]
     pub fn names(&self) -> Vec<ClusterRef> {
         let objects = self.read();
@@ -116,7 +116,7 @@ impl<K: Kept> Store<K> {
             .collect()
     }
 
-    /// The same, with those that cannot be decoded.
+    /// Returns the same, including undecodable objects.
     #[must_use]
     pub fn all_names(&self) -> Vec<ClusterRef> {
         let objects = self.read();
@@ -127,18 +127,18 @@ impl<K: Kept> Store<K> {
         names.chain(undecodable).collect()
     }
 
-    /// Those of `uids` that no object has.
+    /// Returns those of `uids` that belong to no object.
     pub fn missing<'a>(&self, uids: impl Iterator<Item = &'a str>) -> Vec<String> {
         self.read().missing(uids)
     }
 
-    /// Whether it was filled once.
+    /// Returns whether the store was filled once.
     #[must_use]
     pub fn is_filled(&self) -> bool {
         *self.filled.borrow()
     }
 
-    /// Waits until it was filled. Also ends when it is followed no more.
+    /// Waits until the store is filled or its watch has ended.
     pub async fn filled(&self) {
         let mut filled = self.filled.clone();
         let _followed_no_more = filled.wait_for(|filled| *filled).await;
@@ -149,7 +149,7 @@ impl<K: Kept> Store<K> {
     }
 }
 
-/// The writing side of a store.
+/// Write handle of a store.
 pub struct Writer<K> {
     packer: Arc<Packer<K>>,
     store: Store<K>,
@@ -157,7 +157,7 @@ pub struct Writer<K> {
 }
 
 impl<K: Kept> Writer<K> {
-    /// The writer of an empty store, which keeps so many objects unpacked that were looked up last.
+    /// Creates an empty store that keeps this many recently used objects unpacked.
     #[must_use]
     pub fn new(packer: Arc<Packer<K>>, recent: usize) -> Self {
         let (sender, filled) = watch::channel(false);
@@ -173,13 +173,13 @@ impl<K: Kept> Writer<K> {
         }
     }
 
-    /// What it writes to.
+    /// Returns the store.
     #[must_use]
     pub fn store(&self) -> Store<K> {
         self.store.clone()
     }
 
-    /// A list begins.
+    /// Starts a list.
     pub(crate) fn list(&self) {
         self.write().list();
     }
@@ -189,7 +189,7 @@ impl<K: Kept> Writer<K> {
         item.pack(&self.packer)
     }
 
-    /// An object is there, which is not packed yet.
+    /// Stores an object that is not packed yet.
     #[cfg(test)]
     pub(crate) fn insert(&self, object: &K) -> Change
     where
@@ -199,28 +199,28 @@ impl<K: Kept> Writer<K> {
         self.put(object, &packed.expect("a small object")).0
     }
 
-    /// An object is there, as it was packed. Returns as well what could not be decoded before under its name.
+    /// Stores a packed object. Also returns the undecodable object of its name that it replaces.
     pub(crate) fn put(&self, object: &K, packed: &Packed) -> (Change, Option<Arc<Undecodable>>) {
         let mut objects = self.write();
         lock(&self.store.recent).forget(object.meta());
         objects.put(object, packed)
     }
 
-    /// An object is there that cannot be decoded. Returns as well what was there before under its name.
+    /// Stores an undecodable object. Also returns the object of its name that it replaces.
     pub(crate) fn put_undecodable(&self, object: &Undecodable) -> (Change, Option<K>) {
         let mut objects = self.write();
         lock(&self.store.recent).forget(&object.metadata);
         objects.put_undecodable(object)
     }
 
-    /// The object with this metadata is gone. Returns what was there, decoded or not.
+    /// Removes the object with this metadata. Returns the removed object, decoded or not.
     pub(crate) fn remove(&self, meta: &ObjectMeta) -> (Option<K>, Option<Arc<Undecodable>>) {
         let mut objects = self.write();
         lock(&self.store.recent).forget(meta);
         objects.remove(meta)
     }
 
-    /// The list is over.
+    /// Ends a list.
     pub(crate) fn listed(&self) -> Listed<K> {
         let mut objects = self.write();
         lock(&self.store.recent).clear();
@@ -230,7 +230,7 @@ impl<K: Kept> Writer<K> {
         listed
     }
 
-    /// Nothing is known to be there.
+    /// Empties the store.
     pub(crate) fn clear(&self) {
         let mut objects = self.write();
         lock(&self.store.recent).clear();
@@ -261,7 +261,7 @@ mod tests {
         writer.insert(cluster)
     }
 
-    /// A gate may rest on two of them. A watch shows changes in their order, a list in the order of names.
+    /// A gate may depend on two objects. A watch shows changes in their order, a list in the order of names.
     #[test]
     fn what_a_list_has_changed_is_seen_all_at_once() {
         let writer = Writer::<Cluster>::new(Arc::default(), 2);
@@ -303,7 +303,7 @@ mod tests {
         );
     }
 
-    /// Whichever way it changes, and whether or not it was looked up before.
+    /// For every kind of change, with and without an earlier lookup.
     #[test]
     fn what_is_looked_up_is_as_it_is_now() {
         let writer = Writer::<Cluster>::new(Arc::default(), 2);

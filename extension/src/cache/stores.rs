@@ -1,4 +1,4 @@
-//! Everything of the management cluster that is kept in memory.
+//! Caches of all watched kinds of the management cluster.
 
 use std::{
     panic::AssertUnwindSafe,
@@ -41,7 +41,8 @@ use crate::{
     lock::lock,
 };
 
-/// The stores. The first reconcile waits for some of them, see [`Stores::tell_managed`]; what depends on another one waits for that.
+/// All stores. The first reconcile waits for some of them, see [`Stores::tell_managed`]. Each dependent of another store waits for that
+/// store.
 #[derive(Debug, Clone)]
 pub struct Stores {
     /// All Clusters.
@@ -62,40 +63,39 @@ pub struct Stores {
     pub installs: Store<PackageInstall>,
     /// Apps of the management cluster.
     pub apps: Store<App>,
-    /// All OSImages. Neither hooks nor passes rest on them, so nothing waits for this store; its definition may be missing.
+    /// All OSImages. Hooks and reconciles do not depend on them, so nothing waits for this store; its definition may be missing.
     pub images: Store<OSImage>,
-    /// All TanzuKubernetesReleases. Those that can be decoded are looked up in `whole`.
+    /// All TanzuKubernetesReleases. Decodable ones are read from `whole`.
     releases: Store<TanzuKubernetesRelease>,
     ages: Ages,
-    /// The kind whose store is not kept up to date any more.
+    /// Kind whose watch has panicked.
     ended: Arc<OnceLock<String>>,
-    /// Ends when every store is filled.
+    /// Completes when every store is filled.
     filled: future::Shared<BoxFuture<'static, ()>>,
-    /// All TanzuKubernetesReleases, and what all Packages of the system namespace say of themselves: every pass needs them all. And all
-    /// OSImages: a resolution looks at many.
+    /// All TanzuKubernetesReleases and the identities of all Packages of the system namespace: every reconcile needs all of them. Also all
+    /// OSImages: a resolution reads many of them.
     whole: Arc<Mutex<Whole>>,
 }
 
-/// The ages of the stores that hooks rest on, by kind. Templates, Packages, PackageInstalls and Apps are read again before a gate
-/// opens.
+/// Ages of the stores that hooks depend on, by kind. Templates, Packages, PackageInstalls and Apps are re-read before a gate opens.
 type Ages = [(StoredKind, Arc<Mutex<FollowedStore>>); 4];
 
 impl Stores {
-    /// The stores and the future that keeps them up to date. What happens to their objects is passed on to `news`.
+    /// Opens the stores. Returns them and the future that keeps them up to date and forwards changes to `handlers`.
     ///
-    /// The future ends when a store is not kept up to date any more, because of a panic: see [`Stores::ended`]. Hooks are answered
-    /// from what such a store held then, so the process has to end. Other replicas answer meanwhile.
+    /// The future ends when a watch panics, see [`Stores::ended`]. Hooks are then decided from a frozen store, so the process has to end.
+    /// Other replicas answer hooks meanwhile.
     #[must_use]
     pub fn open(
         client: &Client,
         system_namespace: &str,
-        news: &EventHandlers,
+        handlers: &EventHandlers,
     ) -> (Self, BoxFuture<'static, ()>) {
         let ages: Ages = [
             StoredKind::Cluster,
             StoredKind::ClusterBootstrap,
             StoredKind::TanzuKubernetesRelease,
-            // Whether one asks for a resolution decides over Clusters without a label.
+            // The resolve annotation of a ClusterClass decides for Clusters without a label.
             StoredKind::ClusterClass,
         ]
         .map(|kind| (kind, Arc::new(Mutex::new(FollowedStore::dated()))));
@@ -108,7 +108,7 @@ impl Stores {
         let client = streaming(client.clone());
         let mut opening = Opening {
             client: &client,
-            news,
+            handlers,
             followed: Vec::new(),
             filled: Vec::new(),
         };
@@ -118,17 +118,17 @@ impl Stores {
             Api::all(dating(client.clone(), of_releases)),
             all(),
             Arc::clone(of_releases),
-            taking_in_releases(&whole, news),
+            copy_releases(&whole, handlers),
             |_, _| {},
         );
         let packages = opening.follow(
             Api::namespaced(client.clone(), system_namespace),
             all(),
             Arc::default(),
-            taking_in(&whole, Whole::package),
+            copy_objects(&whole, Whole::package),
             EventHandlers::package,
         );
-        let (noted, named) = (news.clone(), news.edits.clone());
+        let (noted, named) = (handlers.clone(), handlers.edits.clone());
         let clusters = opening.follow(
             Api::all(dating(client.clone(), of_clusters)),
             all(),
@@ -157,11 +157,11 @@ impl Stores {
             bootstraps,
             templates: opening.store(system, all(), EventHandlers::template),
             classes,
-            machine_deployments: opening.store(None, topology(), woken_by::<MachineDeployment>),
-            machine_pools: opening.store(None, topology(), woken_by::<MachinePool>),
+            machine_deployments: opening.store(None, topology(), requeue_owner::<MachineDeployment>),
+            machine_pools: opening.store(None, topology(), requeue_owner::<MachinePool>),
             packages,
             installs: opening.store(None, all(), EventHandlers::install),
-            apps: opening.store(None, all(), woken_by::<App>),
+            apps: opening.store(None, all(), requeue_owner::<App>),
             releases,
             whole,
             ages,
@@ -175,13 +175,13 @@ impl Stores {
         (stores, following.boxed())
     }
 
-    /// The kind whose store is not kept up to date any more, if there is one.
+    /// Returns the kind whose watch has panicked, if any.
     #[must_use]
     pub fn ended(&self) -> Option<&str> {
         self.ended.get().map(String::as_str)
     }
 
-    /// The stores that hooks rest on, each with the time since it is known to have missed no change; none before it was filled.
+    /// Returns the stores that hooks depend on, each with the time since it provably missed no change; none before it was filled.
     #[must_use]
     pub fn ages(&self) -> [(StoredKind, Option<Duration>); 4] {
         self.ages
@@ -189,7 +189,7 @@ impl Stores {
             .map(|(kind, followed)| (*kind, lock(followed).age(now())))
     }
 
-    /// All OSImages; none before they were read.
+    /// Returns all OSImages; none before the first list.
     #[must_use]
     pub fn images(&self) -> Option<Arc<Images>> {
         self.images
@@ -197,7 +197,7 @@ impl Stores {
             .then(|| Arc::clone(&lock(&self.whole).images))
     }
 
-    /// Waits until those hold every object that reviews are answered from without asking for more.
+    /// Waits until the stores hold every object that reviews use without an extra request.
     pub async fn filled_for_reviews(&self) {
         self.clusters.filled().await;
         self.templates.filled().await;
@@ -205,8 +205,8 @@ impl Stores {
         self.releases.filled().await;
     }
 
-    /// Waits until they tell which Clusters are managed, which the status service shows and the leader begins with, whatever other API
-    /// is missing.
+    /// Waits until the stores show which Clusters are managed, whatever other API is missing. The status service and the leader start at
+    /// that point.
     pub async fn tell_managed(&self) {
         self.clusters.filled().await;
         self.bootstraps.filled().await;
@@ -228,25 +228,25 @@ impl Stores {
         }
     }
 
-    /// Waits until Packages and PackageInstalls were listed.
+    /// Waits until Packages and PackageInstalls are listed.
     pub async fn packages_listed(&self) {
         self.packages.filled().await;
         self.installs.filled().await;
     }
 
-    /// Whether Packages and PackageInstalls were listed.
+    /// Returns whether Packages and PackageInstalls are listed.
     #[must_use]
     pub fn are_packages_listed(&self) -> bool {
         self.packages.is_filled() && self.installs.is_filled()
     }
 
-    /// Waits until every store holds every object of the server.
+    /// Waits until every store is filled.
     pub async fn synced(&self) {
         self.filled.clone().await;
     }
 }
 
-/// Decisions look into them.
+/// Gives decisions read access to the stores.
 macro_rules! stored {
     ($($Kind:ty: $store:ident),+ $(,)?) => {
         $(impl Stored<$Kind> for Stores {
@@ -319,20 +319,20 @@ impl stores::Stores for Stores {
         self.is_filled(kind).then_some(Duration::ZERO)
     }
 
-    // As those who wait for stores are told: the age of one that was just filled is known a moment later.
+    // Waiters see the same order: the age of a store is known a moment after it was filled.
     fn unlisted(&self) -> Option<StoredKind> {
         let mut kinds = StoredKind::ALL.into_iter();
         kinds.find(|kind| !self.is_filled(*kind))
     }
 }
 
-/// Stores that are being opened.
+/// Stores under construction.
 struct Opening<'a> {
     client: &'a Client,
-    news: &'a EventHandlers,
-    /// Each keeps one store up to date. Returns its kind when it does so no more.
+    handlers: &'a EventHandlers,
+    /// Futures that each keep one store up to date. Each returns its kind when its watch ends.
     followed: Vec<BoxFuture<'static, String>>,
-    /// Each ends when a store is filled.
+    /// Futures that each complete when a store is filled.
     filled: Vec<BoxFuture<'static, ()>>,
 }
 
@@ -354,19 +354,19 @@ impl Opening<'_> {
         self.follow(api, config, Arc::default(), |_| {}, changed)
     }
 
-    /// The OSImages, for which nothing waits.
+    /// Opens the store of OSImages, for which nothing waits.
     fn images(&mut self, api: Api<Item<OSImage>>, whole: &Arc<Mutex<Whole>>) -> Store<OSImage> {
-        let takes_in = taking_in(whole, Whole::image);
-        let changed = self.news.releases.clone();
+        let takes_in = copy_objects(whole, Whole::image);
+        let changed = self.handlers.releases.clone();
         let first = move |seen: &Seen<'_, OSImage>| {
             takes_in(seen);
-            // Also where the list was empty: that is known from now on.
+            // An empty list counts too: from now on the set is known.
             if matches!(seen, Seen::Synced(_)) {
                 changed.send(ReleaseEvent::All);
             }
         };
         let followed = Arc::new(Mutex::new(FollowedStore::of_named_kind()));
-        self.open(api, all(), followed, first, |news, _| news.marked())
+        self.open(api, all(), followed, first, |handlers, _| handlers.marked())
     }
 
     fn follow<K>(
@@ -382,12 +382,12 @@ impl Opening<'_> {
     {
         let store = self.open(api, config, followed, first, changed);
         let waiting = store.clone();
-        // A store that will never be filled belongs to a process that ends.
+        // A store that never fills belongs to a process that ends.
         self.filled.push(async move { waiting.filled().await }.boxed());
         store
     }
 
-    /// A store for which nothing waits.
+    /// Opens a store for which nothing waits.
     fn open<K>(
         &mut self,
         api: Api<Item<K>>,
@@ -399,8 +399,10 @@ impl Opening<'_> {
     where
         K: Followed + Resource<DynamicType = ()>,
     {
-        let (kind, news) = (K::kind(&()), self.news.clone());
-        let report = reporting(kind.clone(), "Watching", move |object, _| changed(&news, object));
+        let (kind, handlers) = (K::kind(&()), self.handlers.clone());
+        let report = reporting(kind.clone(), "Failed to watch objects", move |object, _| {
+            changed(&handlers, object);
+        });
         let on = move |seen: &Seen<'_, K>| {
             first(seen);
             report(seen);
@@ -413,17 +415,17 @@ impl Opening<'_> {
     }
 }
 
-/// Wakes the Cluster that an object of kind `K` belongs to.
-fn woken_by<K: OfCluster>(news: &EventHandlers, meta: &ObjectMeta) {
-    news.triggers.enqueue_owner::<K>(meta);
+/// Requeues the Cluster that owns an object of kind `K`.
+fn requeue_owner<K: OfCluster>(handlers: &EventHandlers, meta: &ObjectMeta) {
+    handlers.triggers.enqueue_owner::<K>(meta);
 }
 
-/// What is seen of releases gets into `whole`, all of a list at once, and what has changed of them is passed on to `news`.
-fn taking_in_releases(
+/// Returns a handler that copies releases into `whole`, all of a list at once, and forwards changes to `handlers`.
+fn copy_releases(
     whole: &Arc<Mutex<Whole>>,
-    news: &EventHandlers,
+    handlers: &EventHandlers,
 ) -> impl Fn(&Seen<'_, TanzuKubernetesRelease>) + Send + use<> {
-    let (whole, news) = (Arc::clone(whole), news.clone());
+    let (whole, handlers) = (Arc::clone(whole), handlers.clone());
     move |seen| {
         let mut changed = Vec::new();
         seen.each_undecodable(|object, _| changed.push((object.metadata.clone(), true)));
@@ -435,16 +437,16 @@ fn taking_in_releases(
         drop(whole);
         for (release, rested_on) in changed {
             if rested_on {
-                news.release(&release);
+                handlers.release(&release);
             } else {
-                news.marked();
+                handlers.marked();
             }
         }
     }
 }
 
-/// What is seen gets into `whole`, all of a list at once.
-fn taking_in<K: Kept>(
+/// Returns a handler that copies objects into `whole`, all of a list at once.
+fn copy_objects<K: Kept>(
     whole: &Arc<Mutex<Whole>>,
     take_in: fn(&mut Whole, &K, bool),
 ) -> impl Fn(&Seen<'_, K>) + Send + use<K> {

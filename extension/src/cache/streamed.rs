@@ -1,5 +1,5 @@
-//! Lists that come as the beginning of a watch, one object at a time: no page of whole objects is held in memory, and the API server
-//! reads its cache in place of etcd.
+//! Streaming lists: a list arrives as the beginning of a watch, one object at a time. No page of whole objects is in memory, and the API
+//! server serves it from its cache instead of etcd.
 
 use crate::kube_client::requests::streams_list;
 use bytes::Bytes;
@@ -15,24 +15,24 @@ use sluice_core::cache::LIST_SECONDS;
 
 use crate::kube_client::{middleware::middleware, responses::code};
 
-/// What the line of a watch begins with that ends the list. kube-apiserver encodes the fields in this order, and sends no other
-/// bookmark before. An object cannot imitate it: its own text comes later in its line.
+/// Prefix of the watch line that ends the list. kube-apiserver encodes the fields in this order and sends no earlier bookmark. An object
+/// cannot imitate it: its own text comes later in its line.
 const BOOKMARK: &[u8] = br#"{"type":"BOOKMARK","#;
 
-/// The annotation in that line.
+/// Annotation in that line.
 const END: &[u8] = b"\"k8s.io/initial-events-end\"";
 
-/// What the line begins with that says what is wrong.
+/// Prefix of an error line.
 const ERROR: &[u8] = br#"{"type":"ERROR","#;
 
-/// What the line of an object begins with that is gone.
+/// Prefix of the line of a deleted object.
 const DELETED: &[u8] = br#"{"type":"DELETED","#;
 
-/// The client that a watch is to be made with whose configuration asks for streaming lists.
+/// Returns the client for a watch whose configuration requests streaming lists.
 ///
-/// kube-runtime asks for objects that are as old as the API server likes. This one asks for the newest, gives the list time of its own,
-/// and ends the answer behind it: a watch that is short proves an age, and one that begins with a list does not say when it began. And kube-runtime
-/// does not see an object that is deleted while the list is being sent, so this one has it deleted behind the list.
+/// kube-runtime accepts objects of any age. This client requests the newest, gives the list time of its own, and ends the response behind
+/// the list: a short watch proves an age, and one that begins with a list does not tell when it began. kube-runtime also misses an object
+/// that is deleted while the list is sent, so this client moves its deletion behind the list.
 pub(crate) fn streaming(client: Client) -> Client {
     middleware(client, |client, mut request| async move {
         let streams = streams_list(&request);
@@ -45,15 +45,15 @@ pub(crate) fn streaming(client: Client) -> Client {
     })
 }
 
-/// How the lists of one watch come: streamed, if that is asked for. Where one cannot be, the next one comes in pages, whatever the reason:
-/// that one says what the matter is, or fills the store. The one after it is streamed again.
+/// List mode of one watch: streamed if requested. If a streamed list fails for any reason, the next list comes in pages: it reports the
+/// cause or fills the store. The list after that is streamed again.
 pub(crate) struct Lists {
     wanted: InitialListStrategy,
     strategy: InitialListStrategy,
     listing: Listing,
 }
 
-/// How far a list is.
+/// Progress of a list.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Listing {
     Asked,
@@ -70,7 +70,7 @@ impl Lists {
         }
     }
 
-    /// A list is asked for, so.
+    /// Returns the configuration for the next list.
     pub(crate) fn ask(&mut self, config: &watcher::Config) -> watcher::Config {
         self.listing = Listing::Asked;
         watcher::Config {
@@ -79,7 +79,7 @@ impl Lists {
         }
     }
 
-    /// Takes in `event`. Says whether kube-runtime begins a list again, as it does without a word where nothing has come for a while.
+    /// Observes `event`. Returns whether kube-runtime starts a list again, as it does silently after a period without events.
     pub(crate) fn begins_again<K>(&mut self, event: &Event<K>) -> bool {
         match event {
             Event::Init if self.listing == Listing::Begun => return self.breaks_off(),
@@ -93,19 +93,19 @@ impl Lists {
         false
     }
 
-    /// Whether the API server says that the request for a stream is invalid, as one does that has none.
+    /// Returns whether the API server rejects a streaming request as invalid, as one without support does.
     pub(crate) fn cannot_be_streamed(&mut self, error: &watcher::Error) -> bool {
         let invalid = matches!(error, watcher::Error::WatchStartFailed(error) if code(error) == Some(422));
         invalid && self.in_pages()
     }
 
-    /// Something failed. Says whether that was a list that was streamed: kube-runtime would go on behind an object that it cannot read, and
-    /// take the list for complete.
+    /// Observes a failure. Returns whether a streamed list was interrupted: kube-runtime would continue behind an unreadable object and
+    /// treat the list as complete.
     pub(crate) fn breaks_off(&mut self) -> bool {
         self.listing != Listing::Over && self.in_pages()
     }
 
-    /// Says whether lists were streamed until now.
+    /// Switches to pages. Returns whether lists were streamed until now.
     fn in_pages(&mut self) -> bool {
         let streams = self.strategy == InitialListStrategy::StreamingList;
         self.strategy = InitialListStrategy::ListWatch;
@@ -113,7 +113,7 @@ impl Lists {
     }
 }
 
-/// The same request for the newest objects, with time for all of them.
+/// Returns the same request for the newest objects, with enough time for all of them.
 fn newest(uri: &Uri) -> Result<Uri, http::Error> {
     let query = uri.query().unwrap_or_default().split('&');
     let kept =
@@ -125,7 +125,7 @@ fn newest(uri: &Uri) -> Result<Uri, http::Error> {
     Ok(Uri::from_parts(parts)?)
 }
 
-/// The body up to the end of `list`, or all of it if it is none.
+/// Returns the body up to the end of `list`, or all of it without a list.
 fn until_bookmark(
     body: Body,
     list: Option<Lines>,
@@ -133,7 +133,7 @@ fn until_bookmark(
     StreamBody::new(stream::unfold(Some((body, list)), |rest| async move {
         let (mut body, mut list) = rest?;
         let Some(frame) = body.frame().await else {
-            // kube-runtime would ask again at once, and say nothing.
+            // kube-runtime would retry at once and report nothing.
             return list.map(|_| {
                 (
                     Err(kube::Error::Service("the list ended before its end".into())),
@@ -150,17 +150,17 @@ fn until_bookmark(
     }))
 }
 
-/// The lines of a list.
+/// Line parser of a list.
 #[derive(Default)]
 struct Lines {
-    /// How the line begins that has not ended yet.
+    /// Beginning of the unfinished line.
     begun: Vec<u8>,
-    /// All from the first one on that says that an object is gone.
+    /// All lines from the first deletion on.
     held_back: Vec<u8>,
 }
 
 impl Lines {
-    /// The lines that end in `chunk`, without those that are held back until the list is over, and whether it is.
+    /// Returns the lines that end in `chunk`, without those held back until the end of the list, and whether the list is over.
     fn read(&mut self, chunk: &[u8]) -> (Vec<u8>, bool) {
         let mut lines = Vec::with_capacity(self.begun.len() + chunk.len());
         for part in chunk.split_inclusive(|byte| *byte == b'\n') {

@@ -1,4 +1,4 @@
-//! Objects that cannot be decoded, as the log and a metric name them.
+//! Reports objects that cannot be decoded, in the log and as a metric.
 
 use std::{
     collections::BTreeMap,
@@ -14,25 +14,26 @@ use tracing::{debug, info, warn};
 
 use crate::{cache::watch::Presence, lock::lock};
 
-/// So many are named by the metric: a tenant may make any number.
+/// Number of objects that the metric names: a tenant may create any number.
 const NAMED: usize = 100;
 
-/// An object by its kind, namespace and name.
+/// Object by kind, namespace and name.
 type Named = (String, ClusterRef);
 
-/// All of the process, each with the number of stores that it is in.
+/// All undecodable objects of the process, each with the number of stores that hold it.
 static ALL: LazyLock<Mutex<BTreeMap<Named, usize>>> = LazyLock::new(Mutex::default);
 
-/// Those of one store. Dropping it takes them back.
+/// Undecodable objects of one store. Dropping it withdraws them.
 #[derive(Debug)]
 pub(crate) struct Reported {
-    /// Whether its server is not trusted: it may send as many as it likes, under any name. The Clusters that are held say what of it matters.
+    /// Whether the server is untrusted: it may send any number of objects under any name. The hold messages of its Clusters name the
+    /// relevant ones.
     untrusted: bool,
     kinds: BTreeMap<ClusterRef, String>,
 }
 
 impl Reported {
-    /// None yet.
+    /// Creates an empty set.
     pub(crate) fn new(untrusted: bool) -> Self {
         Self {
             untrusted,
@@ -40,23 +41,23 @@ impl Reported {
         }
     }
 
-    /// Reports an object that cannot be decoded, or that it could not be and is gone or was corrected.
+    /// Reports an undecodable object, or one that was corrected or deleted.
     pub(crate) fn saw(&mut self, object: &Undecodable, presence: Presence) {
         let (kind, reference) = (&object.kind, object.reference());
         let (namespace, name) = (reference.namespace(), reference.name());
         if self.untrusted {
-            debug!(%kind, namespace, name, ?presence, why = %object.why, "An object of a workload cannot be decoded");
+            debug!(%kind, namespace, name, ?presence, why = %object.why, "Failed to decode object of a workload cluster");
             return;
         }
         self.take_back(&reference);
         match presence {
             Presence::There => {
-                warn!(%kind, namespace, name, why = %object.why, "An object cannot be decoded: what rests on it is held");
+                warn!(%kind, namespace, name, why = %object.why, "Failed to decode object, holding dependent Clusters");
                 *lock(&ALL).entry((kind.clone(), reference.clone())).or_default() += 1;
                 self.kinds.insert(reference, kind.clone());
             }
             Presence::Gone => {
-                info!(%kind, namespace, name, "An object that could not be decoded is gone or was corrected");
+                info!(%kind, namespace, name, "Undecodable object was corrected or deleted");
             }
         }
     }
@@ -81,11 +82,11 @@ impl Drop for Reported {
     }
 }
 
-/// Shows the objects that cannot be decoded when metrics are asked for.
+/// Collector of undecodable objects, evaluated at each scrape.
 #[derive(Debug)]
 struct Objects;
 
-/// Makes them visible.
+/// Registers the collector.
 pub(crate) fn register(registry: &mut Registry) {
     registry.register_collector(Box::new(Objects));
 }

@@ -1,4 +1,4 @@
-//! Keeps one kind in memory and says what its watch has seen.
+//! Keeps a store of one kind up to date and reports the events of its watch.
 
 use std::{
     fmt::{Debug, Display},
@@ -39,13 +39,13 @@ use crate::{
     telemetry::metrics::watch_panicked,
 };
 
-/// Objects in a page of a list that is not streamed: the text of a page is in memory, whole, and an object may have 1.5 MiB.
+/// Objects in a page of a list that is not streamed: the whole text of a page is in memory, and an object may have 1.5 MiB.
 const PAGE: u32 = 10;
 
-/// The same of a workload, whose answers have a longest length.
+/// The same for a workload cluster, whose responses have a maximum size.
 const PAGE_OF_WORKLOAD: u32 = 100;
 
-/// A kind that a store can hold: each that is kept and that kube can list and watch.
+/// Kind that a store can hold: cacheable, and listed and watched by kube.
 pub trait Followed:
     Kept + Resource<DynamicType: Eq + Hash + Clone> + Clone + Debug + Send + Sync + 'static
 {
@@ -58,26 +58,26 @@ where
 {
 }
 
-/// What a watch has just seen.
+/// Event of a watch.
 #[derive(Debug)]
 pub enum Seen<'a, K> {
     /// An object is new or changed.
     Touched(&'a K),
-    /// The watch has shown an object that is as it was.
+    /// The watch has shown an unchanged object.
     Unchanged,
-    /// An object is gone, or cannot be decoded any more.
+    /// An object is deleted or cannot be decoded any more.
     Gone(&'a K),
-    /// An object is new or changed, and cannot be decoded; or such an object is gone.
+    /// An undecodable object is new, changed or deleted.
     Undecodable(&'a Undecodable, Presence),
-    /// The store holds every object of the server. What the list has changed is in it.
+    /// The store holds every object of the server, including the changes of the list.
     Synced(Changes<'a, K>),
-    /// The watch broke; it is tried again by itself.
+    /// The watch failed; it retries by itself.
     Failed(&'a watcher::Error),
-    /// The store was emptied, and is filled again by itself.
+    /// The store was emptied and fills again by itself.
     GivenUp(GivenUp),
 }
 
-/// What a list has changed, beside what was [touched](Seen::Touched) by the first one.
+/// Changes of a list, besides those that were [touched](Seen::Touched) by the first list.
 #[derive(Debug)]
 pub struct Changes<'a, K> {
     store: &'a Store<K>,
@@ -85,7 +85,7 @@ pub struct Changes<'a, K> {
 }
 
 impl<K: Kept> Changes<'_, K> {
-    /// Each object is unpacked when its turn comes.
+    /// Unpacks each object when its turn comes.
     fn each(&self, changed: &mut impl FnMut(&K, Presence)) {
         for name in &self.listed.changed {
             if let Some(object) = self.store.peek(Some(name.namespace()), name.name()) {
@@ -108,7 +108,7 @@ impl<K: Kept> Changes<'_, K> {
 }
 
 impl<K: Kept> Seen<'_, K> {
-    /// Calls `changed` for each object that is new, changed or gone, as far as it can be decoded.
+    /// Calls `changed` for each decodable object that is new, changed or deleted.
     pub(crate) fn each(&self, mut changed: impl FnMut(&K, Presence)) {
         match self {
             Seen::Touched(object) => changed(object, Presence::There),
@@ -118,7 +118,7 @@ impl<K: Kept> Seen<'_, K> {
         }
     }
 
-    /// The same for those that cannot be decoded.
+    /// Calls `changed` for each undecodable object that is new, changed or deleted.
     pub(crate) fn each_undecodable(&self, mut changed: impl FnMut(&Undecodable, Presence)) {
         match self {
             Seen::Undecodable(object, presence) => changed(object, *presence),
@@ -129,7 +129,7 @@ impl<K: Kept> Seen<'_, K> {
 }
 
 impl<K> Seen<'_, K> {
-    /// What it says of the server.
+    /// Returns the sign of life that the event gives.
     #[must_use]
     pub fn sign(&self) -> Sign {
         match self {
@@ -154,17 +154,17 @@ pub(crate) fn failure(error: &watcher::Error) -> Failure {
     }
 }
 
-/// Whether an object that has changed is there.
+/// Presence of a changed object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
-    /// It is.
+    /// The object exists.
     There,
-    /// It was.
+    /// The object was deleted.
     Gone,
 }
 
-/// Calls `changed` for each object that is new, changed or gone, whether or not it can be decoded, and logs failures: that of
-/// `watching` the kind.
+/// Returns a handler that calls `changed` for each object that is new, changed or deleted, decodable or not. It logs failures with the
+/// message `watching`.
 pub(crate) fn reporting<K: Kept>(
     kind: impl Display,
     watching: &'static str,
@@ -179,11 +179,10 @@ pub(crate) fn reporting<K: Kept>(
     }
 }
 
-/// A store that follows `api` as `followed` says, and the future that keeps it up to date for as long as it is polled. The age of a
-/// dated one is known only if it is watched with a client that notes it, see [`crate::cache::freshness`]. Lists are streamed only to the client of
-/// [`crate::cache::streamed`].
+/// Returns a store that follows `api` as `followed` says, and the future that keeps it up to date while polled. The age of a dated store is
+/// known only with the client of [`crate::cache::freshness`]. Lists are streamed only with the client of [`crate::cache::streamed`].
 ///
-/// `on` is called after the store was changed, so a task that it wakes reads at least that state.
+/// Calls `on` after each change of the store, so a task that it requeues reads at least that state.
 pub fn follow<K: Followed>(
     api: Api<Item<K>>,
     config: watcher::Config,
@@ -204,7 +203,7 @@ pub fn follow<K: Followed>(
     (store, following.run())
 }
 
-/// A store, and what keeps it up to date.
+/// Task state that keeps a store up to date.
 struct Following<K: Followed, F> {
     events: Events<K>,
     writer: Writer<K>,
@@ -218,13 +217,13 @@ where
     K: Followed,
     F: FnMut(&Seen<'_, K>) + Send,
 {
-    /// Ends in a panic where that would be the matter of every Cluster: see [`crate::cache::stores`].
+    /// Ends in a panic where that would affect every Cluster: see [`crate::cache::stores`].
     async fn run(mut self) {
         let isolated = self.followed().is_untrusted();
         loop {
             let following = self.until_given_up();
             let why = if isolated {
-                // Whatever it was about to do, the store is emptied.
+                // A panic may interrupt any change, so the store is emptied.
                 let following = AssertUnwindSafe(following).catch_unwind().await;
                 following.unwrap_or_else(|_panic| {
                     watch_panicked();
@@ -240,7 +239,7 @@ where
         }
     }
 
-    /// Returns why the store has to be given up. Without a reason nothing more will come.
+    /// Returns the reason for giving up the store. Without a reason the stream has ended.
     async fn until_given_up(&mut self) -> Option<GivenUp> {
         self.events.list();
         loop {
@@ -249,7 +248,7 @@ where
                 biased;
                 event = self.events.next() => event?,
                 () = later(relist_at) => {
-                    // The end of a watch may have proven it meanwhile, without an event.
+                    // The end of a watch may have proven the age meanwhile, without an event.
                     if self.followed().relist_at().is_some_and(|at| at <= now()) {
                         self.events.list();
                     }
@@ -276,13 +275,13 @@ where
             Brought::List => self.writer.list(),
             Brought::Listed(item) | Brought::Touched(item) => {
                 let change = self.put(item, packed);
-                // A list that brings what is known says nothing of the server before it is over.
+                // An unchanged object of a list gives no sign of the server before the end of the list.
                 if matches!(brought, Brought::Touched(_)) && change != Change::Changed {
                     (self.on)(&Seen::Unchanged);
                 }
             }
             Brought::Gone(item) => {
-                // What the event shows may be another state than the one that was known.
+                // The event may show a different state than the cached one.
                 let (before, undecodable) = self.writer.remove(item.meta());
                 match (item, before) {
                     (_, Some(before)) => (self.on)(&Seen::Gone(&before)),
@@ -301,12 +300,12 @@ where
                 (self.on)(&Seen::Synced(changes));
             }
         }
-        // Last: what is kept beside the store, as all releases are, is no older than its age says.
+        // Last: data derived from the store, such as the set of all releases, is no older than its age says.
         self.followed().took(&brought, now());
         Ok(())
     }
 
-    /// Puts what a list or a watch brings into the store.
+    /// Puts an object of a list or a watch into the store.
     fn put(&mut self, item: &Item<K>, packed: Option<&Packed>) -> Change {
         let object = match item {
             Item::Undecodable(object) => object,
@@ -337,9 +336,9 @@ where
         (self.on)(&Seen::Undecodable(object, presence));
     }
 
-    /// Empties the store. It is filled again after a delay.
+    /// Empties the store. It fills again after a delay.
     fn give_up(&mut self, why: GivenUp) {
-        // First, because an empty store says that nothing is there.
+        // First, because an empty store means that no object exists.
         (self.on)(&Seen::GivenUp(why));
         self.writer.clear();
         let untrusted = self.followed().is_untrusted();
@@ -352,7 +351,7 @@ where
     }
 }
 
-/// What the lists and watches of a kind bring: after a failure it is asked for again, as soon as `followed` allows it.
+/// Stream of the lists and watches of a kind: after a failure it retries as soon as `followed` allows.
 pub(crate) struct Events<K> {
     api: Api<Item<K>>,
     config: watcher::Config,
@@ -365,7 +364,7 @@ impl<K> Events<K>
 where
     K: Resource<DynamicType: Clone> + Decode + Clone + Debug + Send + Sync + 'static,
 {
-    /// Nothing, before [`Self::list`] is called.
+    /// Creates a stream without events before [`Self::list`] is called.
     pub(crate) fn of(
         api: Api<Item<K>>,
         config: watcher::Config,
@@ -385,13 +384,13 @@ where
         }
     }
 
-    /// What comes from now on begins with a list.
+    /// Starts the stream again with a list.
     pub(crate) fn list(&mut self) {
         lock(&self.followed).list(now());
         self.stream = watcher(self.api.clone(), self.lists.ask(&self.config)).boxed();
     }
 
-    /// What comes next. Nothing is lost where this is not waited for to its end.
+    /// Returns the next event. Cancel-safe.
     pub(crate) async fn next(&mut self) -> Option<watcher::Result<Event<Item<K>>>> {
         loop {
             let not_before = lock(&self.followed).not_before();
@@ -405,7 +404,7 @@ where
                 Err(error) => {
                     lock(&self.followed).failed(now());
                     if self.lists.breaks_off() || is_too_long(&error) {
-                        // What it has brought so far fills the store. A list says what of it is there.
+                        // The events so far fill the store. A list shows which of them exist.
                         self.list();
                     }
                     return Some(Err(error));
@@ -425,7 +424,7 @@ pub(crate) fn brought<T>(event: &Event<T>) -> Brought<'_, T> {
     }
 }
 
-/// The next item, asked for `not_before` then: a watcher that failed tries again as soon as it is polled.
+/// Returns the next item, polled at `not_before` or later: a failed watcher retries as soon as it is polled.
 async fn next<S: Stream + Unpin>(events: &mut S, not_before: Option<Instant>) -> Option<S::Item> {
     if not_before.is_some() {
         later(not_before).await;

@@ -8,11 +8,11 @@ use crate::flags::{Args, duration, namespace, object};
 
 /// Holds a Cluster API rollout until the packages of the new Kubernetes version are proven ready.
 ///
-/// Without a command it is the runtime extension itself.
+/// Without a command it runs the runtime extension.
 #[derive(Debug, Parser)]
 #[command(name = "sluice", version, about, long_about = None, args_conflicts_with_subcommands = true)]
 pub struct Cli {
-    /// Asks an extension that runs.
+    /// Queries a running extension.
     #[command(subcommand)]
     pub verb: Option<Verb>,
 
@@ -21,38 +21,38 @@ pub struct Cli {
     pub serve: Args,
 }
 
-/// What is done instead of running the extension.
+/// Commands other than running the extension.
 #[derive(Debug, Subcommand)]
 pub enum Verb {
-    /// List upgrades of Clusters: packages proven, and the first gate that waits
-    #[command(after_help = "Exit codes: 0 listed, 1 not answered or refused, 2 wrong usage")]
+    /// List upgrades of Clusters with their proven packages and the first closed gate
+    #[command(after_help = "Exit codes: 0 listed, 1 unavailable or refused, 2 wrong usage")]
     Status(StatusArgs),
-    /// Print a line for each change of the gates and packages of Clusters, until their upgrades end
+    /// Print a line for each change of gates and packages until the upgrades end
     #[command(
-        after_help = "Exit codes: 0 every upgrade is completed, 1 not answered or refused, 2 wrong usage, \
-                            3 an upgrade was cancelled or its Cluster deleted, 4 --timeout passed before"
+        after_help = "Exit codes: 0 every upgrade is completed, 1 unavailable or refused, 2 wrong usage, \
+                            3 an upgrade was cancelled or its Cluster deleted, 4 --timeout exceeded"
     )]
     Watch(WatchArgs),
-    /// Print completions for a shell
+    /// Print shell completions
     Completions {
-        /// The shell
+        /// Shell to generate completions for
         shell: clap_complete::Shell,
     },
 }
 
-/// Which service is asked, and as whom.
+/// Connection to a status service.
 #[derive(Debug, Clone, ClapArgs)]
 pub struct ServerArgs {
-    /// The status service, `--status-addr` of a replica
+    /// Address of the status service: `--status-addr` of a replica
     #[arg(long, env = "SLUICE_SERVER", value_name = "HOST:PORT", value_parser = host_and_port)]
     pub server: String,
-    /// PEM file with the authorities that its certificate is of
+    /// CA bundle used to verify the server certificate (PEM)
     #[arg(long, env = "SLUICE_CA", value_name = "FILE")]
     pub ca: PathBuf,
-    /// Name in its certificate where that is not HOST, as behind a forwarded port
+    /// Server name to verify in the certificate, for example behind a forwarded port (default: HOST of `--server`)
     #[arg(long, env = "SLUICE_SERVER_NAME", value_name = "NAME", value_parser = object)]
     pub server_name: Option<String>,
-    /// File with a bearer token of the management cluster, read again for each connection
+    /// File with a bearer token for the management cluster, re-read for each connection
     #[arg(
         long,
         env = "SLUICE_TOKEN_FILE",
@@ -62,10 +62,10 @@ pub struct ServerArgs {
     pub token_file: PathBuf,
 }
 
-/// `sluice status`.
+/// Arguments of `sluice status`.
 #[derive(Debug, ClapArgs)]
 pub struct StatusArgs {
-    /// Only this Cluster
+    /// Name of a single Cluster (default: all Clusters of the namespace)
     #[arg(value_name = "CLUSTER", value_parser = object, conflicts_with = "all_namespaces")]
     pub name: Option<String>,
     #[command(flatten)]
@@ -73,21 +73,21 @@ pub struct StatusArgs {
     /// Namespace of the Clusters
     #[arg(short, long, default_value = "default", value_name = "NAMESPACE", value_parser = namespace)]
     pub namespace: String,
-    /// Clusters of all namespaces
+    /// List Clusters of all namespaces
     #[arg(short = 'A', long, conflicts_with = "namespace")]
     pub all_namespaces: bool,
-    /// Only Clusters whose upgrade is open
+    /// List only Clusters with an upgrade in progress
     #[arg(long)]
     pub upgrading: bool,
-    /// A table, or one JSON document: ListClustersResponse of all pages, with empty fields
+    /// Output format: a table, or one JSON document (ListClustersResponse of all pages, including empty fields)
     #[arg(short, long, default_value = "table", value_name = "FORMAT")]
     pub output: Output,
 }
 
-/// `sluice watch`.
+/// Arguments of `sluice watch`.
 #[derive(Debug, ClapArgs)]
 pub struct WatchArgs {
-    /// The Clusters
+    /// Names of the Clusters
     #[arg(required = true, value_name = "CLUSTER", value_parser = object)]
     pub names: Vec<String>,
     #[command(flatten)]
@@ -95,28 +95,28 @@ pub struct WatchArgs {
     /// Namespace of the Clusters
     #[arg(short, long, default_value = "default", value_name = "NAMESPACE", value_parser = namespace)]
     pub namespace: String,
-    /// End with the upgrade to this Kubernetes version, also where it has not begun yet; otherwise with the one that runs, or at
-    /// once where the last one has ended
+    /// Exit when the upgrade to VERSION completes; wait for it to start if necessary. By default, exit when the current upgrade ends, or at
+    /// once after the last upgrade has ended
     #[arg(long, value_name = "VERSION")]
     pub to: Option<String>,
-    /// How long to wait at most, such as 90m
+    /// Maximum time to wait, such as 90m (default: no limit)
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub timeout: Option<Duration>,
-    /// Lines for people, or one JSON object a line: WatchClustersResponse, with empty fields
+    /// Output format: text lines, or one JSON object per line (WatchClustersResponse, including empty fields)
     #[arg(short, long, default_value = "table", value_name = "FORMAT")]
     pub output: Output,
 }
 
-/// What is printed.
+/// Output format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Output {
-    /// For people
+    /// Human-readable text
     Table,
-    /// For scripts
+    /// Machine-readable JSON
     Json,
 }
 
-/// An address as a URL has it, without its scheme.
+/// Parses an address as in a URL, without its scheme.
 fn host_and_port(text: &str) -> Result<String, String> {
     let wrong = || format!("{text} is not HOST:PORT");
     let authority: http::uri::Authority = text.parse().map_err(|_| wrong())?;

@@ -1,4 +1,4 @@
-//! One connection to a status service, and what may go wrong with it.
+//! Connection to a status service, and its errors.
 
 use std::{
     fs, io,
@@ -17,16 +17,16 @@ use tonic::{
 
 use super::{arguments::ServerArgs, terminal::clean};
 
-/// For the connection and its handshake.
+/// Timeout of the connection and its handshake.
 const CONNECT: Duration = Duration::from_secs(10);
 
-/// How often a connection is asked whether it is alive, and how long that may take.
+/// Interval and timeout of HTTP/2 keep-alive pings.
 const ALIVE: (Duration, Duration) = (Duration::from_secs(20), Duration::from_secs(10));
 
-/// For one page, or one Cluster.
+/// Timeout of one page or one Cluster.
 pub(super) const ANSWER: Duration = Duration::from_secs(30);
 
-/// Why a verb cannot be carried out.
+/// Error of a verb.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Trouble {
     #[error("{0}")]
@@ -50,8 +50,8 @@ impl Trouble {
         matches!(self, Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe)
     }
 
-    /// Whether it may go away by itself.
-    pub(super) fn passes(&self) -> bool {
+    /// Returns whether a retry may succeed.
+    pub(super) fn is_transient(&self) -> bool {
         match self {
             Self::Unreachable { .. } => true,
             Self::Refused { status, .. } => !matches!(
@@ -67,7 +67,7 @@ impl Trouble {
     }
 }
 
-/// What a service says, on one line.
+/// Renders the status of a service on one line.
 fn refusal(status: &Status) -> String {
     let code = match status.code() {
         Code::Unauthenticated => "does not know the caller".to_owned(),
@@ -79,13 +79,13 @@ fn refusal(status: &Status) -> String {
     format!("{code}: {}", clean(status.message()))
 }
 
-/// What is in the header of a call with a token.
+/// Authorization header of a call with a token.
 type Authorization = MetadataValue<Ascii>;
 
-/// What a token file has now.
+/// Reads the current token of a token file.
 ///
 /// # Errors
-/// It cannot be read, or has no token.
+/// The file cannot be read or has no token.
 fn authorization(file: &Path) -> Result<Authorization, Trouble> {
     let shown = file.display();
     let token = fs::read_to_string(file)
@@ -98,11 +98,11 @@ fn authorization(file: &Path) -> Result<Authorization, Trouble> {
     Ok(authorization)
 }
 
-/// Why a stream has ended.
+/// Cause of the end of a stream.
 pub(super) enum Ended {
-    /// This is the matter.
+    /// Error that ended the stream.
     By(Trouble),
-    /// Its token was refused, and there is another one to try.
+    /// The token was refused, and the token file has a new one.
     ForAnotherToken(Trouble),
 }
 
@@ -112,7 +112,7 @@ impl From<Trouble> for Ended {
     }
 }
 
-/// A connection, and the token that it was opened with.
+/// Connection and the token that opened it.
 pub(super) struct Connection {
     pub(super) client: StatusServiceClient<Channel>,
     server: String,
@@ -121,10 +121,10 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Connects as `asked`.
+    /// Connects to the service in `asked`.
     ///
     /// # Errors
-    /// A file cannot be used, or the service is not reached.
+    /// A file is invalid, or the service is unreachable.
     pub(super) async fn open(asked: &ServerArgs) -> Result<Self, Trouble> {
         let ServerArgs {
             server,
@@ -172,8 +172,8 @@ impl Connection {
         })
     }
 
-    /// What became of a stream that ended: where its token is not accepted (any more), whether the file has another one by now, so that it
-    /// can be opened again.
+    /// Maps the status of an ended stream. After a refused token, returns whether the file has a new one, so that the stream can be
+    /// reopened.
     pub(super) fn ended(&self, status: Status) -> Ended {
         if status.code() != Code::Unauthenticated {
             return Ended::By(self.refused(status));
@@ -189,7 +189,7 @@ impl Connection {
         }
     }
 
-    /// A request with the token.
+    /// Returns a request with the token.
     pub(super) fn request<T>(&self, message: T) -> Request<T> {
         let mut request = Request::new(message);
         request
@@ -198,9 +198,9 @@ impl Connection {
         request
     }
 
-    /// What became of a call that was not answered.
+    /// Maps the status of a failed call.
     pub(super) fn refused(&self, status: Status) -> Trouble {
-        // A connection that breaks has no code of the service.
+        // A broken connection carries no code of the service.
         if let Some(source) = std::error::Error::source(&status) {
             return Trouble::Unreachable {
                 server: self.server.clone(),

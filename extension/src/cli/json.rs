@@ -1,4 +1,4 @@
-//! Messages as protobuf's own mapping has them in JSON, with empty fields.
+//! JSON encoding of messages by protobuf's own mapping, including empty fields.
 
 use std::sync::OnceLock;
 
@@ -7,10 +7,10 @@ use prost_reflect::{DescriptorPool, DynamicMessage, SerializeOptions};
 
 use super::connection::Trouble;
 
-/// `message` of the type `sluice.status.v1.<name>`, on one line or as a document.
+/// Encodes `message` of the type `sluice.status.v1.<name>`, on one line or as a document.
 ///
 /// # Errors
-/// The message is not of that type.
+/// The message has another type.
 pub(super) fn json(name: &str, message: &impl Message, pretty: bool) -> Result<String, Trouble> {
     static POOL: OnceLock<Option<DescriptorPool>> = OnceLock::new();
     let wrong = |error: &dyn std::fmt::Display| Trouble::Usage(format!("write a {name} as JSON: {error}"));

@@ -1,14 +1,14 @@
-//! What people read: the table of `status`, and the lines of `watch`.
+//! Text output: the table of `status`, and the lines of `watch`.
 
 use console::{Style, measure_text_width, pad_str};
 use sluice_proto::status::v1::{Cluster, Gate, Outcome, Package, PackageState, Upgrade};
 
 use super::terminal::{Terminal, clean};
 
-/// How long a bar is, in characters.
+/// Width of a bar, in characters.
 const BAR: usize = 10;
 
-/// Packages that are proven, and all.
+/// Returns the numbers of proven packages and of all packages.
 fn proven(upgrade: &Upgrade) -> (usize, usize) {
     let ready = |package: &&Package| package.state() == PackageState::Ready;
     (
@@ -32,7 +32,7 @@ fn outcome(upgrade: &Upgrade) -> Option<&'static str> {
     }
 }
 
-/// The gate with what it waits for.
+/// Renders a closed gate with its reason.
 fn waits(gate: &Gate) -> String {
     let Gate {
         hook,
@@ -48,7 +48,7 @@ fn waits(gate: &Gate) -> String {
     }
 }
 
-/// What is said of a package that is not proven.
+/// Renders a package that is not proven.
 fn unproven(package: &Package, state: &str) -> String {
     let Package {
         name,
@@ -81,8 +81,8 @@ const fn state(package: PackageState) -> &'static str {
     }
 }
 
-/// What differs from what was printed before: versions, the end, each gate and each package, in this order, because a terminal may have
-/// room for the first ones only.
+/// Returns the changes since the last printed state: versions, the end, each gate and each package, in this order, because a narrow
+/// terminal shows only the first ones.
 pub(super) fn changes(terminal: &Terminal, before: Option<&Cluster>, cluster: &Cluster) -> Vec<String> {
     let mut changes = Vec::new();
     let Some(now) = &cluster.upgrade else {
@@ -133,7 +133,7 @@ pub(super) fn changes(terminal: &Terminal, before: Option<&Cluster>, cluster: &C
     changes
 }
 
-/// What is asked for of a Cluster whose record has come to its end.
+/// Renders the pending upgrade of a Cluster whose record has ended.
 fn pending(cluster: &Cluster) -> String {
     let Cluster {
         topology_version,
@@ -146,7 +146,7 @@ fn pending(cluster: &Cluster) -> String {
     }
 }
 
-/// One line of `watch`.
+/// Renders one line of `watch`.
 pub(super) fn line(terminal: &Terminal, cluster: &Cluster, changes: &[String]) -> String {
     let Cluster { namespace, name, .. } = cluster;
     let named = format!("{namespace}/{name}");
@@ -159,7 +159,7 @@ pub(super) fn line(terminal: &Terminal, cluster: &Cluster, changes: &[String]) -
     )
 }
 
-/// The table of `status`, line by line.
+/// Renders the table of `status`, line by line.
 pub(super) fn table(terminal: &Terminal, clusters: &[Cluster]) -> Vec<String> {
     let head = ["NAMESPACE", "NAME", "UPGRADE", "PACKAGES", "GATE"].map(str::to_owned);
     let rows: Vec<[String; 5]> = std::iter::once(head)

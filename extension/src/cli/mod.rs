@@ -1,4 +1,4 @@
-//! The verbs of the binary that ask a status service: `status`, `watch`, and `completions` of shells for all of them.
+//! Verbs of the binary that query a status service: `status`, `watch`, and `completions` of shells for all verbs.
 
 mod arguments;
 mod connection;
@@ -21,7 +21,7 @@ const NOT_COMPLETED: u8 = 3;
 /// `--timeout` passed before the end.
 const TIMED_OUT: u8 = 4;
 
-/// Carries out a verb.
+/// Runs a verb.
 #[must_use]
 pub fn main(verb: Verb) -> ExitCode {
     let outcome = match verb {
@@ -36,7 +36,7 @@ pub fn main(verb: Verb) -> ExitCode {
         Verb::Watch(asked) => run(watch::watch(&asked, &Terminal::of_process())),
     };
     outcome.unwrap_or_else(|trouble| {
-        // Who reads no more has seen enough.
+        // A reader that closed the output needs no error.
         if !trouble.is_closed_output() {
             eprintln!("sluice: {trouble}");
         }

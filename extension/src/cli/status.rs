@@ -1,4 +1,4 @@
-//! `sluice status`: what there is, once.
+//! `sluice status`: lists the current upgrades once.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! Where lines are printed: how wide it is, whether it has colours, and what must not get there.
+//! Terminal output: width, colours, and escaping of control characters.
 
 use std::{
     borrow::Cow,
@@ -12,18 +12,18 @@ use console::{Style, Term, truncate_str};
 /// Standard output.
 #[derive(Debug)]
 pub(super) struct Terminal {
-    /// Characters of a line; none where lines may be of any length, as in a file.
+    /// Characters of a line; `None` for unlimited lines, as in a file.
     width: Option<usize>,
     colours: bool,
 }
 
 impl Terminal {
-    /// What this process prints on. `NO_COLOR`, `CLICOLOR_FORCE`, `CLICOLOR` and `TERM=dumb` are kept to, the first of them first.
+    /// Returns the terminal of this process. Honours `NO_COLOR`, `CLICOLOR_FORCE`, `CLICOLOR` and `TERM=dumb`, in this order.
     pub(super) fn of_process() -> Self {
         let term = Term::stdout();
         Self {
             width: term.is_term().then(|| usize::from(term.size().1)),
-            // For `console` CLICOLOR_FORCE is stronger. An empty NO_COLOR says nothing, see https://no-color.org.
+            // `console` ranks CLICOLOR_FORCE higher. An empty NO_COLOR has no effect, see https://no-color.org.
             colours: env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
                 && console::colors_enabled(),
         }
@@ -34,12 +34,12 @@ impl Terminal {
         Self { width, colours }
     }
 
-    /// A text in a style, where there are colours.
+    /// Renders a text in a style, on terminals with colours.
     pub(super) fn styled(&self, style: Style, text: &str) -> String {
         style.force_styling(self.colours).apply_to(text).to_string()
     }
 
-    /// A line that fits.
+    /// Shortens a line to the width.
     pub(super) fn fit<'a>(&self, line: &'a str) -> Cow<'a, str> {
         match self.width {
             Some(width) if width > 0 => truncate_str(line, width, "…"),
@@ -47,20 +47,20 @@ impl Terminal {
         }
     }
 
-    /// Prints a line that fits.
+    /// Prints a line, shortened to the width.
     pub(super) fn line(&self, line: &str) -> io::Result<()> {
         print(&self.fit(line))
     }
 }
 
-/// Prints a line as it is.
+/// Prints a line unchanged.
 pub(super) fn print(line: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     writeln!(out, "{line}")?;
     out.flush()
 }
 
-/// A text of a Cluster, with what would direct a terminal written out: control characters, and those that turn the direction of text.
+/// Escapes terminal control in a text of a Cluster: control characters, and those that change the text direction.
 pub(super) fn clean(text: &str) -> Cow<'_, str> {
     let directs = |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     if !text.contains(directs) {

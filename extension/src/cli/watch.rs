@@ -1,4 +1,4 @@
-//! `sluice watch`: each change, until the upgrades end.
+//! `sluice watch`: prints each change until the upgrades end.
 
 use std::{collections::BTreeMap, process::ExitCode, time::Duration};
 
@@ -14,13 +14,13 @@ use super::{
     terminal::{Terminal, clean, print},
 };
 
-/// How long a service is asked again that has never answered.
+/// Time of retries of a service that has never responded.
 const FIRST: Duration = Duration::from_secs(10);
 
-/// Between two connections, the first time and at most.
+/// Delay between two connections: initial and maximum.
 const AGAIN: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(5));
 
-/// How the upgrade of a Cluster ended.
+/// Outcome of the upgrade of a Cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     Completed,
@@ -34,7 +34,7 @@ pub(super) async fn watch(asked: &WatchArgs, terminal: &Terminal) -> Result<Exit
     let Some(limit) = asked.timeout else {
         return watching.await;
     };
-    // More than a year is as good as none.
+    // A limit of more than a year has no effect.
     match timeout_at(Instant::now() + limit, watching).await {
         Ok(ended) => ended,
         Err(_elapsed) => {
@@ -47,24 +47,24 @@ pub(super) async fn watch(asked: &WatchArgs, terminal: &Terminal) -> Result<Exit
     }
 }
 
-/// What is known of the Clusters that are watched.
+/// State of the watched Clusters.
 struct Watched<'a> {
     asked: &'a WatchArgs,
     terminal: &'a Terminal,
     clusters: BTreeMap<&'a str, LastShown>,
-    /// Whether a service has ever sent all that there was.
+    /// Whether a service has ever sent its complete initial state.
     synced: bool,
-    /// What is to be printed.
+    /// Lines to print.
     lines: Vec<String>,
 }
 
 #[derive(Default)]
 struct LastShown {
     cluster: Option<Cluster>,
-    /// Whether this stream has sent it.
+    /// Whether this stream has sent the Cluster.
     sent: bool,
     end: Option<End>,
-    /// Whether the upgrade that is waited for was seen open.
+    /// Whether the awaited upgrade was observed in progress.
     begun: bool,
 }
 
@@ -83,7 +83,7 @@ impl<'a> Watched<'a> {
         }
     }
 
-    /// Names of those that have not ended.
+    /// Returns the names of Clusters whose upgrade has not ended.
     fn missing(&self) -> String {
         let left = self.clusters.iter().filter(|(_, known)| known.end.is_none());
         let names: Vec<String> = left
@@ -108,8 +108,8 @@ impl<'a> Watched<'a> {
             }
             let knows_it = self.synced || synced_before;
             self.synced = knows_it;
-            let passes = trouble.passes() && (knows_it || began.elapsed() < FIRST);
-            if !at_once && !passes {
+            let retries = trouble.is_transient() && (knows_it || began.elapsed() < FIRST);
+            if !at_once && !retries {
                 return Err(trouble);
             }
             if knows_it && !interrupted {
@@ -129,7 +129,7 @@ impl<'a> Watched<'a> {
         }
     }
 
-    /// One stream from its first state on, until all upgrades have ended or it does.
+    /// Reads one stream from its initial state, until all upgrades or the stream end.
     async fn one_stream(&mut self) -> Result<ExitCode, Ended> {
         let mut connection = Connection::open(&self.asked.server).await?;
         let name = match self.asked.names.as_slice() {
@@ -161,13 +161,13 @@ impl<'a> Watched<'a> {
         }
     }
 
-    /// Takes in one message. Returns the exit code once all upgrades have ended.
+    /// Processes one message. Returns the exit code once all upgrades have ended.
     fn take(&mut self, message: &WatchClustersResponse) -> Result<Option<ExitCode>, Trouble> {
         match (message.change(), &message.cluster) {
             (Change::Updated, Some(cluster)) => self.updated(message, cluster)?,
             (Change::Removed, Some(cluster)) => self.removed(cluster)?,
             (Change::Synced, _) => self.synced()?,
-            // Of a later version of the service.
+            // Message of a later version of the service.
             _ => {}
         }
         Ok(self.code())
@@ -204,7 +204,7 @@ impl<'a> Watched<'a> {
         let Some(known) = self.clusters.get_mut(last.name.as_str()) else {
             return Ok(());
         };
-        // One that was never sent here was gone before.
+        // A Cluster without an earlier message was deleted before.
         let is_it = known
             .cluster
             .as_ref()
@@ -217,7 +217,7 @@ impl<'a> Watched<'a> {
         Ok(())
     }
 
-    /// All that is there was sent, so what was not sent is not there.
+    /// The initial state is complete, so other Clusters do not exist.
     fn synced(&mut self) -> Result<(), Trouble> {
         self.synced = true;
         let asked = self.asked;
@@ -249,8 +249,8 @@ impl<'a> Watched<'a> {
     }
 }
 
-/// How the upgrade ended that is waited for, if it has. `begun` says that it was seen open: one that is cancelled has the version that it
-/// went back to. Where another upgrade is asked for that is not recorded yet, that one is waited for, unless it is to another version.
+/// Returns the outcome of the awaited upgrade, if it has ended. `begun` tells that it was observed in progress: a cancelled one has the
+/// version that the Cluster returned to. An unrecorded pending upgrade is awaited instead, unless it is to another version.
 fn ended(cluster: &Cluster, to: Option<&str>, begun: bool) -> Option<End> {
     let upgrade = cluster.upgrade.as_ref()?;
     if cluster.pending && to.is_none_or(|to| to == cluster.topology_version) {
@@ -266,7 +266,7 @@ fn ended(cluster: &Cluster, to: Option<&str>, begun: bool) -> Option<End> {
     }
 }
 
-/// The line that shows what has changed, if there is something to say.
+/// Renders the changes of a Cluster, if there are any.
 fn shown(
     asked: &WatchArgs,
     terminal: &Terminal,
@@ -293,10 +293,10 @@ fn shown(
     Ok((!said.is_empty()).then(line))
 }
 
-/// The line that says that a Cluster is gone, which was like this.
+/// Renders the deletion of a Cluster with this last state.
 fn deleted(asked: &WatchArgs, last: &Cluster) -> Result<String, Trouble> {
     if asked.output == Output::Json {
-        // A stream that begins later shows only what is there.
+        // A later stream shows only existing Clusters.
         let message = WatchClustersResponse {
             change: Change::Removed.into(),
             cluster: Some(last.clone()),

@@ -1,4 +1,4 @@
-//! Publishes events for people.
+//! Kubernetes events.
 
 use std::sync::Mutex;
 
@@ -13,17 +13,17 @@ use tracing::warn;
 use crate::lock::lock;
 
 const CONTROLLER: &str = "sluice";
-/// What the controller was doing, as `kubectl describe` shows it.
+/// Action of the events, as `kubectl describe` shows it.
 const ACTION: &str = "UpgradePackages";
 
-/// Publishes events, each text once until another one follows.
+/// Publisher of events. It skips an event whose note equals the previous one of the object.
 pub struct Notifier {
     client: Client,
     published: Mutex<Published<Recorder>>,
 }
 
 impl Notifier {
-    /// A notifier that has published nothing yet.
+    /// Returns a notifier without a history.
     #[must_use]
     pub fn new(client: Client) -> Self {
         Self {
@@ -32,11 +32,11 @@ impl Notifier {
         }
     }
 
-    /// Says something of an object, if there is something to say.
+    /// Publishes an event for `object`, if there is a notice.
     pub async fn publish(&self, object: &ObjectReference, notice: Option<Notice<'_>>) {
         let Some(notice) = notice else { return };
         let uid = object.uid.as_deref().unwrap_or_default();
-        // Without the name of this process: an event is the same whichever replica leads.
+        // Without the name of this process, so that events stay equal across leaders.
         let fresh = || Recorder::new(self.client.clone(), CONTROLLER.to_owned().into());
         let recorder = lock(&self.published).counter(uid, notice, fresh);
         let Some(recorder) = recorder else { return };
@@ -52,19 +52,19 @@ impl Notifier {
             action: ACTION.to_owned(),
             secondary: None,
         };
-        // An event is a courtesy: the condition says the same, so a lost one is no reason to stop.
+        // A lost event is no reason to fail: the condition carries the same text.
         if let Err(error) = recorder.publish(&event, object).await {
-            warn!(%error, reason, "Publishing an event");
+            warn!(%error, reason, "Failed to publish event");
         }
     }
 
-    /// Of how many objects something is known.
+    /// Returns the number of tracked objects.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         lock(&self.published).len()
     }
 
-    /// Forgets an object that is gone.
+    /// Drops the state of a deleted object.
     pub fn forget(&self, uid: &str) {
         lock(&self.published).forget(uid);
     }

@@ -1,4 +1,4 @@
-//! Wakes the Clusters that rest on something which many share: each once, and not all at the same time.
+//! Requeues the dependents of a shared object: each Cluster once, in batches.
 
 use std::{
     collections::BTreeSet,
@@ -20,28 +20,28 @@ use crate::{
     queue::requeues::{ClusterRef, Requeues},
 };
 
-/// What changes within this time is looked through once.
+/// Time window in which changes are merged.
 const TOGETHER: Duration = Duration::from_millis(200);
 
-/// So many Clusters at rest are woken at once.
+/// Clusters of a batch.
 const BATCH: usize = 100;
 
-/// The time between two batches.
+/// Time between two batches.
 const BETWEEN: Duration = Duration::from_millis(50);
 
-/// Wakes whatever is concerned by `changes` for as long as it is polled.
+/// Requeues the dependents of `changes` for as long as it is polled.
 pub async fn run(
     stores: Stores,
     classes: Arc<Mutex<Classes>>,
     mut changes: impl Stream<Item = SharedDependency> + Unpin,
     triggers: Requeues,
 ) {
-    let (mut sweep, mut batches) = (Sweep::default(), interval(BETWEEN));
+    let (mut fan_out, mut batches) = (Sweep::default(), interval(BETWEEN));
     loop {
         tokio::select! {
             biased;
-            _ = batches.tick(), if sweep.left() > 0 => {
-                for cluster in sweep.next(BATCH) {
+            _ = batches.tick(), if fan_out.left() > 0 => {
+                for cluster in fan_out.next(BATCH) {
                     triggers.wake(cluster);
                 }
             }
@@ -49,24 +49,24 @@ pub async fn run(
                 let shared = together(first, &mut changes).await;
                 let concerned = lock(&classes).dependents_of(&shared);
                 let concerned = concerned.unwrap_or_else(|| stores.clusters.names());
-                requeue_dependents(&stores, concerned, &shared, &mut sweep).await;
-                info!(changes = shared.len(), clusters = sweep.left(), "Looking again at Clusters that rest on what has changed");
+                requeue_dependents(&stores, concerned, &shared, &mut fan_out).await;
+                info!(changes = shared.len(), clusters = fan_out.left(), "Requeueing Clusters after a change of shared objects");
             }
         }
     }
 }
 
-/// Finds those of the Clusters that are concerned. Others have their turn meanwhile, readers and writers of the stores among them.
+/// Collects the dependent Clusters. Yields in between, so that readers and writers of the stores make progress.
 async fn requeue_dependents(
     stores: &Stores,
     clusters: Vec<ClusterRef>,
     shared: &BTreeSet<SharedDependency>,
-    sweep: &mut Sweep,
+    fan_out: &mut Sweep,
 ) {
     for (count, named) in clusters.into_iter().enumerate() {
         let (namespace, name) = (Some(named.namespace()), named.name());
         if let Some(cluster) = stores.clusters.peek(namespace, name) {
-            sweep.add(shared, &cluster, || stores.bootstraps.peek(namespace, name));
+            fan_out.add(shared, &cluster, || stores.bootstraps.peek(namespace, name));
         }
         if count % BATCH == BATCH - 1 {
             yield_now().await;
@@ -74,7 +74,7 @@ async fn requeue_dependents(
     }
 }
 
-/// All that changes together with `first`.
+/// Returns `first` and all changes within [`TOGETHER`].
 async fn together(
     first: SharedDependency,
     changes: &mut (impl Stream<Item = SharedDependency> + Unpin),
@@ -101,7 +101,7 @@ mod tests {
         queue::{requeues::Requeue, work_queue::Feed},
     };
 
-    /// Clusters of one release, and one of none.
+    /// Clusters of one release, and one without.
     fn items(path: &str) -> Vec<Value> {
         let cluster = |name: String, labels: Value| {
             json!({
@@ -117,50 +117,52 @@ mod tests {
         ours.chain([cluster("unmanaged".to_owned(), json!({}))]).collect()
     }
 
-    /// What is sent runs through the Clusters of `items`; what is woken is received.
+    /// Starts the fan-out over the Clusters of `items`. Returns the sender of changes and the receiver of requeues.
     async fn running() -> (Feed<SharedDependency>, impl Stream<Item = Requeue> + Unpin) {
-        let news = EventHandlers::default();
-        let (stores, following) = Stores::open(&Frozen::new().client(items), "tkg-system", &news);
+        let event_handlers = EventHandlers::default();
+        let (stores, following) = Stores::open(&Frozen::new().client(items), "tkg-system", &event_handlers);
         tokio::spawn(following);
         stores.synced().await;
-        let (woken, changes) = (news.triggers.listen(), news.sweeps.listen());
-        let classes = Arc::clone(&news.classes);
-        tokio::spawn(run(stores, classes, changes, news.triggers.clone()));
-        (news.sweeps, woken)
+        let (requeues, changes) = (event_handlers.triggers.listen(), event_handlers.sweeps.listen());
+        let classes = Arc::clone(&event_handlers.classes);
+        tokio::spawn(run(stores, classes, changes, event_handlers.triggers.clone()));
+        (event_handlers.sweeps, requeues)
     }
 
-    /// The names of those that were woken, in order.
-    fn names(mut woken: impl Stream<Item = Requeue> + Unpin) -> Vec<String> {
-        let woken = iter::from_fn(|| woken.next().now_or_never().flatten());
-        let mut names: Vec<_> = woken.map(|trigger| trigger.cluster.name().to_owned()).collect();
+    /// Returns the names of requeued Clusters, in order.
+    fn names(mut requeues: impl Stream<Item = Requeue> + Unpin) -> Vec<String> {
+        let requeues = iter::from_fn(|| requeues.next().now_or_never().flatten());
+        let mut names: Vec<_> = requeues
+            .map(|trigger| trigger.cluster.name().to_owned())
+            .collect();
         names.sort_unstable();
         names
     }
 
     #[tokio::test(start_paused = true)]
-    async fn clusters_are_woken_once_for_all_that_changes_together() {
-        let (sweeps, woken) = running().await;
+    async fn simultaneous_changes_requeue_a_cluster_once() {
+        let (sweeps, requeues) = running().await;
         for number in 0..750 {
             sweeps.send(SharedDependency::Package(format!("package-{number}")));
         }
         sleep(Duration::from_secs(10)).await;
         let expected: Vec<String> = (0..10).map(|number| format!("c{number}")).collect();
-        assert_eq!(names(woken), expected);
+        assert_eq!(names(requeues), expected);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_change_of_a_class_wakes_its_clusters() {
-        let (sweeps, woken) = running().await;
+    async fn a_change_of_a_class_requeues_its_clusters() {
+        let (sweeps, requeues) = running().await;
         sweeps.send(SharedDependency::Class("team-a".to_owned(), "class".to_owned()));
         sweeps.send(SharedDependency::Class("team-b".to_owned(), "class".to_owned()));
         sleep(Duration::from_secs(1)).await;
-        assert_eq!(names(woken).len(), 10);
+        assert_eq!(names(requeues).len(), 10);
     }
 
-    /// Of a class that no Cluster uses, for example.
+    /// For example, changes of a class that no Cluster uses.
     #[tokio::test(start_paused = true)]
-    async fn changes_that_do_not_end_keep_no_cluster_from_being_woken() {
-        let (sweeps, woken) = running().await;
+    async fn endless_changes_do_not_delay_requeues() {
+        let (sweeps, requeues) = running().await;
         sweeps.send(SharedDependency::Release("new".to_owned()));
         for number in 0..500 {
             sweeps.send(SharedDependency::Class(
@@ -169,6 +171,6 @@ mod tests {
             ));
             sleep(Duration::from_millis(10)).await;
         }
-        assert_eq!(names(woken).len(), 10);
+        assert_eq!(names(requeues).len(), 10);
     }
 }

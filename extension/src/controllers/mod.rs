@@ -1,4 +1,4 @@
-//! Reconcilers.
+//! Controllers: reconcilers, and the executor of their reads and writes.
 
 pub mod bootstrap;
 pub mod events;

@@ -1,6 +1,7 @@
-//! Says whether Cluster API asks; see [`sluice_core::installation::registration`]. Only the leader does, so that it is said once.
+//! Reports whether Cluster API calls the hooks; see [`sluice_core::installation::registration`]. Only the leader does, so that each
+//! finding is logged once.
 //!
-//! ExtensionConfigs are few and are read again and again: a watch would have to be kept from trouble for the sake of a line in the log.
+//! Sluice polls the few ExtensionConfigs. A watch would need its own failure handling for the sake of a log line.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -23,13 +24,13 @@ use sluice_core::{
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use tracing::{info, warn};
 
-/// How often ExtensionConfigs are read, and how long after the beginning: what is installed together is there by then.
-const LOOK: Duration = Duration::from_secs(30);
+/// Interval between checks of ExtensionConfigs, and the delay of the first one: objects that are installed together exist by then.
+const INTERVAL: Duration = Duration::from_secs(30);
 
-/// How long it is believed which namespaces a selector selects.
+/// Time that listed namespaces of a selector stay cached.
 const BELIEVED: Duration = Duration::from_mins(5);
 
-/// Namespaces of a page.
+/// Page size of namespace lists.
 const PAGE: u32 = 500;
 
 const CONFIGS: &str = "/apis/runtime.cluster.x-k8s.io/v1beta2/extensionconfigs";
@@ -39,7 +40,7 @@ struct NameLabel {
     extension_config: String,
 }
 
-/// What was found last. Clones share the gauges.
+/// Gauges of the last check. Clones share the gauges.
 #[derive(Clone, Debug, Default)]
 pub struct RegistrationMetrics {
     discovered: Family<NameLabel, Gauge>,
@@ -47,7 +48,7 @@ pub struct RegistrationMetrics {
 }
 
 impl RegistrationMetrics {
-    /// Makes the gauges visible.
+    /// Registers the gauges.
     pub fn register(&self, registry: &mut Registry) {
         registry.register(
             "sluice_extension_config_discovered",
@@ -76,43 +77,43 @@ impl RegistrationMetrics {
     }
 }
 
-/// Reads the ExtensionConfigs of these names for as long as it is polled. `clusters` are those with a ClusterBootstrap.
+/// Checks the ExtensionConfigs with these names for as long as it is polled. `clusters` returns the Clusters with a ClusterBootstrap.
 pub async fn run(
     client: Client,
     names: Vec<String>,
     clusters: impl Fn() -> Vec<ClusterRef>,
     metrics: RegistrationMetrics,
 ) {
-    let mut looks = Looks {
+    let mut checks = RegistrationChecks {
         client,
         metrics,
         selected: HashMap::new(),
         unselected: Vec::new(),
     };
     let mut before = Vec::new();
-    let mut ticks = interval_at(Instant::now() + LOOK, LOOK);
+    let mut ticks = interval_at(Instant::now() + INTERVAL, INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        // A panic here must not end the leader, which it shares a task with; the log has it.
-        let look = AssertUnwindSafe(looks.check(&names, &clusters)).catch_unwind();
-        if let Ok(now) = look.await {
+        // The check shares a task with the leader, which must survive a panic here. The panic hook has logged it.
+        let check = AssertUnwindSafe(checks.check(&names, &clusters)).catch_unwind();
+        if let Ok(now) = check.await {
             log_changes(&now, &before);
             before = now;
         }
     }
 }
 
-struct Looks {
+struct RegistrationChecks {
     client: Client,
     metrics: RegistrationMetrics,
-    /// By selector: the namespaces, and when they were listed.
+    /// Namespaces by selector, with the time of their list.
     selected: HashMap<String, (Instant, BTreeSet<String>)>,
-    /// Namespaces of Clusters that were not selected at the last look.
+    /// Unselected namespaces of Clusters in the last check.
     unselected: Vec<String>,
 }
 
-impl Looks {
+impl RegistrationChecks {
     async fn check(&mut self, names: &[String], clusters: &impl Fn() -> Vec<ClusterRef>) -> Vec<Finding> {
         let mut findings = Vec::new();
         let mut discovered = Vec::new();
@@ -144,7 +145,7 @@ impl Looks {
         findings
     }
 
-    /// The Clusters that none of these selects.
+    /// Returns the Clusters whose namespaces no discovered ExtensionConfig selects.
     async fn unselected(
         &mut self,
         discovered: &[Value],
@@ -156,7 +157,7 @@ impl Looks {
         };
         let scope = self.scope(discovered).await?;
         let mut found = scope.and_then(|scope| unselected(&scope, clusters));
-        // A namespace may be newer than what is believed.
+        // The cached list may be older than the namespace.
         if namespaces(&found)
             .iter()
             .any(|namespace| !self.unselected.contains(namespace))
@@ -177,13 +178,13 @@ impl Looks {
             .await
         {
             Ok(config) => Ok(Some(config)),
-            // Also where there is no such kind, of which the answer is no Status.
+            // Covers a missing kind as well, whose response is not a Status.
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    /// What these ask about together; nothing where there are none.
+    /// Returns the union of the namespaces that these ExtensionConfigs select; `None` without any.
     async fn scope(&mut self, discovered: &[Value]) -> Result<Option<Scope>, String> {
         let mut namespaces = BTreeSet::new();
         let now = Instant::now();
@@ -205,7 +206,7 @@ impl Looks {
         Ok((!discovered.is_empty()).then_some(Scope::Namespaces(namespaces)))
     }
 
-    /// The namespaces that there are of a selector.
+    /// Lists the namespaces of a selector.
     async fn list(&self, selector: &str) -> kube::Result<BTreeSet<String>> {
         let mut names = BTreeSet::new();
         let mut params = ListParams::default().labels(selector).limit(PAGE);

@@ -1,4 +1,4 @@
-//! Touches Clusters of which a hook of this extension could not be called; see [`sluice_core::installation::retrigger`].
+//! Touches Clusters whose hook calls failed to reach this extension; see [`sluice_core::installation::retrigger`].
 
 use std::{
     sync::{Arc, Mutex},
@@ -16,15 +16,15 @@ use tracing::{info, warn};
 
 use crate::{cache::store::Store, clock::now, lock::lock};
 
-/// How often the Clusters in memory are looked through.
-const LOOK: Duration = Duration::from_secs(1);
+/// Interval between checks for failed hook calls.
+const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Touches those of the Clusters that could not be asked about, for as long as it is polled. Only the leader does.
+/// Touches Clusters with failed hook calls for as long as it is polled. Only the leader runs it.
 ///
-/// All Clusters count, managed or not: Cluster API asks about every one, and waits for every answer.
+/// Covers unmanaged Clusters too: Cluster API calls the hooks of every Cluster and waits for each response.
 pub async fn run(client: Client, clusters: Store<Cluster>, uncalled: Arc<Mutex<Uncalled>>) {
     let mut touched = Touched::default();
-    let mut tick = tokio::time::interval(LOOK);
+    let mut tick = tokio::time::interval(INTERVAL);
     loop {
         tick.tick().await;
         let failed = {
@@ -43,10 +43,15 @@ pub async fn run(client: Client, clusters: Store<Cluster>, uncalled: Arc<Mutex<U
             let patch = Patch::Merge(touch(&cluster, Timestamp::now()));
             let api = Api::<Cluster>::namespaced(client.clone(), namespace);
             match api.patch_metadata(name, &PatchParams::default(), &patch).await {
-                Ok(_) => info!(namespace, name, "Asked Cluster API to call again"),
-                // Another one changed or deleted it, which wakes Cluster API as well.
+                Ok(_) => info!(
+                    namespace,
+                    name, "Touched Cluster so that Cluster API retries its hook call"
+                ),
+                // A concurrent change or deletion also makes Cluster API reconcile.
                 Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}
-                Err(error) => warn!(namespace, name, %error, "Asking Cluster API to call again"),
+                Err(error) => {
+                    warn!(namespace, name, %error, "Failed to touch Cluster for a retry of its hook call");
+                }
             }
         }
     }

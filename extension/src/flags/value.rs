@@ -1,4 +1,4 @@
-//! What the values of flags may be. Errors repeat the value.
+//! Parsers of flag values. Errors repeat the value.
 
 use std::{
     net::SocketAddr,
@@ -8,10 +8,10 @@ use std::{
 
 use sluice_core::names::{LONGEST_LABEL, LONGEST_NAME};
 
-/// What is longer is a mistake, and would overflow when times are added to it.
+/// Maximum of a duration flag. A longer value is a mistake and would overflow in sums of times.
 const LONGEST: Duration = Duration::from_hours(365 * 24);
 
-/// A Go duration as far as operators use it: `10m`, `90s`, `1h30m`, `500ms`.
+/// Parses a Go duration as far as operators use it: `10m`, `90s`, `1h30m`, `500ms`.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let parsed: jiff::SignedDuration = text
         .parse()
@@ -23,7 +23,7 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     Ok(parsed)
 }
 
-/// The same, and not shorter than this.
+/// Returns a parser of durations with a minimum.
 pub(super) fn at_least(
     shortest: Duration,
 ) -> impl Fn(&str) -> Result<Duration, String> + Clone + Send + Sync {
@@ -33,7 +33,7 @@ pub(super) fn at_least(
     }
 }
 
-/// The name of a namespace.
+/// Parses the name of a namespace.
 pub(crate) fn namespace(text: &str) -> Result<String, String> {
     if is_label(text) {
         Ok(text.to_owned())
@@ -44,7 +44,7 @@ pub(crate) fn namespace(text: &str) -> Result<String, String> {
     }
 }
 
-/// The name of an API group of definitions, such as `controlplane.example.com`.
+/// Parses an API group of CustomResourceDefinitions, such as `controlplane.example.com`.
 pub(super) fn group(text: &str) -> Result<String, String> {
     if text.len() <= LONGEST_NAME && text.contains('.') && text.split('.').all(is_label) {
         Ok(text.to_owned())
@@ -55,7 +55,7 @@ pub(super) fn group(text: &str) -> Result<String, String> {
     }
 }
 
-/// The name of an object whose kind takes domains as names.
+/// Parses the name of an object whose kind accepts DNS subdomains.
 pub(crate) fn object(text: &str) -> Result<String, String> {
     if text.len() <= LONGEST_NAME && text.split('.').all(is_label) {
         Ok(text.to_owned())
@@ -64,7 +64,7 @@ pub(crate) fn object(text: &str) -> Result<String, String> {
     }
 }
 
-/// A label of DNS names (RFC 1123).
+/// Returns whether `text` is a DNS label (RFC 1123).
 fn is_label(text: &str) -> bool {
     let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     !text.is_empty()
@@ -74,7 +74,7 @@ fn is_label(text: &str) -> bool {
         && !text.ends_with('-')
 }
 
-/// The name of a process in a lease: of a pod, or of a host.
+/// Parses the holder identity of a lease: a pod name or a host name.
 pub(super) fn identity(text: &str) -> Result<String, String> {
     let is_name =
         !text.is_empty() && text.len() <= LONGEST_NAME && text.bytes().all(|byte| byte.is_ascii_graphic());
@@ -87,7 +87,7 @@ pub(super) fn identity(text: &str) -> Result<String, String> {
     }
 }
 
-/// The name of a file in a directory that another flag names.
+/// Parses the name of a file in the directory of another flag.
 pub(super) fn file(text: &str) -> Result<String, String> {
     let mut parts = Path::new(text).components();
     match (parts.next(), parts.next()) {
@@ -96,7 +96,7 @@ pub(super) fn file(text: &str) -> Result<String, String> {
     }
 }
 
-/// A Go listen address: `:9440` means every interface.
+/// Parses a Go listen address: `:9440` means every interface.
 pub(super) fn address(text: &str) -> Result<SocketAddr, String> {
     let full = if text.starts_with(':') {
         format!("[::]{text}")

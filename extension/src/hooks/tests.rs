@@ -24,7 +24,7 @@ use crate::{
 const LABEL: &str = "v1.35.4---sluice.1";
 const LEGACY: &str = "v1.20.0---tkg.1";
 
-/// A Cluster without workers whose gates are open.
+/// Returns a Cluster without workers whose gates are open.
 fn items(path: &str) -> Vec<Value> {
     let object = |kind: &str, name: &str, namespace: Value, rest: Value| {
         let mut object = rest;
@@ -82,7 +82,7 @@ fn reason(index: &Index) -> Option<HoldReason> {
     }
 }
 
-/// An index that follows a server of [`items`], and the tasks behind it.
+/// Returns an index that follows a server of [`items`], and its tasks.
 async fn followed(frozen: &Frozen) -> (Index, [tokio::task::JoinHandle<()>; 2]) {
     followed_with(frozen, items).await
 }
@@ -91,14 +91,14 @@ async fn followed_with(
     frozen: &Frozen,
     items: fn(&str) -> Vec<Value>,
 ) -> (Index, [tokio::task::JoinHandle<()>; 2]) {
-    let news = EventHandlers::default();
+    let handlers = EventHandlers::default();
     let index = Index::new(
         "tkg-system".into(),
         Duration::from_mins(10),
-        news.uncounted.clone(),
+        handlers.uncounted.clone(),
     );
     let client = frozen.client(items);
-    let (stores, following) = Stores::open(&client, "tkg-system", &news);
+    let (stores, following) = Stores::open(&client, "tkg-system", &handlers);
     let following = tokio::spawn(following);
     let follower = tokio::spawn({
         let index = index.clone();
@@ -108,7 +108,7 @@ async fn followed_with(
     (index, [following, follower])
 }
 
-/// [`items`] with a spec of the ClusterBootstrap that was edited after its record was computed, with or without that record.
+/// Returns [`items`] with a spec of the ClusterBootstrap that was edited after its record was computed, with or without that record.
 fn edited(path: &str) -> Vec<Value> {
     let mut items = items(path);
     if path.ends_with("/clusterbootstraps") {
@@ -146,7 +146,7 @@ async fn an_edit_that_the_record_has_not_seen_holds() {
     }
 }
 
-/// Its leader closes gates that its record keeps open.
+/// Only a leader closes the gates of a record.
 #[tokio::test(start_paused = true)]
 async fn a_record_releases_nothing_while_no_replica_leads() {
     let (index, _tasks) = followed(&Frozen::new()).await;
@@ -165,7 +165,7 @@ async fn a_record_releases_nothing_while_no_replica_leads() {
     assert_eq!(reason(&index), None);
 }
 
-/// It may have started after the last renewal.
+/// The replica may have started after the last renewal.
 #[tokio::test(start_paused = true)]
 async fn a_replica_that_has_never_seen_a_leader_releases_nothing_in_the_end() {
     let (index, _tasks) = followed(&Frozen::new()).await;
@@ -176,15 +176,15 @@ async fn a_replica_that_has_never_seen_a_leader_releases_nothing_in_the_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn memory_of_any_age_is_no_knowledge() {
+async fn a_stale_cache_holds_every_call() {
     let frozen = Frozen::new();
-    let news = EventHandlers::default();
+    let handlers = EventHandlers::default();
     let index = Index::new(
         "tkg-system".into(),
         Duration::from_mins(10),
-        news.uncounted.clone(),
+        handlers.uncounted.clone(),
     );
-    let (stores, following) = Stores::open(&frozen.client(items), "tkg-system", &news);
+    let (stores, following) = Stores::open(&frozen.client(items), "tkg-system", &handlers);
     assert_eq!(reason(&index), Some(HoldReason::Call(CallReason::Starting)));
     let following = tokio::spawn(following);
     let follower = tokio::spawn({
@@ -267,7 +267,7 @@ async fn a_legacy_release_leaves_only_clusters_without_bootstrap_alone() {
     tasks.iter().for_each(tokio::task::JoinHandle::abort);
 }
 
-/// Cluster `one` is held by a package, Cluster `two` by its release, which does not exist.
+/// Returns Cluster `one`, held by a package, and Cluster `two`, held by its release, which does not exist.
 fn held_items(path: &str) -> Vec<Value> {
     let mut items = items(path);
     match path.rsplit('/').next().unwrap() {
@@ -288,7 +288,7 @@ fn held_items(path: &str) -> Vec<Value> {
     items
 }
 
-/// The wait of a call, which is held.
+/// Returns the retry delay of a held call.
 fn wait(index: &Index, call: &HookCall<'_>) -> u32 {
     match index.decide(call) {
         Decision::Hold { retry_after, .. } => retry_after.seconds(),
@@ -330,7 +330,7 @@ async fn a_cluster_that_stands_still_is_asked_rarely() {
     tasks.iter().for_each(tokio::task::JoinHandle::abort);
 }
 
-/// As many Clusters as Cluster API asks about within half a minute, each held by a package.
+/// Returns as many Clusters as Cluster API calls about within half a minute, each held by a package.
 fn many_items(path: &str) -> Vec<Value> {
     let items = held_items(path);
     if !path.ends_with("/clusters") && !path.ends_with("/clusterbootstraps") {
@@ -368,7 +368,7 @@ async fn the_more_clusters_are_held_the_later_each_is_asked() {
     tasks.iter().for_each(tokio::task::JoinHandle::abort);
 }
 
-/// [`items`] with a Cluster that has neither a label nor a ClusterBootstrap.
+/// Returns [`items`] with a Cluster that has neither a label nor a ClusterBootstrap.
 fn with_unmanaged(path: &str) -> Vec<Value> {
     let mut items = items(path);
     if path.ends_with("/clusters") {
@@ -387,7 +387,7 @@ fn message(index: &Index, call: &HookCall<'_>) -> Option<String> {
     }
 }
 
-/// kapp-controller is not installed, for example.
+/// For example, kapp-controller is not installed.
 #[rstest]
 #[case("clusterbootstraptemplates", "clusterbootstraptemplates.run.tanzu.vmware.com")]
 #[case("machinedeployments", "machinedeployments.cluster.x-k8s.io")]
@@ -434,7 +434,7 @@ async fn an_api_that_only_managed_clusters_need_holds_no_other_one(
     tasks.iter().for_each(tokio::task::JoinHandle::abort);
 }
 
-/// Without one of these nothing tells whether a Cluster is managed, or whether it asks for a release.
+/// Without one of these stores it is unknown whether a Cluster is managed, or whether it requests a release.
 #[rstest]
 #[case::without_bootstraps("clusterbootstraps", "clusterbootstraps.run.tanzu.vmware.com", |_, _| true)]
 #[case::without_releases("tanzukubernetesreleases", "tanzukubernetesreleases.run.tanzu.vmware.com", |_, labelled| labelled)]
@@ -459,7 +459,7 @@ async fn a_cluster_is_held_while_it_may_be_managed(
                 label,
                 ..call()
             };
-            // Neither a deletion without a ClusterBootstrap nor what is released at once waits for a release.
+            // A deletion without a ClusterBootstrap and an immediate release wait for no TanzuKubernetesRelease.
             let waits = hook != Hook::AfterControlPlaneInitialized
                 && held(asks, label.is_some())
                 && (hook != Hook::BeforeClusterDelete || plural == "clusterbootstraps");
@@ -471,7 +471,7 @@ async fn a_cluster_is_held_while_it_may_be_managed(
     tasks.iter().for_each(tokio::task::JoinHandle::abort);
 }
 
-/// The machine of one replica need not have the time of the API server.
+/// The clock of a replica may differ from that of the API server.
 #[tokio::test(start_paused = true)]
 async fn a_clock_that_is_ahead_ends_the_wait_of_no_deletion() {
     let (index, _tasks) = followed(&Frozen::new()).await;
@@ -479,7 +479,7 @@ async fn a_clock_that_is_ahead_ends_the_wait_of_no_deletion() {
     let deleted = HookCall {
         hook: Hook::BeforeClusterDelete,
         deleted_at: ServerTime::parse(deleted_at, now()).map(|time| time.at(now())),
-        // Whatever a caller says.
+        // The caller's time has no effect.
         now: Timestamp::MAX.into(),
         ..call()
     };

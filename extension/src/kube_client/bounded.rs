@@ -1,4 +1,4 @@
-//! Bounds on every request to an API server: the time until its whole answer is there, and the size of the answer.
+//! Limits of every request to an API server: time until the whole response has arrived, and size of the response.
 
 use std::{
     collections::HashMap,
@@ -22,14 +22,13 @@ use crate::{
     lock::lock,
 };
 
-/// A watch is opened at most this often, also when the server ends it at once.
+/// Minimum time between two starts of a watch, also when the server ends it at once.
 const BETWEEN_WATCHES: Duration = Duration::from_millis(500);
 
-/// Bytes of an answer that refuses. Its message is logged and shown.
+/// Maximum size of an error response, in bytes. Its message is logged and shown.
 const REFUSAL: usize = 64 * 1024;
 
-/// What a request to the management API server may take that is not the list or the watch of a store. The API server gives up what
-/// it cannot answer within a minute.
+/// Limits of a request to the management API server other than the list or watch of a store. The API server itself gives up after a minute.
 pub(crate) const REQUEST: Bounds = Bounds {
     time: Duration::from_secs(30),
     answer: usize::MAX,
@@ -39,36 +38,36 @@ pub(crate) const REQUEST: Bounds = Bounds {
     pace: usize::MAX,
 };
 
-/// What a request may take.
+/// Limits of a request.
 #[derive(Debug, Clone, Copy)]
 pub struct Bounds {
-    /// From asking to the last byte of the answer. Watches have no such bound: they end by themselves, and the connection ends one
-    /// that is silent.
+    /// Time from the request to the last byte of the response. Watches have no such limit: they end by themselves, and the connection ends
+    /// a silent one.
     pub time: Duration,
-    /// Bytes of an answer, or of one event of a watch.
+    /// Bytes of a response, or of one event of a watch.
     pub answer: usize,
-    /// About how many bytes an answer, or one event, takes when it is read: `{}` takes three in a list, and hundreds of times as much
-    /// as a field of Rust.
+    /// Approximate memory of a decoded response or event, in bytes: `{}` takes three bytes in a list, and hundreds of times as much as a
+    /// field of Rust.
     pub memory: usize,
-    /// Bytes of all pages of a list, or of all events of a watch. Watches are short, and begin again.
+    /// Bytes of all pages of a list, or of all events of a watch. Watches are short and start again.
     pub list: usize,
-    /// How many of them each page after the first counts as at least: one may have nothing in it but the token of another one.
+    /// Minimum number of those bytes that each page after the first counts: a page may contain only the token of the next page.
     pub page: usize,
-    /// Bytes of events that a watch may bring each second since it began. What is more is left with the server until then.
+    /// Bytes of events that a watch may deliver per second since its start. Sluice reads the rest later.
     pub pace: usize,
 }
 
-/// The server did not answer a request in full within this time.
+/// The server did not send the whole response within this time.
 #[derive(Debug, thiserror::Error)]
 #[error("no answer within {0:?}")]
 pub struct NoAnswer(Duration);
 
-/// The server answered with more than anything that is asked for can need.
+/// The response is larger than any legitimate one.
 #[derive(Debug, thiserror::Error)]
 #[error("an answer that takes more than {0} bytes")]
 pub struct TooLong(usize);
 
-/// `client` that opens each watch at a bounded pace.
+/// Returns a `client` that limits the rate at which each watch starts.
 #[must_use]
 pub fn paced(client: Client) -> Client {
     let watches = Watches::default();
@@ -83,7 +82,7 @@ pub fn paced(client: Client) -> Client {
     })
 }
 
-/// `client` with `bounds` on each request.
+/// Returns a `client` with `bounds` on each request.
 #[must_use]
 pub fn bounded(client: Client, bounds: Bounds) -> Client {
     let pages = Pages::default();
@@ -97,7 +96,7 @@ pub fn bounded(client: Client, bounds: Bounds) -> Client {
                 if answer.status().is_success() {
                     return Ok(answer.map(|body| with_few_events(body, bounds)));
                 }
-                // A refusal is read like any other answer.
+                // An error response is read like any other.
                 Either::Left(std::future::ready(Ok(answer)))
             } else {
                 Either::Right(client.send(request))
@@ -138,17 +137,17 @@ fn too_long(error: BoxError, limit: usize) -> BoxError {
     }
 }
 
-/// An answer of either sort.
+/// Response body with or without limits.
 type Answer = UnsyncBoxBody<Bytes, BoxError>;
 
-/// Whether a server answered with more than it may.
+/// Returns whether a response exceeded its size limit.
 #[must_use]
 pub fn is_too_long(error: &(dyn Error + 'static)) -> bool {
     let mut sources = std::iter::successors(Some(error), |error| (**error).source());
     sources.any(<dyn Error>::is::<TooLong>)
 }
 
-/// The body of a watch at the pace of `bounds`, which ends at an event that is too long, or at one too many.
+/// Returns the body of a watch, throttled to `bounds`. It ends at an event that is too long, or at one too many.
 fn with_few_events(body: Body, bounds: Bounds) -> Answer {
     let (chunks, began) = (body.into_data_stream(), Instant::now());
     let events = stream::try_unfold(
@@ -175,13 +174,13 @@ fn with_few_events(body: Body, bounds: Bounds) -> Answer {
     StreamBody::new(events).boxed_unsync()
 }
 
-/// How long so many bytes take at a pace.
+/// Returns the time that this many bytes take at a pace.
 fn time_of(bytes: usize, pace: usize) -> Duration {
     let millis = bytes.saturating_mul(1000) / pace.max(1);
     Duration::from_millis(millis.try_into().unwrap_or(u64::MAX))
 }
 
-/// What has come since the last end of a line.
+/// Bytes since the last end of a line.
 #[derive(Default)]
 struct Open {
     bytes: usize,
@@ -200,14 +199,14 @@ impl Open {
     }
 }
 
-/// Which part of which list a request asks for.
+/// Page of a list that a request reads.
 struct Page {
     path: String,
     first: bool,
 }
 
 impl Page {
-    /// None if the request asks for no part of a list: names are without number, lists are few.
+    /// Returns `None` for a request that reads no list: only the few lists are tracked, not the unlimited number of object names.
     fn of(request: &Request<Body>) -> Option<Self> {
         let query = request.uri().query().unwrap_or_default();
         let asks = |field: &str| query.split('&').any(|pair| pair.starts_with(field));
@@ -219,12 +218,12 @@ impl Page {
     }
 }
 
-/// When each watch was opened last. kube-runtime opens one that has ended again at once.
+/// Time of the last start of each watch. kube-runtime restarts an ended watch at once.
 #[derive(Clone, Default)]
 struct Watches(Arc<Mutex<HashMap<String, Instant>>>);
 
 impl Watches {
-    /// How long to wait before a watch is opened now.
+    /// Returns the delay before a watch may start now.
     fn wait(&self, path: &str) -> Duration {
         let mut opened = lock(&self.0);
         let now = Instant::now();
@@ -236,12 +235,12 @@ impl Watches {
     }
 }
 
-/// Bytes of the pages of each list that is under way.
+/// Bytes of the pages of each list in progress.
 #[derive(Clone, Default)]
 struct Pages(Arc<Mutex<HashMap<String, usize>>>);
 
 impl Pages {
-    /// Adds a page, which counts as `least` bytes unless it is the first. Returns the bytes of all that came so far.
+    /// Adds a page, which counts at least `least` bytes unless it is the first. Returns the total bytes of the list.
     fn add(&self, page: Page, bytes: usize, least: usize) -> usize {
         let mut lists = lock(&self.0);
         let total = lists.entry(page.path).or_default();
@@ -272,7 +271,7 @@ mod tests {
         pace: usize::MAX,
     };
 
-    /// A server that sends the head of its answer after `head`, and never the end of it if `drips`.
+    /// Server that sends the response head after `head`, and never the end of the body if `drips`.
     fn server(head: Duration, drips: bool) -> Client {
         let service = service_fn(move |_: Request<Body>| async move {
             sleep(head).await;
@@ -316,7 +315,7 @@ mod tests {
         let request = Request::get("/api?watch=true").body(Body::empty()).unwrap();
         let mut events = client.send(request).await.unwrap().into_body();
         for _ in 0..30 {
-            assert!(events.frame().await.unwrap().is_ok(), "one each second");
+            assert!(events.frame().await.unwrap().is_ok(), "one per second");
         }
     }
 
@@ -330,7 +329,7 @@ mod tests {
         assert_eq!(Page::of(&request).map(|page| page.first), first);
     }
 
-    /// A server that answers with `length` bytes, in lines of `line` bytes.
+    /// Server that responds with `length` bytes, in lines of `line` bytes.
     fn long(length: usize, line: usize) -> Client {
         let service = service_fn(move |request: Request<Body>| async move {
             let refused = request
@@ -376,7 +375,7 @@ mod tests {
         assert_eq!(reads(&bounded(long(length, line), BOUNDS), query).await, read);
     }
 
-    /// A server that answers with so many empty items, as a list or as one event.
+    /// Server that responds with this many empty items, as a list or as one event.
     fn empty_items(count: usize) -> Client {
         let service = service_fn(move |_: Request<Body>| async move {
             let chunks: Vec<_> = (0..count)

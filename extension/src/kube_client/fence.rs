@@ -1,9 +1,8 @@
-//! Keeps a process that may not be the leader any more from writing.
+//! Write fence: blocks writes of a process that may have lost the lease.
 //!
-//! A process that was stopped for a while goes on in the middle of a reconcile, and another replica may lead by then. Each
-//! request that writes is therefore checked against the time up to which the lease is certainly held, by this process's own
-//! monotonic clock. What was sent before that time and arrives late is refused by its precondition: writes of Clusters,
-//! ClusterBootstraps, PackageInstalls and Secrets of configurations carry one.
+//! A process that was stopped for a while continues in the middle of a reconcile, and another replica may lead by then. Each write request
+//! is therefore checked against the end of the lease by this process's own monotonic clock. A request that was sent earlier and arrives
+//! late is refused by its precondition: writes of Clusters, ClusterBootstraps, PackageInstalls and Secrets of configurations carry one.
 
 use std::{
     sync::{Arc, Mutex},
@@ -14,42 +13,42 @@ use kube::Client;
 
 use crate::{kube_client::middleware::middleware, lock::lock};
 
-/// Why a request was not sent.
+/// Reason for not sending a request.
 #[derive(Debug, thiserror::Error)]
 #[error("the lease was not renewed in time, another replica may lead")]
 pub struct NotLeading;
 
-/// Until when this process may write. Clones share it.
+/// Time until which this process may write. Clones share it.
 #[derive(Debug, Clone)]
 pub struct Fence(Arc<Mutex<Open>>);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Open {
-    /// There is no other replica.
+    /// No other replica exists.
     Always,
-    /// Not from then on; never before the lease was held.
+    /// Writes are allowed until then; none before the lease was held.
     Until(Option<Instant>),
 }
 
 impl Fence {
-    /// For a process that is the only one.
+    /// Creates a fence for a single replica.
     #[must_use]
     pub fn open() -> Self {
         Self(Arc::new(Mutex::new(Open::Always)))
     }
 
-    /// For a process that has to take the lease first.
+    /// Creates a fence for a replica that has to acquire the lease first.
     #[must_use]
     pub fn closed() -> Self {
         Self(Arc::new(Mutex::new(Open::Until(None))))
     }
 
-    /// The lease is held until `then`.
+    /// Allows writes until `then`, the end of the lease.
     pub fn open_until(&self, then: Instant) {
         self.set(Open::Until(Some(then)));
     }
 
-    /// The lease is not held any more.
+    /// Blocks writes after the loss of the lease.
     pub fn close(&self) {
         self.set(Open::Until(None));
     }
@@ -58,7 +57,7 @@ impl Fence {
         *lock(&self.0) = open;
     }
 
-    /// Whether a write may be sent at `now`.
+    /// Returns whether a write may be sent at `now`.
     #[must_use]
     pub fn lets_write(&self, now: Instant) -> bool {
         match *lock(&self.0) {
@@ -67,7 +66,7 @@ impl Fence {
         }
     }
 
-    /// A client that refuses to send writes while the fence is closed. Reads and watches pass.
+    /// Returns a client that refuses to send writes while the fence is closed. It sends reads and watches.
     #[must_use]
     pub fn guard(&self, client: Client) -> Client {
         let fence = self.clone();
@@ -98,7 +97,7 @@ mod tests {
 
     use super::*;
 
-    /// A client whose requests are all answered with an empty ConfigMap.
+    /// Client that receives an empty ConfigMap for each request.
     fn answered() -> Client {
         let answer =
             |_: Request<Body>| async { Ok::<_, Infallible>(Response::new(Body::from(b"{}".to_vec()))) };
@@ -112,7 +111,7 @@ mod tests {
         }
     }
 
-    /// Whether each way of writing is refused.
+    /// Returns whether each kind of write is refused.
     async fn refused(fence: &Fence) -> [bool; 4] {
         let api = Api::<ConfigMap>::default_namespaced(fence.guard(answered()));
         let object = ConfigMap::default();

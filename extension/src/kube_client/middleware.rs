@@ -1,11 +1,11 @@
-//! A client over another one.
+//! Middleware of a client.
 
 use bytes::Bytes;
 use http::{Request, Response};
 use kube::{Client, client::Body};
 use tower::{BoxError, service_fn};
 
-/// A client that does with each request what `send` does with it and `client`.
+/// Returns a client that hands each request and `client` to `send`.
 pub(crate) fn middleware<A, B>(
     client: Client,
     send: impl Fn(Client, Request<Body>) -> A + Send + 'static,

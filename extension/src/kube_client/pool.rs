@@ -1,4 +1,4 @@
-//! Clients that give connections back.
+//! Connection pool with a limit on idle connections.
 
 use std::time::Duration;
 
@@ -13,20 +13,19 @@ use kube::{
 };
 use tower::{BoxError, ServiceBuilder};
 
-/// How long a connection that nothing uses is kept. Longer than the time between two looks at a hot cluster, which are 10 s.
+/// Time after which an idle connection is closed. Longer than the resync interval of a hot cluster, 10 s.
 const IDLE: Duration = Duration::from_secs(15);
 
-/// What is kept of an answer that has been read but not used yet, in bytes. hyper keeps up to 400 KiB for the life of a connection.
+/// Maximum bytes of a response that are read ahead. hyper keeps up to 400 KiB for the life of a connection.
 const BUFFER: usize = 64 * 1024;
 
-/// A client that keeps so many connections at most which nothing uses, and none for longer than 15 s. kube's own keeps each one that it
-/// has ever needed at the same time, until its server ends it, with 40 KiB and more for each.
-///
+/// Returns a client with at most `idle` idle connections, none of them older than 15 s. kube's own client keeps each connection of its
+/// busiest moment until the server ends it, with 40 KiB and more for each.
 /// # Errors
-/// What `config` says of authentication or TLS cannot be used.
+/// The authentication or TLS settings of `config` are invalid.
 pub(crate) fn client(config: Config, idle: usize) -> kube::Result<Client> {
     if config.proxy_url.is_some() {
-        // Only kube's own knows proxies. The kubeconfig of an operator may name one.
+        // Only kube's own client supports proxies. The kubeconfig of an operator may name one.
         return Client::try_from(config);
     }
     let mut connector = TimeoutConnector::new(config.rustls_https_connector()?);

@@ -8,7 +8,7 @@ use sluice_core::{
 
 use crate::kube_client::bounded::is_too_long;
 
-/// The status that a request was refused with; none where it was not answered.
+/// Returns the status code of an error response; `None` without a response.
 pub(crate) fn code(error: &kube::Error) -> Option<u16> {
     match error {
         kube::Error::Api(status) => Some(status.code),
@@ -16,7 +16,7 @@ pub(crate) fn code(error: &kube::Error) -> Option<u16> {
     }
 }
 
-/// What became of a request that was refused or not answered.
+/// Maps an error to a failure: a refused request, or one without a response.
 pub(crate) fn failure(server: Server, error: &kube::Error) -> Failure {
     let text = error_chain(error);
     let (code, message) = match error {
@@ -33,7 +33,7 @@ pub(crate) fn failure(server: Server, error: &kube::Error) -> Failure {
     }
 }
 
-/// How a kind is served; `None` when it is not.
+/// Discovers how a kind is served; `None` when it is not served.
 pub(crate) async fn served(client: &Client, group: &str, kind: &str) -> kube::Result<Option<ApiResource>> {
     match discovery::group(client, group).await {
         Ok(group) => Ok(group.recommended_kind(kind).map(|(resource, _)| resource)),

@@ -1,4 +1,4 @@
-//! The clock of the management API server, by the `Date` header of its answers.
+//! Clock of the management API server, from the `Date` header of its responses.
 
 use std::sync::{Arc, Mutex};
 
@@ -9,11 +9,11 @@ use sluice_core::server_time::ServerTime;
 
 use crate::{clock::now, kube_client::middleware::middleware, lock::lock};
 
-/// What time it is at the API server whose answers are noted. Cheap to clone; all clones are one.
+/// Time of the API server. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub struct ServerClock(Arc<Mutex<Option<Last>>>);
 
-/// The last header, which hundreds of answers a second may repeat.
+/// Last header, which hundreds of responses per second may repeat.
 #[derive(Debug)]
 struct Last {
     header: Box<[u8]>,
@@ -21,14 +21,14 @@ struct Last {
 }
 
 impl ServerClock {
-    /// Its time; `None` until an answer has said it.
+    /// Returns the server time; `None` before the first response with a date.
     #[must_use]
     pub fn now(&self) -> Option<Timestamp> {
         let last = lock(&self.0);
         last.as_ref().map(|last| last.time.at(now()))
     }
 
-    /// `client` that notes the time in each answer.
+    /// Returns a `client` that records the time of each response.
     pub(crate) fn noting(&self, client: Client) -> Client {
         let clock = self.clone();
         middleware(client, move |client, request| {
@@ -67,7 +67,7 @@ mod tests {
 
     use super::*;
 
-    /// The time after answers with these headers, each three seconds after the one before.
+    /// Returns the time after responses with these headers, each three seconds after the one before.
     async fn after(dates: &'static [&'static str]) -> Option<String> {
         let mut left = dates.iter().copied();
         let server = service_fn(move |_: Request<Body>| {
@@ -95,7 +95,7 @@ mod tests {
         assert_eq!(after(&[]).await, None);
         assert_eq!(after(&["soon"]).await, None);
         assert_eq!(after(&[FIRST]).await.as_deref(), Some("2026-11-26T14:08:32Z"));
-        // The second answer was written in the same second, or a proxy has kept it.
+        // The second response is of the same second, or cached by a proxy.
         assert_eq!(
             after(&[FIRST, FIRST]).await.as_deref(),
             Some("2026-11-26T14:08:35Z")

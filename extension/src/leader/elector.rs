@@ -1,5 +1,5 @@
-//! Leader election with client-go's rules: a PUT carries the resourceVersion that was read, and a lease expires by what
-//! this process saw on its own clock, never by a remote wall clock.
+//! Leader election with client-go's rules: a PUT carries the resourceVersion that was read. A lease expires by the local clock of the
+//! observer, never by a remote wall clock.
 
 use std::time::{Duration, Instant};
 
@@ -21,37 +21,37 @@ use crate::{
     leader::{leadership::Leadership, metrics::LeaderMetrics},
 };
 
-/// How many requests may fail within the renew deadline: each has an equal part of it.
+/// Requests that may fail within the renew deadline: each has an equal part of it.
 const TRIES: u32 = 3;
 
-/// How many times longer than one's own the duration in a lease may be.
+/// Maximum ratio of the duration in a lease to the configured one.
 const BELIEVED: u32 = 10;
 
-/// Seconds that a lease says to last which its holder has handed back, as client-go writes it.
+/// Lease duration in seconds that a released lease carries, as client-go writes it.
 const HANDED_BACK: i32 = 1;
 
 /// Name of the lease.
 pub const LEASE: &str = "sluice-leader";
 
-/// Who takes part and how patient everybody is.
+/// Configuration of a candidate.
 #[derive(Debug, Clone)]
 pub struct Config {
     /// Namespace of the lease.
     pub namespace: String,
     /// Unique name of this process.
     pub identity: String,
-    /// How long a holder that stopped renewing is waited for.
+    /// Time that candidates wait after the last observed renewal before they acquire the lease.
     pub lease_duration: Duration,
-    /// How long a holder tries to renew before it gives up.
+    /// Time that the leader retries a renewal before it gives up.
     pub renew_deadline: Duration,
-    /// How often the lease is looked at.
+    /// Interval between two attempts to acquire or renew the lease.
     pub retry_period: Duration,
 }
 
-/// Why a leader is none any more.
+/// Cause of a lost leadership.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// No renewal got through in time; another replica may lead.
+    /// No renewal succeeded in time; another replica may lead.
     #[error("leadership lost: lease {namespace}/{LEASE} was not renewed for {deadline:?}")]
     Lost {
         /// Namespace of the lease.
@@ -61,18 +61,18 @@ pub enum Error {
     },
 }
 
-/// What an attempt at the lease came to.
+/// Result of an attempt to acquire or renew the lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Attempt {
     /// This process holds it.
     Held,
-    /// Another one holds it.
+    /// Another process holds it.
     HeldByAnother,
-    /// It was changed between reading and writing; the next attempt reads it again.
+    /// The lease changed between the read and the write; the next attempt re-reads it.
     Changed,
 }
 
-/// Takes part in the election.
+/// Candidate in the election.
 #[derive(Debug)]
 pub struct Elector {
     config: Config,
@@ -82,28 +82,28 @@ pub struct Elector {
     metrics: LeaderMetrics,
     /// The last state of the lease that another process held.
     seen: Option<ObservedLease>,
-    /// Whether this process holds it.
+    /// Whether this process holds the lease.
     leads: bool,
 }
 
-/// A state of the lease.
+/// Observed state of the lease.
 #[derive(Debug)]
 struct ObservedLease {
     version: String,
-    /// When it was first seen here.
+    /// Time of the first observation of this state.
     since: Instant,
-    /// How long its holder may write after that.
-    patience: Duration,
+    /// Time after that for which its holder may write.
+    lease_duration: Duration,
 }
 
 impl ObservedLease {
     fn expired(&self) -> bool {
-        self.since.elapsed() > self.patience
+        self.since.elapsed() > self.lease_duration
     }
 }
 
 impl Elector {
-    /// A candidate. `fence` is open for as long as no other one can hold the lease; `client` must not be behind it.
+    /// Creates a candidate. `fence` is open for as long as no other process can hold the lease; `client` must not be behind it.
     #[must_use]
     pub fn new(client: Client, config: Config, fence: Fence) -> Self {
         let leases = Api::namespaced(client, &config.namespace);
@@ -118,7 +118,7 @@ impl Elector {
         }
     }
 
-    /// The same that says in `leadership` what it sees of whichever replica leads.
+    /// Reports each observation of any leader in `leadership`.
     #[must_use]
     pub fn showing(self, leadership: Leadership) -> Self {
         Self { leadership, ..self }
@@ -135,10 +135,10 @@ impl Elector {
         loop {
             match self.attempt().await {
                 Some(Attempt::Held) => {
-                    info!(identity = %self.config.identity, lease = LEASE, "Leading");
+                    info!(identity = %self.config.identity, lease = LEASE, "Acquired leader lease");
                     return Some(());
                 }
-                // The next attempt reads it again.
+                // The next attempt re-reads the lease.
                 Some(Attempt::Changed | Attempt::HeldByAnother) | None => {}
             }
             tokio::select! {
@@ -148,7 +148,7 @@ impl Elector {
         }
     }
 
-    /// Renews until `stop`, then hands the lease back.
+    /// Renews until `stop`, then releases the lease.
     ///
     /// # Errors
     /// The leader must end its process: another replica may lead already.
@@ -185,10 +185,10 @@ impl Elector {
         }
     }
 
-    /// Takes or renews the lease; none if the API server did not answer in time. What was changed meanwhile is read again at once.
+    /// Acquires or renews the lease; `None` if the API server did not respond in time. A changed lease is re-read at once.
     async fn attempt(&mut self) -> Option<Attempt> {
         let share = self.config.renew_deadline / TRIES;
-        // Others count from when they see the renewal, which is later.
+        // Other replicas count from their observation of the renewal, which is later.
         let began = Instant::now();
         let twice = async {
             match self.take_or_renew().await? {
@@ -207,11 +207,14 @@ impl Elector {
                 Some(attempt)
             }
             Ok(Err(error)) => {
-                warn!(%error, lease = LEASE, "Asking for the lease");
+                warn!(%error, lease = LEASE, "Failed to acquire or renew lease");
                 None
             }
             Err(_) => {
-                warn!(lease = LEASE, "Asking for the lease: no answer within {share:?}");
+                warn!(
+                    lease = LEASE,
+                    "Failed to acquire or renew lease: no response within {share:?}"
+                );
                 None
             }
         }
@@ -219,7 +222,7 @@ impl Elector {
 
     async fn take_or_renew(&mut self) -> kube::Result<Attempt> {
         let Some(lease) = self.leases.get_opt(LEASE).await? else {
-            // Who deleted it may not have been its holder, which writes for a while yet.
+            // The lease may have been deleted by another client, and its holder still writes for a while.
             if self.seen.as_ref().is_some_and(|seen| !seen.expired()) {
                 return Ok(Attempt::HeldByAnother);
             }
@@ -233,7 +236,7 @@ impl Elector {
         let spec = lease.spec.unwrap_or_default();
         let holder = spec.holder_identity.as_deref().unwrap_or_default();
         let is_mine = holder == self.config.identity;
-        // Without a holder it was handed back, or the holder was removed by hand.
+        // A lease without a holder was released, or the holder was removed manually.
         let is_free = holder.is_empty() && (self.leads || spec.lease_duration_seconds == Some(HANDED_BACK));
         if !is_mine && !is_free && !self.expired(version.as_deref(), &spec) {
             return Ok(Attempt::HeldByAnother);
@@ -245,12 +248,12 @@ impl Elector {
         held(self.leases.replace(LEASE, &PostParams::default(), &next).await)
     }
 
-    /// Whether the lease has not changed for so long that its holder has stopped writing. The holder may have been started with a
-    /// longer duration than this process, which is believed up to a limit: the lease may have been edited.
+    /// Returns whether the lease has expired, so that its holder has stopped writing. The holder may use a longer duration than this
+    /// process. That duration counts up to a limit, because the lease may have been edited.
     fn expired(&mut self, version: Option<&str>, spec: &LeaseSpec) -> bool {
         let version = version.unwrap_or_default().to_owned();
         let own = self.config.lease_duration;
-        let patience = spec
+        let lease_duration = spec
             .lease_duration_seconds
             .and_then(|seconds| u64::try_from(seconds).ok())
             .map_or(own, |seconds| {
@@ -258,13 +261,13 @@ impl Elector {
             });
         let same = self.seen.take().filter(|seen| seen.version == version);
         if same.is_none() {
-            self.leadership.renewed(patience);
+            self.leadership.renewed(lease_duration);
         }
         let since = same.map_or_else(Instant::now, |seen| seen.since);
         let seen = self.seen.insert(ObservedLease {
             version,
             since,
-            patience,
+            lease_duration,
         });
         seen.expired()
     }
@@ -299,12 +302,12 @@ impl Elector {
         }
     }
 
-    /// Lets the next leader start at once.
+    /// Releases the lease, so that the next leader starts at once.
     async fn hand_back(&self) {
         let held = match self.leases.get_opt(LEASE).await {
             Ok(Some(lease)) => lease,
             Ok(None) => return,
-            Err(error) => return debug!(%error, "Handing back the lease"),
+            Err(error) => return debug!(%error, "Failed to release lease"),
         };
         if held
             .spec
@@ -325,12 +328,12 @@ impl Elector {
             spec: Some(spec),
         };
         if let Err(error) = self.leases.replace(LEASE, &PostParams::default(), &empty).await {
-            debug!(%error, "Handing back the lease");
+            debug!(%error, "Failed to release lease");
         }
     }
 }
 
-/// A lease is given in seconds, and must not run out for others while its holder may still write.
+/// Rounds up to whole seconds: a lease must not expire for others while its holder may still write.
 fn whole_seconds(duration: Duration) -> u64 {
     duration.as_secs() + u64::from(duration.subsec_nanos() > 0)
 }

@@ -1,5 +1,4 @@
-//! Whether some replica leads, as far as this one has seen: what a record says is true for as long as a leader looks at what it rests
-//! on.
+//! Observation of the leader lease: a record is valid only while a leader reconciles its inputs.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -9,40 +8,40 @@ use std::{
 use sluice_core::cache::stored_kind::CURRENT_FOR;
 use tokio::time::Instant;
 
-/// When the lease was last seen to change. Clones share it.
+/// Time of the last observed change of the lease. Clones share it.
 #[derive(Debug, Clone)]
 pub struct Leadership(Arc<Mutex<ObservedLease>>);
 
 #[derive(Debug, Clone, Copy)]
 struct ObservedLease {
     at: Instant,
-    /// How long its holder may leave it as it is.
-    patience: Duration,
+    /// Time for which its holder may leave it unchanged.
+    lease_duration: Duration,
 }
 
 impl Leadership {
-    /// Nothing was seen yet. Until now a leader may have renewed a lease that lasts so long.
+    /// Creates an observation without any lease. Until now a leader may have renewed a lease of this duration.
     #[must_use]
-    pub fn new(patience: Duration) -> Self {
+    pub fn new(lease_duration: Duration) -> Self {
         Self(Arc::new(Mutex::new(ObservedLease {
             at: Instant::now(),
-            patience,
+            lease_duration,
         })))
     }
 
-    /// The lease was taken or renewed just now, to last so long.
-    pub fn renewed(&self, patience: Duration) {
+    /// Records that the lease was acquired or renewed just now, with this duration.
+    pub fn renewed(&self, lease_duration: Duration) {
         *self.seen() = ObservedLease {
             at: Instant::now(),
-            patience,
+            lease_duration,
         };
     }
 
-    /// Whether no leader has been seen for longer than it takes until another one leads, and memory counts after that.
+    /// Returns whether no leader was observed for longer than a failover takes, after which caches expire as well.
     #[must_use]
     pub fn is_missing(&self) -> bool {
-        let ObservedLease { at, patience } = *self.seen();
-        at.elapsed() > patience.saturating_add(CURRENT_FOR)
+        let ObservedLease { at, lease_duration } = *self.seen();
+        at.elapsed() > lease_duration.saturating_add(CURRENT_FOR)
     }
 
     fn seen(&self) -> MutexGuard<'_, ObservedLease> {

@@ -1,4 +1,4 @@
-//! Which configurations depend on which objects, so that a change wakes exactly them.
+//! Dependencies of configurations, so that a change requeues exactly the dependent configurations.
 
 use std::{
     collections::HashMap,
@@ -13,7 +13,7 @@ use sluice_core::{
 
 use crate::{lock::lock, queue::requeues::ClusterRef};
 
-/// Who depends on what. Cheap to clone; all clones are one.
+/// Dependencies of all configurations, by source. Clones share the state.
 #[derive(Clone, Debug, Default)]
 pub struct Dependents(Arc<Mutex<Inner>>);
 
@@ -24,7 +24,7 @@ struct Inner {
 }
 
 impl Inner {
-    /// Every kind has its own queue, which merges wakes of one configuration.
+    /// Requeues a configuration in the queue of its kind, which merges duplicates.
     fn enqueue(&self, config: &ConfigRef) {
         if let Some(wake) = self.wakes.get(&config.kind) {
             let _gone_at_shutdown = wake.unbounded_send(config.object.clone());
@@ -33,12 +33,12 @@ impl Inner {
 }
 
 impl Dependents {
-    /// Wakes whatever depends on a Cluster.
+    /// Requeues the dependents of a Cluster.
     pub fn cluster_changed(&self, cluster: &ClusterRef) {
         self.changed(&[Source::cluster(cluster.namespace(), cluster.name())]);
     }
 
-    /// Wakes whatever depends on one of these.
+    /// Requeues the dependents of these sources.
     pub(crate) fn changed(&self, sources: &[Source]) {
         let inner = lock(&self.0);
         for config in sources.iter().flat_map(|source| inner.dependencies.on(source)) {
@@ -46,24 +46,24 @@ impl Dependents {
         }
     }
 
-    /// A configuration depends on `sources` and nothing else.
+    /// Replaces the dependencies of a configuration.
     pub(crate) fn set(&self, config: &ConfigRef, sources: &[Source]) {
         lock(&self.0).dependencies.set(config, sources);
     }
 
-    /// Adds something that a configuration depends on. To be called before it is read, so that no change falls between.
+    /// Adds a dependency of a configuration. Called before the source is read, so that no change is lost in between.
     pub(crate) fn add(&self, config: &ConfigRef, source: &Source) {
         lock(&self.0).dependencies.add(config, source);
     }
 
-    /// The configurations of a kind that are woken.
+    /// Returns the requeues of a kind.
     pub(crate) fn requeues(&self, kind: &Arc<str>) -> impl Stream<Item = ClusterRef> + Send + use<> {
         let (sender, receiver) = mpsc::unbounded();
         lock(&self.0).wakes.insert(Arc::clone(kind), sender);
         receiver
     }
 
-    /// A configuration has changed itself, or a pass over its Cluster misses its values.
+    /// Requeues a configuration that has changed, or whose values a reconcile of its Cluster lacks.
     pub(crate) fn wake(&self, config: &ConfigRef) {
         lock(&self.0).enqueue(config);
     }
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_wakes_those_that_depend_on_it_now() {
+    fn a_change_requeues_current_dependents() {
         let dependents = Dependents::default();
         let mut antrea = Box::pin(dependents.requeues(&"Antrea".into()));
         let mut calico = Box::pin(dependents.requeues(&"Calico".into()));

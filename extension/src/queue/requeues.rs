@@ -1,4 +1,4 @@
-//! Wakes the reconciler of a Cluster for things that no watch of the management cluster shows.
+//! Requeues of Clusters for changes that no watch of the management cluster shows.
 
 use futures::Stream;
 use kube::core::ObjectMeta;
@@ -7,26 +7,26 @@ pub use sluice_core::cluster::ClusterRef;
 
 use crate::queue::work_queue::Feed;
 
-/// Why the reconciler of a Cluster is woken.
+/// Requeue of one Cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Requeue {
-    /// The Cluster.
+    /// Cluster to reconcile.
     pub cluster: ClusterRef,
-    /// Whether something has changed that the stores do not show, so that it has to be read.
+    /// Whether the change is missing in the stores, so that the reconcile has to read it.
     pub needs_read: bool,
 }
 
-/// Wakes Clusters. Cheap to clone; all clones are one.
+/// Sender of requeues of Clusters. Clones share the queue.
 #[derive(Debug, Clone, Default)]
 pub struct Requeues(Feed<Requeue>);
 
 impl Requeues {
-    /// What is woken from now on: see [`Feed::listen`].
+    /// Returns the requeues from now on, see [`Feed::listen`].
     pub fn listen(&self) -> impl Stream<Item = Requeue> + Send + Unpin + 'static + use<> {
         self.0.listen()
     }
 
-    /// Wakes one Cluster for what the stores show.
+    /// Requeues a Cluster after a change that the stores show.
     pub fn wake(&self, cluster: ClusterRef) {
         self.0.send(Requeue {
             cluster,
@@ -34,7 +34,7 @@ impl Requeues {
         });
     }
 
-    /// Wakes one Cluster because what its packages take their values from may be something else, which no store shows.
+    /// Requeues a Cluster whose values sources may have changed, which no store shows.
     pub fn enqueue_with_reads(&self, cluster: ClusterRef) {
         self.0.send(Requeue {
             cluster,
@@ -42,7 +42,7 @@ impl Requeues {
         });
     }
 
-    /// Wakes the Cluster that an object of kind `K` with this metadata belongs to.
+    /// Requeues the Cluster that an object of kind `K` with this metadata belongs to.
     pub fn enqueue_owner<K: OfCluster>(&self, meta: &ObjectMeta) {
         if let Some(name) = K::cluster_in(meta) {
             self.wake(ClusterRef::new(

@@ -1,4 +1,4 @@
-//! Which object has its turn: what is woken waits here, and each object has one pass at a time.
+//! Work queue: it deduplicates items and runs one reconcile per item at a time.
 
 use std::{
     collections::{HashSet, VecDeque},
@@ -18,7 +18,7 @@ use crate::queue::metrics::WorkQueueMetrics;
 /// What is woken, from those who wake to the one who takes turns. Before [`Self::listen`] nothing is kept: a replica that does not lead may
 /// run for months, and begins with everything anyway. Cheap to clone; all clones are one.
 ///
-/// Unbounded from then on: the queue takes every item at once and merges those that are the same.
+/// Unbounded afterwards: the queue receives every item at once and merges duplicates.
 #[derive(Debug)]
 pub struct Feed<T>(Arc<OnceLock<mpsc::UnboundedSender<T>>>);
 
@@ -35,16 +35,16 @@ impl<T> Default for Feed<T> {
 }
 
 impl<T> Feed<T> {
-    /// What is sent from now on. The first caller gets it all, a later one nothing.
+    /// Returns the items from now on. Only the first caller receives items.
     #[must_use]
     pub fn listen(&self) -> mpsc::UnboundedReceiver<T> {
         let (sender, receiver) = mpsc::unbounded();
-        // The sender of a later caller is dropped here, which ends its stream.
+        // Drops the sender of a later caller, which ends its stream.
         let _listened_before = self.0.set(sender);
         receiver
     }
 
-    /// Sends something. Before this process leads and while it ends nothing receives it, which is no error.
+    /// Sends an item. Without a receiver, before this process leads and during shutdown, the item is dropped.
     pub fn send(&self, item: T) {
         if let Some(sender) = self.0.get() {
             let _gone_at_shutdown = sender.unbounded_send(item);
@@ -52,10 +52,10 @@ impl<T> Feed<T> {
     }
 }
 
-/// When an item has its turn again whose pass ended in a panic.
+/// Delay of an item whose reconcile panicked.
 const AFTER_PANIC: Duration = Duration::from_mins(1);
 
-/// What waits for its turn, in the order in which it came.
+/// Queued items in order of arrival.
 #[derive(Debug)]
 struct Due<'a, T> {
     /// With the time at which each was added.
@@ -78,7 +78,7 @@ impl<T: Clone + Eq + Hash> Due<'_, T> {
         }
     }
 
-    /// The first one that is not busy.
+    /// Removes the first item that is not busy.
     fn take(&mut self, busy: &HashSet<T>) -> Option<T> {
         let at = self.order.iter().position(|(item, _)| !busy.contains(item))?;
         let (item, added) = self.order.remove(at)?;
@@ -88,11 +88,13 @@ impl<T: Clone + Eq + Hash> Due<'_, T> {
     }
 }
 
-/// Calls `pass` for each item of `woken`, so many at once and no two for the same item, until `stop` or the end of `woken`; then it
-/// waits for those that run. What a pass returns is the time after which the item has its turn again; `None` leaves it to be woken.
-/// What is woken during its pass has another one after it. Turns are taken in the order in which they are due, and each pass is a task.
+/// Runs `reconcile` for each item of `requeues` until `stop` or the end of `requeues`, then waits for the running ones.
+///
+/// At most `concurrency` reconciles run at once, each as a task, and one per item. An item that is requeued during its reconcile runs
+/// again afterwards. A reconcile returns the delay of its requeue; `None` waits for the next event. Items run in the order in which they
+/// are due.
 pub(crate) async fn run<T, F>(
-    woken: impl Stream<Item = T>,
+    requeues: impl Stream<Item = T>,
     concurrency: u16,
     stop: &CancellationToken,
     metrics: &WorkQueueMetrics,
@@ -106,7 +108,7 @@ pub(crate) async fn run<T, F>(
         message,
         run_at: Instant::now(),
     };
-    let mut schedule = pin!(scheduler(stream::select(woken.map(now), waiting)));
+    let mut schedule = pin!(scheduler(stream::select(requeues.map(now), waiting)));
     let mut due = Due::<T> {
         order: VecDeque::new(),
         known: HashSet::new(),
@@ -158,47 +160,54 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// What passes have done, with the second in which each began.
+    /// Reconciled items, each with the second of its start.
     type Began = Arc<Mutex<Vec<(u64, &'static str)>>>;
 
     fn metrics() -> WorkQueueMetrics {
         WorkQueues::default().of("test")
     }
 
-    /// A queue of passes that take a second each, after which each item has its turn again after `wait`.
+    /// A queue of reconciles that take a second each, after which each item has its turn again after `wait`.
     fn started(concurrency: u16, wait: Option<Duration>) -> (mpsc::UnboundedSender<&'static str>, Began) {
-        let ((wakes, woken), began, start) = (mpsc::unbounded(), Began::default(), Instant::now());
+        let ((sender, requeues), began, start) = (mpsc::unbounded(), Began::default(), Instant::now());
         let seen = Arc::clone(&began);
         tokio::spawn(async move {
-            let pass = |item| {
+            let reconcile = |item| {
                 seen.lock().unwrap().push((start.elapsed().as_secs(), item));
                 async move {
                     sleep(SECOND).await;
                     wait
                 }
             };
-            run(woken, concurrency, &CancellationToken::new(), &metrics(), pass).await;
+            run(
+                requeues,
+                concurrency,
+                &CancellationToken::new(),
+                &metrics(),
+                reconcile,
+            )
+            .await;
         });
-        (wakes, began)
+        (sender, began)
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_item_that_is_woken_during_its_pass_has_another_one_after_it() {
-        let (wakes, began) = started(2, None);
-        wakes.unbounded_send("a").unwrap();
+    async fn an_item_requeued_during_its_reconcile_runs_again() {
+        let (sender, began) = started(2, None);
+        sender.unbounded_send("a").unwrap();
         sleep(SECOND / 2).await;
         for _ in 0..3 {
-            wakes.unbounded_send("a").unwrap();
+            sender.unbounded_send("a").unwrap();
         }
         sleep(10 * SECOND).await;
         assert_eq!(*began.lock().unwrap(), [(0, "a"), (1, "a")]);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn so_many_passes_run_at_once() {
-        let (wakes, began) = started(2, None);
+    async fn concurrency_limits_running_reconciles() {
+        let (sender, began) = started(2, None);
         for item in ["a", "b", "c", "d", "e"] {
-            wakes.unbounded_send(item).unwrap();
+            sender.unbounded_send(item).unwrap();
         }
         sleep(10 * SECOND).await;
         let seconds: Vec<u64> = began.lock().unwrap().iter().map(|(second, _)| *second).collect();
@@ -206,11 +215,11 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_item_has_its_turn_again_after_its_time_or_when_it_is_woken() {
-        let (wakes, began) = started(1, Some(10 * SECOND));
-        wakes.unbounded_send("a").unwrap();
+    async fn an_item_runs_again_after_its_delay_or_a_requeue() {
+        let (sender, began) = started(1, Some(10 * SECOND));
+        sender.unbounded_send("a").unwrap();
         sleep(15 * SECOND).await;
-        wakes.unbounded_send("a").unwrap();
+        sender.unbounded_send("a").unwrap();
         sleep(15 * SECOND).await;
         assert_eq!(
             *began.lock().unwrap(),
@@ -219,14 +228,14 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn passes_that_run_come_to_their_end() {
-        let ((wakes, woken), stop) = (mpsc::unbounded(), CancellationToken::new());
+    async fn running_reconciles_end_after_a_stop() {
+        let ((sender, requeues), stop) = (mpsc::unbounded(), CancellationToken::new());
         let metrics = metrics();
         let ended = Arc::<AtomicUsize>::default();
         for item in ["a", "b", "c"] {
-            wakes.unbounded_send(item).unwrap();
+            sender.unbounded_send(item).unwrap();
         }
-        let passes = run(woken, 2, &stop, &metrics, |_| {
+        let reconciles = run(requeues, 2, &stop, &metrics, |_| {
             let ended = Arc::clone(&ended);
             async move {
                 sleep(SECOND).await;
@@ -238,22 +247,22 @@ mod tests {
             advance(SECOND / 2).await;
             stop.cancel();
         };
-        tokio::join!(passes, stopping);
+        tokio::join!(reconciles, stopping);
         assert_eq!(ended.load(Relaxed), 2, "none begins any more");
     }
 
-    /// However often some of them are woken.
+    /// However often some items are requeued.
     #[tokio::test(start_paused = true)]
-    async fn each_has_its_turn_where_there_are_more_than_slots() {
-        let (wakes, began) = started(1, None);
+    async fn no_item_starves_with_more_items_than_slots() {
+        let (sender, began) = started(1, None);
         let items = ["a", "b", "c", "d", "e", "f", "g", "h"];
         for second in 0..40 {
             for item in &items[..4] {
-                wakes.unbounded_send(item).unwrap();
+                sender.unbounded_send(item).unwrap();
             }
             if second == 0 {
                 for item in &items[4..] {
-                    wakes.unbounded_send(item).unwrap();
+                    sender.unbounded_send(item).unwrap();
                 }
             }
             sleep(SECOND).await;
@@ -266,22 +275,22 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_item_whose_pass_panics_has_its_turn_again() {
-        let ((wakes, woken), passes) = (mpsc::unbounded(), Arc::<AtomicUsize>::default());
-        wakes.unbounded_send("a").unwrap();
-        let counted = Arc::clone(&passes);
+    async fn an_item_whose_reconcile_panics_runs_again() {
+        let ((sender, requeues), reconciles) = (mpsc::unbounded(), Arc::<AtomicUsize>::default());
+        sender.unbounded_send("a").unwrap();
+        let counted = Arc::clone(&reconciles);
         tokio::spawn(async move {
-            let pass = |_| {
+            let reconcile = |_| {
                 let first = counted.fetch_add(1, Relaxed) == 0;
                 async move {
                     assert!(!first, "a bug");
                     None
                 }
             };
-            run(woken, 1, &CancellationToken::new(), &metrics(), pass).await;
+            run(requeues, 1, &CancellationToken::new(), &metrics(), reconcile).await;
         });
         sleep(AFTER_PANIC + SECOND).await;
-        assert_eq!(passes.load(Relaxed), 2);
+        assert_eq!(reconciles.load(Relaxed), 2);
     }
 
     /// The metrics of queue `test`, but for buckets.
@@ -363,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn a_replica_that_does_not_listen_keeps_nothing() {
+    fn a_feed_without_a_listener_keeps_nothing() {
         let feed = Feed::default();
         for number in 0..1000 {
             feed.send(number);
@@ -375,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn who_listens_later_gets_nothing() {
+    fn a_second_listener_receives_nothing() {
         let feed = Feed::default();
         let (mut first, mut second) = (feed.listen(), feed.listen());
         feed.send("one");

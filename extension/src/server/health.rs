@@ -1,6 +1,6 @@
 //! Probes and metrics over plain HTTP: `/healthz`, `/livez`, `/readyz` and `/metrics`.
 //!
-//! Readiness is a set of named checks, and so is liveness. `/readyz?verbose` lists them, `/readyz/<check>` asks one.
+//! Readiness and liveness are sets of named checks. `/readyz?verbose` lists them, `/readyz/<check>` evaluates one.
 
 use std::fmt::{self, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,7 +20,7 @@ use tokio::time::Instant;
 const PLAIN: &str = "text/plain; charset=utf-8";
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// The checks of this process. Clones share them.
+/// Checks of this process. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct Health {
     ready: Checks,
@@ -28,7 +28,7 @@ pub struct Health {
 }
 
 impl Health {
-    /// Adds a readiness check that is asked on each probe. It must answer at once.
+    /// Adds a readiness check that runs on each probe. It must return at once.
     pub fn check(&self, name: &'static str, ask: impl Fn() -> Result<(), String> + Send + Sync + 'static) {
         self.ready.add(name, Box::new(ask));
     }
@@ -67,17 +67,17 @@ impl Health {
     }
 }
 
-/// A part of readiness that is set by the task that knows it.
+/// Readiness check that its task sets.
 #[derive(Clone, Debug)]
 pub struct Readiness(Arc<Mutex<Result<(), String>>>);
 
 impl Readiness {
-    /// The part is ready.
+    /// Marks the check as ready.
     pub fn ready(&self) {
         *self.get() = Ok(());
     }
 
-    /// The part is not ready any more, and why.
+    /// Marks the check as not ready, with a reason.
     pub fn not_ready(&self, reason: impl Into<String>) {
         *self.get() = Err(reason.into());
     }
@@ -87,17 +87,17 @@ impl Readiness {
     }
 }
 
-/// A sign of life of one task.
+/// Heartbeat of one task.
 #[derive(Clone, Debug)]
 pub struct Heartbeat(Arc<Mutex<Instant>>);
 
 impl Heartbeat {
-    /// The task goes round.
+    /// Records progress of the task.
     pub fn beat(&self) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
     }
 
-    /// Beats for as long as it is polled: a runtime that is stuck polls nothing.
+    /// Beats for as long as it is polled: a blocked runtime polls nothing.
     pub async fn keep(self, every: Duration) {
         let mut tick = tokio::time::interval(every);
         loop {
@@ -124,7 +124,7 @@ impl Checks {
             .push((name, ask));
     }
 
-    /// Asks the named check, or all; `None` when there is none of that name.
+    /// Evaluates the named check, or all; `None` when no check has that name.
     fn ask(&self, only: Option<&str>) -> Option<Report> {
         let checks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let asked = checks
@@ -155,7 +155,7 @@ impl Report {
         self.0.iter().all(|(_, result)| result.is_ok())
     }
 
-    /// As kube-apiserver answers: `ok`, or one line per check when something fails or all are asked for.
+    /// Responds like kube-apiserver: `ok`, or one line per check after a failure or with `verbose`.
     fn answer(&self, verbose: bool) -> Response {
         if self.passed() && !verbose {
             return plain(StatusCode::OK, "ok".to_owned());
@@ -299,7 +299,7 @@ mod tests {
         drop(stuck);
     }
 
-    /// Asks until `path` is answered with `status`.
+    /// Requests `path` until its response has `status`.
     async fn until(health: &Health, path: &str, status: u16) {
         let deadline = Instant::now() + Duration::from_secs(20);
         loop {

@@ -1,4 +1,4 @@
-//! What each of several holders has of something of which there is only so much.
+//! Fair shares of a limited resource.
 
 use std::{
     collections::HashMap,
@@ -10,7 +10,7 @@ use sluice_core::limits::may_have_more;
 
 use crate::lock::lock;
 
-/// What is taken, by holder; holders of nothing take no memory. All clones are one.
+/// Shares in use, by holder; a holder without shares takes no memory. Clones share the state.
 #[derive(Debug)]
 pub(crate) struct Shares<K>(Arc<Inner<K>>);
 
@@ -26,7 +26,7 @@ struct Taken<K> {
     by_holder: HashMap<K, usize>,
 }
 
-/// One of them. Dropping it gives it back.
+/// One share. Dropping it returns it.
 #[derive(Debug)]
 pub(crate) struct Share<K: Eq + Hash> {
     of: Arc<Inner<K>>,
@@ -34,7 +34,7 @@ pub(crate) struct Share<K: Eq + Hash> {
 }
 
 impl<K: Clone + Eq + Hash> Shares<K> {
-    /// So many in all.
+    /// Creates a resource with this many shares.
     pub(crate) fn of(limit: usize) -> Self {
         Self(Arc::new(Inner {
             limit,
@@ -45,7 +45,7 @@ impl<K: Clone + Eq + Hash> Shares<K> {
         }))
     }
 
-    /// One more for a holder; none if it has its share already.
+    /// Takes one more share for a holder; `None` if the holder has its limit already.
     pub(crate) fn take(&self, holder: &K) -> Option<Share<K>> {
         let mut taken = lock(&self.0.taken);
         let own = taken.by_holder.get(holder).copied().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Asks the management API server who may see what, and remembers the answers for a short time.
+//! Authentication and authorization of callers by the management API server, cached for a short time.
 
 use std::{net::IpAddr, sync::Mutex, time::Duration};
 
@@ -20,29 +20,29 @@ use crate::{
     lock::lock,
 };
 
-/// Reviews at once of what was accepted before, of what was not, and for streams that are open. Each has its own, so that none waits
-/// for the others.
+/// Concurrent reviews: of callers accepted before, of other callers, and of open streams. Each class has its own limit, so that none waits
+/// for another.
 const KNOWN: usize = 4;
 const UNKNOWN: usize = 4;
-const LOOKS: usize = 4;
+const REAUTHORIZATIONS: usize = 4;
 
-/// Callers with a token that was accepted before, and wait for a review.
+/// Callers with a previously accepted token that may wait for a review.
 const WAITING: usize = 256;
 
-/// What one review may take.
+/// Limits of one review.
 const BOUNDS: Bounds = Bounds {
     time: Duration::from_secs(5),
     answer: 1024 * 1024,
     ..REQUEST
 };
 
-/// What a look may take at whether a stream may go on, with all waiting.
-const LOOK: Duration = Duration::from_secs(10);
+/// Timeout of the re-authorization of a stream, including all waits.
+const REAUTHORIZATION: Duration = Duration::from_secs(10);
 
-/// What a token is remembered by.
+/// Digest of a token, its key in the cache.
 type Token = [u8; 32];
 
-/// Who may see what.
+/// Authorization of callers.
 pub(super) struct Access {
     client: Client,
     users: Answers<Token, Verdict<User>>,
@@ -50,11 +50,11 @@ pub(super) struct Access {
     known: Semaphore,
     waiting: Semaphore,
     unknown: Semaphore,
-    strangers: Mutex<UncachedCallers>,
-    looks: Semaphore,
+    uncached_callers: Mutex<UncachedCallers>,
+    reauthorizations: Semaphore,
 }
 
-/// What the API server says.
+/// Result of a review.
 #[derive(Clone)]
 enum Verdict<V> {
     Accepted(V),
@@ -70,17 +70,17 @@ impl<V> From<Result<V, Refusal>> for Verdict<V> {
     }
 }
 
-/// Why it is asked who may see what.
+/// Origin of an authorization.
 #[derive(Clone, Copy)]
 enum Asks {
-    /// A call from this address.
+    /// Call from this address.
     Call(IpAddr),
-    /// A look at a stream that is open.
-    Look,
+    /// Re-authorization of an open stream.
+    Reauthorization,
 }
 
 impl Access {
-    /// Asks by `client`, which nothing else uses.
+    /// Creates an authorization over `client`, which has no other user.
     pub(super) fn new(client: Client) -> Self {
         Self {
             client: bounded(client, BOUNDS),
@@ -89,27 +89,30 @@ impl Access {
             known: Semaphore::new(KNOWN),
             waiting: Semaphore::new(WAITING),
             unknown: Semaphore::new(UNKNOWN),
-            strangers: Mutex::default(),
-            looks: Semaphore::new(LOOKS),
+            uncached_callers: Mutex::default(),
+            reauthorizations: Semaphore::new(REAUTHORIZATIONS),
         }
     }
 
-    /// The user with this token, who calls from this address and may see a namespace, or all of them where it is empty.
+    /// Returns the user of this token, who calls from this address and may see a namespace, or all namespaces for an empty one.
     ///
     /// # Errors
-    /// UNAUTHENTICATED, PERMISSION_DENIED, or that the API server does not say, or is not asked now.
+    /// UNAUTHENTICATED, PERMISSION_DENIED, or an error while the API server does not respond or may not be called now.
     pub(super) async fn may_see(&self, token: &str, namespace: &str, peer: IpAddr) -> Result<User, Status> {
         self.user(token, namespace, Asks::Call(peer)).await
     }
 
-    /// Whether the user with this token may still see what a stream of it shows.
+    /// Checks whether the user of this token may still see the content of its stream.
     ///
     /// # Errors
-    /// As those of [`Self::may_see`].
+    /// Same as [`Self::may_see`].
     pub(super) async fn still_may_see(&self, token: &str, namespace: &str) -> Result<(), Status> {
         let late = |_| Status::unavailable("the management API server does not say who may see what");
-        let looked = timeout(LOOK, self.user(token, namespace, Asks::Look));
-        looked.await.map_err(late)?.map(drop)
+        let authorized = timeout(
+            REAUTHORIZATION,
+            self.user(token, namespace, Asks::Reauthorization),
+        );
+        authorized.await.map_err(late)?.map(drop)
     }
 
     async fn user(&self, token: &str, namespace: &str, asks: Asks) -> Result<User, Status> {
@@ -125,7 +128,7 @@ impl Access {
         Ok(user)
     }
 
-    /// The answer to what is asked, from memory, or by a review that has its turn.
+    /// Returns the result from the cache, or of a review once its turn comes.
     async fn answer<K, V>(
         &self,
         answers: &Answers<K, Verdict<V>>,
@@ -138,10 +141,10 @@ impl Access {
         V: Clone,
     {
         let is_known = answers.was_accepted(&asked);
-        // Only the one who asks has to have a turn; those who wait for the same answer have not.
+        // Only the caller that creates the review needs a turn, not those that wait for the same result.
         let turn = async || match asks {
-            Asks::Look => {
-                let _turn = self.looks.acquire().await;
+            Asks::Reauthorization => {
+                let _turn = self.reauthorizations.acquire().await;
                 review().await
             }
             Asks::Call(_) if is_known => {
@@ -170,12 +173,12 @@ impl Access {
         }
     }
 
-    /// One more review of what was never accepted, asked for from this address.
-    fn uncached_caller(&self, address: IpAddr) -> Result<Stranger<'_>, Status> {
-        let begun = lock(&self.strangers).begin(address, now());
+    /// Starts a review of an uncached caller at this address.
+    fn uncached_caller(&self, address: IpAddr) -> Result<UncachedReview<'_>, Status> {
+        let begun = lock(&self.uncached_callers).begin(address, now());
         let counted_as = begun.map_err(|many| Status::resource_exhausted(many.to_string()))?;
-        Ok(Stranger {
-            of: &self.strangers,
+        Ok(UncachedReview {
+            of: &self.uncached_callers,
             counted_as,
         })
     }
@@ -198,19 +201,19 @@ impl Access {
     }
 }
 
-/// A review of what was never accepted. Dropping it ends it.
-struct Stranger<'a> {
+/// Review of an uncached caller. Dropping it ends it.
+struct UncachedReview<'a> {
     of: &'a Mutex<UncachedCallers>,
     counted_as: IpAddr,
 }
 
-impl Drop for Stranger<'_> {
+impl Drop for UncachedReview<'_> {
     fn drop(&mut self) {
         lock(self.of).end(self.counted_as);
     }
 }
 
-/// What is created to ask something, and kept nowhere.
+/// Kind of object that is created as a request and never stored.
 trait Review: Resource<DynamicType = ()> + Serialize + DeserializeOwned + Clone + std::fmt::Debug {}
 
 impl Review for TokenReview {}

@@ -1,4 +1,4 @@
-//! Answers that count for a short time, and what was accepted before.
+//! Cache of review results with a short lifetime, and of accepted keys.
 
 use std::{
     collections::HashMap,
@@ -11,16 +11,16 @@ use tokio::{sync::OnceCell, time::Instant};
 
 use crate::lock::lock;
 
-/// How long an answer counts.
+/// Lifetime of a result.
 const KEPT: Duration = Duration::from_secs(10);
 
-/// How long it is remembered that something was accepted: those who ask again meanwhile are no strangers.
+/// Lifetime of an accepted key: within it, its callers do not count as uncached.
 const ACCEPTED: Duration = Duration::from_mins(10);
 
-/// So many answers are kept, and so much is remembered.
+/// Maximum number of results, and of accepted keys.
 const ANSWERS: usize = 4096;
 
-/// Answers by what was asked. Those who ask the same at once wait for one answer.
+/// Results by key. Concurrent callers with the same key share one request.
 pub(super) struct Answers<K, V>(Mutex<Kept<K, V>>);
 
 struct Kept<K, V> {
@@ -28,7 +28,7 @@ struct Kept<K, V> {
     accepted: HashMap<K, Instant>,
 }
 
-/// When it was asked, and the answer once it is there.
+/// Time of the request, and its result once it arrives.
 type Asked<V> = (Instant, Arc<OnceCell<V>>);
 
 impl<K, V> Default for Answers<K, V> {
@@ -41,7 +41,7 @@ impl<K, V> Default for Answers<K, V> {
 }
 
 impl<K: Eq + Hash, V> Answers<K, V> {
-    /// The place of the answer that counts, or that is asked for already; or else an empty one.
+    /// Returns the place of the valid or pending result of a key, or else an empty one.
     pub(super) fn place(&self, asked: K) -> Arc<OnceCell<V>> {
         let mut kept = lock(&self.0);
         let Kept {
@@ -67,7 +67,7 @@ impl<K: Eq + Hash, V> Answers<K, V> {
         answer
     }
 
-    /// Remembers that what was asked was accepted.
+    /// Records that a key was accepted.
     pub(super) fn accepted(&self, asked: K) {
         let accepted = &mut lock(&self.0).accepted;
         if accepted.len() >= ANSWERS && !accepted.contains_key(&asked) {
@@ -79,12 +79,12 @@ impl<K: Eq + Hash, V> Answers<K, V> {
         accepted.insert(asked, Instant::now());
     }
 
-    /// Forgets that it was.
+    /// Removes an accepted key.
     pub(super) fn refused(&self, asked: &K) {
         lock(&self.0).accepted.remove(asked);
     }
 
-    /// Whether the same was accepted not long ago.
+    /// Returns whether a key was accepted recently.
     pub(super) fn was_accepted(&self, asked: &K) -> bool {
         let kept = lock(&self.0);
         let at = kept.accepted.get(asked);

@@ -1,4 +1,4 @@
-//! Keeps the board up to date with the stores.
+//! Keeps the snapshot store up to date with the caches.
 
 use crate::cache::event_handlers::Changed;
 use std::{
@@ -23,40 +23,38 @@ use tracing::error;
 use super::{Life, Status, World, message};
 use crate::{lock::lock, telemetry::metrics::watch_panicked};
 
-/// How often the health service says whether memory is current.
+/// Interval of the health report about the caches.
 const HEALTH: Duration = Duration::from_secs(5);
 
-/// When all is begun again after a panic.
+/// Delay before a restart after a panic.
 const AFTER_PANIC: Duration = Duration::from_secs(5);
 
-/// So many Clusters are looked at before others have their turn on the thread.
+/// Clusters that are read before other tasks get the thread.
 const TURN: usize = 64;
 
-/// What keeps the board up to date.
+/// Task state that keeps the snapshot store up to date.
 pub(super) struct Follower {
     pub(super) status: Status,
-    /// Says whether calls are answered.
+    /// Reports whether calls are served.
     pub(super) health: HealthReporter,
     pub(super) life: Life,
 }
 
 impl Follower {
-    /// Follows the stores for as long as it is polled.
-    pub(super) async fn follow(self, mut news: UnboundedReceiver<Changed>) {
+    /// Follows the caches for as long as it is polled.
+    pub(super) async fn follow(self, mut changes: UnboundedReceiver<Changed>) {
         loop {
-            let following = AssertUnwindSafe(self.follow_from_all(&mut news));
+            let following = AssertUnwindSafe(self.follow_from_all(&mut changes));
             let Err(_panicked) = following.catch_unwind().await else {
                 return;
             };
             watch_panicked();
-            error!(
-                "The board of the status service is not kept up to date because of a panic, and begun again"
-            );
+            error!("Status service panicked; rebuilding its snapshots");
             sleep(AFTER_PANIC).await;
         }
     }
 
-    async fn follow_from_all(&self, news: &mut UnboundedReceiver<Changed>) {
+    async fn follow_from_all(&self, changes: &mut UnboundedReceiver<Changed>) {
         let mut ticks = interval(HEALTH);
         let leaves = self.life.leaves.clone();
         let mut leaving = pin!(leaves.cancelled().fuse());
@@ -66,18 +64,18 @@ impl Follower {
             world
         };
         let mut filled = pin!(filled);
-        // What changes before all of it is there is looked at with all of it.
+        // Changes before the first full read are part of it.
         let world = loop {
             tokio::select! {
                 biased;
                 world = &mut filled => break world,
                 _ = ticks.tick() => self.report().await,
                 () = &mut leaving => self.report().await,
-                change = news.next() => if change.is_none() { return },
+                change = changes.next() => if change.is_none() { return },
             }
         };
-        let look = |cluster: &ClusterRef| view(&world.stores, cluster);
-        self.show(self.all(world), look).await;
+        let read = |cluster: &ClusterRef| view(&world.stores, cluster);
+        self.show(self.all(world), read).await;
         let _filled_before = self.status.0.filled.set(());
         self.report().await;
         loop {
@@ -90,25 +88,25 @@ impl Follower {
                     self.report().await;
                     continue;
                 }
-                change = news.next() => change,
+                change = changes.next() => change,
             };
             let Some(first) = first else {
                 return;
             };
-            let mut changed = HashSet::new();
+            let mut clusters = HashSet::new();
             let mut next = Some(first);
             while let Some(change) = next {
                 match change {
-                    Changed::One(cluster) => drop(changed.insert(cluster)),
-                    Changed::All => changed.extend(self.all(world)),
+                    Changed::One(cluster) => drop(clusters.insert(cluster)),
+                    Changed::All => clusters.extend(self.all(world)),
                 }
-                next = news.try_recv().ok();
+                next = changes.try_recv().ok();
             }
-            self.show(changed, look).await;
+            self.show(clusters, read).await;
         }
     }
 
-    /// Every Cluster that is there, or was there when it was looked at.
+    /// Returns every Cluster that exists or is in the snapshot store.
     fn all(&self, world: &World) -> HashSet<ClusterRef> {
         let shown = lock(&self.status.0.board).clusters();
         world
@@ -120,19 +118,19 @@ impl Follower {
             .collect()
     }
 
-    /// Looks at these Clusters and shows what has changed.
+    /// Reads these Clusters and publishes their changes.
     pub(super) async fn show(
         &self,
         clusters: HashSet<ClusterRef>,
-        look: impl Fn(&ClusterRef) -> Option<ClusterView>,
+        read: impl Fn(&ClusterRef) -> Option<ClusterView>,
     ) {
         let inner = &self.status.0;
         for (number, cluster) in clusters.iter().enumerate() {
             let encode = |view| Bytes::from(message::cluster(view).encode_to_vec());
-            let seen = catch_unwind(AssertUnwindSafe(|| look(cluster).map(encode)));
+            let seen = catch_unwind(AssertUnwindSafe(|| read(cluster).map(encode)));
             let encoded = seen.unwrap_or_else(|_panicked| {
                 watch_panicked();
-                error!(%cluster, "The status service shows no upgrade of a Cluster, because looking at it has ended in a panic");
+                error!(%cluster, "Failed to read Cluster because of a panic; hiding its upgrade in the status service");
                 self.without_upgrade(cluster)
             });
             if lock(&inner.board).put(cluster, encoded) {
@@ -145,7 +143,7 @@ impl Follower {
         }
     }
 
-    /// A Cluster as it was shown last, without what may not be true any more. It is not taken away: that would say that it is deleted.
+    /// Returns the last snapshot of a Cluster without its possibly outdated upgrade. Removing the snapshot would report a deletion.
     fn without_upgrade(&self, cluster: &ClusterRef) -> Option<Bytes> {
         let before = lock(&self.status.0.board).get(cluster).cloned()?;
         let before = v1::Cluster::decode(before).ok()?;
@@ -157,7 +155,7 @@ impl Follower {
         Some(Bytes::from(now.encode_to_vec()))
     }
 
-    /// Says whether calls are answered, and beats.
+    /// Reports the health of the service, and beats.
     async fn report(&self) {
         self.life.heart.beat();
         let status = match self.status.unsynced() {

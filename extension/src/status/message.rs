@@ -1,4 +1,4 @@
-//! What is shown of a Cluster, field by field as a message.
+//! Conversion of a Cluster view to its protobuf message.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use prost_types::Timestamp;

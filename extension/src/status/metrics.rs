@@ -1,4 +1,4 @@
-//! How much the service is used.
+//! Metrics of the status service.
 
 use prometheus_client::{metrics::gauge::Gauge, registry::Registry};
 
@@ -9,7 +9,7 @@ pub struct StatusMetrics {
 }
 
 impl StatusMetrics {
-    /// Adds them to `registry`.
+    /// Registers the metrics in `registry`.
     pub fn register(&self, registry: &mut Registry) {
         registry.register(
             "sluice_status_streams",

@@ -1,6 +1,6 @@
-//! The status service: what this replica knows of upgrades, over gRPC, as `proto/sluice/status/v1/status.proto` says.
+//! Status service: upgrades known to this replica, over gRPC, see `proto/sluice/status/v1/status.proto`.
 //!
-//! It has a listener and a thread of its own. It reads what hooks are answered from and writes nothing.
+//! It has a listener and a thread of its own. It reads the caches of the hooks and writes nothing.
 
 mod access;
 mod answers;
@@ -23,28 +23,28 @@ use self::{access::Access, streams::Streams};
 pub use self::{metrics::StatusMetrics, routes::Life};
 use crate::{cache::stores::Stores, server::shares::Shares};
 
-/// Answers with a page, or with one Cluster, that wait to be read. A user leaves as many to others as it takes.
+/// Responses with a page or one Cluster that wait to be read. A user gets at most as many as remain for others.
 const ANSWERS: usize = 16;
 
-/// What the service answers from. Cheap to clone; all clones are one.
+/// State of the service. Clones share it.
 #[derive(Clone)]
 pub struct Status(Arc<Inner>);
 
 struct Inner {
-    /// Unset until the stores are being filled.
+    /// Caches; unset until their watches start.
     world: SetOnce<World>,
-    /// Set once every Cluster is on the board.
+    /// Set once the snapshot store holds every Cluster.
     filled: SetOnce<()>,
-    /// Each Cluster as an encoded message, so that one costs about a kilobyte.
+    /// Snapshot of each Cluster as an encoded message, about a kilobyte each.
     board: Mutex<SnapshotStore<Bytes>>,
-    /// Changes after the board did.
+    /// Revision, which changes after the snapshot store.
     changes: watch::Sender<u64>,
     streams: Streams,
-    /// Answers by the names of users.
+    /// Unread responses by user name.
     answers: Shares<String>,
 }
 
-/// What is in memory, and who may see it.
+/// Caches, and the authorization of callers.
 struct World {
     stores: Stores,
     access: Access,
@@ -57,7 +57,7 @@ impl fmt::Debug for Status {
 }
 
 impl Status {
-    /// A service that knows nothing yet and answers UNAVAILABLE.
+    /// Creates a service without caches, which responds with UNAVAILABLE.
     #[must_use]
     pub fn new(metrics: StatusMetrics) -> Self {
         Self(Arc::new(Inner {
@@ -70,14 +70,14 @@ impl Status {
         }))
     }
 
-    /// From now on it follows `stores`, and asks the management API server, by `client`, who may see what. Callers decide how much is asked,
-    /// so nothing else uses the connections of `client`.
+    /// Sets the caches, and the `client` that authorizes callers at the management API server. Callers determine the number of requests, so
+    /// `client` has no other user.
     pub fn set_caches(&self, stores: Stores, client: Client) {
         let access = Access::new(client);
         let _known_before = self.0.world.set(World { stores, access });
     }
 
-    /// Why nothing may be answered from memory, if there is a reason.
+    /// Returns the reason why the caches may not be used, if any.
     fn unsynced(&self) -> Option<Unsynced> {
         match self.0.world.get().filter(|_| self.0.filled.get().is_some()) {
             Some(world) => Unsynced::of(world.stores.ages()),

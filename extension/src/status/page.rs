@@ -3,13 +3,13 @@
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 use sluice_core::{cluster::ClusterRef, status::Selection};
 
-/// Clusters on a page at most, and where the caller does not say.
+/// Maximum and default number of Clusters on a page.
 const CLUSTERS: usize = 500;
 
-/// Bytes of the Clusters of a page at most, unless one alone has more: clients of gRPC take 4 MiB by default.
+/// Maximum bytes of the Clusters on a page, unless a single one is larger: gRPC clients accept 4 MiB by default.
 pub(super) const BYTES: usize = 2 * 1024 * 1024;
 
-/// How many Clusters a page has at most.
+/// Returns the maximum number of Clusters on a page.
 ///
 /// # Errors
 /// The number is negative.
@@ -21,15 +21,15 @@ pub(super) fn size(asked: i32) -> Result<usize, String> {
     }
 }
 
-/// The token of the page behind a Cluster.
+/// Returns the token of the page after a Cluster.
 pub(super) fn token(last: &ClusterRef) -> String {
     BASE64_URL_SAFE_NO_PAD.encode(last.to_string())
 }
 
-/// The Cluster behind which a page begins; none for the first one.
+/// Returns the Cluster after which a page begins; `None` for the first page.
 ///
 /// # Errors
-/// No page of this selection ends with such a token.
+/// The token belongs to no page of this selection.
 pub(super) fn behind(token: &str, selection: &Selection) -> Result<Option<ClusterRef>, String> {
     if token.is_empty() {
         return Ok(None);

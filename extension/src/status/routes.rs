@@ -1,4 +1,4 @@
-//! The services of the listener: status, health and reflection.
+//! Services of the listener: status, health and reflection.
 
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
@@ -30,41 +30,41 @@ use super::{
 use crate::cache::event_handlers::Changed;
 use crate::server::{health::Heartbeat, serve::read_within, shares::Shares};
 
-/// The largest request, in bytes: two names and a token of a page.
+/// Maximum size of a request, in bytes: two names and a page token.
 const REQUEST: usize = 16 * 1024;
 
-/// All that a call of health or reflection may send, in bytes, whatever one message says of its length.
+/// Maximum bytes of a health or reflection call, whatever length a message declares.
 const ANONYMOUS_REQUEST: usize = 64 * 1024;
 
-/// Calls of health and reflection at once, which need no token.
+/// Concurrent health and reflection calls, which need no token.
 const ANONYMOUS: usize = 64;
 
-/// Within this time the request of a call with a token has arrived: before, nothing is known of its caller. Of one without a token, the next
-/// part of it.
+/// Timeout of receiving the request of a call with a token: until then its caller is unknown. Without a token, timeout of the next part of
+/// the request.
 const ARRIVES: Duration = Duration::from_secs(10);
 
-/// Requests of calls with a token that arrive at once. An address leaves as many to others as it takes.
+/// Concurrently arriving requests with a token. An address gets at most as many as remain for others.
 const ARRIVING: usize = 2048;
 
-/// Within this time an answer with a page, or with one Cluster, is read, or given up.
+/// Timeout of reading a response with a page or one Cluster.
 const READ: Duration = Duration::from_secs(30);
 
-/// From when to when a service is there.
+/// Lifecycle of the service.
 #[derive(Debug, Clone)]
 pub struct Life {
-    /// Clients are to ask another replica: the health service says so from then on.
+    /// Start of the shutdown: from then on the health service sends clients to another replica.
     pub leaves: CancellationToken,
-    /// Streams end.
+    /// End of all streams.
     pub ends: CancellationToken,
-    /// Beats while the board is kept up to date.
+    /// Beats while the snapshot store is kept up to date.
     pub heart: Heartbeat,
 }
 
 impl Status {
-    /// The routes, and the future that keeps up to date what they answer from.
+    /// Returns the routes, and the future that keeps the snapshot store up to date.
     ///
     /// # Errors
-    /// The descriptors of the service cannot be read, which is a bug.
+    /// The descriptors of the service are invalid, which is a bug.
     pub fn serve(
         &self,
         changes: UnboundedReceiver<Changed>,
@@ -102,15 +102,15 @@ impl Status {
     }
 }
 
-/// What bounds the memory of calls whose callers are not known.
+/// Memory limits of calls with unknown callers.
 #[derive(Clone)]
 struct Slots {
     anonymous: Arc<Semaphore>,
     arriving: Shares<IpAddr>,
 }
 
-/// Bounds what a call sends before its caller is known, and for how long its answer waits to be read. Streams of the status service are
-/// counted by themselves.
+/// Limits the data of a call before its caller is known, and the time that its response waits to be read. Streams of the status service
+/// have limits of their own.
 async fn bounded(State(slots): State<Slots>, request: Request, next: Next) -> Response {
     let busy = || {
         let line = "too many calls at once at this replica; try again";
@@ -136,7 +136,7 @@ async fn bounded(State(slots): State<Slots>, request: Request, next: Next) -> Re
             None => answer,
         };
     }
-    // Reflection takes many messages, so it is the time between two of them that is bounded.
+    // Reflection takes many messages, so the limit applies to the time between two of them.
     let request = request.map(|body| {
         let limited = Limited::new(body, ANONYMOUS_REQUEST);
         Body::new(TimeoutBody::new(ARRIVES, limited))
@@ -153,10 +153,10 @@ async fn bounded(State(slots): State<Slots>, request: Request, next: Next) -> Re
     })
 }
 
-/// The request with its one message, which has arrived whole.
+/// Receives the single message of a request completely.
 async fn arrived(request: Request) -> Result<Request, Response> {
     let (head, body) = request.into_parts();
-    // Five bytes say how long the message is.
+    // A prefix of five bytes carries the length of the message.
     let whole = Limited::new(body, REQUEST + 5).collect();
     match timeout(ARRIVES, whole).await {
         Ok(Ok(whole)) => Ok(Request::from_parts(head, Body::from(whole.to_bytes()))),

@@ -1,4 +1,4 @@
-//! The calls of the service.
+//! Calls of the status service.
 
 use std::{pin::Pin, sync::Arc};
 
@@ -26,20 +26,20 @@ use crate::{
     server::{serve::Leaving, shares::Share},
 };
 
-/// The longest name of an object, and of a namespace.
+/// Maximum length of an object name and of a namespace.
 const LONGEST_NAME: usize = 253;
 
-/// The service as one listener serves it.
+/// Service on one listener.
 #[derive(Debug, Clone)]
 pub(super) struct Service {
     pub(super) status: Status,
-    /// The listener ends.
+    /// Shutdown of the listener.
     pub(super) ends: CancellationToken,
 }
 
 type Answer<T> = Result<Response<T>, tonic::Status>;
 
-/// One answer of a user, which is in memory until it is read: among the extensions of the response, which have to be cloned.
+/// Share of a user for one unread response. It is among the extensions of the response, which must be cloneable.
 pub(super) type Answering = Arc<Share<String>>;
 
 #[tonic::async_trait]
@@ -118,8 +118,8 @@ impl StatusService for Service {
             namespace,
             changes,
             leaving: extensions.get::<Leaving>().cloned().unwrap_or_default(),
-            looks: Reauthorizations::default(),
-            look: Instant::now() + Reauthorizations::FIRST,
+            reauthorizations: Reauthorizations::default(),
+            reauthorize_at: Instant::now() + Reauthorizations::FIRST,
             _permit: permit,
         };
         Ok(Response::new(Box::pin(stream::unfold(
@@ -129,23 +129,23 @@ impl StatusService for Service {
     }
 }
 
-/// One stream. It is as far as its reader is, and keeps nothing else of what it has sent or will send.
+/// One stream. It tracks the position of its reader and keeps no other state of sent or pending items.
 struct Watching {
     reader: Reader,
     service: Service,
     token: Box<str>,
     namespace: String,
     changes: watch::Receiver<u64>,
-    /// Of the connection that it is on.
+    /// Shutdown request of its connection.
     leaving: Leaving,
-    looks: Reauthorizations,
-    /// When it is to be looked whether it may go on.
-    look: Instant,
+    reauthorizations: Reauthorizations,
+    /// Time of the next re-authorization.
+    reauthorize_at: Instant,
     _permit: Permit,
 }
 
 impl Watching {
-    /// The next item; an error is the last one.
+    /// Returns the next item; an error is the last one.
     async fn step(
         this: Option<Self>,
     ) -> Option<(Result<WatchClustersResponse, tonic::Status>, Option<Self>)> {
@@ -165,8 +165,8 @@ impl Watching {
                 let line = "this connection has reached its age, or another certificate is served; watch again over another one";
                 return Err(tonic::Status::unavailable(line));
             }
-            if Instant::now() >= self.look {
-                // Apart from the stream, which is small while it is not looked at.
+            if Instant::now() >= self.reauthorize_at {
+                // Boxed, so that the stream stays small between re-authorizations.
                 Box::pin(self.may_go_on()).await?;
             }
             self.changes.mark_unchanged();
@@ -182,38 +182,38 @@ impl Watching {
                 Next::Nothing => {}
             }
             tokio::select! {
-                // Its sender is part of the service.
+                // The sender is part of the service.
                 _ = self.changes.changed() => {}
-                () = sleep_until(self.look) => {}
+                () = sleep_until(self.reauthorize_at) => {}
                 () = self.service.ends.cancelled() => {}
                 () = self.leaving.begun() => {}
             }
         }
     }
 
-    /// Ends the stream of a user who may not see it any more or of whom the API server says nothing, and of a replica whose memory is old.
+    /// Ends the stream of a user without permission or without a response of the API server, and of a stale replica.
     async fn may_go_on(&mut self) -> Result<(), tonic::Status> {
         let status = &self.service.status;
         status.current()?;
         let world = status.0.world.get().ok_or_else(starting)?;
-        let looked = world.access.still_may_see(&self.token, &self.namespace).await;
-        let look = match &looked {
+        let authorized = world.access.still_may_see(&self.token, &self.namespace).await;
+        let outcome = match &authorized {
             Ok(()) => Reauthorization::Allowed,
             Err(refused) => match refused.code() {
                 tonic::Code::Unauthenticated | tonic::Code::PermissionDenied => Reauthorization::Refused,
                 _ => Reauthorization::Failed,
             },
         };
-        if let GoesOn::For(time) = self.looks.after(look) {
-            self.look = Instant::now() + time;
+        if let GoesOn::For(time) = self.reauthorizations.after(outcome) {
+            self.reauthorize_at = Instant::now() + time;
             return Ok(());
         }
-        looked
+        authorized
     }
 }
 
 impl Status {
-    /// The user who calls, who may see a namespace, or all of them where it is empty.
+    /// Authenticates the caller, who may see a namespace, or all namespaces for an empty one.
     async fn admit(
         &self,
         metadata: &MetadataMap,
@@ -228,7 +228,7 @@ impl Status {
         Ok(user)
     }
 
-    /// One more answer of a user.
+    /// Takes one more unread response of a user.
     fn answering(&self, user: &User) -> Result<Answering, tonic::Status> {
         let full = || {
             tonic::Status::resource_exhausted(format!(
@@ -239,7 +239,7 @@ impl Status {
         self.0.answers.take(&user.name).map(Arc::new).ok_or_else(full)
     }
 
-    /// Whether anything may be answered from memory.
+    /// Checks whether the caches may be used.
     fn current(&self) -> Result<(), tonic::Status> {
         match self.unsynced() {
             None => Ok(()),
@@ -296,7 +296,7 @@ fn message(change: Change, cluster: Option<&[u8]>) -> Result<WatchClustersRespon
     })
 }
 
-/// What this process has encoded itself.
+/// Decodes a snapshot that this process encoded.
 fn decoded(encoded: &[u8]) -> Result<Cluster, tonic::Status> {
     let wrong = |error: prost::DecodeError| tonic::Status::internal(error.to_string());
     Cluster::decode(encoded).map_err(wrong)

@@ -1,4 +1,4 @@
-//! How many streams are open, in all and of each user.
+//! Limits of open streams, in total and per user.
 
 use std::{
     collections::HashMap,
@@ -8,13 +8,13 @@ use std::{
 use super::metrics::StatusMetrics;
 use crate::lock::lock;
 
-/// Open streams, which take some kilobytes each.
+/// Maximum number of open streams, which take some kilobytes each.
 const ALL: usize = 2048;
 
-/// Those of one user.
+/// Maximum number of open streams of one user.
 const OF_ONE: usize = 1024;
 
-/// Counts open streams.
+/// Counter of open streams.
 #[derive(Debug, Clone)]
 pub(super) struct Streams {
     open: Arc<Mutex<Open>>,
@@ -27,14 +27,14 @@ struct Open {
     by_user: HashMap<Arc<str>, usize>,
 }
 
-/// One open stream. Dropping it gives it back.
+/// Open stream. Dropping it returns its slot.
 #[derive(Debug)]
 pub(super) struct Permit {
     streams: Streams,
     user: Arc<str>,
 }
 
-/// There are as many streams as may be.
+/// The limit of open streams is reached.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Full {
     #[error(
@@ -53,10 +53,10 @@ impl Streams {
         }
     }
 
-    /// One more stream of a user.
+    /// Takes one more stream of a user.
     ///
     /// # Errors
-    /// There are too many.
+    /// The limit of open streams is reached.
     pub(super) fn take(&self, user: &str) -> Result<Permit, Full> {
         let mut open = lock(&self.open);
         if open.all >= ALL {

@@ -1,4 +1,4 @@
-//! The service as clients meet it.
+//! Tests of the service through its clients.
 
 mod bounds;
 mod looks;

@@ -1,8 +1,7 @@
 //! The log of the process.
 //!
-//! A line is handed to a thread that writes it, so that nothing waits for standard error: a node whose log collector stands still
-//! fills the pipe, and the next one to write would stand still as well, with the hooks behind it. Lines that find no room are
-//! dropped and counted.
+//! A separate thread writes the lines, so that no task waits for standard error. When the log collector of a node hangs, the pipe fills
+//! and every writer would block, the hook server included. Lines beyond the buffer are dropped and counted.
 
 use std::{
     backtrace::{Backtrace, BacktraceStatus},
@@ -22,13 +21,13 @@ use tracing_subscriber::{EnvFilter, fmt as lines, fmt::MakeWriter};
 
 use crate::flags::LogFormat;
 
-/// So many lines wait to be written: minutes at a usual pace, and 32 MiB at most.
+/// Maximum number of buffered lines: minutes at a usual rate, and 32 MiB at most.
 const WAITING_LINES: usize = 2 * 1024;
 
-/// Bytes of a line; what is longer is cut off. API servers choose how long their messages are.
+/// Maximum length of a line in bytes; longer lines are truncated. API servers choose the length of their messages.
 const LONGEST_LINE: usize = 16 * 1024;
 
-/// The log. Dropping it writes what waits, for about a second at most.
+/// Log of the process. Dropping it flushes buffered lines for about a second at most.
 #[derive(Debug)]
 pub struct Log {
     writer: NonBlocking,
@@ -48,7 +47,7 @@ impl Log {
         }
     }
 
-    /// Starts logging to standard error. `RUST_LOG` wins over `verbosity` (0 errors … 5 everything).
+    /// Starts logging to standard error. `RUST_LOG` takes precedence over `verbosity` (0 errors … 5 everything).
     #[must_use]
     pub fn start(format: LogFormat, verbosity: u8) -> Self {
         let log = Self::to(std::io::stderr());
@@ -59,8 +58,8 @@ impl Log {
             4 => "debug",
             _ => "trace",
         };
-        // kube logs each failed try as an error; what failed and what follows from it is said by the caller.
-        // h2 warns of frames that any peer may send without end.
+        // kube logs each failed attempt as an error; the caller logs the failure and its effect.
+        // h2 warns about frames that any peer may send without limit.
         let own =
             format!("warn,kube_client=off,h2=error,sluice={level},sluice_hooks={level},sluice_core={level}");
         let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(own));
@@ -77,29 +76,29 @@ impl Log {
                 .init(),
             LogFormat::Text => builder.init(),
         }
-        // The standard hook waits for standard error, and whatever panics next waits for it.
+        // The standard hook blocks on standard error, and so does every later panic.
         let writer = log.writer.clone();
         std::panic::set_hook(Box::new(move |panic| panicked(writer.clone(), panic)));
         log
     }
 
-    /// One line as it is, whatever the format and the verbosity.
+    /// Writes one line unchanged, whatever the format and the verbosity.
     pub fn line(&self, line: fmt::Arguments<'_>) {
         write_whole(self.writer.clone(), &format!("{line}\n"));
     }
 
-    /// Makes the number of dropped lines visible.
+    /// Registers the counter of dropped lines.
     pub fn register(&self, registry: &mut Registry) {
         registry.register_collector(Box::new(Dropped(self.writer.error_counter())));
     }
 }
 
-/// A line that finds no room is dropped, and there is no other error.
+/// Writes `text`. A full buffer drops it, and no other error exists.
 fn write_whole(writer: NonBlocking, text: &str) {
     let _ = Lines(writer).write_all(text.as_bytes());
 }
 
-/// Hands over lines, each of which is one write.
+/// Writer that forwards each write as one line.
 #[derive(Clone)]
 struct Lines(NonBlocking);
 
@@ -127,7 +126,7 @@ impl MakeWriter<'_> for Lines {
     }
 }
 
-/// Says what the standard hook says.
+/// Logs a panic as the standard hook does.
 fn panicked(writer: NonBlocking, panic: &PanicHookInfo<'_>) {
     let thread = std::thread::current();
     let mut text = format!("\nthread '{}' {panic}\n", thread.name().unwrap_or("<unnamed>"));
@@ -163,7 +162,7 @@ mod tests {
 
     use super::*;
 
-    /// Takes lines once it is let.
+    /// Destination that blocks until it is released.
     struct Stuck {
         written: Arc<Mutex<Vec<u8>>>,
         let_go: mpsc::Receiver<()>,
@@ -171,7 +170,7 @@ mod tests {
 
     impl Write for Stuck {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            // Also goes on once the other end is gone.
+            // Also continues when the other end is dropped.
             let _ = self.let_go.recv();
             self.written.lock().unwrap().extend_from_slice(bytes);
             Ok(bytes.len())
@@ -201,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_waits_for_a_log_that_is_not_read_and_what_is_lost_is_counted() {
+    fn an_unread_log_blocks_nothing_and_counts_dropped_lines() {
         let (log, _written, hold) = stuck();
         assert!(shown(&log).contains("sluice_log_dropped_lines_total 0\n"));
 
@@ -216,7 +215,7 @@ mod tests {
             .find_map(|line| line.strip_prefix("sluice_log_dropped_lines_total "))
             .unwrap();
         let dropped: usize = dropped.parse().unwrap();
-        // The writer has taken one line, or none yet.
+        // The writer has taken one line or none.
         assert!(
             (lines - WAITING_LINES - 1..=lines - WAITING_LINES).contains(&dropped),
             "{dropped}"
@@ -225,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_has_a_longest_length() {
+    fn long_lines_are_truncated() {
         let (log, written, hold) = stuck();
         log.line(format_args!("{}", "ä".repeat(LONGEST_LINE)));
         log.line(format_args!("short"));
@@ -238,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_writes_what_waits() {
+    fn drop_flushes_buffered_lines() {
         let (log, written, hold) = stuck();
         log.line(format_args!("first"));
         log.line(format_args!("last"));
@@ -248,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_does_not_wait_for_ever() {
+    fn drop_does_not_wait_forever() {
         let (log, written, hold) = stuck();
         log.line(format_args!("first"));
         drop(log);

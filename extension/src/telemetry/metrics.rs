@@ -1,4 +1,4 @@
-//! What is counted about hooks. Labels are of bounded sets; no object is ever named.
+//! Metrics of hooks and reconciles. Labels have bounded sets of values and never name an object.
 
 mod controllers;
 mod upgrades;
@@ -17,7 +17,7 @@ pub use self::{
     upgrades::{HoldMetrics, UpgradeMetrics},
 };
 
-/// From 50 µs, where an answer from memory lies, to the 3 s that Cluster API waits.
+/// Buckets from 50 µs, the time of a response from the cache, to the 3 s that Cluster API waits.
 const SECONDS: [f64; 12] = [
     0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.1, 1.0, 3.0,
 ];
@@ -38,7 +38,7 @@ struct ReasonLabel {
     reason: &'static str,
 }
 
-/// Counts hook calls. Clones share the counters.
+/// Counters of hook calls. Clones share the counters.
 #[derive(Clone, Debug)]
 pub struct HookMetrics {
     requests: Family<HookLabels, Counter>,
@@ -57,7 +57,7 @@ impl Default for HookMetrics {
 }
 
 impl HookMetrics {
-    /// Makes the counters visible.
+    /// Registers the counters.
     pub fn register(&self, registry: &mut Registry) {
         let Self {
             requests,
@@ -97,10 +97,10 @@ impl Observer for HookMetrics {
     }
 }
 
-/// Counted for the whole process: a watch that panics is anywhere.
+/// Counter of the whole process, because a watch may panic anywhere.
 static WATCH_PANICS: LazyLock<Counter> = LazyLock::new(Counter::default);
 
-/// A watch panicked, and is begun again.
+/// Counts a watch that panicked and is restarted.
 pub fn watch_panicked() {
     WATCH_PANICS.inc();
 }
@@ -116,7 +116,7 @@ pub struct ReconcileMetrics {
 }
 
 impl ReconcileMetrics {
-    /// Makes the counters visible.
+    /// Registers the counters.
     pub fn register(&self, registry: &mut Registry) {
         self.upgrades.register(registry);
         self.controllers.register(registry);

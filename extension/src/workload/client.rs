@@ -1,4 +1,4 @@
-//! A client from a kubeconfig that passed the allow-list; nothing else of kube's configuration is used.
+//! Client of a kubeconfig that passed the allow-list; no other part of kube's configuration is used.
 
 use std::time::Duration;
 
@@ -13,8 +13,8 @@ use crate::kube_client::{
     pool,
 };
 
-/// What a request to a workload API server may take. Objects are of 1.5 MiB at most there, and 250 are on a page: real ones have some
-/// KiB, so that these bounds are far from what PackageInstalls and Apps of one namespace need.
+/// Limits of a request to a workload API server. Objects have at most 1.5 MiB there, and a page has 250. Real objects have a few KiB, so
+/// these limits are far above the PackageInstalls and Apps of one namespace.
 pub(super) const BOUNDS: Bounds = Bounds {
     time: Duration::from_secs(10),
     answer: 8 * 1024 * 1024,
@@ -24,13 +24,13 @@ pub(super) const BOUNDS: Bounds = Bounds {
     pace: 2 * 1024 * 1024,
 };
 
-/// A connection on which nothing arrives for this long while something is waited for is given up. Longer than a watch lasts.
+/// Time without received data after which a waiting connection is closed. Longer than a watch lasts.
 const SILENCE: Duration = Duration::from_secs(45);
 
-/// Connections to one workload cluster that are kept while nothing uses them, beside those of its two watches.
+/// Idle connections to one workload cluster that are kept, besides those of its two watches.
 const IDLE: usize = 1;
 
-/// Why no client can be made of a kubeconfig. Carries field names only, never content.
+/// Error of building a client from a kubeconfig. Carries field names only, never content.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// Not an address.
@@ -39,12 +39,12 @@ pub enum Error {
     /// Not PEM.
     #[error("field certificate-authority-data holds no PEM certificate")]
     CertificateAuthority,
-    /// The TLS library refuses a certificate or key. Its message is kept out: it may quote content.
+    /// The TLS library refuses a certificate or key. Its message is left out: it may quote content.
     #[error("fields client-certificate-data and client-key-data make no TLS identity")]
     Identity,
 }
 
-/// A client of the workload API server, with bounds on every request.
+/// Builds a client of the workload API server, with limits on every request.
 ///
 /// # Errors
 /// See [`Error`].
@@ -63,8 +63,8 @@ pub fn connect(kubeconfig: &WorkloadKubeconfig) -> Result<Client, Error> {
     config.read_timeout = Some(SILENCE);
     config.write_timeout = Some(BOUNDS.time);
     config.proxy_url = None;
-    // Otherwise a 429 or 503 is tried again for minutes inside one request, and a pass cannot say that kapp-controller does not
-    // serve its API yet. The next pass tries again.
+    // Otherwise one request retries a 429 or 503 for minutes, and a reconcile cannot report that kapp-controller does not serve its API
+    // yet. The next reconcile retries.
     config.default_retry = false;
     config.auth_info = auth(&kubeconfig.credentials)?;
     let client = pool::client(config, IDLE).map_err(|_| Error::Identity)?;

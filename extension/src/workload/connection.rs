@@ -1,4 +1,4 @@
-//! One live connection: a client, the PackageInstalls and Apps behind it, and whether the server answers.
+//! Connection to a workload cluster: client, cached PackageInstalls and Apps, and reachability of the server.
 
 use std::{
     sync::{
@@ -36,23 +36,23 @@ use crate::{
     kube_client::{fence::Fence, responses::failure},
 };
 
-/// How long a pass waits for the first lists of a connection.
+/// Time that a reconcile waits for the first lists of a connection.
 const FIRST_LISTS: Duration = Duration::from_millis(250);
 
-/// About what each store may take, in bytes. Real ones take some hundred KiB.
+/// Approximate maximum size of each store, in bytes. Real stores have some hundred KiB.
 pub(super) const LARGEST_STORE: usize = 16 * 1024 * 1024;
 
-/// The number of the next connection. None has the number 0.
+/// Number of the next connection. No connection has the number 0.
 static OPENED: AtomicU64 = AtomicU64::new(1);
 
-/// What all connections pack their objects with.
+/// Shared packers of all connections.
 #[derive(Debug, Default)]
 pub(super) struct Packers {
     installs: Arc<Packer<PackageInstall>>,
     apps: Arc<Packer<App>>,
 }
 
-/// One live connection. Dropping it ends its watches.
+/// Connection to a workload cluster. Dropping it ends its watches.
 pub struct Remote {
     /// Client of the workload API server.
     pub client: Client,
@@ -60,18 +60,18 @@ pub struct Remote {
     pub installs: Store<PackageInstall>,
     /// Apps of the system namespace.
     pub apps: Store<App>,
-    /// No two connections of a process have the same.
+    /// Number that is unique among the connections of a process.
     pub number: u64,
-    /// Digest of the kubeconfig that the connection was made of.
+    /// Digest of the kubeconfig of the connection.
     pub digest: String,
     opened: Instant,
     server: Server,
-    /// The tasks behind the stores.
+    /// Tasks that keep the stores up to date.
     watches: [AbortOnDropHandle<()>; 2],
 }
 
 impl Remote {
-    /// Watches the server behind `client`; nothing is written to it while `fence` is closed.
+    /// Opens the watches of the server behind `client`; no write is sent while `fence` is closed.
     pub(super) fn open(
         client: &Client,
         fence: &Fence,
@@ -108,22 +108,21 @@ impl Remote {
         }
     }
 
-    /// The run that the App of this name showed when its present generation was first seen by the watch.
+    /// Returns the run that the App of this name showed when the watch first observed its present generation.
     #[must_use]
     pub fn first_seen_run(&self, app: &str) -> Option<FirstSeenRun> {
         self.server.known().runs.get(app).cloned()
     }
 
-    /// Whether each store was filled. Before that, stores do not show all objects.
+    /// Returns whether each store is filled. Before that, stores do not show all objects.
     #[must_use]
     pub fn is_filled(&self) -> bool {
         self.installs.is_filled() && self.apps.is_filled()
     }
 
-    /// Waits until each store was filled, if the connection was opened a moment ago. A pass that begins earlier finds nothing
-    /// installed.
+    /// Waits until each store is filled, if the connection was opened a moment ago. An earlier reconcile would find nothing installed.
     pub async fn first_lists(&self) {
-        // Without them the pass goes on: what it does not see it does not take for proven.
+        // The reconcile continues without them: it treats no unobserved object as proven.
         let _late = timeout_at((self.opened + FIRST_LISTS).into(), self.filled()).await;
     }
 
@@ -131,9 +130,9 @@ impl Remote {
         join(self.installs.filled(), self.apps.filled()).await;
     }
 
-    /// How the server answers. It is asked only where that is not known.
+    /// Returns the reachability of the server. Sends a request only where it is unknown.
     pub async fn contact(&self) -> Contact {
-        // A store that is not followed any more shows what was there then.
+        // A store whose watch has ended shows old objects.
         if self.watches.iter().any(AbortOnDropHandle::is_finished) {
             return Contact::Ended;
         }
@@ -147,7 +146,7 @@ impl Remote {
         self.server.known().asked(&asking, uid, clock())
     }
 
-    /// UID of namespace `kube-system`, asked of the server now: it says whose data the server serves.
+    /// Reads the UID of namespace `kube-system` from the server now: it identifies the cluster.
     pub(super) async fn read_uid(&self) -> kube::Result<String> {
         let namespaces = Api::<Namespace>::all(self.client.clone());
         let namespace = namespaces.get_metadata("kube-system").await?;
@@ -155,7 +154,7 @@ impl Remote {
     }
 }
 
-/// A store of what `server` shows, and the task behind it.
+/// Opens a store of `server` and the task that keeps it up to date.
 fn watch<K>(
     server: &Server,
     api: Api<Item<K>>,
@@ -176,7 +175,7 @@ where
         move |seen| {
             let kind = K::kind(&());
             if let Seen::GivenUp(why) = seen {
-                warn!(%kind, %why, "Emptied a store of a workload cluster");
+                warn!(%kind, %why, "Emptied cache of a workload cluster");
             }
             note(&mut server.known().runs, seen);
             let weight = match seen {
@@ -208,12 +207,12 @@ mod tests {
     use super::*;
 
     impl Remote {
-        /// As if the watches had found the server silent since then.
+        /// Behaves as if the watches had found the server silent since then.
         pub(crate) fn silent_since(&self, then: Timestamp) {
             self.server.known().silent_since = Some(then);
         }
 
-        /// Why a store had to be emptied that is not filled again yet.
+        /// Returns the cause of an emptied store that has not filled again yet.
         pub(crate) fn given_up(&self) -> Option<GivenUp> {
             self.server.known().given_up()
         }

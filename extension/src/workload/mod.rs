@@ -1,4 +1,4 @@
-//! Connections to workload clusters: one per Cluster and kubeconfig, and only while the cluster is hot.
+//! Connections to workload clusters: one per Cluster and kubeconfig, open only while the cluster is hot.
 
 mod client;
 mod connection;
@@ -29,22 +29,22 @@ use crate::{
     },
 };
 
-/// The live connections, by UID of the Cluster.
+/// Live connections, by UID of the Cluster.
 pub struct Remotes {
     system_namespace: String,
     triggers: Requeues,
-    /// Configurations read what no watch shows more often while their Cluster is connected.
+    /// Provider configurations: they re-read unwatched objects more often while their Cluster is connected.
     dependents: Dependents,
     fence: Fence,
     live: Mutex<HashMap<String, Arc<Remote>>>,
-    /// They outlive connections: a server that makes its connection be opened again and again has only one.
+    /// Paces outlive connections: a server that forces frequent reconnects has a single pace.
     paces: Mutex<HashMap<String, Pace>>,
     packers: Packers,
 }
 
 impl Remotes {
-    /// No connections yet. PackageInstalls are watched in `system_namespace` of each workload cluster, and nothing is
-    /// written there while `fence` is closed.
+    /// Creates an empty set. PackageInstalls are watched in `system_namespace` of each workload cluster, and no write is sent there while
+    /// `fence` is closed.
     #[must_use]
     pub fn new(system_namespace: String, triggers: Requeues, dependents: Dependents, fence: Fence) -> Self {
         Self {
@@ -58,10 +58,10 @@ impl Remotes {
         }
     }
 
-    /// The connection of a cluster; another one when the kubeconfig is another one.
+    /// Returns the connection of a cluster; opens a new one for a different kubeconfig.
     ///
     /// # Errors
-    /// The kubeconfig holds something that no client can be made of.
+    /// The kubeconfig has content that makes no valid client.
     pub fn open(
         &self,
         cluster_uid: &str,
@@ -72,7 +72,7 @@ impl Remotes {
         self.open_with(cluster_uid, cluster, digest, || connect(kubeconfig))
     }
 
-    /// The client of the connection by this kubeconfig, if there is one, else another one.
+    /// Returns the client of the connection with this kubeconfig, or else a new client.
     pub(crate) fn client(&self, cluster_uid: &str, by: &ParsedKubeconfig) -> Result<Client, client::Error> {
         let live = lock(&self.live).get(cluster_uid).cloned();
         let live = live.filter(|remote| remote.digest == by.digest);
@@ -82,7 +82,7 @@ impl Remotes {
         )
     }
 
-    /// The same with the client that `make` makes. That reads certificates, so nothing is locked meanwhile.
+    /// Opens a connection with the client that `make` builds. Building it parses certificates, so no lock is held meanwhile.
     fn open_with(
         &self,
         cluster_uid: &str,
@@ -101,13 +101,13 @@ impl Remotes {
         }
         let before = live.insert(cluster_uid.to_owned(), Arc::clone(&remote));
         drop(live);
-        // What it holds may be large.
+        // The old connection may be large.
         drop(before);
         self.dependents.cluster_changed(cluster);
         Ok(remote)
     }
 
-    /// Whether there is a connection of the Cluster with this UID.
+    /// Returns whether the Cluster with this UID has a connection.
     pub(crate) fn is_open(&self, cluster_uid: &str) -> bool {
         lock(&self.live).contains_key(cluster_uid)
     }
@@ -138,16 +138,16 @@ impl Remotes {
         ))
     }
 
-    /// A pass over a Cluster begins. Until what is returned is dropped, and a while longer, events of its workload cluster do not
-    /// wake it. None if there was no connection before.
+    /// Starts a reconcile of a Cluster. Until the returned guard is dropped, and a while longer, events of its workload cluster do not
+    /// requeue it. `None` without an earlier connection.
     pub fn begin(&self, cluster_uid: &str) -> Option<Passing> {
         lock(&self.paces).get(cluster_uid).map(Pace::begin)
     }
 
-    /// Closes the connection of a cluster that needs none for now.
+    /// Closes the connection of a cluster that does not need one now.
     pub fn close(&self, cluster_uid: &str) {
         let closed = lock(&self.live).remove(cluster_uid);
-        // Nothing is locked any more.
+        // No lock is held any more.
         drop(closed);
     }
 }

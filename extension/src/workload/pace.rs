@@ -1,4 +1,4 @@
-//! Wakes a Cluster for the events of its workload cluster, at the pace of [`workload::Pace`].
+//! Requeues a Cluster for the events of its workload cluster, limited by [`workload::Pace`].
 
 use std::{
     sync::{Arc, Mutex, MutexGuard},
@@ -14,18 +14,18 @@ use crate::{
     queue::requeues::{ClusterRef, Requeues},
 };
 
-/// The pace of one Cluster. Clones share it.
+/// Rate limit of the requeues of one Cluster. Clones share it.
 #[derive(Debug, Clone)]
 pub(super) struct Pace {
     state: Arc<Mutex<workload::Pace>>,
     cluster: ClusterRef,
     triggers: Requeues,
-    /// Waits until a delay is over, wherever a pass ends.
+    /// Runs delayed requeues, wherever a reconcile ends.
     runtime: Handle,
 }
 
 impl Pace {
-    /// Nothing has happened yet.
+    /// Creates a pace without any events.
     pub(super) fn new(cluster: ClusterRef, triggers: Requeues) -> Self {
         Self {
             state: Arc::new(Mutex::new(workload::Pace::new(now()))),
@@ -35,24 +35,24 @@ impl Pace {
         }
     }
 
-    /// Wakes the Cluster: at once, unless it owes too much rest.
+    /// Requeues the Cluster: at once, unless its earlier reconciles require a longer pause.
     pub(super) fn wake(&self, weight: Weight) {
         let due = self.state().want(weight);
         self.wake_at(due);
     }
 
-    /// A pass over the Cluster begins.
+    /// Starts a reconcile of the Cluster.
     pub(super) fn begin(&self) -> Passing {
         self.state().begin(now());
         Passing(self.clone())
     }
 
-    /// Whether nothing needs it any more.
+    /// Returns whether the pace is unused.
     pub(super) fn is_over(&self) -> bool {
         Arc::strong_count(&self.state) == 1 && self.state().is_over(now())
     }
 
-    /// Wakes the Cluster when that is due. Whatever delays it meanwhile calls this again.
+    /// Requeues the Cluster when due. Each new delay calls this function again.
     fn wake_at(&self, due: Option<Instant>) {
         let Some(due) = due else { return };
         if due > now() {
@@ -77,12 +77,12 @@ impl Pace {
     }
 }
 
-/// A pass over a Cluster, until this is dropped.
+/// Guard of a reconcile; dropping it ends the reconcile.
 #[derive(Debug)]
 pub struct Passing(Pace);
 
 impl Passing {
-    /// The pass changed what is known of the Cluster.
+    /// Records that the reconcile changed the local state of the Cluster.
     pub fn brought_changes(&self) {
         self.0.state().brought_changes(now());
     }

@@ -1,4 +1,4 @@
-//! One workload API server as its clients and watches see it: they share what is known of it.
+//! Shared state of one workload API server, for its clients and watches.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -12,12 +12,12 @@ use sluice_core::{
 use super::pace::Pace;
 use crate::{clock::now, kube_client::middleware::middleware, lock::lock};
 
-/// The server did not answer a moment ago, so it was not asked.
+/// The server did not respond a moment ago, so no request was sent.
 #[derive(Debug, thiserror::Error)]
 #[error("not asked: it did not answer a moment ago")]
 pub(super) struct NotAsked;
 
-/// What is known of a server. Clones share it.
+/// State of a server. Clones share it.
 #[derive(Debug, Clone)]
 pub(super) struct Server {
     known: Arc<Mutex<Connection>>,
@@ -25,7 +25,7 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// A server that was never asked. `pace` is that of the Cluster that waits for it.
+    /// Creates the state of a server without any request. `pace` is that of its Cluster.
     pub(super) fn new(pace: Pace) -> Self {
         Self {
             known: Arc::default(),
@@ -33,24 +33,24 @@ impl Server {
         }
     }
 
-    /// What is known of it now.
+    /// Returns the current state.
     pub(super) fn known(&self) -> MutexGuard<'_, Connection> {
         lock(&self.known)
     }
 
-    /// Takes in what the watch of a kind has seen.
+    /// Observes an event of the watch of a kind.
     pub(super) fn saw(&self, kind: &str, sign: Sign, weight: Weight) {
         if self.known().saw(kind, sign, Timestamp::now()) {
             self.pace.wake(weight);
         }
     }
 
-    /// A client that asks only while the server answers.
+    /// Returns a client that sends requests only while the server responds.
     pub(super) fn guard(&self, client: Client) -> Client {
         self.over(client, true)
     }
 
-    /// A client that always asks, for stores: they have delays of their own. What they are answered counts.
+    /// Returns a client that always sends requests, for stores: they have their own delays. Their responses count for the state.
     pub(super) fn listen(&self, client: Client) -> Client {
         self.over(client, false)
     }
@@ -67,7 +67,7 @@ impl Server {
                 if answer.is_err() {
                     server.known().breaker.failed(guards, now());
                 } else if server.known().breaker.answered(now()) {
-                    // It answers again.
+                    // The server responds again.
                     server.pace.wake(Weight::Proof);
                 }
                 Ok(answer?)
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
     use crate::queue::requeues::{ClusterRef, Requeues};
 
-    /// A server that can be switched off, and how often it was asked.
+    /// Server that can be switched off, with a count of its requests.
     #[derive(Clone, Default)]
     struct Switched(Arc<(AtomicBool, AtomicUsize)>);
 
@@ -145,8 +145,8 @@ mod tests {
         assert!(woken.next().now_or_never().is_none());
 
         server.switch(false);
-        assert!(asks(&store).await, "a store always asks");
-        assert!(woken.next().now_or_never().is_some(), "its Cluster is woken");
-        assert!(asks(&client).await, "and everything is asked again");
+        assert!(asks(&store).await, "a store always sends requests");
+        assert!(woken.next().now_or_never().is_some(), "its Cluster is requeued");
+        assert!(asks(&client).await, "and all requests are sent again");
     }
 }

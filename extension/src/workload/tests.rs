@@ -24,7 +24,7 @@ use super::{connection::LARGEST_STORE, server::NotAsked, *};
 use crate::kube_client::{bounded::bounded, requests::is_watch};
 
 impl Remotes {
-    /// A connection over a client that is there already.
+    /// Opens a connection over an existing client.
     pub(crate) fn adopt(
         &self,
         cluster_uid: &str,
@@ -36,7 +36,7 @@ impl Remotes {
         self.open_with(cluster_uid, cluster, digest, made).unwrap()
     }
 
-    /// How many connections are open.
+    /// Returns the number of open connections.
     pub(crate) fn len(&self) -> usize {
         lock(&self.live).len()
     }
@@ -46,7 +46,7 @@ impl Remotes {
     }
 }
 
-/// A workload API server whose lists are empty.
+/// Workload API server with empty lists.
 #[derive(Clone, Default)]
 struct Server(Arc<State>);
 
@@ -54,13 +54,13 @@ struct Server(Arc<State>);
 struct State {
     /// It refuses connections.
     is_away: AtomicBool,
-    /// Another page follows on each page of a list.
+    /// Each page of a list announces another page.
     pages: AtomicBool,
-    /// How many pages it was asked for.
+    /// Number of requested pages.
     asked: AtomicUsize,
 }
 
-/// An event of an App of this number, with so many finalizers without a name.
+/// Returns an event of the App with this number and this many finalizers without a name.
 fn event(number: usize, finalizers: usize) -> String {
     let app = json!({
         "apiVersion": "kappctrl.k14s.io/v1alpha1", "kind": "App",
@@ -72,7 +72,7 @@ fn event(number: usize, finalizers: usize) -> String {
 }
 
 impl Server {
-    /// Its client; watches of Apps show what `events` makes.
+    /// Returns a client; watches of Apps show what `events` makes.
     fn client<E>(&self, events: impl Fn() -> E + Clone + Send + Sync + 'static) -> Client
     where
         E: Stream<Item = String> + Send + 'static,
@@ -131,33 +131,33 @@ fn remotes() -> (Remotes, impl Stream<Item = crate::queue::requeues::Requeue>) {
     )
 }
 
-/// For five minutes a pass of this length over the Cluster each time it is woken. Returns when they began.
+/// Reconciles for this long after each requeue of the Cluster, for five minutes. Returns the start times.
 async fn reconcile(
     remotes: &Remotes,
     woken: impl Stream<Item = crate::queue::requeues::Requeue>,
-    pass: Duration,
-    news: bool,
+    length: Duration,
+    changes: bool,
 ) -> Vec<Instant> {
     let mut woken = Box::pin(woken);
-    let mut passes = Vec::new();
+    let mut reconciles = Vec::new();
     let end = Instant::now() + Duration::from_mins(5);
     while Instant::now() < end {
         let Ok(Some(_)) = tokio::time::timeout_at(end, woken.next()).await else {
             break;
         };
-        // A controller merges what has come meanwhile.
+        // A controller merges requeues that arrive meanwhile.
         while woken.next().now_or_never().is_some() {}
-        passes.push(Instant::now());
+        reconciles.push(Instant::now());
         let passing = remotes.begin("uid").expect("a pace");
-        sleep(pass).await;
-        if news {
+        sleep(length).await;
+        if changes {
             passing.brought_changes();
         }
     }
-    passes
+    reconciles
 }
 
-/// Events one after the other, `distance` apart.
+/// Returns events, `distance` apart.
 fn every(distance: Duration) -> impl Stream<Item = String> + Send {
     stream::unfold(0, move |number| async move {
         sleep(distance).await;
@@ -177,29 +177,29 @@ where
     remotes.connected(&server.client(events), "uid", &cluster, "digest")
 }
 
-fn distances(passes: &[Instant]) -> impl Iterator<Item = Duration> + '_ {
-    passes.windows(2).map(|pair| pair[1] - pair[0])
+fn distances(reconciles: &[Instant]) -> impl Iterator<Item = Duration> + '_ {
+    reconciles.windows(2).map(|pair| pair[1] - pair[0])
 }
 
-/// What they report is progress: none of the Apps is ready.
+/// The events are progress: none of the Apps is ready.
 #[rstest]
 #[case::nothing_new(Duration::from_millis(50), false, MAX_REST)]
 #[case::something_new_each_time(Duration::from_millis(50), true, MIN_REST)]
-#[case::slow_passes(Duration::from_secs(2), true, Duration::from_secs(2))]
+#[case::slow_reconciles(Duration::from_secs(2), true, Duration::from_secs(2))]
 #[tokio::test(start_paused = true)]
 async fn events_without_end_keep_no_slot(
-    #[case] pass: Duration,
-    #[case] news: bool,
+    #[case] length: Duration,
+    #[case] changes: bool,
     #[case] last_rest: Duration,
 ) {
     let (remotes, woken) = remotes();
     let _remote = open(&remotes, &Server::default(), || every(Duration::from_millis(100)));
-    let passes = reconcile(&remotes, woken, pass, news).await;
-    let distances: Vec<_> = distances(&passes).collect();
+    let reconciles = reconcile(&remotes, woken, length, changes).await;
+    let distances: Vec<_> = distances(&reconciles).collect();
     let between = Duration::from_millis(110);
     let at_once = distances
         .iter()
-        .take_while(|distance| **distance <= pass + between)
+        .take_while(|distance| **distance <= length + between)
         .count();
     assert!(
         (5..25).contains(&at_once),
@@ -207,7 +207,7 @@ async fn events_without_end_keep_no_slot(
     );
     let last = distances.iter().rev().take(20).sum::<Duration>() / 20;
     assert!(
-        last.abs_diff(pass + last_rest) < between * 2,
+        last.abs_diff(length + last_rest) < between * 2,
         "in the end each rests: {distances:?}"
     );
 }
@@ -217,8 +217,8 @@ async fn an_event_after_a_rest_is_noticed_at_once() {
     let (remotes, woken) = remotes();
     let apart = Duration::from_secs(10);
     let _remote = open(&remotes, &Server::default(), move || every(apart));
-    let passes = reconcile(&remotes, woken, Duration::from_millis(50), false).await;
-    let events = &passes[passes.len() - 25..];
+    let reconciles = reconcile(&remotes, woken, Duration::from_millis(50), false).await;
+    let events = &reconciles[reconciles.len() - 25..];
     let late = |distance: Duration| distance.abs_diff(apart) > Duration::from_millis(10);
     assert!(!distances(events).any(late), "{events:?}");
 }
@@ -232,7 +232,7 @@ async fn what_happens_on_the_management_cluster_is_never_delayed() {
     let passing = remotes.begin("uid");
     while woken.next().now_or_never().is_some() {}
     sleep(Duration::from_mins(1)).await;
-    assert!(woken.next().now_or_never().is_none(), "a pass runs");
+    assert!(woken.next().now_or_never().is_none(), "a reconcile runs");
     remotes.triggers.wake(ClusterRef::new("team-a", "one"));
     assert!(woken.next().now_or_never().is_some());
     drop((passing, remote));
@@ -243,10 +243,10 @@ async fn a_connection_that_is_opened_again_keeps_its_pace() {
     let (remotes, woken) = remotes();
     let mut woken = Box::pin(woken);
     let server = Server::default();
-    let mut passes = 0;
+    let mut reconciles = 0;
     let end = Instant::now() + Duration::from_mins(1);
     while Instant::now() < end {
-        // Another connection in each pass, as to a server that shows other data each time. Its first lists wake the Cluster.
+        // Another connection in each reconcile, as to a server that shows other data each time. Its first lists requeue the Cluster.
         let passing = remotes.begin("uid");
         let remote = open(&remotes, &server, stream::pending);
         sleep(Duration::from_millis(10)).await;
@@ -254,27 +254,27 @@ async fn a_connection_that_is_opened_again_keeps_its_pace() {
         let woke = timeout(Duration::from_mins(1), woken.next()).await;
         assert!(woke.is_ok_and(|cluster| cluster.is_some()));
         while woken.next().now_or_never().is_some() {}
-        passes += 1;
+        reconciles += 1;
         drop(remote);
     }
     let owed = usize::try_from(OWED.as_secs()).unwrap();
-    assert!(passes <= 62 + owed, "{passes} passes in a minute");
+    assert!(reconciles <= 62 + owed, "{reconciles} reconciles in a minute");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_is_away_is_not_asked_by_each_pass() {
+async fn an_unreachable_server_is_not_requested_in_each_reconcile() {
     let (remotes, _woken) = remotes();
     let server = Server::default();
     server.0.is_away.store(true, Ordering::Relaxed);
     let remote = open(&remotes, &server, stream::pending);
     assert!(
         !is_not_asked(&remote.read_uid().await.unwrap_err()),
-        "it is asked once"
+        "it gets one request"
     );
     assert!(is_not_asked(&remote.read_uid().await.unwrap_err()));
     server.0.is_away.store(false, Ordering::Relaxed);
     sleep(Duration::from_mins(2)).await;
-    assert_eq!(remote.read_uid().await.unwrap(), "workload", "it answers again");
+    assert_eq!(remote.read_uid().await.unwrap(), "workload", "it responds again");
 }
 
 fn is_not_asked(error: &kube::Error) -> bool {
@@ -283,7 +283,7 @@ fn is_not_asked(error: &kube::Error) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_workload_shows_is_kept_up_to_a_size() {
+async fn the_cache_of_a_workload_cluster_has_a_maximum_size() {
     let (remotes, _woken) = remotes();
     let remote = open(&remotes, &Server::default(), || {
         // Another App each time.
@@ -334,7 +334,7 @@ async fn a_store_that_panics_is_filled_again() {
     let began = Instant::now();
     sleep(Duration::from_secs(3)).await;
     assert_eq!(remote.given_up(), Some(GivenUp::Panicked));
-    assert_eq!(remote.apps.state().len(), 0, "what may be half is forgotten");
+    assert_eq!(remote.apps.state().len(), 0, "partial content is dropped");
     while panics.load(Ordering::Relaxed) < 5 {
         assert!(
             began.elapsed() < Duration::from_hours(1),

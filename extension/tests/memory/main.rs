@@ -1,5 +1,4 @@
-//! How much memory objects, reviews and answers take that a tenant, a Pod, or the API server of a workload makes as dense or as long as
-//! can be.
+//! Memory of objects, reviews and responses that a tenant, a Pod, or a workload API server makes as dense or as long as possible.
 //!
 //! One test, because the allocator counts for the whole process.
 
@@ -93,7 +92,7 @@ fn every_kind(case: &Case) {
     keeps::<DynamicObject>("DynamicObject", case);
 }
 
-/// What a workload answers, as an object, a list, and to a write.
+/// Response of a workload: an object, a list, and the result of a write.
 fn answers(Case { json, place, .. }: &Case) {
     let list = format!(r#"{{"kind":"SecretList","items":[{json},{json}]}}"#);
     let key = |server| Key::of::<Secret>(server, Some("team-a"), "one");

@@ -1,4 +1,4 @@
-//! Peers that take the memory for request bodies.
+//! Peers that exhaust the memory for request bodies.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! The verbs of the binary, against a service that says what a test has written down.
+//! The verbs of the binary, against a scripted status service.
 
 use std::fs;
 use std::process::Output;

@@ -1,4 +1,4 @@
-//! HTTP/2 frame by frame, for what no client does or shows.
+//! HTTP/2 frame by frame, for behavior that no client exposes.
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;

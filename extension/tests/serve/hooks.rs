@@ -35,7 +35,7 @@ impl Gate for Releases {
     }
 }
 
-/// Knows too little at first.
+/// Gate that holds until its cache is synced.
 #[derive(Default)]
 struct StaleOnce(AtomicBool);
 

@@ -1,4 +1,4 @@
-//! The TLS listener and the process around it, met by real peers over loopback; and the verbs of the binary.
+//! The TLS listener and its process, with real peers over loopback; and the verbs of the binary.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! What a replica takes whose API server has Clusters that cost many times their text when they are decoded.
+//! Memory of a replica whose API server has Clusters that take many times their text when decoded.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -101,7 +101,7 @@ struct Clusters {
     there: watch::Sender<bool>,
     /// The text of those of each shape, without their names.
     shapes: Arc<Vec<Vec<Bytes>>>,
-    /// Whether anything was asked for because of the last one, which is managed.
+    /// Whether the last Cluster, which is managed, caused any request.
     last_is_read: Arc<AtomicBool>,
 }
 

@@ -1,4 +1,4 @@
-//! A client that speaks TLS as a test says, and the listener under test.
+//! A TLS client that tests configure, and the listener under test.
 
 use std::future::Future;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -28,22 +28,22 @@ use tokio_util::sync::CancellationToken;
 
 use crate::authority::{Authority, Mount, Pair};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Waits for a future with a deadline that says what it waited for.
+/// Waits for a future; after the timeout it panics with the name of the wait.
 pub(crate) async fn soon<F: Future>(what: &str, future: F) -> F::Output {
-    timeout(PATIENCE, future)
+    timeout(TIMEOUT, future)
         .await
-        .unwrap_or_else(|_| panic!("waited {PATIENCE:?} for {what}"))
+        .unwrap_or_else(|_| panic!("waited {TIMEOUT:?} for {what}"))
 }
 
-/// Asks again until the answer is accepted.
+/// Repeats a request until `accept` takes the response.
 pub(crate) async fn until<T: std::fmt::Debug, F: Future<Output = T>>(
     what: &str,
     mut ask: impl FnMut() -> F,
     accept: impl Fn(&T) -> bool,
 ) -> T {
-    let deadline = tokio::time::Instant::now() + PATIENCE;
+    let deadline = tokio::time::Instant::now() + TIMEOUT;
     loop {
         let seen = ask().await;
         if accept(&seen) {
@@ -51,7 +51,7 @@ pub(crate) async fn until<T: std::fmt::Debug, F: Future<Output = T>>(
         }
         assert!(
             tokio::time::Instant::now() < deadline,
-            "waited {PATIENCE:?} for {what}, last saw {seen:?}"
+            "waited {TIMEOUT:?} for {what}, last saw {seen:?}"
         );
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
@@ -64,7 +64,7 @@ pub(crate) async fn connect_from(number: u8, listener: SocketAddr) -> TcpStream 
     socket.connect(listener).await.unwrap()
 }
 
-/// A running listener. `/` answers at once, `/slow` once `release` is notified.
+/// A running listener. `/` responds at once, `/slow` after a notification of `release`.
 pub(crate) struct Listener {
     pub(crate) address: SocketAddr,
     pub(crate) certificate: CertificateHealth,

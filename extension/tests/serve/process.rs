@@ -1,4 +1,4 @@
-//! What the process shows of itself: that it is ready, alive, and what it has answered.
+//! Probes and logs of the process: readiness, liveness, and responses to hooks.
 
 use std::time::Duration;
 
@@ -15,14 +15,14 @@ const STARTING: Duration = Duration::from_secs(5);
 /// More lines than a pipe that is not read takes, many times.
 const MORE_LINES: usize = 1_500;
 
-/// The answers to one Cluster in the log.
+/// Responses about one Cluster in the log.
 fn answers<'a>(log: &'a [Value], cluster: &str) -> Vec<&'a Value> {
     log.iter()
-        .filter(|line| line["message"] == "answered hook" && line["cluster"] == cluster)
+        .filter(|line| line["message"] == "Answered hook call" && line["cluster"] == cluster)
         .collect()
 }
 
-/// A replica that has read nothing, and what `/readyz` said within the first five seconds.
+/// A replica with an empty cache, and the responses of `/readyz` within the first five seconds.
 async fn starting() -> (Replica, (u16, String)) {
     for _ in 0..10 {
         let replica = Replica::start(Api::Silent, &[]).await;
@@ -153,9 +153,7 @@ async fn what_is_refused_is_logged_once_for_each_kind() {
     replica.terminate();
     replica.ended().await;
     let log = replica.log().iter();
-    let refused: Vec<_> = log
-        .filter(|line| line["message"] == "Refusing a request")
-        .collect();
+    let refused: Vec<_> = log.filter(|line| line["message"] == "Refused request").collect();
     let reasons: Vec<_> = refused
         .iter()
         .map(|line| line["reason"].as_str().unwrap())
@@ -189,7 +187,7 @@ async fn what_is_no_request_is_logged_once() {
         .filter(|line| !ours.contains(&line["message"].as_str().unwrap_or_default()))
         .collect();
     assert_eq!(lines.len(), 1, "{lines:?}");
-    assert_eq!(lines[0]["message"], "Refusing a connection");
+    assert_eq!(lines[0]["message"], "Refused connection");
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! What a peer may speak.
+//! Protocols that a peer may use.
 
 use bytes::Bytes;
 use http::Request;
@@ -138,7 +138,7 @@ async fn plain_http_is_refused_and_harms_nobody() {
 
 #[tokio::test]
 async fn only_known_clients_where_authorities_are_given() {
-    let (authority, clients, strangers) = (Authority::new(), Authority::new(), Authority::new());
+    let (authority, clients, others) = (Authority::new(), Authority::new(), Authority::new());
     let mount = Mount::new(&authority.sign());
     let client_ca = mount.path().join("clients.crt");
     std::fs::write(&client_ca, clients.pem()).unwrap();
@@ -160,6 +160,6 @@ async fn only_known_clients_where_authorities_are_given() {
 
     assert!(answers(Some(clients.sign())).await);
     assert!(!answers(None).await, "no certificate");
-    assert!(!answers(Some(strangers.sign())).await, "another authority");
+    assert!(!answers(Some(others.sign())).await, "another authority");
     assert!(!answers(Some(clients.sign_until(2020))).await, "expired");
 }

@@ -36,11 +36,11 @@ pub(crate) const PATH: &str =
 
 /// What the process reads its objects from.
 pub(crate) enum Api {
-    /// Accepts connections and says nothing.
+    /// Accepts connections and never responds.
     Silent,
     /// Has no objects.
     Empty,
-    /// Answers so.
+    /// Responds with this.
     Of(Router),
 }
 
@@ -69,7 +69,7 @@ pub(crate) struct Memory {
     pub(crate) peak: u64,
 }
 
-/// What the API server was asked: on which connection, by its port, and the path.
+/// Request to the API server: its connection, by the port, and its path.
 type Requests = Arc<Mutex<Vec<(u16, String)>>>;
 
 /// Ends with its owner.
@@ -83,7 +83,7 @@ impl Drop for Process {
     }
 }
 
-/// The log, read as far as it is asked for.
+/// The log, read on demand.
 struct Lines {
     stderr: Option<BufReader<ChildStderr>>,
     read: Vec<Value>,
@@ -189,7 +189,7 @@ impl Replica {
         (status, String::from_utf8_lossy(&text).into_owned())
     }
 
-    /// Asks until a probe is answered with `status`.
+    /// Repeats a probe until its response has `status`.
     pub(crate) async fn until(&self, path: &str, status: u16) -> String {
         let what = format!("{path} to be answered with {status}");
         until(&what, || self.probe(path), |answer| answer.0 == status)
@@ -256,7 +256,7 @@ impl Replica {
         answer.status().as_u16()
     }
 
-    /// Asks whether the Cluster of this name may be upgraded, on a connection of its own.
+    /// Calls BeforeClusterUpgrade for the Cluster of this name, on a connection of its own.
     pub(crate) async fn ask(&self, cluster: &str) -> Value {
         ask(&mut self.connect().await, cluster).await
     }
@@ -308,7 +308,7 @@ impl Replica {
     }
 }
 
-/// Asks whether the Cluster of this name may be upgraded.
+/// Calls BeforeClusterUpgrade for the Cluster of this name.
 pub(crate) async fn ask(connection: &mut Connection, cluster: &str) -> Value {
     let mut body: Value = serde_json::from_str(BODY).unwrap();
     body["cluster"]["metadata"]["name"] = json!(cluster);

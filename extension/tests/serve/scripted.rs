@@ -1,4 +1,4 @@
-//! A status service that says what a test has written down, and the verbs of the binary that ask it.
+//! A scripted status service, and the verbs of the binary that read it.
 
 use std::fs;
 use std::path::PathBuf;
@@ -21,7 +21,7 @@ use tonic::{Request, Response, Status};
 use crate::authority::{Authority, Mount};
 use crate::peer::{loopback, soon, tls};
 
-/// What a stream says, from its first message on, and how it ends. Without an end it stays open.
+/// Messages of a stream, and its end. Without an end it stays open.
 pub(crate) type Lines = (Vec<WatchClustersResponse>, Option<Status>);
 
 /// What the stream of this number, from 0 on, says to a caller with this token.

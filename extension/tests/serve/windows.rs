@@ -1,4 +1,4 @@
-//! How much a peer may send before any of it is read.
+//! Limit of the bytes that a peer may send before Sluice reads them.
 
 use std::time::Duration;
 

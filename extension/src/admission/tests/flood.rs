@@ -11,7 +11,7 @@ use crate::cache::control_plane::tests::{GROUP, Server, Way};
 
 const MIB: usize = 1024 * 1024;
 
-/// Peers at addresses of their own.
+/// Returns peers at addresses of their own.
 fn peers<const N: usize>() -> [Peer; N] {
     let mut last = 0;
     [(); N].map(|()| {
@@ -32,7 +32,7 @@ async fn ask_from(
         .await
 }
 
-/// The same in a task of its own, which has begun.
+/// Sends a review in a task of its own, and waits for its start.
 async fn begun(
     admission: &Admission,
     webhook: Webhook,
@@ -47,12 +47,12 @@ async fn begun(
     asking
 }
 
-/// A review with so many bytes around it.
+/// Pads a review to this many bytes.
 fn padded(review: &Value, bytes: usize) -> String {
     format!("{review}{}", " ".repeat(bytes))
 }
 
-/// A review whose body begins and does not end.
+/// Returns a body that begins and does not end.
 fn half_sent(bytes: usize) -> Body {
     let begun = stream::iter([Ok::<_, Infallible>(Bytes::from(vec![b' '; bytes]))]);
     Body::from_stream(begun.chain(stream::pending()))
@@ -66,10 +66,10 @@ fn plain_spec() -> Value {
 
 const BOOTSTRAP: Webhook = Webhook::Validate(Kind::Bootstrap);
 
-/// Which peers have how many bodies of 4 MiB, as far as each may.
+/// Peers and their bodies of 4 MiB, up to the limit of each.
 const FULL: [usize; 5] = [0, 0, 0, 1, 2];
 
-/// Reviews of 4 MiB, which wait for what is looked up.
+/// Reviews of 4 MiB, which wait for lookups.
 #[tokio::test(start_paused = true)]
 async fn a_review_is_counted_until_it_is_answered() {
     let network = Frozen::of("/secrets/values");
@@ -100,7 +100,7 @@ async fn a_review_is_counted_until_it_is_answered() {
     assert_eq!(admitted.status(), StatusCode::OK, "the memory was given back");
 }
 
-/// The patch has the additional packages as they were written.
+/// The patch contains the additional packages as written.
 #[tokio::test(start_paused = true)]
 async fn an_answer_is_counted_until_it_is_read_or_given_up() {
     let (admission, _following) = admission(&Frozen::new()).await;
@@ -148,13 +148,13 @@ async fn one_peer_leaves_memory_for_a_large_review_of_another() {
     for _ in 0..10 {
         begun(&admission, BOOTSTRAP, &peers[0], half_sent(2 * MIB)).await;
     }
-    // As it was, and as it is to be: 1.5 MiB each in etcd, and what is around them.
+    // Old and new object: 1.5 MiB each in etcd, and the JSON around them.
     let largest = padded(&body(&plain_spec(), None), 5 * MIB);
     let answer = ask_from(&admission, BOOTSTRAP, &peers[1], largest).await;
     assert_eq!(answer.status(), StatusCode::OK);
 }
 
-/// One thread answers all, so that a peer with very many connections must not have its turn on each of them.
+/// One thread serves all, so a peer with very many connections must not get a turn for each of them.
 #[tokio::test(start_paused = true)]
 async fn reviews_of_one_peer_take_turns() {
     let (admission, _following) = admission(&Frozen::new()).await;
@@ -183,7 +183,7 @@ async fn reviews_of_one_peer_take_turns() {
     assert_eq!(again.status(), StatusCode::OK, "once they were given up");
 }
 
-/// Webhooks that know these Clusters, whose control planes are at `server`.
+/// Returns webhooks that know these Clusters, whose control planes are at `server`.
 async fn knowing(clusters: Vec<Value>, server: &Server) -> (Admission, Requeues, JoinHandle<()>) {
     let client = Frozen::new().client(move |path| {
         if path.ends_with("/clusters") {
@@ -202,7 +202,7 @@ async fn knowing(clusters: Vec<Value>, server: &Server) -> (Admission, Requeues,
     (admission, triggers, following)
 }
 
-/// A Cluster with what its machines are made of, if that is left in it.
+/// Returns a Cluster with the data of its machines, if that is left in it.
 fn cluster(name: &str, kind: &str, has_data: bool) -> Value {
     let entry = json!({"kubernetesSpec": {}, "osImageRef": {}, "labels": {"run.tanzu.vmware.com/tkr": "v1.35.4---a.1"}});
     let data = json!([{"name": "TKR_DATA", "value": {"v1.35.4": entry}}]);
@@ -217,7 +217,7 @@ fn cluster(name: &str, kind: &str, has_data: bool) -> Value {
     })
 }
 
-/// A review of an update that depends on which versions machines run.
+/// Returns a review of an update that depends on the versions of machines.
 fn update(name: &str, kind: &str) -> String {
     let mut review = of_cluster("v1.35.4");
     review["request"]["name"] = json!(name);
@@ -234,7 +234,7 @@ async fn resolved_as(admission: &Admission, name: &str, kind: &str) -> StatusCod
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cluster_that_is_not_in_memory_is_neither_kept_nor_asked_about() {
+async fn an_uncached_cluster_is_neither_kept_nor_read() {
     let server = Server::new(Way::Refuses(500));
     let (admission, triggers, _following) = knowing(vec![cluster("known", "Bad", true)], &server).await;
     let mut woken = triggers.listen();
@@ -252,10 +252,10 @@ async fn a_cluster_that_is_not_in_memory_is_neither_kept_nor_asked_about() {
     server.set(|state| state.bad = Way::Answers);
     tokio::time::sleep(Duration::from_mins(3)).await;
     assert_eq!(resolved_as(&admission, "known", "Bad").await, StatusCode::OK);
-    assert!(woken.next().now_or_never().is_none(), "no review is woken");
+    assert!(woken.next().now_or_never().is_none(), "no Cluster is requeued");
 }
 
-/// What is served is what the stored Cluster refers to, whatever a caller says of it.
+/// Sluice serves the kind of the stored Cluster, whatever kind a caller names.
 #[tokio::test(start_paused = true)]
 async fn a_caller_does_not_choose_the_kind_of_a_control_plane() {
     let server = Server::new(Way::Answers);
@@ -293,7 +293,7 @@ async fn a_review_that_waits_is_counted_as_it_is_decoded() {
     assert!(began.elapsed() > Duration::from_secs(1), "some have waited");
 }
 
-/// Tenants create Clusters of kinds that do not exist, and have reviews sent of each.
+/// Tenants create Clusters of kinds that do not exist, and cause reviews of each.
 #[tokio::test(start_paused = true)]
 async fn kinds_of_reviews_are_discovered_a_few_times_a_minute() {
     let server = Server::new(Way::Answers);

@@ -1,4 +1,4 @@
-//! Both clusters behind the fence of the lease, from the flags of the process to the requests that reach the API servers.
+//! Writes to both clusters under the fence of the lease, from the flags of the process to the requests.
 
 use rstest::rstest;
 
@@ -8,10 +8,10 @@ use super::{
 };
 use crate::controllers::bootstrap::world::{KUBE_SYSTEM, KUBECONFIG, World};
 
-/// How long a pass waits in the middle.
+/// Time that a reconcile is blocked halfway.
 const HELD: Duration = Duration::from_secs(2);
 
-/// A leader that renews its lease late is stopped in the middle of a pass, and goes on after the lease has run out.
+/// A leader with a late renewal is blocked during a reconcile, and continues after the lease has expired.
 #[rstest]
 #[case::while_it_is_held(Duration::from_mins(1), true)]
 #[case::once_it_has_run_out(HELD, false)]
@@ -40,15 +40,15 @@ async fn a_leader_writes_to_both_clusters_only_while_the_lease_is_held(
             .any(|asked| asked.ends_with("/leases"))
     };
     until("the leader takes the lease", leads).await;
-    // What is said of releases is written as soon as the lease is held, whatever passes do.
-    let of_passes = || {
+    // The release controller writes as soon as the lease is held, whatever the Cluster reconciler does.
+    let of_reconciles = || {
         let mut asked = world.management.asked_to_write();
         let others = ["/leases", "/tanzukubernetesreleases/", "/clusters/"];
         asked.retain(|asked| !others.iter().any(|other| asked.contains(other)));
         asked
     };
     assert_eq!(
-        of_passes(),
+        of_reconciles(),
         Vec::<String>::new(),
         "before the workload is reached"
     );
@@ -56,7 +56,7 @@ async fn a_leader_writes_to_both_clusters_only_while_the_lease_is_held(
     let asked_before = world.management.asked_to_write().len();
     goes_on.send_replace(true);
 
-    until("the pass reaches the workload", || {
+    until("the reconcile reaches the workload", || {
         world.workload.was_asked_for(KUBE_SYSTEM)
     })
     .await;

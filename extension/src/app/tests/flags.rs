@@ -1,4 +1,4 @@
-//! What reaches the API servers from the flags of the process, and from a signal.
+//! Effects of flags and of a signal on the requests to the API servers.
 
 use crate::kube_client::bounded::REQUEST;
 use k8s_openapi::api::core::v1::Secret;
@@ -19,7 +19,7 @@ const DEFINITION: &str =
     "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/goods.controlplane.example.com";
 const CONTROL_PLANES: &str = "/apis/controlplane.example.com/v1/goods";
 
-/// A configuration of the Cluster that depends on its control plane.
+/// Adds a configuration of the Cluster that depends on its control plane.
 fn put_configuration(management: &ObjectServer) {
     let group = "infrastructure.cluster.x-k8s.io";
     let version = json!({"groupVersion": format!("{group}/v1beta1"), "version": "v1beta1"});
@@ -91,15 +91,15 @@ async fn secrets_are_watched_where_the_operator_says() {
     }
 }
 
-/// A request that is not answered would keep it for half a minute.
+/// An unanswered request would block the shutdown for half a minute.
 #[tokio::test]
-async fn a_pass_that_hangs_does_not_keep_the_process() {
+async fn a_hanging_reconcile_does_not_block_shutdown() {
     let world = World::new();
     let servers = Loopback::of(&world).await;
     let goes_on = world.management.wait_at(KUBECONFIG);
     let stop = CancellationToken::new();
     let running = servers.run(&[], &stop);
-    until("a pass waits", || goes_on.receiver_count() > 1).await;
+    until("a reconcile waits", || goes_on.receiver_count() > 1).await;
     stop.cancel();
     let ended = timeout(REQUEST.time / 2, running).await;
     assert!(ended.is_ok_and(|ended| ended.unwrap().is_ok()), "it still waits");

@@ -1,4 +1,4 @@
-//! A process between two fake API servers that are reached over sockets.
+//! A process between two fake API servers that listen on sockets.
 
 use axum::Router;
 use kube::client::Body;
@@ -14,7 +14,7 @@ use crate::controllers::bootstrap::{
 };
 use crate::server::serve::{CertificateFiles, Server, TlsConfig};
 
-/// Serves the objects at a port of this host until what is returned is dropped.
+/// Serves the objects on a port of this host until the guard is dropped.
 async fn served(objects: &ObjectServer, tls: Option<TlsConfig>) -> (SocketAddr, DropGuard) {
     let config = serve::Config {
         tls,
@@ -37,7 +37,7 @@ async fn served(objects: &ObjectServer, tls: Option<TlsConfig>) -> (SocketAddr, 
     (address, drained.drop_guard())
 }
 
-/// A serving certificate for this host in a directory, and the authority that has signed it.
+/// Returns a serving certificate for this host in a directory, and its CA.
 fn certificate() -> (TempDir, TlsConfig, String) {
     let mut params = CertificateParams::default();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -52,7 +52,7 @@ fn certificate() -> (TempDir, TlsConfig, String) {
     (dir, TlsConfig::new(files), authority.as_ref().pem())
 }
 
-/// Waits until `is_so`; a failure says `what` was waited for.
+/// Waits until `is_so`; a failure names `what`.
 pub(super) async fn until(what: &str, is_so: impl Fn() -> bool) {
     let waited = timeout(Duration::from_secs(20), async {
         while !is_so() {
@@ -62,7 +62,7 @@ pub(super) async fn until(what: &str, is_so: impl Fn() -> bool) {
     assert!(waited.await.is_ok(), "not within 20 s: {what}");
 }
 
-/// The API servers of a world. They serve for as long as this is kept.
+/// API servers of a world, which serve until this is dropped.
 pub(super) struct Loopback {
     kubeconfig: NamedTempFile,
     _kept: (TempDir, DropGuard, DropGuard),
@@ -84,12 +84,12 @@ impl Loopback {
         }
     }
 
-    /// What leads to the management API server.
+    /// Returns the kubeconfig of the management API server.
     pub(super) fn kubeconfig(&self) -> &Path {
         self.kubeconfig.path()
     }
 
-    /// Everything behind the hooks of a process with these flags, until `stop`.
+    /// Runs stores and controllers of a process with these flags until `stop`.
     pub(super) fn run(&self, flags: &[&str], stop: &CancellationToken) -> JoinHandle<anyhow::Result<()>> {
         self.run_shown(flags, stop).0
     }
@@ -103,11 +103,11 @@ impl Loopback {
         let kubeconfig = self.kubeconfig().to_str().unwrap();
         let own = ["sluice", "--kubeconfig", kubeconfig];
         let args = Args::parse_from(own.iter().chain(flags));
-        let news = event_handlers(&args);
+        let event_handlers = event_handlers(&args);
         let index = Index::new(
             args.system_namespace.clone(),
             args.cluster_delete_timeout,
-            news.uncounted.clone(),
+            event_handlers.uncounted.clone(),
         );
         let mut registry = Registry::default();
         let metrics = Metrics::registered(&Log::to(std::io::sink()), &index, &mut registry);
@@ -116,9 +116,9 @@ impl Loopback {
             admission: Admission::new(args.system_namespace.clone(), metrics.admission),
             configurations: metrics.configurations,
             releases: metrics.releases,
-            passes: metrics.passes,
+            reconciles: metrics.reconciles,
             health: Health::default(),
-            news,
+            event_handlers,
             registration: metrics.registration,
             leader: metrics.leader,
             rest_client: metrics.rest_client,

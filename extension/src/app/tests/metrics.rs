@@ -125,17 +125,17 @@ async fn a_leader_and_a_standby_show_each_metric() {
     waiting.abort();
 }
 
-/// A metric as it is registered.
+/// Registered metric.
 struct Registered {
     /// Its name, without the suffixes of counters and histograms.
     name: String,
     help: String,
-    /// Its type; one without any series yet shows none.
+    /// Type, unless the metric has no series yet.
     type_: Option<String>,
 }
 
 impl Registered {
-    /// Whether this is the name of its series.
+    /// Returns whether `series` belongs to this metric.
     fn is_named(&self, series: &str) -> bool {
         let Self { name, type_, .. } = self;
         let is_counter = series.strip_suffix("_total") == Some(name.as_str());
@@ -147,7 +147,7 @@ impl Registered {
     }
 }
 
-/// What `before` is followed by in a text, up to the next quotation mark.
+/// Returns the text between `before` and the next quotation mark.
 fn quoted<'a>(text: &'a str, before: &str) -> Option<&'a str> {
     text.split_once(before)?.1.split('"').next()
 }
@@ -169,7 +169,7 @@ fn registered() -> Vec<Registered> {
             .collect()
     };
     let (types, mut helps) = (of("# TYPE "), of("# HELP "));
-    // The text leaves out those that have labels and no series yet.
+    // The text format omits labelled metrics without series.
     let all = format!("{registry:?}");
     for descriptor in all.split("Descriptor {").skip(1) {
         let (name, help) = (quoted(descriptor, "name: \""), quoted(descriptor, "help: \""));
@@ -191,7 +191,7 @@ fn read(path: &str) -> String {
     std::fs::read_to_string(root.join(path)).unwrap()
 }
 
-/// The rows of the reference: type and meaning by name.
+/// Returns the rows of the reference: type and meaning by name.
 fn documented() -> BTreeMap<String, (String, String)> {
     let page = read("docs/reference/metrics.md");
     let rows = page.lines().filter_map(|line| {

@@ -16,19 +16,19 @@ use crate::kube_client::bounded::{REQUEST, bounded};
 
 pub(crate) const GROUP: &str = "controlplane.example.com";
 
-/// What the API server does with the list of a kind.
+/// Behaviour of the API server for the list of a kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Way {
     Answers,
     Refuses(u16),
     NeverAnswers,
-    /// With nothing, after some seconds: so ends a watch.
+    /// Without events, after some seconds: so ends a watch.
     EndsLater,
     /// With an error, as an event.
     ErrorEvent(u16),
-    /// With a head, and never with anything else.
+    /// With a response head and no body.
     Mute,
-    /// With what makes this process panic.
+    /// With a panic of this process.
     Panics,
 }
 
@@ -39,19 +39,19 @@ pub(crate) struct Server(Arc<Mutex<State>>);
 pub(crate) struct State {
     good: Way,
     pub(crate) bad: Way,
-    /// What it does with a watch of a kind whose list is answered.
+    /// Behaviour for a watch of a kind whose list succeeds.
     watch: Way,
-    /// What it does with the second page of a list, if there is one.
+    /// Behaviour for the second page of a list, if there is one.
     next_page: Way,
-    /// The version that the control plane is to have.
+    /// Desired version of the control plane.
     version: &'static str,
     /// Whether the group is served at all.
     served: bool,
-    /// Whether its definitions have a label.
+    /// Whether its CustomResourceDefinitions have a label.
     pub(crate) labelled: bool,
-    /// What it does with a definition.
+    /// Behaviour for a CustomResourceDefinition.
     definitions: Way,
-    /// What it does with a question for its groups.
+    /// Behaviour for a group discovery.
     groups: Way,
     asked: Vec<String>,
 }
@@ -198,7 +198,7 @@ impl Server {
         self.0.lock().unwrap().asked.len()
     }
 
-    /// How often a path was asked for.
+    /// Returns the number of requests for a path.
     pub(crate) fn count_of(&self, path: &str) -> usize {
         let state = self.0.lock().unwrap();
         state.asked.iter().filter(|asked| *asked == path).count()
@@ -229,7 +229,7 @@ fn message(found: Result<Option<ControlPlaneFacts>, Unknown>) -> String {
     }
 }
 
-/// Control planes of `server`, of which kind `Good` has been listed.
+/// Returns the control planes of `server` after the list of kind `Good`.
 async fn listed(server: &Server) -> ControlPlanes {
     let planes = ControlPlanes::new(server.client(), Requeues::default(), Vec::new());
     let good = || planes.get(&cluster(), &reference(GROUP, "Good"));
@@ -239,7 +239,7 @@ async fn listed(server: &Server) -> ControlPlanes {
     planes
 }
 
-/// Waits as long as two tries at the longest distance may take.
+/// Waits as long as two attempts at the maximum delay.
 async fn try_again() {
     sleep(Duration::from_mins(3)).await;
 }
@@ -253,7 +253,7 @@ async fn try_again() {
 #[case::bug(Way::Panics, "its watch ended in a bug of Sluice")]
 #[case::broken(Way::Refuses(500), "bads in group controlplane.example.com cannot be listed")]
 #[tokio::test(start_paused = true)]
-async fn a_kind_that_cannot_be_read_is_the_matter_of_its_clusters(#[case] bad: Way, #[case] why: &str) {
+async fn an_unreadable_kind_affects_only_its_clusters(#[case] bad: Way, #[case] why: &str) {
     let (server, triggers) = (Server::new(bad), Requeues::default());
     let mut woken = Box::pin(triggers.listen());
     let planes = ControlPlanes::new(server.client(), triggers.clone(), Vec::new());
@@ -271,7 +271,7 @@ async fn a_kind_that_cannot_be_read_is_the_matter_of_its_clusters(#[case] bad: W
         good.map(|facts| facts.and_then(|facts| facts.spec_version)),
         Ok(Some("v1.36.3".to_owned()))
     );
-    assert!(woken.next().now_or_never().is_some(), "its Cluster is woken");
+    assert!(woken.next().now_or_never().is_some(), "its Cluster is requeued");
 
     sleep(Duration::from_secs(10)).await;
     let found = message(planes.get(&cluster(), &reference(GROUP, "Bad")));
@@ -284,7 +284,7 @@ async fn a_kind_that_cannot_be_read_is_the_matter_of_its_clusters(#[case] bad: W
     assert_eq!(planes.get(&cluster(), &reference(GROUP, "Bad")), Ok(None));
     assert!(
         woken.next().now_or_never().is_some(),
-        "it is woken when its kind can be read"
+        "it is requeued when its kind can be read"
     );
 }
 
@@ -337,7 +337,7 @@ async fn a_server_that_does_not_say_how_a_kind_is_served_is_given_up() {
     let planes = ControlPlanes::new(server.client(), Requeues::default(), Vec::new());
     let good = || planes.get(&cluster(), &reference(GROUP, "Good"));
     assert_eq!(good(), Err(Unknown::Reading));
-    // The request itself would take three times as long.
+    // The timeout of the request is three times as long.
     sleep(REQUEST.time / 2).await;
     let found = message(good());
     assert!(
@@ -410,7 +410,7 @@ async fn a_kind_whose_watch_brings_only_errors_is_believed_for_a_while(
     let planes = listed(&server).await;
     let good = || planes.get(&cluster(), &reference(GROUP, "Good"));
     server.set(|state| state.watch = way);
-    // The watch that is open ends within five of them.
+    // The open watch ends within five of them.
     sleep(Duration::from_secs(seconds.saturating_sub(1))).await;
     assert!(matches!(good(), Ok(Some(_))), "{:?}", good());
     sleep(Duration::from_secs(10)).await;
@@ -424,7 +424,7 @@ async fn a_kind_whose_watch_brings_only_errors_is_believed_for_a_while(
     assert!(matches!(good(), Ok(Some(_))), "{:?}", good());
 }
 
-/// Its first pages bring what is known already.
+/// Its first pages contain only known objects.
 #[tokio::test(start_paused = true)]
 async fn a_kind_whose_lists_are_interrupted_is_believed_for_a_while() {
     let server = Server::new(Way::Answers);

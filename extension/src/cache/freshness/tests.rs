@@ -18,7 +18,7 @@ use tower::service_fn;
 use super::*;
 use crate::cache::watch::{Seen, follow};
 
-/// What a server does with a question.
+/// Behaviour of a server for a request.
 #[derive(Clone, Copy)]
 enum Way {
     /// Ends the answer after so many seconds.
@@ -29,7 +29,7 @@ enum Way {
     Refuses(u16, u64),
 }
 
-/// A client whose every question is answered in one way.
+/// Returns a client whose requests all get the same behaviour.
 fn client(way: Way) -> Client {
     let service = service_fn(move |_: Request<Body>| async move {
         let (status, seconds, breaks) = match way {
@@ -88,12 +88,12 @@ fn age_of(followed: &Mutex<FollowedStore>) -> Option<Duration> {
     lock(followed).age(now())
 }
 
-/// An API server in memory, reached over a network that can be frozen.
+/// In-memory API server over a network that can be frozen.
 #[derive(Clone)]
 pub(crate) struct Frozen {
     still: watch::Sender<bool>,
     list_takes: Duration,
-    /// What a path ends with to be frozen.
+    /// Suffix of the paths to freeze.
     path: &'static str,
 }
 
@@ -110,7 +110,7 @@ impl Frozen {
         }
     }
 
-    /// Only what is asked of this kind can be frozen.
+    /// Creates a network that freezes only requests for this kind.
     pub(crate) fn of(plural: &'static str) -> Self {
         Self {
             path: plural,
@@ -130,8 +130,8 @@ impl Frozen {
         assert!(waited);
     }
 
-    /// Lists answer with what `items` says of the path, watches bring nothing and end after the time that is asked for.
-    /// Nothing of either arrives while the network is frozen. Lists are not streamed.
+    /// Lists return what `items` returns for the path. Watches deliver no event and end after the requested time. No response arrives while
+    /// the network is frozen. Lists are not streamed.
     pub(crate) fn client(
         &self,
         items: impl Fn(&str) -> Vec<serde_json::Value> + Send + Sync + Clone + 'static,
@@ -184,7 +184,7 @@ impl Frozen {
     }
 }
 
-/// Names the error of a body that has none.
+/// Names the error type of an infallible body.
 fn infallible<S>(body: StreamBody<S>) -> StreamBody<S>
 where
     S: futures::Stream<Item = Result<Frame<Bytes>, Infallible>>,
@@ -192,7 +192,7 @@ where
     body
 }
 
-/// Follows Apps and counts how often all of them were listed.
+/// Follows Apps and counts complete lists.
 fn follow_counted(
     frozen: &Frozen,
     followed: &Arc<Mutex<FollowedStore>>,
@@ -214,7 +214,7 @@ fn follow_counted(
     (lists, run)
 }
 
-/// As old as an idle store gets, and a second.
+/// Maximum age of an idle store, plus a second.
 const TWO_WATCHES: Duration = Duration::from_secs(21);
 
 #[tokio::test(start_paused = true)]
@@ -246,7 +246,7 @@ async fn an_idle_store_stays_young_and_a_silent_one_is_listed_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_that_takes_longer_than_the_patience_with_watches_is_not_repeated() {
+async fn a_list_that_takes_longer_than_the_watch_timeout_is_not_repeated() {
     let frozen = Frozen::with_slow_lists(RELIST_AFTER * 2);
     let followed = dated();
     let (lists, run) = follow_counted(&frozen, &followed);

@@ -33,7 +33,7 @@ fn app(name: &str, annotation: &str) -> Value {
     json!({"apiVersion": "kappctrl.k14s.io/v1alpha1", "kind": "App", "metadata": meta, "spec": {}})
 }
 
-/// The lines in which a list comes. An object bears the annotation of the bookmark.
+/// Returns the lines of a streamed list. An object bears the annotation of the bookmark.
 fn lines() -> String {
     let bookmark = json!({
         "apiVersion": "kappctrl.k14s.io/v1alpha1", "kind": "App",
@@ -47,14 +47,14 @@ fn lines() -> String {
     )
 }
 
-/// It answers each request after a second with what `answer` says of its query, in chunks of `size`, and remembers the query. An answer to a
-/// watch goes on for ever.
+/// Server that sends, a second after each request, what `answer` returns for its query, in chunks of `size`, and records the query. The
+/// response to a watch never ends.
 fn server(
     answer: impl Fn(&str) -> (u16, String) + Send + Clone + 'static,
     size: usize,
 ) -> (Client, Arc<Mutex<Vec<String>>>) {
     let asked = Arc::<Mutex<Vec<String>>>::default();
-    let remembered = Arc::clone(&asked);
+    let recorded = Arc::clone(&asked);
     let service = service_fn(move |request: Request<Body>| {
         let (answer, asked) = (answer.clone(), Arc::clone(&asked));
         async move {
@@ -70,7 +70,7 @@ fn server(
             Ok::<_, Infallible>(Response::builder().status(status).body(body).unwrap())
         }
     });
-    (Client::new(service, "default"), remembered)
+    (Client::new(service, "default"), recorded)
 }
 
 #[rstest]
@@ -90,7 +90,7 @@ async fn a_list_ends_behind_its_bookmark(#[values(1, 7, 100_000)] size: usize) {
     );
 }
 
-/// Follows Apps as stores of the management API server do, until they are there. Returns their names, and the age of the store.
+/// Follows Apps like the stores of the management API server, until they are filled. Returns the store and its age.
 async fn follow_until_filled(client: Client) -> (Store<App>, Option<Duration>) {
     let followed = Arc::new(Mutex::new(FollowedStore::dated()));
     let (store, run) = follow::<App>(
@@ -122,7 +122,7 @@ async fn a_store_is_as_old_as_the_question_for_its_list() {
     );
 }
 
-/// A server tells of changes while it sends the list, and says only then that the list is over.
+/// A server reports changes while it sends the list, and ends the list after them.
 #[rstest]
 #[tokio::test(start_paused = true)]
 async fn what_changes_in_the_middle_of_a_list_is_taken_in(#[values(1, 100_000)] size: usize) {
@@ -148,7 +148,7 @@ async fn what_changes_in_the_middle_of_a_list_is_taken_in(#[values(1, 100_000)] 
     assert_eq!(names.iter().map(ClusterRef::name).collect::<Vec<_>>(), ["b"]);
 }
 
-/// A store that took such a list for complete would say that objects are gone.
+/// A store that treated such a list as complete would report objects as deleted.
 #[rstest]
 #[case::an_error(
     r#"{"type":"ERROR","object":{"kind":"Status","status":"Failure","code":500,"reason":"","message":""}}"#
@@ -222,7 +222,7 @@ async fn a_server_that_cannot_stream_is_asked_for_pages() {
     assert_eq!(pages, 1);
 }
 
-/// One with a time that kube-apiserver takes and the decoder does not.
+/// Returns an object with a time that kube-apiserver accepts and the decoder does not.
 fn odd(name: &str) -> String {
     let meta = json!({
         "name": name, "namespace": "ns", "uid": name, "resourceVersion": "3", "creationTimestamp": "9999-12-31T23:59:59Z",
@@ -230,7 +230,7 @@ fn odd(name: &str) -> String {
     format!(r#"{{"apiVersion":"kappctrl.k14s.io/v1alpha1","kind":"App","metadata":{meta},"spec":{{}}}}"#)
 }
 
-/// Whether Apps are in the store, or in it as objects that cannot be decoded.
+/// Returns the Apps in the store, each with whether it is decodable.
 fn shows(store: &Store<App>) -> Vec<(String, bool)> {
     let decoded = store
         .names()
@@ -246,7 +246,7 @@ fn shows(store: &Store<App>) -> Vec<(String, bool)> {
     all
 }
 
-/// Streamed, and in a page: one object that cannot be decoded is one object.
+/// Streamed, and in a page: one undecodable object affects no other object.
 #[rstest]
 #[tokio::test(start_paused = true)]
 async fn an_object_that_cannot_be_decoded_keeps_no_list_from_being_complete(
@@ -280,7 +280,7 @@ async fn an_object_that_cannot_be_decoded_keeps_no_list_from_being_complete(
     assert!(age.is_some_and(|age| age < Duration::from_secs(5)), "{age:?}");
 }
 
-/// An object becomes odd, is corrected, becomes odd again and is deleted; what it was before is forgotten each time.
+/// An object becomes undecodable, is corrected, becomes undecodable again and is deleted; each state replaces the earlier one.
 #[tokio::test(start_paused = true)]
 async fn an_object_is_what_the_watch_showed_last() {
     let (events, received) = futures::channel::mpsc::unbounded::<String>();
@@ -355,7 +355,7 @@ async fn an_object_is_what_the_watch_showed_last() {
         (vec![("a".to_owned(), true), b()], "a There".to_owned())
     );
     assert_eq!(send("MODIFIED", odd("a")).await.0, [("a".to_owned(), false), b()]);
-    // The last state of an object may be another one than the one that was known.
+    // The last state of an object may differ from the cached one.
     let (_, seen) = send("DELETED", app("a", "other").to_string()).await;
     assert_eq!(seen, "a Gone, odd a Gone");
     assert_eq!(send("ADDED", app("a", "other").to_string()).await.1, "a There");

@@ -1,5 +1,5 @@
-//! Watches what packages of Clusters take their values from, only the metadata of it, and wakes the Clusters. What is watched and whom that
-//! wakes is decided in [`sluice_core::values_watch`].
+//! Metadata watches of the values sources of packages; they requeue dependent Clusters. [`sluice_core::values_watch`] decides which sources
+//! are watched and which Clusters are requeued.
 
 mod metadata;
 
@@ -46,20 +46,20 @@ use crate::{
     telemetry::metrics::watch_panicked,
 };
 
-/// What happens within this time is looked at once.
+/// Changes within this time are handled together.
 const TOGETHER: Duration = Duration::from_millis(50);
 
-/// When all is begun again after a panic.
+/// Delay before a restart after a panic.
 const AFTER_PANIC: Duration = Duration::from_secs(5);
 
-/// What is kept of edits, and what watches them. Cheap to clone; all clones are one.
+/// State of the values watches. Clones share the same state.
 #[derive(Clone, Default)]
 pub struct Edits(Arc<Shared>);
 
 #[derive(Default)]
 struct Shared {
     edits: Mutex<values_watch::Edits>,
-    news: Notify,
+    changed: Notify,
 }
 
 impl fmt::Debug for Edits {
@@ -69,22 +69,22 @@ impl fmt::Debug for Edits {
 }
 
 impl Edits {
-    /// Secrets of these namespaces are watched; of all, if none is named.
+    /// Creates the watches for Secrets of these namespaces; of all namespaces if none is named.
     #[must_use]
     pub fn of(namespaces: &[String]) -> Self {
         Self(Arc::new(Shared {
             edits: Mutex::new(values_watch::Edits::of(namespaces)),
-            news: Notify::new(),
+            changed: Notify::new(),
         }))
     }
 
     fn note<T>(&self, note: impl FnOnce(&mut values_watch::Edits, Instant) -> T) -> T {
         let noted = note(&mut lock(&self.0.edits), now());
-        self.0.news.notify_one();
+        self.0.changed.notify_one();
         noted
     }
 
-    /// This process leads from now on, and what is woken is listened to.
+    /// Marks this process as the leader, from which on requeues have a listener.
     pub(crate) fn lead(&self) {
         self.note(|edits, _| edits.lead());
     }
@@ -97,12 +97,12 @@ impl Edits {
         self.note(|edits, _| edits.bootstrap(bootstrap, presence == Presence::There));
     }
 
-    /// This process has made a write of a pass.
+    /// Records a write of a reconcile by this process.
     pub(crate) fn wrote(&self, write: &Write, written: &Object) {
         self.note(|edits, now| edits.wrote(write, written, now));
     }
 
-    /// Watches for as long as it is polled. `clusters` says which Clusters there are.
+    /// Runs the watches for as long as it is polled. `clusters` holds all Clusters.
     pub(crate) async fn run(self, client: Client, triggers: Requeues, clusters: Store<Cluster>) {
         loop {
             let watching = AssertUnwindSafe(self.watch(&client, &triggers, &clusters));
@@ -112,7 +112,7 @@ impl Edits {
         }
     }
 
-    /// Has open what is to be watched, each in a task of its own.
+    /// Keeps the required watches open, each in a task of its own.
     async fn watch(&self, client: &Client, triggers: &Requeues, clusters: &Store<Cluster>) {
         let mut open = HashMap::<Watched, AbortOnDropHandle<()>>::new();
         loop {
@@ -121,7 +121,7 @@ impl Edits {
                 warn!("{warning}");
             }
             for cluster in next.woken {
-                debug!(%cluster, "What packages take values from was edited");
+                debug!(%cluster, "Requeueing Cluster after a change of its values source");
                 triggers.enqueue_with_reads(cluster);
             }
             open.retain(|watched, task| next.watched.contains(watched) && !task.is_finished());
@@ -134,27 +134,27 @@ impl Edits {
                 });
             }
             tokio::select! {
-                () = self.0.news.notified() => sleep(TOGETHER).await,
+                () = self.0.changed.notified() => sleep(TOGETHER).await,
                 () = later(next.at) => {}
             }
         }
     }
 
-    /// One try. Whatever happens in it, other watches go on.
+    /// Runs one attempt. Its failures do not affect other watches.
     async fn attempt(&self, client: Client, watched: &Watched, clusters: &Store<Cluster>) {
         let attempt = AssertUnwindSafe(self.followed(client, watched, clusters));
         let (ended, trouble) = attempt.catch_unwind().await.unwrap_or_else(|_panic| {
             watch_panicked();
             (Ended::Panicked, Trouble::Passing)
         });
-        debug!(%watched, ?ended, ?trouble, "A watch of edits has ended");
+        debug!(%watched, ?ended, ?trouble, "Watch of values source ended");
         let said = self.note(|edits, now| edits.ended(watched, ended, &trouble, now));
         if let Some(text) = said {
             warn!("{text}");
         }
     }
 
-    /// Says how it has ended, and why.
+    /// Follows one watch. Returns how and why it ended.
     async fn followed(
         &self,
         client: Client,
@@ -191,7 +191,7 @@ impl Edits {
                     Ok(event) => {
                         let brought = brought(event);
                         let gone = self.note(|edits, now| edits.took(watched, &brought, now));
-                        // Whose they were is looked up only then.
+                        // Dependents are looked up only for deleted objects.
                         let concerned = gone.map(|gone| gone.of(clusters.names()));
                         for cluster in concerned.into_iter().flatten() {
                             self.note(|edits, now| edits.gone(cluster, now));
@@ -200,9 +200,9 @@ impl Edits {
                     }
                     Err(error) => {
                         let failure = failure(error);
-                        // Of these its end says more.
+                        // These refusals are reported when the watch ends.
                         if !matches!(failure.refusal(), Some(400 | 403..=406)) {
-                            warn!(%watched, %error, "Watching edits");
+                            warn!(%watched, %error, "Failed to watch values source");
                         }
                         *lock(&code) = failure.refusal();
                         Some(Sign::Failed(failure))
@@ -226,7 +226,7 @@ impl Edits {
     }
 }
 
-/// How something is served.
+/// Discovers the resource of a watched kind.
 async fn resource(client: &Client, watched: &Watched) -> Result<ApiResource, Trouble> {
     let kind = match watched {
         Watched::Secrets(_) => return Ok(ApiResource::erase::<Secret>(&())),
@@ -239,7 +239,7 @@ async fn resource(client: &Client, watched: &Watched) -> Result<ApiResource, Tro
     }
 }
 
-/// What is brought says of the server. A list says nothing before it is over.
+/// Returns the sign of life that an event gives. A list gives none before its end.
 fn sign<K>(brought: &Brought<'_, K>) -> Option<Sign> {
     match brought {
         Brought::List | Brought::Listed(_) => None,

@@ -39,12 +39,12 @@ struct State {
     /// By the path of all of a kind, and by name.
     objects: BTreeMap<(&'static str, String), Value>,
     watches: Vec<(String, mpsc::UnboundedSender<Bytes>)>,
-    /// What is refused of a kind, with this status; 0 is a bug of ours.
+    /// Status with which a kind is refused; 0 is a bug of Sluice.
     refused: BTreeMap<&'static str, u16>,
-    /// Whether the next watches are too old.
+    /// Whether the next watches get 410 Gone.
     expired: bool,
     asked: Vec<String>,
-    /// What was not asked for as metadata, or without the label.
+    /// Requests without metadata-only, or without the label.
     whole: Vec<String>,
 }
 
@@ -53,7 +53,7 @@ impl Server {
         edit(&mut lock(&self.0))
     }
 
-    /// Another version of an object of Cluster `of`.
+    /// Writes another version of an object of Cluster `of`.
     fn put(&self, kind: &'static str, name: &str, of: &str) {
         self.put_meta(kind, name, json!({"labels": {LABEL: of}}));
     }
@@ -79,7 +79,7 @@ impl Server {
         });
     }
 
-    /// Every watch breaks, and what it would go on from is too old then.
+    /// Breaks every watch, and expires their resource versions.
     fn breaks(&self) {
         self.state(|state| {
             state.watches.clear();
@@ -97,7 +97,7 @@ impl Server {
         });
     }
 
-    /// How often anything of a kind was asked for.
+    /// Returns the number of requests for a kind.
     fn asked(&self, kind: &str) -> usize {
         let is_of = |path: &&String| path.as_str() == kind;
         self.state(|state| state.asked.iter().filter(is_of).count())
@@ -125,7 +125,7 @@ impl Server {
                 }
                 let (sender, shown) = mpsc::unbounded();
                 server.state(|state| state.watches.push((path, sender)));
-                // As long as it is asked to last.
+                // As long as the request asks for.
                 let frames = shown.map(|line| Ok::<_, Infallible>(Frame::data(line)));
                 let frames = frames.take_until(Box::pin(sleep(Duration::from_secs(30))));
                 Ok(Response::new(StreamBody::new(frames).boxed_unsync()))
@@ -187,7 +187,7 @@ impl State {
     }
 }
 
-/// The path of all objects of the kind.
+/// Returns the path of all objects of the kind.
 fn all_of(path: &str) -> String {
     path.replace("/namespaces/team-a", "")
 }
@@ -208,7 +208,7 @@ fn answered(
         .unwrap()
 }
 
-/// Edits that are watched on a server by a replica that leads.
+/// Values watches on a server by a leader.
 struct Watching {
     edits: Edits,
     woken: Box<dyn Stream<Item = Requeue> + Send + Unpin>,
@@ -249,7 +249,7 @@ impl Watching {
         watching
     }
 
-    /// Cluster `of` takes values from objects of these kinds.
+    /// Makes Cluster `of` take values from objects of these kinds.
     async fn names(&self, of: &str, kinds: &[&str]) {
         let package = |kind: &&str| {
             let provider = json!({"apiGroup": "fleet.test", "kind": kind, "name": of});
@@ -265,8 +265,8 @@ impl Watching {
         sleep(SECOND).await;
     }
 
-    /// Who is woken within a second.
-    async fn wakes(&mut self) -> Vec<String> {
+    /// Returns the Clusters that are requeued within a second.
+    async fn requeued(&mut self) -> Vec<String> {
         sleep(SECOND).await;
         let mut names = Vec::new();
         while let Some(Some(trigger)) = self.woken.next().now_or_never() {
@@ -279,34 +279,34 @@ impl Watching {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_edit_of_a_secret_wakes_its_cluster() {
+async fn an_edit_of_a_secret_requeues_its_cluster() {
     let server = Server::default();
     server.put(SECRETS, "a", "one");
     let mut watching = Watching::of(&server).await;
-    assert_eq!(watching.wakes().await, [""; 0], "it was there before");
+    assert_eq!(watching.requeued().await, [""; 0], "it was there before");
     server.put(SECRETS, "a", "one");
-    assert_eq!(watching.wakes().await, ["one"]);
+    assert_eq!(watching.requeued().await, ["one"]);
     server.put(SECRETS, "new", "two");
-    assert_eq!(watching.wakes().await, ["two"]);
+    assert_eq!(watching.requeued().await, ["two"]);
     server.delete(SECRETS, "a");
-    assert_eq!(watching.wakes().await, ["one"]);
+    assert_eq!(watching.requeued().await, ["one"]);
     assert_eq!(server.state(|state| state.whole.clone()), [""; 0]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_woken_while_nothing_is_edited() {
+async fn no_cluster_is_requeued_without_an_edit() {
     let server = Server::default();
     server.put(SECRETS, "a", "one");
     let mut watching = Watching::of(&server).await;
     let asked = server.asked(SECRETS);
     sleep(Duration::from_hours(1)).await;
-    assert_eq!(watching.wakes().await, [""; 0]);
+    assert_eq!(watching.requeued().await, [""; 0]);
     let asked = server.asked(SECRETS) - asked;
     assert!(asked <= 125, "two watches in a minute, and no list: {asked}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_after_a_break_wakes_only_those_whose_secret_was_edited() {
+async fn a_list_after_a_break_requeues_only_those_whose_secret_was_edited() {
     let server = Server::default();
     for (name, of) in [("a", "one"), ("b", "two"), ("c", "two")] {
         server.put(SECRETS, name, of);
@@ -315,14 +315,14 @@ async fn a_list_after_a_break_wakes_only_those_whose_secret_was_edited() {
     server.breaks();
     server.put(SECRETS, "b", "two");
     sleep(Duration::from_secs(10)).await;
-    assert_eq!(watching.wakes().await, ["two"]);
+    assert_eq!(watching.requeued().await, ["two"]);
     server.breaks();
     sleep(Duration::from_secs(10)).await;
-    assert_eq!(watching.wakes().await, [""; 0]);
+    assert_eq!(watching.requeued().await, [""; 0]);
     server.breaks();
     server.delete(SECRETS, "a");
     sleep(Duration::from_secs(10)).await;
-    assert_eq!(watching.wakes().await, ["one"], "it is gone");
+    assert_eq!(watching.requeued().await, ["one"], "it is gone");
 }
 
 #[rstest]
@@ -345,16 +345,16 @@ async fn what_was_refused_is_watched_once_it_is_granted(#[case] at_the_start: bo
         (12..=50).contains(&asked),
         "every 2.5 to 5 minutes, streamed and not: {asked}"
     );
-    assert_eq!(watching.wakes().await, [""; 0]);
+    assert_eq!(watching.requeued().await, [""; 0]);
 
     server.put(SECRETS, "a", "one");
     server.refuse(SECRETS, None);
     sleep(Duration::from_mins(6)).await;
-    let missed = watching.wakes().await;
+    let missed = watching.requeued().await;
     let expected: &[&str] = if at_the_start { &[] } else { &["one"] };
     assert_eq!(missed, expected, "what was known before tells");
     server.put(SECRETS, "a", "one");
-    assert_eq!(watching.wakes().await, ["one"]);
+    assert_eq!(watching.requeued().await, ["one"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -367,26 +367,26 @@ async fn other_errors_are_tried_again_soon() {
     server.put(SECRETS, "a", "one");
     server.refuse(SECRETS, None);
     sleep(Duration::from_secs(4)).await;
-    assert_eq!(watching.wakes().await, ["one"]);
+    assert_eq!(watching.requeued().await, ["one"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_of_a_kind_that_a_cluster_names_wakes_its_cluster() {
+async fn an_object_of_a_kind_that_a_cluster_names_requeues_its_cluster() {
     let server = Server::default();
     server.put(FLEETS, "a", "one");
     let mut watching = Watching::of(&server).await;
     assert_eq!(server.asked(FLEETS), 0, "nothing names it");
     watching.names("one", &["FleetConfig"]).await;
-    assert_eq!(watching.wakes().await, [""; 0]);
+    assert_eq!(watching.requeued().await, [""; 0]);
     server.put(FLEETS, "a", "one");
-    assert_eq!(watching.wakes().await, ["one"]);
+    assert_eq!(watching.requeued().await, ["one"]);
     assert_eq!(server.state(|state| state.whole.clone()), [""; 0]);
 
     watching.names("one", &[]).await;
     let asked = server.asked(FLEETS);
     server.put(FLEETS, "a", "one");
     sleep(Duration::from_mins(5)).await;
-    assert_eq!(watching.wakes().await, [""; 0]);
+    assert_eq!(watching.requeued().await, [""; 0]);
     assert_eq!(server.asked(FLEETS), asked, "it is not watched any more");
 }
 
@@ -405,33 +405,33 @@ async fn a_kind_that_cannot_be_watched_is_a_matter_of_its_own(#[case] code: u16)
     watching.names("one", &["FleetConfig", "Bad", "Missing"]).await;
     sleep(Duration::from_mins(10)).await;
     server.put(FLEETS, "a", "one");
-    assert_eq!(watching.wakes().await, ["one"]);
+    assert_eq!(watching.requeued().await, ["one"]);
     server.put(SECRETS, "c", "two");
-    assert_eq!(watching.wakes().await, ["two"]);
+    assert_eq!(watching.requeued().await, ["two"]);
 
     server.refuse(BADS, None);
     sleep(Duration::from_mins(6)).await;
     server.put(BADS, "b", "two");
-    assert_eq!(watching.wakes().await, ["two"], "it recovers");
+    assert_eq!(watching.requeued().await, ["two"], "it recovers");
 }
 
-/// No type takes what is in it.
+/// No type decodes its content.
 #[rstest]
 #[case::listed(true)]
 #[case::watched(false)]
 #[tokio::test(start_paused = true)]
-async fn an_object_that_cannot_be_decoded_wakes_its_cluster_and_stops_nothing(#[case] listed: bool) {
+async fn an_object_that_cannot_be_decoded_requeues_its_cluster_and_stops_nothing(#[case] listed: bool) {
     let server = Server::default();
     let odd = json!({"labels": {LABEL: "one"}, "creationTimestamp": 7, "annotations": [7]});
     if listed {
         server.put_meta(SECRETS, "odd", odd.clone());
     }
     let mut watching = Watching::of(&server).await;
-    assert_eq!(watching.wakes().await, [""; 0]);
+    assert_eq!(watching.requeued().await, [""; 0]);
     server.put_meta(SECRETS, "odd", odd);
-    assert_eq!(watching.wakes().await, ["one"]);
+    assert_eq!(watching.requeued().await, ["one"]);
     server.put(SECRETS, "a", "two");
-    assert_eq!(watching.wakes().await, ["two"]);
+    assert_eq!(watching.requeued().await, ["two"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -440,27 +440,27 @@ async fn secrets_are_watched_only_in_namespaces_that_are_named() {
     let edits = Edits::of(&["team-a".to_owned()]);
     let mut watching = Watching::with(&server, edits).await;
     server.put(SECRETS, "a", "one");
-    assert_eq!(watching.wakes().await, ["one"]);
+    assert_eq!(watching.requeued().await, ["one"]);
     assert_eq!(server.asked(SECRETS), 0);
     assert!(server.asked("/api/v1/namespaces/team-a/secrets") > 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_replica_wakes_once_it_leads_for_what_was_edited_a_moment_before() {
+async fn a_replica_requeues_once_it_leads_for_what_was_edited_a_moment_before() {
     let server = Server::default();
     server.put(SECRETS, "a", "one");
     let mut watching = Watching::standby(&server, Edits::default()).await;
     server.put(SECRETS, "b", "two");
     sleep(Duration::from_mins(5)).await;
     server.put(SECRETS, "a", "one");
-    assert_eq!(watching.wakes().await, [""; 0]);
+    assert_eq!(watching.requeued().await, [""; 0]);
     watching.edits.lead();
-    assert_eq!(watching.wakes().await, ["one"]);
+    assert_eq!(watching.requeued().await, ["one"]);
 }
 
-/// A pass goes on with what it has written.
+/// A reconcile continues with its own write.
 #[tokio::test(start_paused = true)]
-async fn a_copy_that_a_pass_has_made_wakes_no_cluster() {
+async fn a_copy_of_a_reconcile_requeues_no_cluster() {
     const CLONE: &str = "/api/v1/namespaces/team-a/secrets/one-antrea-package";
     let world = World::new();
     world.management.remove(BOOTSTRAP);

@@ -1,4 +1,4 @@
-//! When `sluice watch` ends, and how.
+//! Tests of the end of `sluice watch`.
 
 use clap::Parser as _;
 use rstest::rstest;
@@ -42,7 +42,7 @@ fn done(name: &str) -> Cluster {
     cluster(name, "uid", "v2", Outcome::Completed)
 }
 
-/// One whose upgrade is done, and of which another one to this version is asked for.
+/// Returns a Cluster with a completed upgrade and a pending one to this version.
 fn pending(name: &str, version: &str) -> Cluster {
     Cluster {
         topology_version: version.to_owned(),
@@ -72,7 +72,7 @@ fn synced() -> WatchClustersResponse {
     }
 }
 
-/// The exit code after these messages, each list of them in a stream of its own; 0 to 3, 1 for trouble, none for none.
+/// Returns the exit code after these messages, each list of them in a stream of its own; 0 to 3, 1 for an error, `None` while it waits.
 fn after(arguments: &[&str], streams: &[Vec<WatchClustersResponse>]) -> Option<u8> {
     let asked = asked(arguments);
     let mut watched = Watched::of(&asked, &PLAIN);

@@ -1,4 +1,4 @@
-//! The slots for passes over troubled Clusters; see [`sluice_core::reconcile::slots`].
+//! Concurrency limiter of slow and failing Clusters; see [`sluice_core::reconcile::slots`].
 
 use std::{
     pin::pin,
@@ -14,11 +14,11 @@ use tokio::time::timeout;
 
 use crate::{clock::now, lock::lock};
 
-/// The slots, and who waits for them. Cheap to clone; all clones are one.
+/// Slots and their waiting Clusters. Clones share the state.
 #[derive(Debug, Clone)]
 pub(crate) struct Slots(Arc<Mutex<Troubles>>);
 
-/// A slot, given back when it is dropped.
+/// Slot that is released when dropped.
 #[derive(Debug)]
 pub(super) struct Slot(Slots);
 
@@ -28,7 +28,7 @@ impl Drop for Slot {
     }
 }
 
-/// The slot of a look, given back when it is dropped.
+/// Slot of a drift check that is released when dropped.
 #[derive(Debug)]
 pub(super) struct DriftCheckPermit(Slots, LastDriftCheck);
 
@@ -39,27 +39,27 @@ impl Drop for DriftCheckPermit {
 }
 
 impl Slots {
-    /// A slot for a look at a workload whose last one came to this, if there is one.
+    /// Returns a slot for a drift check of a workload cluster, by the result of its last one, if any is free.
     pub(super) fn drift_check_permit(&self, last: LastDriftCheck) -> Option<DriftCheckPermit> {
         self.limiter()
             .look(last)
             .then(|| DriftCheckPermit(self.clone(), last))
     }
 
-    /// All slots are free. `concurrency` passes run at once.
+    /// Returns free slots for `concurrency` concurrent reconciles.
     pub(crate) fn new(concurrency: u16) -> Self {
         Self(Arc::new(Mutex::new(Troubles::new(concurrency))))
     }
 
-    /// What is known of troubled Clusters.
+    /// Returns the state of slow and failing Clusters.
     pub(super) fn limiter(&self) -> MutexGuard<'_, Troubles> {
         lock(&self.0)
     }
 
-    /// Asks for a pass over the Cluster with this UID, which needs a slot if it is troubled.
+    /// Requests a reconcile of the Cluster with this UID, which needs a slot if it is slow or failing.
     ///
     /// # Errors
-    /// It may not begin; this says when to look again.
+    /// The delay after which the Cluster is requeued, because no slot is free.
     pub(super) fn turn(&self, uid: &str) -> Result<Option<Slot>, Duration> {
         match self.limiter().turn(uid, now()) {
             Turn::Granted => Ok(None),
@@ -68,21 +68,21 @@ impl Slots {
         }
     }
 
-    /// Runs a pass over the Cluster with this UID, which has `slot`. One without a slot that is slow takes one. If there is none it is
-    /// cut off: what a pass has done so far stands, and the next one goes on with it.
+    /// Runs a reconcile of the Cluster with this UID, which may hold `slot`. A slow reconcile without a slot takes one, and is canceled if
+    /// none is free. Its writes stand, and the next reconcile continues from them.
     ///
     /// # Errors
-    /// It was cut off; this says when to look again.
+    /// The delay after which the Cluster is requeued, because the reconcile was canceled.
     pub(super) async fn attend<T>(
         &self,
         uid: &str,
         slot: Option<Slot>,
-        pass: impl Future<Output = T>,
+        reconcile: impl Future<Output = T>,
     ) -> Result<T, Duration> {
-        let mut pass = pin!(pass);
+        let mut reconcile = pin!(reconcile);
         let _slot = match slot {
             Some(slot) => slot,
-            None => match timeout(SLOW, &mut pass).await {
+            None => match timeout(SLOW, &mut reconcile).await {
                 Ok(outcome) => return Ok(outcome),
                 Err(_elapsed) => {
                     self.limiter().slow(uid, now())?;
@@ -90,7 +90,7 @@ impl Slots {
                 }
             },
         };
-        Ok(pass.await)
+        Ok(reconcile.await)
     }
 }
 
@@ -108,13 +108,13 @@ mod tests {
 
     use super::*;
 
-    /// Whether `count` passes that never end let a healthy one through, and after which time.
+    /// Returns the time until a healthy reconcile runs beside `count` endless ones.
     async fn healthy_after(slots: &Slots, concurrency: usize, count: usize) -> Duration {
         let controller = Arc::new(Semaphore::new(concurrency));
-        let mut passes = JoinSet::new();
+        let mut reconciles = JoinSet::new();
         for index in 0..count {
             let (slots, controller) = (slots.clone(), Arc::clone(&controller));
-            passes.spawn(async move {
+            reconciles.spawn(async move {
                 let _one = controller.acquire().await;
                 let uid = index.to_string();
                 let Ok(slot) = slots.turn(&uid) else { return };
@@ -123,7 +123,7 @@ mod tests {
         }
         tokio::task::yield_now().await;
         let began = Instant::now();
-        // Without a limit a test of passes that never end would not end either.
+        // Ends the test if the endless reconciles block it.
         let _one = timeout(Duration::from_hours(1), controller.acquire()).await;
         began.elapsed()
     }
@@ -132,7 +132,7 @@ mod tests {
     #[case::as_many_as_slots(4, 4, 1)]
     #[case::many_more(4, 20, 9)]
     #[tokio::test(start_paused = true)]
-    async fn slow_passes_of_clusters_without_trouble_keep_half_of_the_slots(
+    async fn slow_reconciles_leave_half_of_the_slots_free(
         #[case] concurrency: u16,
         #[case] count: usize,
         #[case] rounds: u32,
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_pass_that_is_cut_off_is_one_of_a_troubled_cluster_next() {
+    async fn a_canceled_reconcile_needs_a_slot_next() {
         let slots = Slots::new(1);
         slots.limiter().failed("another", now());
         let taken = slots.turn("another");
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_slow_pass_goes_on_where_a_slot_is_free_and_gives_it_back() {
+    async fn a_slow_reconcile_takes_a_free_slot_and_releases_it() {
         let slots = Slots::new(2);
         assert_eq!(slots.attend("a", None, sleep(SLOW * 10)).await, Ok(()));
         assert_eq!(slots.attend("b", None, sleep(SLOW * 10)).await, Ok(()));

@@ -1,4 +1,4 @@
-//! The ClusterBootstrap controller: packages of a cluster follow its release, and the record says how far they are.
+//! Cluster controller: packages of a Cluster follow its release, and the record shows their progress.
 
 mod concurrency;
 mod reads;
@@ -48,37 +48,36 @@ use crate::{
     workload::Remotes,
 };
 
-/// A name without a namespace, which no Cluster has.
+/// Name without a namespace, which no Cluster has.
 const PROBE: &str = "probe";
-/// How often the probe is reconciled: it shows that Clusters get their turn when there is nothing to do, and what is remembered of
-/// Clusters that are gone is forgotten then.
+/// Interval of the probe. It shows that the queue advances without events, and drops the local state of deleted Clusters.
 const PROBE_PERIOD: Duration = Duration::from_secs(30);
 
-/// What every reconcile shares.
+/// State that all reconciles share.
 pub struct Context {
     /// Client of the management cluster.
     pub(crate) client: Client,
-    /// What an operator has set.
+    /// Settings from the flags.
     pub(crate) settings: Settings,
-    /// What is kept in memory.
+    /// Caches of the management cluster.
     pub(crate) stores: Stores,
     /// Control planes of every kind in use.
     pub(crate) control_planes: Arc<ControlPlanes>,
     /// Connections to workload clusters.
     pub(crate) remotes: Arc<Remotes>,
-    /// Wakes configurations whose values are missed.
+    /// Requeues of configurations whose values are missing.
     pub(crate) dependents: Dependents,
-    /// What hooks are answered from. Holds of Clusters without a record are noted there.
+    /// Index that answers hook calls. Holds of Clusters without a record are noted there.
     pub(crate) index: Index,
-    /// What packages take their values from is watched.
+    /// Watch of values sources.
     pub(crate) edits: Edits,
-    /// Events for people.
+    /// Publisher of events.
     pub(crate) events: Notifier,
-    /// What is counted.
+    /// Counters of reconciles.
     pub(crate) metrics: ReconcileMetrics,
-    /// Of passes over troubled Clusters.
+    /// Concurrency limiter of slow and failing Clusters.
     pub(crate) slots: Slots,
-    /// What is remembered of Clusters.
+    /// Local state by Cluster.
     pub(crate) memories: Mutex<LocalStates>,
 }
 
@@ -87,7 +86,7 @@ impl Context {
         lock(&self.memories)
     }
 
-    /// Forgets Clusters that are gone. The last pass over one may have been before that, when it was still to be deleted.
+    /// Drops the state of deleted Clusters. The last reconcile of one may have run before its deletion ended.
     fn forget_gone(&self) {
         let (clusters, mut memories) = (&self.stores.clusters, self.local_states());
         let is_there = |namespace: &str, name: &str| clusters.get(Some(namespace), name).is_some();
@@ -100,7 +99,7 @@ impl Context {
         }
     }
 
-    /// Forgets the Cluster with this UID. Says whether it was managed until now.
+    /// Drops the state of the Cluster with this UID. Returns whether it was managed until now.
     fn forget(&self, uid: &str) -> bool {
         self.slots.limiter().forget(uid);
         self.remotes.close(uid);
@@ -110,8 +109,8 @@ impl Context {
     }
 }
 
-/// Reconciles until `stop`, so many Clusters at once, beginning with all. The stores must tell which Clusters are managed; all others
-/// are reconciled again once the rest is filled. `heart` beats with each pass that ends.
+/// Reconciles until `stop`, starting with all Clusters, at most `concurrency` at once. The stores must know which Clusters are managed.
+/// All Clusters are reconciled again once the other stores are filled. `heart` beats after each reconcile.
 pub async fn run(
     ctx: Arc<Context>,
     triggers: impl Stream<Item = Requeue>,
@@ -146,7 +145,7 @@ pub async fn run(
     .await;
 }
 
-/// All Clusters, once those stores are filled that were not yet: managed Clusters are held until then.
+/// Returns all Clusters once the unfilled stores are filled. Managed Clusters are held until then.
 fn once_filled(ctx: &Arc<Context>) -> impl Stream<Item = ClusterRef> + use<> {
     let unlisted = ctx.stores.unlisted().map(|_| Arc::clone(ctx));
     let filled = stream::iter(unlisted).then(|ctx| async move {
@@ -156,11 +155,11 @@ fn once_filled(ctx: &Arc<Context>) -> impl Stream<Item = ClusterRef> + use<> {
     filled.flatten()
 }
 
-/// A Cluster has its turn. Returns when it has the next one, if nothing wakes it before.
+/// Reconciles a queued Cluster. Returns the delay until it is requeued without an event.
 async fn turn(reference: &ClusterRef, ctx: &Context) -> Option<Duration> {
     let (namespace, name) = (reference.namespace(), reference.name());
     let Some(cluster) = ctx.stores.clusters.get(Some(namespace), name) else {
-        // Labels can name any Cluster of a namespace, also one that does not exist.
+        // Labels may reference any Cluster of a namespace, also a missing one.
         if namespace.is_empty() && name == PROBE {
             ctx.forget_gone();
         }
@@ -173,18 +172,18 @@ async fn turn(reference: &ClusterRef, ctx: &Context) -> Option<Duration> {
     }
 }
 
-/// When to try again after a pass that has failed.
+/// Returns the backoff after a failed reconcile.
 fn failed(cluster: &Cluster, error: &Error, ctx: &Context) -> Duration {
     let uid = cluster.uid().unwrap_or_default();
     let again = ctx.slots.limiter().again(&uid, error, now());
     if let Again::Later(_) = again {
         let (namespace, name) = (cluster.namespace().unwrap_or_default(), cluster.name_any());
-        warn!(namespace, name, error = %error_chain(error), "Reconciling Cluster");
+        warn!(namespace, name, error = %error_chain(error), "Failed to reconcile Cluster");
     }
     again.wait()
 }
 
-/// One pass over a Cluster, behind walls: whatever happens in it, other Clusters get their turn.
+/// Reconciles a Cluster under timeouts and limits, isolated from other Clusters.
 async fn reconcile(cluster: &Arc<Cluster>, ctx: &Context) -> Result<Done, Error> {
     let uid = cluster.uid().unwrap_or_default();
     let slot = match ctx.slots.turn(&uid) {
@@ -199,18 +198,18 @@ async fn reconcile(cluster: &Arc<Cluster>, ctx: &Context) -> Result<Done, Error>
             let (namespace, name) = (cluster.namespace().unwrap_or_default(), cluster.name_any());
             info!(
                 namespace,
-                name, "A slow pass was cut off; the next one waits for a slot"
+                name, "Canceled slow reconcile: limit for slow Clusters reached"
             );
             Ok(later(ctx, cluster, &uid, wait).await)
         }
     }
 }
 
-/// A Cluster that waits for a slot. A pass that was cut off may have written what the record does not show, so its gates are closed.
+/// Delays a Cluster that waits for a slot. A canceled reconcile may have made writes that the record lacks, so its gates are closed.
 async fn later(ctx: &Context, cluster: &Cluster, uid: &str, wait: Duration) -> Done {
     let hold = ctx.slots.limiter().hold_while_waiting(uid, now());
     if let Some(hold) = hold {
-        // It has no slot of the troubled ones, so it may not take long either.
+        // It holds no slot for slow Clusters, so the closing must be fast, too.
         let closed = timeout(SLOW, close_gates(ctx, cluster, &hold)).await;
         if closed != Ok(true) {
             return Done::RequeueAfter(ctx.slots.limiter().failed(uid, now()));
@@ -219,12 +218,12 @@ async fn later(ctx: &Context, cluster: &Cluster, uid: &str, wait: Duration) -> D
     Done::RequeueAfter(wait)
 }
 
-/// Closes the gates of a Cluster whose last pass did not finish. Says whether that is done.
+/// Closes the gates of a Cluster whose last reconcile did not finish. Returns whether it succeeded.
 async fn close_gates(ctx: &Context, cluster: &Cluster, hold: &Hold) -> bool {
     let closed = isolated(Box::pin(closed(ctx, cluster, hold))).await;
     if let Err(error) = &closed {
         let (namespace, name) = (cluster.namespace().unwrap_or_default(), cluster.name_any());
-        info!(namespace, name, error = %error_chain(error), "Closing gates");
+        info!(namespace, name, error = %error_chain(error), "Failed to close gates");
     }
     closed.is_ok()
 }
@@ -258,9 +257,9 @@ async fn closed(ctx: &Context, cluster: &Cluster, hold: &Hold) -> Result<(), Err
     written.map_err(Error::Refused)
 }
 
-/// A pass, and what follows from how it went for its slot, its events and its gates.
+/// Runs a reconcile and updates its slot, its events and its gates by the outcome.
 async fn execute(cluster: &Arc<Cluster>, ctx: &Context, uid: &str) -> Result<Done, Error> {
-    // While it lives, and a while longer, events of the workload do not wake the Cluster; less long after a pass that wrote a status.
+    // While `passing` lives, and some time after, workload events do not requeue the Cluster. A status write shortens that time.
     let (began, passing) = (now(), ctx.remotes.begin(uid));
     let status_written = || ctx.local_states().get(uid).written;
     let before = status_written();
@@ -273,7 +272,7 @@ async fn execute(cluster: &Arc<Cluster>, ctx: &Context, uid: &str) -> Result<Don
     let ended = outcome.as_ref().map(drop);
     let hold = ctx.slots.limiter().ended(uid, ended, began, now());
     if let Some(hold) = hold {
-        // What it has written is not in the record.
+        // The record lacks its writes.
         close_gates(ctx, cluster, &hold).await;
     }
     outcome
@@ -293,8 +292,8 @@ pub(crate) async fn one_pass(cluster: &Arc<Cluster>, ctx: &Context) -> Result<Do
         ctx,
         facts: &facts,
         remote: OnceLock::new(),
-        looking: OnceLock::new(),
-        look: OnceLock::new(),
+        drift_check_client: OnceLock::new(),
+        drift_check_permit: OnceLock::new(),
     };
     let (outcome, effects) = executor::run(&host, &facts, &before).await;
     apply(ctx, &facts, effects).await;
@@ -305,7 +304,7 @@ pub(crate) async fn one_pass(cluster: &Arc<Cluster>, ctx: &Context) -> Result<Do
     Ok(done)
 }
 
-/// Takes over what a pass has left.
+/// Applies the effects of a reconcile.
 async fn apply(ctx: &Context, facts: &Facts, effects: Effects) {
     let uid = &facts.owner.uid;
     if effects.disconnect {
@@ -319,7 +318,7 @@ async fn apply(ctx: &Context, facts: &Facts, effects: Effects) {
         ctx.metrics.upgrades.count(count);
         if let Count::Ungated(ungated) = count {
             let (namespace, name) = (&facts.owner.namespace, &facts.owner.name);
-            warn!(namespace, name, %ungated, "Version without an open gate");
+            warn!(namespace, name, %ungated, "Found version without an open gate");
         }
     }
     for configuration in &effects.configurations {
@@ -331,14 +330,14 @@ async fn apply(ctx: &Context, facts: &Facts, effects: Effects) {
     }
 }
 
-/// A Cluster that nothing is done for. One that was managed before has left, and its users can see that.
+/// Handles an unmanaged Cluster. An event reports the change to users of a Cluster that was managed before.
 async fn unmanaged(ctx: &Context, cluster: &Cluster) -> Done {
     let uid = cluster.uid().unwrap_or_default();
     if ctx.forget(&uid) && cluster.metadata.deletion_timestamp.is_none() {
-        let note = "no release label and no ClusterBootstrap: Sluice installs nothing and holds no upgrade of this Cluster any more";
+        let note = "Cluster has neither a release label nor a ClusterBootstrap; Sluice no longer installs packages or holds its upgrades";
         let event = Notice::said("Unmanaged", note);
         ctx.events.publish(&cluster.object_ref(&()), Some(event)).await;
-        // It may be managed again, and its next event must not count as a repetition.
+        // If the Cluster is managed again, its next event must not count as a repetition.
         ctx.events.forget(&uid);
     }
     Done::AwaitChange

@@ -1,4 +1,4 @@
-//! A fake of an API server for tests of whole passes: it keeps objects, knows preconditions, and its watches never say anything.
+//! Fake API server for tests of whole reconciles: it stores objects and checks preconditions. Its watches send no events.
 
 use std::{
     collections::BTreeMap,
@@ -17,25 +17,25 @@ use tokio::sync::watch;
 
 use crate::kube_client::requests::{is_watch, streams_list};
 
-/// Clones share the objects.
+/// Fake API server. Clones share the objects.
 #[derive(Clone, Default)]
 pub(crate) struct ObjectServer(Arc<Mutex<State>>);
 
 #[derive(Default)]
 struct State {
     objects: BTreeMap<String, Value>,
-    /// What a path contains that is refused, whether only to be written, and with which code.
+    /// Path fragment of refused requests, whether only writes are refused, and the code.
     refuses: Option<(&'static str, bool, u16)>,
-    /// What a path contains for whose writes a webhook has to be called that does not answer.
+    /// Path fragment of writes that call an unresponsive webhook.
     asks_webhook: Option<&'static str>,
-    /// What a path contains whose patches change nothing: a webhook puts back what they remove.
+    /// Path fragment whose patches have no effect: a webhook restores what they remove.
     keeps: Option<&'static str>,
     writes: u64,
-    /// What becomes of an object once it was read.
+    /// Objects by path that replace the current ones after a read.
     later: BTreeMap<String, Value>,
-    /// What clients have asked for, watches left out.
+    /// Requests of clients, without watches.
     asked: Vec<(Method, String)>,
-    /// A path that is answered for only once the sender says so.
+    /// Path whose response waits for the sender.
     waits: Option<(&'static str, watch::Receiver<bool>)>,
 }
 
@@ -44,17 +44,17 @@ impl ObjectServer {
         self.0.lock().unwrap()
     }
 
-    /// Keeps an object at `/apis/<group>/<version>/namespaces/<namespace>/<plural>/<name>` or the like.
+    /// Stores an object at `/apis/<group>/<version>/namespaces/<namespace>/<plural>/<name>` or the like.
     pub(crate) fn put(&self, path: &str, object: Value) {
         self.state().put(path, object);
     }
 
-    /// The object at a path.
+    /// Returns the object at a path.
     pub(crate) fn get(&self, path: &str) -> Option<Value> {
         self.state().objects.get(path).cloned()
     }
 
-    /// The paths and objects of a kind.
+    /// Returns the paths and objects of a kind.
     pub(crate) fn all(&self, plural: &str) -> Vec<(String, Value)> {
         let kind = format!("/{plural}/");
         let state = self.state();
@@ -64,14 +64,14 @@ impl ObjectServer {
             .collect()
     }
 
-    /// The path and the object of a kind of which there is one.
+    /// Returns the path and the object of a kind with one object.
     pub(crate) fn only(&self, plural: &str) -> (String, Value) {
         let mut found = self.all(plural);
         assert_eq!(found.len(), 1, "{plural}");
         found.remove(0)
     }
 
-    /// The names of all objects of a kind.
+    /// Returns the names of all objects of a kind.
     pub(crate) fn names(&self, plural: &str) -> Vec<String> {
         let kind = format!("/{plural}/");
         let state = self.state();
@@ -81,32 +81,32 @@ impl ObjectServer {
             .collect()
     }
 
-    /// After it was read once, or found missing, the object at a path is this one.
+    /// Replaces the object at a path after the next read of it, found or missing.
     pub(crate) fn put_later(&self, path: &str, object: Value) {
         self.state().later.insert(path.to_owned(), object);
     }
 
-    /// From now on what is asked below such a path is refused.
+    /// Refuses all requests below such a path from now on.
     pub(crate) fn refuse(&self, path: &'static str, code: u16) {
         self.state().refuses = Some((path, false, code));
     }
 
-    /// From now on what is to be written below such a path is refused.
+    /// Refuses writes below such a path from now on.
     pub(crate) fn refuse_writes(&self, path: &'static str, code: u16) {
         self.state().refuses = Some((path, true, code));
     }
 
-    /// From now on a webhook that does not answer has to be called for what is written below such a path. It is not asked about a status.
+    /// Fails writes below such a path with an unresponsive webhook from now on, except those of a status.
     pub(crate) fn ask_webhook(&self, path: &'static str) {
         self.state().asks_webhook = Some(path);
     }
 
-    /// From now on patches of what is below such a path are taken and change nothing.
+    /// Accepts patches below such a path without an effect from now on.
     pub(crate) fn keep(&self, path: &'static str) {
         self.state().keeps = Some(path);
     }
 
-    /// From now on everything is taken, and what was written is kept.
+    /// Accepts and stores every write from now on.
     pub(crate) fn take_everything(&self) {
         let mut state = self.state();
         (state.refuses, state.keeps) = (None, None);
@@ -124,37 +124,37 @@ impl ObjectServer {
         self.state().objects.remove(path);
     }
 
-    /// Every request of a client that was to write, such as `POST /api/v1/namespaces`.
+    /// Returns every write request, such as `POST /api/v1/namespaces`.
     pub(crate) fn asked_to_write(&self) -> Vec<String> {
         let state = self.state();
         let writes = state.asked.iter().filter(|(method, _)| !method.is_safe());
         writes.map(|(method, path)| format!("{method} {path}")).collect()
     }
 
-    /// How often clients have asked for anything, watches left out.
+    /// Counts the requests of clients, without watches.
     pub(crate) fn requests(&self) -> usize {
         self.state().asked.len()
     }
 
-    /// What clients have asked for last, so many times.
+    /// Returns the last requests of clients.
     pub(crate) fn asked_last(&self, times: usize) -> Vec<String> {
         let asked = self.state().asked.clone();
         let last = asked.into_iter().rev().take(times);
         last.map(|(method, path)| format!("{method} {path}")).collect()
     }
 
-    /// Whether a client has asked for what is at a path.
+    /// Returns whether a client requested a path.
     pub(crate) fn was_asked_for(&self, path: &str) -> bool {
         self.times_asked_for(path) > 0
     }
 
-    /// How often clients have asked for what is at a path.
+    /// Counts the requests of a path.
     pub(crate) fn times_asked_for(&self, path: &str) -> usize {
         let state = self.state();
         state.asked.iter().filter(|(_, asked)| asked == path).count()
     }
 
-    /// How often clients have asked for what is below such a path.
+    /// Counts the requests below such a path.
     pub(crate) fn times_asked_below(&self, path: &str) -> usize {
         let state = self.state();
         state
@@ -164,14 +164,14 @@ impl ObjectServer {
             .count()
     }
 
-    /// What is asked for at a path is answered once what is returned was sent `true`.
+    /// Delays responses for a path until the returned sender sends `true`.
     pub(crate) fn wait_at(&self, path: &'static str) -> watch::Sender<bool> {
         let (answers, waits) = watch::channel(false);
         self.state().waits = Some((path, waits));
         answers
     }
 
-    /// Whether and how a client has to wait for what is at a path.
+    /// Returns the signal that a request of a path has to wait for, if any.
     fn waits(&self, path: &str) -> Option<watch::Receiver<bool>> {
         let state = self.state();
         let (at, waits) = state.waits.as_ref()?;

@@ -1,4 +1,4 @@
-//! The answers to what only passes over Clusters ask for.
+//! Reads that only the Cluster reconciler requests.
 
 use crate::controllers::executor;
 use std::{
@@ -22,20 +22,20 @@ use crate::{
     cache::store::Store, kube_client::responses::failure, queue::requeues::ClusterRef, workload::Remote,
 };
 
-/// What the first request of a look may take, connecting included. Less than a slow pass takes: where many workloads do not answer, looks
-/// at them leave the slots for troubled Clusters free.
-const FIRST_OF_A_LOOK: Duration = Duration::from_secs(2);
+/// Timeout of the first request of a drift check, connection included. It is shorter than a slow reconcile: drift checks of many
+/// unresponsive workload clusters then leave the slots for slow and failing Clusters free.
+const FIRST_REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What one pass over a Cluster is carried out with.
+/// Environment of one reconcile of a Cluster.
 pub(super) struct Host<'a> {
     pub(super) ctx: &'a Context,
     pub(super) facts: &'a Facts,
-    /// The connection to the workload, once the pass has asked for it.
+    /// Connection to the workload cluster, once requested.
     pub(super) remote: OnceLock<Arc<Remote>>,
-    /// A client of the workload for this pass alone, once the pass has asked for it.
-    pub(super) looking: OnceLock<Client>,
-    /// The slot of its look, once the pass has asked for it.
-    pub(super) look: OnceLock<DriftCheckPermit>,
+    /// Client of the workload cluster for this reconcile alone, once requested.
+    pub(super) drift_check_client: OnceLock<Client>,
+    /// Slot of the drift check, once requested.
+    pub(super) drift_check_permit: OnceLock<DriftCheckPermit>,
 }
 
 impl executor::Host<Facts> for Host<'_> {
@@ -48,13 +48,17 @@ impl executor::Host<Facts> for Host<'_> {
     fn client(&self, server: Server) -> Result<&Client, Failure> {
         match server {
             Server::Management => Ok(&self.ctx.client),
-            Server::Workload => self.looking.get().map_or_else(|| Ok(&self.remote()?.client), Ok),
+            Server::Workload => self
+                .drift_check_client
+                .get()
+                .map_or_else(|| Ok(&self.remote()?.client), Ok),
         }
     }
 
     fn read_timeout(&self, ask: &Read) -> Option<Duration> {
-        let is_first = *ask == first_read() && self.looking.get().is_some() && self.remote.get().is_none();
-        is_first.then_some(FIRST_OF_A_LOOK)
+        let is_first =
+            *ask == first_read() && self.drift_check_client.get().is_some() && self.remote.get().is_none();
+        is_first.then_some(FIRST_REQUEST_TIMEOUT)
     }
 
     async fn answer(&self, ask: &Read) -> Result<ReadResult, Failure> {
@@ -74,7 +78,7 @@ impl executor::Host<Facts> for Host<'_> {
             Read::DriftCheckConnection(by) => {
                 let client = self.ctx.remotes.client(&self.facts.owner.uid, by);
                 ReadResult::of_connection(client.map(|client| {
-                    self.looking.get_or_init(|| client);
+                    self.drift_check_client.get_or_init(|| client);
                     0
                 }))
             }
@@ -108,7 +112,7 @@ impl Host<'_> {
 
     fn may_check_drift(&self, last: LastDriftCheck) -> bool {
         let slot = self.ctx.slots.drift_check_permit(last);
-        slot.is_some_and(|slot| self.look.set(slot).is_ok())
+        slot.is_some_and(|slot| self.drift_check_permit.set(slot).is_ok())
     }
 
     async fn connect(&self, kubeconfig: &ParsedKubeconfig) -> ReadResult {
@@ -121,7 +125,7 @@ impl Host<'_> {
         ReadResult::of_connection(remote.map(|remote| self.remote.get_or_init(|| remote).number))
     }
 
-    /// What the watches show of one name.
+    /// Returns the watched objects of one name.
     ///
     /// # Errors
     /// An object that cannot be decoded.
@@ -137,7 +141,7 @@ impl Host<'_> {
             ),
             (Server::Workload, None) => return Ok(Watched::default()),
         };
-        // Asked first: what is listed afterwards may be missing below.
+        // Checked first: objects of a list that ends later may be missing below.
         let filled = remote.is_none_or(|remote| remote.is_filled());
         Ok(Watched {
             install: installs.found(Some(namespace), name)?,
@@ -148,7 +152,7 @@ impl Host<'_> {
     }
 }
 
-/// An object that many Clusters share.
+/// Reads an object that many Clusters share.
 fn of_catalogue<K: Kept>(
     store: &Store<K>,
     name: &str,

@@ -56,10 +56,10 @@ fn items(path: &str) -> Vec<Value> {
     ["bad", "good", "worse"].map(cluster).into()
 }
 
-/// The events that were published: name of the Cluster and reason.
+/// Published events: name of the Cluster and reason.
 type Events = Arc<Mutex<Vec<(String, String)>>>;
 
-/// What becomes of a request that says of a Cluster that its release does not exist.
+/// Outcome of a request that reports the missing release of a Cluster.
 #[derive(Clone, Copy, PartialEq)]
 enum Way {
     Answered,
@@ -67,7 +67,7 @@ enum Way {
     Hangs,
 }
 
-/// An API server of [`items`].
+/// Returns a client of an API server with [`items`].
 fn client(frozen: &Frozen, events: &Events, way: fn(&str) -> Way) -> Client {
     let (events, server) = (Arc::clone(events), frozen.client(items));
     let service = service_fn(move |request: Request<Body>| {
@@ -137,14 +137,14 @@ async fn reconciled(way: fn(&str) -> Way, time: Duration, counter: &str) -> (Vec
     )
 }
 
-/// How often a reason was published of a Cluster.
+/// Counts the events of a Cluster with this reason.
 fn published(events: &[(String, String)], name: &str, reason: &str) -> usize {
     let is_it = |event: &&(String, String)| event.0 == name && event.1 == reason;
     events.iter().filter(is_it).count()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_panic_in_a_pass_is_the_matter_of_its_cluster() {
+async fn a_panic_in_a_reconcile_affects_only_its_cluster() {
     let bad_panics = |name: &str| if name == "bad" { Way::Panics } else { Way::Answered };
     let (events, count) = reconciled(
         bad_panics,
@@ -156,20 +156,20 @@ async fn a_panic_in_a_pass_is_the_matter_of_its_cluster() {
     assert!(published(&events, "good", "TKRNotFound") > 0, "{events:?}");
     assert!(
         (5..100).contains(&count),
-        "{count} passes in five minutes, which have growing delays"
+        "{count} reconciles in five minutes, which have growing delays"
     );
 }
 
-/// All wait at the same time: two slots, and three Clusters.
+/// Three Clusters wait for two slots at the same time.
 #[tokio::test(start_paused = true)]
-async fn as_many_passes_run_at_once_as_there_are_slots() {
+async fn slots_limit_concurrent_reconciles() {
     let (events, _) = reconciled(|_| Way::Hangs, SLOW / 2, "").await;
     assert_eq!(events.len(), 2, "{events:?}");
 }
 
-/// Two slots, of which slow passes may have one.
+/// Two slots, one of which slow reconciles may take.
 #[tokio::test(start_paused = true)]
-async fn a_slow_pass_that_finds_no_slot_is_cut_off_and_said_and_made_again() {
+async fn a_slow_reconcile_without_a_slot_is_canceled_reported_and_retried() {
     let all_but_good_hang = |name: &str| if name == "good" { Way::Answered } else { Way::Hangs };
     let counter = "sluice_slow_reconciles_canceled_total";
     let (events, count) = reconciled(all_but_good_hang, Duration::from_secs(10), counter).await;
@@ -178,18 +178,18 @@ async fn a_slow_pass_that_finds_no_slot_is_cut_off_and_said_and_made_again() {
     let said: Vec<&str> = ["bad", "good", "worse"].into_iter().filter(is_said).collect();
     assert_eq!(said.len(), 1, "{events:?}");
 
-    // The pass that has the slot is given up after two minutes.
+    // The reconcile with the slot times out after two minutes.
     let (events, count) = reconciled(all_but_good_hang, Duration::from_mins(3), counter).await;
-    assert_eq!(count, 1, "a troubled Cluster's pass has a slot: {events:?}");
+    assert_eq!(count, 1, "the reconcile of a slow Cluster has a slot: {events:?}");
     let repeated = ["bad", "worse"].into_iter().any(|name| {
         published(&events, name, "ReconcileTimedOut") > 0 && published(&events, name, "TKRNotFound") > 1
     });
     assert!(repeated, "{events:?}");
 }
 
-/// It was still to be deleted when the last pass over it began.
+/// The last reconcile started before the deletion ended.
 #[tokio::test(start_paused = true)]
-async fn a_cluster_that_is_gone_is_forgotten_without_another_pass() {
+async fn a_deleted_cluster_is_forgotten_without_another_reconcile() {
     let world = World::new();
     let leader = world.leader().await;
     let context = Arc::new(leader);

@@ -1,4 +1,4 @@
-//! A Cluster between two fake API servers, for tests of whole passes.
+//! A Cluster between two fake API servers, for tests of whole reconciles.
 
 mod objects;
 
@@ -36,21 +36,20 @@ use crate::{
 
 pub(crate) use objects::*;
 
-/// So many passes run at once.
+/// Maximum number of concurrent reconciles.
 pub(crate) const CONCURRENCY: u16 = 2;
 
-/// A context over an API server as a process makes it that may write while `fence` is open, and the future that keeps its stores
-/// up to date.
+/// Returns the context of a process that may write while `fence` is open, and the future that updates its stores.
 pub(crate) fn context(
     client: &Client,
     fence: &Fence,
     triggers: &Requeues,
 ) -> (Context, impl Future<Output = ()> + Send + use<>) {
-    let news = EventHandlers {
+    let event_handlers = EventHandlers {
         triggers: triggers.clone(),
         ..EventHandlers::default()
     };
-    let (stores, following) = Stores::open(client, SYSTEM, &news);
+    let (stores, following) = Stores::open(client, SYSTEM, &event_handlers);
     let client = fence.guard(client.clone());
     let context = Context {
         client: client.clone(),
@@ -67,12 +66,16 @@ pub(crate) fn context(
         remotes: Arc::new(Remotes::new(
             SYSTEM.to_owned(),
             triggers.clone(),
-            news.dependents.clone(),
+            event_handlers.dependents.clone(),
             fence.clone(),
         )),
-        dependents: news.dependents,
-        index: Index::new(SYSTEM.to_owned(), Duration::from_mins(10), news.uncounted),
-        edits: news.edits,
+        dependents: event_handlers.dependents,
+        index: Index::new(
+            SYSTEM.to_owned(),
+            Duration::from_mins(10),
+            event_handlers.uncounted,
+        ),
+        edits: event_handlers.edits,
         events: Notifier::new(client),
         metrics: ReconcileMetrics::default(),
         slots: Slots::new(CONCURRENCY),
@@ -81,14 +84,14 @@ pub(crate) fn context(
     (context, following)
 }
 
-/// Both API servers.
+/// Both API servers of a Cluster.
 pub(crate) struct World {
     pub(crate) management: ObjectServer,
     pub(crate) workload: ObjectServer,
 }
 
 impl World {
-    /// A Cluster at v1.35.4 that shall have v1.36.3, with one package, of which nothing is installed yet.
+    /// Returns a Cluster at v1.35.4 with target v1.36.3 and one package, which is not installed yet.
     pub(crate) fn new() -> Self {
         let world = Self {
             management: objects::management(),
@@ -102,7 +105,7 @@ impl World {
         world
     }
 
-    /// Gives the Cluster the additional package [`METRICS`], listed with these values if there are any.
+    /// Adds the additional package [`METRICS`] to the Cluster, with these values if any.
     pub(crate) fn add_metrics(&self, values_from: Option<&Value>) {
         let package = package_of("metrics.example.com", "1.9.0", "a");
         self.management.put(&format!("{PACKAGES}/{METRICS}"), package);
@@ -115,7 +118,7 @@ impl World {
         });
     }
 
-    /// The same Cluster when its packages are proven and the control plane may go.
+    /// Returns the Cluster with proven packages and an open gate of the control plane.
     pub(crate) async fn released() -> Self {
         let world = Self::new();
         world.reconcile().await;
@@ -125,12 +128,12 @@ impl World {
         world
     }
 
-    /// The same Cluster when the upgrade is over and recorded as completed.
+    /// Returns the Cluster after its completed upgrade.
     pub(crate) async fn completed() -> Self {
         Self::new().complete().await
     }
 
-    /// The same of a world whose packages are other ones.
+    /// Completes the upgrade of this world.
     pub(crate) async fn complete(self) -> Self {
         self.control_plane_at(VERSION);
         self.reconcile().await;
@@ -140,30 +143,30 @@ impl World {
         self
     }
 
-    /// The control plane asks for this version and runs it.
+    /// Sets version and running version of the control plane.
     pub(crate) fn control_plane_at(&self, version: &str) {
         let good = json!({"metadata": {}, "spec": {"version": version}, "status": {"version": version}});
         self.management.put(CONTROL_PLANE, good);
     }
 
-    /// A leader that has read everything. Its watches show nothing that happens later.
+    /// Returns a leader with filled stores. Its watches show no later change.
     pub(crate) async fn leader(&self) -> Context {
         self.leader_behind(&Fence::open()).await
     }
 
-    /// The same for one that may write while `fence` is open.
+    /// Returns such a leader that may write while `fence` is open.
     pub(crate) async fn leader_behind(&self, fence: &Fence) -> Context {
         let (context, following) = context(&self.management.client(), fence, &Requeues::default());
         tokio::spawn(following);
         context.stores.synced().await;
         self.connect(&context);
-        // The first one asks for the kind of the control plane.
+        // The first reconcile starts the watch of the control plane kind.
         one_pass(&cluster(&context), &context).await.unwrap();
         sleep(Duration::from_secs(1)).await;
         context
     }
 
-    /// A leader that has read everything but a kind, whose list is at this path, and what has that listed once it is sent `true`.
+    /// Returns a leader with filled stores except one kind, whose list is at this path, and the sender that releases the list with `true`.
     pub(crate) async fn leader_without(&self, list: &'static str) -> (Context, watch::Sender<bool>) {
         let answers = self.management.wait_at(list);
         let (context, following) = context(&self.management.client(), &Fence::open(), &Requeues::default());
@@ -174,7 +177,7 @@ impl World {
         (context, answers)
     }
 
-    /// Another connection to the workload, which has read nothing yet.
+    /// Opens another connection to the workload cluster, which has read nothing yet.
     pub(crate) fn connect(&self, leader: &Context) -> Arc<Remote> {
         let digest = kubeconfig::digest(objects::kubeconfig().as_bytes());
         let reference = ClusterRef::new("team-a", "one");
@@ -184,13 +187,13 @@ impl World {
             .adopt("uid", &reference, &digest, &self.workload.client())
     }
 
-    /// One pass of a leader that has read everything as it is now.
+    /// Runs one reconcile of a leader with current stores.
     pub(crate) async fn reconcile(&self) -> Done {
         let leader = self.leader().await;
         one_pass(&cluster(&leader), &leader).await.unwrap()
     }
 
-    /// kapp-controller has deployed what each PackageInstall asks for.
+    /// Simulates kapp-controller: deploys every PackageInstall.
     pub(crate) fn deployed(&self) {
         for (path, install) in self.workload.all("packageinstalls") {
             self.deploy(&path, install);
@@ -234,7 +237,7 @@ impl World {
         serde_json::from_value(bootstrap["status"]["upgrade"].clone()).unwrap()
     }
 
-    /// Why a hook is held; none when it is released.
+    /// Returns the hold reason of a hook; `None` if it is released.
     pub(crate) fn held(&self, hook: Hook) -> Option<GateReason> {
         let record = self.record();
         let mut gates = record.gates.iter();
@@ -242,7 +245,7 @@ impl World {
         (!gate.open).then(|| GateReason::parse(&gate.reason).unwrap())
     }
 
-    /// How often the ClusterBootstrap was to be written.
+    /// Counts attempted writes of the ClusterBootstrap.
     pub(crate) fn writes_of_bootstrap(&self) -> usize {
         let asked = self.management.asked_to_write();
         asked
@@ -252,14 +255,14 @@ impl World {
     }
 }
 
-/// The Cluster as a leader knows it.
+/// Returns the cached Cluster of a leader.
 pub(crate) fn cluster(context: &Context) -> Arc<Cluster> {
     let clusters = context.stores.clusters.state();
     let mut named = clusters.into_iter().filter(|cluster| cluster.name_any() == "one");
     named.next().unwrap()
 }
 
-/// Edits the object of a kind of which there is one.
+/// Edits the only object of a kind.
 pub(crate) fn change(server: &ObjectServer, plural: &str, edit: impl FnOnce(&mut Value)) {
     let (path, mut object) = server.only(plural);
     edit(&mut object);

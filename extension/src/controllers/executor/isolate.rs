@@ -1,4 +1,4 @@
-//! A pass that neither ends the process nor keeps its slot for ever.
+//! Isolation of a reconcile from the process: panics and hangs.
 
 use std::panic::AssertUnwindSafe;
 
@@ -6,16 +6,19 @@ use futures::FutureExt;
 use sluice_core::protocol::{RECONCILE_TIMEOUT, ReconcileFailure};
 use tokio::time::timeout;
 
-/// Runs `pass` to its end, or to the limit of its time, or to its panic.
+/// Runs a reconcile until it ends, times out or panics.
 ///
-/// What a pass shares with others is behind locks whose poison is ignored, and each change of it is complete at once.
-pub(crate) async fn isolated<T, E>(pass: impl Future<Output = Result<T, E>>) -> Result<T, E>
+/// State that reconciles share is behind locks that ignore poisoning, and each change of it is atomic.
+pub(crate) async fn isolated<T, E>(reconcile: impl Future<Output = Result<T, E>>) -> Result<T, E>
 where
     E: From<ReconcileFailure>,
 {
     let timed = async {
         let elapsed = |_| E::from(ReconcileFailure::TimedOut);
-        timeout(RECONCILE_TIMEOUT, pass).await.map_err(elapsed).flatten()
+        timeout(RECONCILE_TIMEOUT, reconcile)
+            .await
+            .map_err(elapsed)
+            .flatten()
     };
     let panicked = |_| E::from(ReconcileFailure::Panicked);
     AssertUnwindSafe(timed)
@@ -32,7 +35,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_pass_ends() {
+    async fn a_reconcile_ends() {
         type Outcome = Result<u8, ReconcileFailure>;
         assert_eq!(isolated(async { Outcome::Ok(7) }).await, Ok(7));
         assert_eq!(

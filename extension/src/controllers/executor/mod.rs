@@ -1,4 +1,4 @@
-//! Carries out passes: reads what a pass asks for, makes the writes that it says, and calls it again until it has come to its end.
+//! Executor of reconciles: it reads the requested objects, executes the writes, and calls the reconciler until it is done.
 
 mod counted;
 mod isolate;
@@ -19,51 +19,51 @@ pub use sluice_core::protocol::{Error, ReconcileFailure};
 
 use crate::clock::clock;
 
-/// So many requests of a pass are under way at once. A workload whose control plane rolls has to serve as many connections.
+/// Concurrent requests of a reconcile. A workload cluster whose control plane rolls serves as many connections.
 const AT_ONCE: usize = 4;
 
-/// What one pass over an `S` is carried out with.
+/// Environment of one reconcile of an `S`.
 pub(crate) trait Host<S: Reconciler>: Sync {
-    /// The name that writes are made under.
+    /// Field manager of writes.
     const MANAGER: &'static str;
 
-    /// Namespace and name of what the pass is made over, for the log.
+    /// Namespace and name of the reconciled object, for the log.
     fn subject(&self) -> (&str, &str);
 
-    /// The client of a server.
+    /// Returns the client of a server.
     ///
     /// # Errors
-    /// The pass has no connection to it.
+    /// The reconcile has no connection to it.
     fn client(&self, server: Server) -> Result<&Client, Failure>;
 
-    /// How long an answer to this is waited for, where that is less than any request may take.
+    /// Timeout of this read, if shorter than the request timeout.
     fn read_timeout(&self, _ask: &Read) -> Option<Duration> {
         None
     }
 
-    /// Answers what is asked for from memory, and what only these passes ask for.
+    /// Executes reads from the cache, and those specific to this reconciler.
     fn answer(&self, ask: &Read) -> impl Future<Output = Result<ReadResult, Failure>> + Send;
 
-    /// Keeps what the next pass has to know, because writes are about to be made: a pass that is cut off may have made them.
+    /// Stores the local state for the next reconcile before writes start: a canceled reconcile may have executed them.
     fn writing(&self, effects: S::Effects) -> impl Future<Output = ()> + Send;
 
-    /// Takes note of a write that was made: a watch is about to show it.
+    /// Records a successful write, which a watch is about to show.
     fn wrote(&self, write: &Write, written: &Object);
 }
 
-/// Makes one pass. Says what came of it, and what it has left.
+/// Runs one reconcile. Returns its outcome and its effects.
 pub(crate) async fn run<S, H>(
     host: &H,
     facts: &S,
-    memory: &S::LocalState,
+    local_state: &S::LocalState,
 ) -> (Result<Done, Error>, S::Effects)
 where
     S: Reconciler<Hold: Display>,
     H: Host<S>,
 {
-    let mut known = Context::new(facts, memory, clock());
+    let mut known = Context::new(facts, local_state, clock());
     loop {
-        let mut effects = S::effects(memory);
+        let mut effects = S::effects(local_state);
         let outcome = match S::reconcile(&known, &mut effects) {
             Ok(done) => Ok(done),
             Err(Interrupt::Need(asks)) => match known.unanswered(asks) {
@@ -79,14 +79,14 @@ where
                 continue;
             }
             Err(Interrupt::Failed(failure)) => Err(Error::Refused(failure)),
-            // A pass answers for its own holds: one that arrives here is a bug.
+            // A reconcile handles its own holds; one that arrives here is a bug.
             Err(Interrupt::Held(hold)) => Err(Error::Unfinished(hold.to_string())),
         };
         return (outcome, effects);
     }
 }
 
-/// The time after which the next pass is made, if nothing changes.
+/// Returns the delay of the next reconcile without a change.
 pub(crate) fn again(done: Done) -> Option<Duration> {
     match done {
         Done::RequeueAfter(time) => Some(time),
@@ -94,7 +94,7 @@ pub(crate) fn again(done: Done) -> Option<Duration> {
     }
 }
 
-/// Reads all of `asks`, a few at once; lists of the workload one after the other, because each may take as much memory as all answers may.
+/// Executes `asks`, a few at once. Lists of the workload run one by one: each may take as much memory as all other responses together.
 async fn read<S: Reconciler>(host: &impl Host<S>, known: &mut Context<'_, S>, asks: HashSet<Read>) {
     let (lists, others): (Vec<Read>, Vec<Read>) = asks.into_iter().partition(Read::is_list);
     for ask in lists {
@@ -110,10 +110,10 @@ async fn read<S: Reconciler>(host: &impl Host<S>, known: &mut Context<'_, S>, as
     }
 }
 
-/// Makes `writes` in their order, up to the first one that is refused.
+/// Executes `writes` in order, up to the first failure.
 async fn write<S: Reconciler, H: Host<S>>(host: &H, known: &mut Context<'_, S>, writes: Vec<Write>) {
     for write in writes {
-        // Several packages need the same identity.
+        // Several packages share one identity.
         if known.has_outcome(&write) {
             continue;
         }

@@ -1,4 +1,4 @@
-//! The answers to what passes ask for, as far as any of them may ask for it.
+//! Reads that every reconciler may request.
 
 use crate::kube_client::responses::{failure, served};
 use http::Request;
@@ -9,24 +9,24 @@ use tracing::{debug, warn};
 
 use super::Host;
 
-/// Answers one question.
+/// Executes one read.
 pub(super) async fn answer<S: Reconciler>(host: &impl Host<S>, ask: &Read) -> ReadResult {
     let read = read(host, ask);
     let answer = match host.read_timeout(ask) {
         None => read.await,
-        Some(patience) => timeout(patience, read).await.unwrap_or_else(|_elapsed| {
-            let text = format!("no answer within {} s", patience.as_secs());
+        Some(limit) => timeout(limit, read).await.unwrap_or_else(|_elapsed| {
+            let text = format!("no answer within {} s", limit.as_secs());
             Err(Failure::other(ask.server(), &text))
         }),
     };
     let answer = answer.unwrap_or_else(ReadResult::Failed);
     if let ReadResult::Failed(failure) | ReadResult::Contact(Contact::Unread { failure, .. }) = &answer {
         let ((namespace, name), server) = (host.subject(), ask.server());
-        // A workload that is gone with its Cluster lists nothing, which is nothing unusual either.
+        // The lists of a workload cluster that is deleted with its Cluster fail as a matter of course.
         if failure.is_usual() || *ask == Read::Installs {
-            debug!(namespace, name, %server, error = %failure, "Reading for a pass");
+            debug!(namespace, name, %server, error = %failure, "Failed to read object");
         } else {
-            warn!(namespace, name, %server, error = %failure, "Reading for a pass");
+            warn!(namespace, name, %server, error = %failure, "Failed to read object");
         }
     }
     answer
@@ -48,7 +48,7 @@ async fn read<S: Reconciler>(host: &impl Host<S>, ask: &Read) -> Result<ReadResu
     }
 }
 
-/// The text that a request is answered with.
+/// Returns the response body of a request.
 pub(super) async fn request(
     client: &Client,
     server: Server,

@@ -1,4 +1,4 @@
-//! The writes that a pass says, each with its precondition.
+//! Writes of a reconcile, each with its precondition.
 
 use kube::Client;
 use serde_json::Value;
@@ -7,7 +7,7 @@ use tracing::{debug, info, warn};
 
 use super::reads::request;
 
-/// Makes one write with the client of its server, under the name `manager`. Says what the object is now; of a deletion nothing.
+/// Executes one write with the client of its server and the field manager `manager`. Returns the written object, empty for a deletion.
 pub(crate) async fn make(client: &Client, manager: &str, write: &Write) -> Result<Object, Failure> {
     let Write { key, verb, why, .. } = write;
     let (kind, name) = (&key.resource.kind, &key.name);
@@ -23,9 +23,9 @@ pub(crate) async fn make(client: &Client, manager: &str, write: &Write) -> Resul
         Err(failure) if *verb == Verb::Delete && failure.code == Some(404) => Ok(Object(Value::Null)),
         Err(failure) => {
             if failure.is_usual() {
-                debug!(%kind, name, ?verb, error = %failure, "Writing an object");
+                debug!(%kind, name, ?verb, error = %failure, "Failed to write object");
             } else {
-                warn!(%kind, name, ?verb, error = %failure, "Writing an object");
+                warn!(%kind, name, ?verb, error = %failure, "Failed to write object");
             }
             Err(failure)
         }

@@ -1,4 +1,4 @@
-//! How many configurations there are, and what is wrong with how many: read off their conditions when metrics are asked for.
+//! Counts of configurations by the reason of their condition, computed on each scrape.
 
 use std::{
     fmt,
@@ -13,17 +13,17 @@ use sluice_core::reconcile::provider::Reasons;
 
 use crate::{cache::watch::Presence, lock::lock};
 
-/// Counts configurations. Clones count the same ones.
+/// Counts of configurations. Clones share the counts.
 #[derive(Clone, Default)]
 pub struct Configurations(Arc<Mutex<Reasons>>);
 
 impl Configurations {
-    /// Makes the counts visible.
+    /// Registers the counts.
     pub fn register(&self, registry: &mut Registry) {
         registry.register_collector(Box::new(self.clone()));
     }
 
-    /// Takes in a configuration of a kind.
+    /// Updates the counts with a configuration of a kind.
     pub(super) fn saw(&self, kind: &Arc<str>, config: &DynamicObject, presence: Presence) {
         lock(&self.0).saw(kind, config, presence == Presence::There);
     }

@@ -1,7 +1,7 @@
-//! The controller of configuration kinds: what a user sets becomes the Secret that a package is installed with.
+//! Controller of configuration kinds: it builds the values Secret of a package from a user's configuration.
 //!
-//! One controller for all kinds of [`sluice_core::providers::kinds`]; a kind is a pure function there and has no code here, and so is the
-//! [pass](sluice_core::reconcile::provider::Configuration) over one configuration.
+//! One controller serves all kinds of [`sluice_core::providers::kinds`]. A kind is a pure function there and has no code here. The same
+//! holds for the [reconcile](sluice_core::reconcile::provider::Configuration) of a configuration.
 
 mod metrics;
 mod watches;
@@ -60,41 +60,41 @@ use crate::{
 /// Field manager of everything that this controller writes.
 const FIELD_MANAGER: &str = "sluice-providers";
 
-/// What every reconcile shares.
+/// State that all reconciles share.
 pub struct Context {
     /// Client of the management cluster.
     pub client: Client,
     /// All Clusters.
     pub clusters: Store<Cluster>,
-    /// Which configurations depend on what.
+    /// Dependencies of configurations.
     pub dependents: Dependents,
     /// Connections to workload clusters.
     pub remotes: Arc<Remotes>,
-    /// What configurations depend on.
+    /// Watches of the sources of configurations.
     pub watches: Watches,
     /// Configurations by the reason of their condition.
     pub configurations: Configurations,
-    /// Wakes the Cluster whose packages have new values.
+    /// Requeues of Clusters with new values.
     pub triggers: Requeues,
-    /// What packages take their values from is watched.
+    /// Watch of values sources.
     pub edits: Edits,
-    /// Events for people.
+    /// Publisher of events.
     pub events: Notifier,
-    /// How often a configuration is looked at when nothing happens.
+    /// Resync interval of a configuration.
     pub sync_period: SyncPeriod,
-    /// Of the configurations of which the last pass failed.
+    /// Backoff of configurations whose last reconcile failed.
     pub retries: Mutex<Retries<ConfigRef>>,
-    /// What is counted.
+    /// Counters of reconciles.
     pub metrics: ReconcileMetrics,
 }
 
-/// A kind with what all kinds share.
+/// One kind with the shared state.
 struct OfKind {
     shared: Arc<Context>,
     kind: Kind,
     /// Name of the kind.
     name: Arc<str>,
-    /// Of the configurations that have had a turn.
+    /// UIDs of reconciled configurations.
     uids: Mutex<Uids<ClusterRef>>,
 }
 
@@ -150,14 +150,14 @@ async fn run_kind(ctx: Arc<OfKind>, concurrency: u16, stop: CancellationToken) {
         let (ctx, store) = (Arc::clone(&ctx), store.clone());
         async move { turn(&ctx, &store, name).await }
     });
-    // It is followed for as long as passes run.
+    // The store is updated for as long as reconciles run.
     tokio::select! {
         () = queue => {}
         () = following => {}
     }
 }
 
-/// A configuration has its turn. Returns when it has the next one, if nothing wakes it before.
+/// Reconciles a queued configuration. Returns the delay until it is requeued without an event.
 async fn turn(ctx: &OfKind, store: &Store<DynamicObject>, name: ClusterRef) -> Option<Duration> {
     let found = store.get(Some(name.namespace()), name.name());
     let uid = found.as_ref().and_then(|config| config.uid());
@@ -177,19 +177,19 @@ async fn turn(ctx: &OfKind, store: &Store<DynamicObject>, name: ClusterRef) -> O
     }
 }
 
-/// When to try again after a pass that has failed.
+/// Returns the backoff after a failed reconcile.
 fn failed(config: &DynamicObject, error: &Error, ctx: &OfKind) -> Duration {
     let again =
         lock(&ctx.shared.retries).failed(ctx.reference(ClusterRef::of(config)), error.is_conflict(), now());
     if let Again::Later(_) = again {
         let (kind, name) = (&ctx.name, config.name_any());
         let namespace = config.namespace().unwrap_or_default();
-        warn!(%kind, namespace, name, error = %error_chain(error), "Reconciling a configuration");
+        warn!(%kind, namespace, name, error = %error_chain(error), "Failed to reconcile configuration");
     }
     again.wait()
 }
 
-/// One pass over a configuration. Whatever happens in it, others get their turn.
+/// Reconciles a configuration, isolated from other configurations.
 async fn reconcile(config: &Arc<DynamicObject>, ctx: &OfKind) -> Result<Done, Error> {
     let outcome = isolated(Box::pin(execute(config, ctx))).await;
     if outcome.is_ok() {
@@ -218,17 +218,17 @@ async fn execute(config: &Arc<DynamicObject>, ctx: &OfKind) -> Result<Done, Erro
     outcome
 }
 
-/// Whether the Cluster that owns a configuration is connected. One without an owner is given it by its first pass.
+/// Returns whether the Cluster that owns a configuration is connected. The first reconcile sets a missing owner.
 fn is_hot(config: &DynamicObject, reference: &ConfigRef, shared: &Context) -> bool {
     config.owner_references().iter().any(|owner| {
         let cluster = Source::cluster(reference.object.namespace(), &owner.name);
-        // Before that is asked, so that no connection is opened between.
+        // Added before the check, so that no new connection is missed.
         shared.dependents.add(reference, &cluster);
         shared.remotes.is_open(&owner.uid)
     })
 }
 
-/// Publishes what is wrong with a configuration.
+/// Publishes the events of a configuration.
 async fn publish(ctx: &OfKind, config: &DynamicObject, effects: Effects) {
     let events = &ctx.shared.events;
     match effects.problem {
@@ -241,16 +241,16 @@ async fn publish(ctx: &OfKind, config: &DynamicObject, effects: Effects) {
     }
 }
 
-/// What one pass over a configuration is carried out with.
+/// Environment of one reconcile of a configuration.
 struct Host<'a> {
     ctx: &'a OfKind,
     config: &'a DynamicObject,
     reference: &'a ConfigRef,
-    /// The Cluster that something was written for, if it was.
+    /// Cluster of the written values, if any.
     wrote_for: Mutex<Option<ClusterRef>>,
 }
 
-/// However the pass ends, the Cluster is looked at: the write may have been made, and an upgrade may wait for nothing else.
+/// Requeues the Cluster however the reconcile ends: the write may have succeeded, and an upgrade may wait for it.
 impl Drop for Host<'_> {
     fn drop(&mut self) {
         if let Some(cluster) = lock(&self.wrote_for).take() {
@@ -277,7 +277,7 @@ impl executor::Host<Configuration> for Host<'_> {
     async fn answer(&self, ask: &Read) -> Result<ReadResult, Failure> {
         let shared = &self.ctx.shared;
         if let Some(source) = ask.source() {
-            // Before it is read, so that no change falls between.
+            // Added before the read, so that no change is lost in between.
             shared.dependents.add(self.reference, &source);
         }
         Ok(match ask {
@@ -291,7 +291,7 @@ impl executor::Host<Configuration> for Host<'_> {
         })
     }
 
-    /// The event is there where the condition is seen.
+    /// Publishes the event before the condition is visible.
     async fn writing(&self, effects: Effects) {
         let cluster = effects.cluster.as_ref();
         *lock(&self.wrote_for) = cluster.map(|(namespace, name)| ClusterRef::new(namespace, name));

@@ -51,12 +51,12 @@ fn management() -> ObjectServer {
     server
 }
 
-/// What passes over the configuration are made with.
+/// Returns the shared state of reconciles of the configuration.
 fn of_kind(server: &ObjectServer, triggers: &Requeues) -> OfKind {
     of(server, triggers, "CalicoConfig")
 }
 
-/// What passes over configurations of a kind are made with.
+/// Returns the shared state of reconciles of one kind.
 fn of(server: &ObjectServer, triggers: &Requeues, kind: &str) -> OfKind {
     let clusters = Writer::new(Arc::default(), 0);
     let cluster = cluster();
@@ -94,13 +94,13 @@ fn of(server: &ObjectServer, triggers: &Requeues, kind: &str) -> OfKind {
     }
 }
 
-/// The configuration as it is.
+/// Returns the stored configuration.
 fn config(server: &ObjectServer) -> Arc<DynamicObject> {
     Arc::new(serde_json::from_value(server.get(CONFIG).unwrap()).unwrap())
 }
 
-/// A pass over the configuration as it is; the code with which it was refused.
-async fn passes(server: &ObjectServer) -> Result<(), u16> {
+/// Reconciles the stored configuration. Returns the code of a refused write.
+async fn reconciled(server: &ObjectServer) -> Result<(), u16> {
     match reconcile(&config(server), &of_kind(server, &Requeues::default())).await {
         Ok(_) => Ok(()),
         Err(Error::Refused(failure)) => Err(failure.code.unwrap()),
@@ -108,7 +108,7 @@ async fn passes(server: &ObjectServer) -> Result<(), u16> {
     }
 }
 
-/// The Secret with this content, as the API server has it in some later write.
+/// Returns the Secret with this content, as a later write stores it.
 fn values(server: &ObjectServer, content: &str) -> Value {
     let mut secret = server.get(SECRET).unwrap();
     secret["data"] = json!({"values.yaml": content});
@@ -118,37 +118,37 @@ fn values(server: &ObjectServer, content: &str) -> Value {
 #[tokio::test]
 async fn values_are_written_once() {
     let server = management();
-    passes(&server).await.unwrap();
+    reconciled(&server).await.unwrap();
     let written = server.get(SECRET).unwrap();
     assert!(!written["data"]["values.yaml"].is_null(), "{written}");
-    passes(&server).await.unwrap();
+    reconciled(&server).await.unwrap();
     assert_eq!(server.get(SECRET).unwrap(), written);
 }
 
-/// Another leader, which knows more, writes while this one does.
+/// Another leader with a newer cache writes at the same time.
 #[tokio::test]
 async fn values_that_were_written_since_they_were_read_stay() {
     let server = management();
-    passes(&server).await.unwrap();
+    reconciled(&server).await.unwrap();
     server.put(SECRET, values(&server, "b2xk"));
     let newer = values(&server, "bmV3ZXI=");
     server.put_later(SECRET, newer.clone());
-    assert_eq!(passes(&server).await, Err(409));
+    assert_eq!(reconciled(&server).await, Err(409));
     assert_eq!(server.get(SECRET).unwrap()["data"], newer["data"]);
-    // It is read again.
-    assert_eq!(passes(&server).await, Ok(()));
+    // The reconcile reads it again.
+    assert_eq!(reconciled(&server).await, Ok(()));
     assert_ne!(server.get(SECRET).unwrap()["data"], newer["data"]);
 }
 
 #[tokio::test]
 async fn values_that_were_made_again_since_they_were_read_stay() {
     let server = management();
-    passes(&server).await.unwrap();
+    reconciled(&server).await.unwrap();
     server.put(SECRET, values(&server, "b2xk"));
     let mut other = values(&server, "bmV3ZXI=");
     other["metadata"]["uid"] = json!("another");
     server.put_later(SECRET, other.clone());
-    assert_eq!(passes(&server).await, Err(409));
+    assert_eq!(reconciled(&server).await, Err(409));
     assert_eq!(server.get(SECRET).unwrap()["metadata"]["uid"], "another");
 }
 
@@ -158,7 +158,7 @@ async fn values_that_appear_after_they_were_found_missing_stay() {
     let newer =
         json!({"apiVersion": "v1", "kind": "Secret", "metadata": {}, "data": {"values.yaml": "bmV3ZXI="}});
     server.put_later(SECRET, newer.clone());
-    assert_eq!(passes(&server).await, Err(409));
+    assert_eq!(reconciled(&server).await, Err(409));
     assert_eq!(server.get(SECRET).unwrap()["data"], newer["data"]);
 }
 
@@ -169,7 +169,7 @@ fn credentials(region: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": data})
 }
 
-/// Passes over a configuration with credentials are made when they are due.
+/// Configurations with credentials are requeued without events.
 #[tokio::test(start_paused = true)]
 async fn credentials_are_read_again_every_ten_seconds_while_the_cluster_is_hot_and_else_once_in_a_period() {
     let (server, minute) = (management(), Duration::from_mins(1));
@@ -180,12 +180,12 @@ async fn credentials_are_read_again_every_ten_seconds_while_the_cluster_is_hot_a
     server.put(ORACLE, config);
     server.put(CREDENTIALS, credentials("cg=="));
     let ctx = Arc::new(of(&server, &Requeues::default(), "OracleCPIConfig"));
-    let (wakes, passes) = (ctx.shared.dependents.requeues(&ctx.name), Arc::clone(&ctx));
+    let (requeues, shared) = (ctx.shared.dependents.requeues(&ctx.name), Arc::clone(&ctx));
     let management = server.clone();
-    let _passes = AbortOnDropHandle::new(tokio::spawn(async move {
-        let queue = &passes.shared.metrics.controllers.provider.queue;
-        work_queue::run(wakes, 1, &CancellationToken::new(), queue, |_| {
-            let (ctx, config) = (Arc::clone(&passes), management.get(ORACLE).unwrap());
+    let _reconciles = AbortOnDropHandle::new(tokio::spawn(async move {
+        let queue = &shared.shared.metrics.controllers.provider.queue;
+        work_queue::run(requeues, 1, &CancellationToken::new(), queue, |_| {
+            let (ctx, config) = (Arc::clone(&shared), management.get(ORACLE).unwrap());
             let config = Arc::new(serde_json::from_value(config).unwrap());
             async move { again(reconcile(&config, &ctx).await.unwrap()) }
         })
@@ -209,12 +209,12 @@ async fn credentials_are_read_again_every_ten_seconds_while_the_cluster_is_hot_a
     ctx.shared.dependents.wake(&ctx.reference(oracle));
     sleep(minute).await;
     let first = written();
-    let (second, look) = (
+    let (second, resync) = (
         Duration::from_secs(1),
         ctx.shared.sync_period.until_resync("uid", now()),
     );
     assert_eq!(
-        requests_within(look.saturating_sub(second)).await,
+        requests_within(resync.saturating_sub(second)).await,
         0,
         "it is cold"
     );
@@ -232,10 +232,10 @@ async fn credentials_are_read_again_every_ten_seconds_while_the_cluster_is_hot_a
     assert_eq!(requests_within(6 * minute).await, 0, "it is cold again");
 }
 
-/// How often the Cluster was woken to read its values.
-fn woken(triggers: &mut (impl Stream<Item = Requeue> + Unpin)) -> usize {
-    let woken = std::iter::from_fn(|| triggers.next().now_or_never().flatten());
-    woken
+/// Counts the requeues of the Cluster that read its values.
+fn requeues_with_reads(triggers: &mut (impl Stream<Item = Requeue> + Unpin)) -> usize {
+    let requeues_with_reads = std::iter::from_fn(|| triggers.next().now_or_never().flatten());
+    requeues_with_reads
         .filter(|trigger| trigger.needs_read && trigger.cluster.name() == "one")
         .count()
 }
@@ -246,14 +246,14 @@ async fn a_cluster_reads_its_values_after_they_were_written() {
     let mut wakes = Box::pin(triggers.listen());
     let ctx = of_kind(&server, &triggers);
     reconcile(&config(&server), &ctx).await.unwrap();
-    assert_eq!(woken(&mut wakes), 1);
+    assert_eq!(requeues_with_reads(&mut wakes), 1);
     reconcile(&config(&server), &ctx).await.unwrap();
-    assert_eq!(woken(&mut wakes), 0, "nothing was written");
+    assert_eq!(requeues_with_reads(&mut wakes), 0, "nothing was written");
 }
 
-/// The write may have been made, and the next pass finds nothing to write.
+/// The write may have succeeded, and then the next reconcile has nothing to write.
 #[tokio::test(start_paused = true)]
-async fn a_cluster_reads_its_values_after_a_pass_that_was_cut_off() {
+async fn a_cluster_reads_its_values_after_a_canceled_reconcile() {
     let (server, triggers) = (management(), Requeues::default());
     let mut wakes = Box::pin(triggers.listen());
     let ctx = Arc::new(of_kind(&server, &triggers));
@@ -263,7 +263,7 @@ async fn a_cluster_reads_its_values_after_a_pass_that_was_cut_off() {
         matches!(ended, Err(Error::Pass(ReconcileFailure::TimedOut))),
         "{ended:?}"
     );
-    assert_eq!(woken(&mut wakes), 1);
+    assert_eq!(requeues_with_reads(&mut wakes), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -284,9 +284,9 @@ async fn a_configuration_that_always_conflicts_is_tried_ever_later() {
     assert!(matches!(again(), Again::Soon(_)), "begins again");
 }
 
-/// The configuration, which has a problem, has a turn, is gone, and is made again.
+/// A faulty configuration is reconciled, deleted and created again.
 #[tokio::test]
-async fn events_of_a_configuration_that_is_gone_are_forgotten() {
+async fn deletion_drops_the_event_state_of_a_configuration() {
     let server = management();
     server.edit(CONFIG, |config| {
         config["metadata"]["ownerReferences"] = json!([]);
@@ -312,17 +312,17 @@ async fn events_of_a_configuration_that_is_gone_are_forgotten() {
     assert_eq!(has_turn().await, 0);
 }
 
-/// An API server after a pass over a configuration without a Cluster.
+/// Returns an API server after the reconcile of a configuration without a Cluster.
 async fn found_a_problem() -> ObjectServer {
     let server = management();
     server.edit(CONFIG, |config| {
         config["metadata"]["ownerReferences"] = json!([]);
     });
-    passes(&server).await.unwrap();
+    reconciled(&server).await.unwrap();
     server
 }
 
-/// Where the condition is seen, the event is there, too.
+/// The event exists before the condition is visible.
 #[tokio::test]
 async fn a_problem_is_published_before_the_condition_is_written() {
     let server = found_a_problem().await;
@@ -334,7 +334,7 @@ async fn a_problem_is_published_before_the_condition_is_written() {
     assert_eq!(*status, format!("PATCH {CONFIG}/status"));
 }
 
-/// Its instance is no name of a Pod: the events of all leaders are found alike.
+/// The reporting instance is not a Pod name, so that events of all leaders are found alike.
 #[tokio::test]
 async fn events_are_reported_by_sluice_whichever_replica_leads() {
     let server = found_a_problem().await;

@@ -1,4 +1,4 @@
-//! Objects that values are computed from, of kinds that are only known once a configuration names them.
+//! Sources of values whose kinds are unknown until a configuration references them.
 
 use std::sync::{Arc, Mutex};
 
@@ -15,7 +15,7 @@ use crate::{
     lock::lock,
 };
 
-/// Watches every kind that some configuration depends on, from the first one on.
+/// Watches of all kinds that configurations depend on, started with the first dependent.
 pub struct Watches {
     dependents: Dependents,
     contract: Contract,
@@ -23,7 +23,7 @@ pub struct Watches {
 }
 
 impl Watches {
-    /// Kinds that a Cluster names are read as far as `contract` allows.
+    /// Returns no watches yet. Reads kinds that a Cluster references as far as `contract` allows.
     #[must_use]
     pub fn new(contract: Contract, dependents: Dependents) -> Self {
         Self {
@@ -33,7 +33,7 @@ impl Watches {
         }
     }
 
-    /// What is there, watched from the first time on.
+    /// Reads a source and watches its kind from the first read on.
     pub(super) async fn read(&self, source: &Source) -> ReadResult {
         let (resource, store) = match self.watch(source).settled().await {
             Ok(Some(settled)) => settled,
@@ -54,7 +54,7 @@ impl Watches {
         ReadResult::Listed(listed.collect())
     }
 
-    /// The watch that shows `source`.
+    /// Returns the watch of the kind of `source`.
     fn watch(&self, source: &Source) -> Arc<KindWatch<DynamicObject>> {
         let standing = |watch: &Arc<_>| KindWatch::state(watch).standing();
         let mut watched = lock(&self.watched);
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_kind_that_a_cluster_names_has_to_keep_to_a_contract() {
+    async fn a_referenced_kind_must_follow_the_contract() {
         let server = Server::new(Way::Answers);
         let watches = watches(&server, Vec::new());
         let (good, deployment) = (reference(GROUP, "Good"), reference("apps", "Deployment"));

@@ -15,7 +15,7 @@ use tower::service_fn;
 use super::*;
 use crate::lock::lock;
 
-/// What an API server answers by path, and what it was asked.
+/// API server with a response per path, and the requests it received.
 #[derive(Clone, Default)]
 struct Server {
     answers: Arc<Mutex<HashMap<&'static str, (u16, Value)>>>,
@@ -53,7 +53,7 @@ impl Server {
     }
 }
 
-/// The leader's part of a process, over a server.
+/// Registration checks of a leader.
 struct Leader {
     registry: Registry,
     _running: AbortOnDropHandle<()>,
@@ -64,7 +64,7 @@ impl Leader {
         Self::with(server, || in_namespaces(&["team-a", "team-b"]))
     }
 
-    /// With these Clusters.
+    /// Returns a leader with these Clusters.
     fn with(server: &Server, clusters: impl Fn() -> Vec<ClusterRef> + Send + Sync + 'static) -> Self {
         let metrics = RegistrationMetrics::default();
         let mut registry = Registry::default();
@@ -94,7 +94,7 @@ const NAMESPACES: &str = "/api/v1/namespaces";
 const IS_DISCOVERED: &str = "sluice_extension_config_discovered{extension_config=\"sluice\"} 1";
 const IS_NOT: &str = "sluice_extension_config_discovered{extension_config=\"sluice\"} 0";
 
-/// It selects namespaces of team a.
+/// Returns an ExtensionConfig that selects namespaces of team a.
 fn config(discovered: &str) -> Value {
     json!({
         "metadata": {"name": "sluice"},
@@ -117,16 +117,16 @@ async fn what_is_found_is_shown_once_all_may_be_there() {
     server.answers(SLUICE, 200, config("True"));
     server.answers(NAMESPACES, 200, namespaces(&["team-a"]));
     let leader = Leader::of(&server);
-    sleep(LOOK / 2).await;
+    sleep(INTERVAL / 2).await;
     assert_eq!(server.asked_for(SLUICE), 0);
-    sleep(LOOK).await;
+    sleep(INTERVAL).await;
     assert!(leader.shows(IS_DISCOVERED));
     assert!(leader.shows("sluice_extension_config_discovered{extension_config=\"gone\"} 0"));
     assert!(leader.shows("sluice_unselected_clusters 1"));
 
-    // Labels of namespaces are looked at less often than ExtensionConfigs.
+    // Labels of namespaces are read less often than ExtensionConfigs.
     server.answers(NAMESPACES, 200, namespaces(&["team-a", "team-b"]));
-    sleep(LOOK).await;
+    sleep(INTERVAL).await;
     assert!(leader.shows("sluice_unselected_clusters 1"));
     sleep(BELIEVED).await;
     assert!(leader.shows("sluice_unselected_clusters 0"));
@@ -135,7 +135,7 @@ async fn what_is_found_is_shown_once_all_may_be_there() {
 
     server.answers(NAMESPACES, 200, namespaces(&[]));
     server.answers(SLUICE, 200, config("False"));
-    sleep(LOOK).await;
+    sleep(INTERVAL).await;
     assert!(leader.shows(IS_NOT));
     assert!(
         leader.shows("sluice_unselected_clusters 0"),
@@ -143,7 +143,7 @@ async fn what_is_found_is_shown_once_all_may_be_there() {
     );
 }
 
-/// It is newer than what is remembered of namespaces.
+/// The namespace is newer than the cached list.
 #[tokio::test(start_paused = true)]
 async fn a_cluster_in_a_new_namespace_is_not_taken_for_unselected() {
     let server = Server::default();
@@ -152,16 +152,16 @@ async fn a_cluster_in_a_new_namespace_is_not_taken_for_unselected() {
     let there = Arc::new(Mutex::new(in_namespaces(&["team-a"])));
     let clusters = Arc::clone(&there);
     let leader = Leader::with(&server, move || lock(&clusters).clone());
-    sleep(LOOK * 3 / 2).await;
+    sleep(INTERVAL * 3 / 2).await;
     assert!(leader.shows("sluice_unselected_clusters 0"));
     server.answers(NAMESPACES, 200, namespaces(&["team-a", "team-b"]));
     *lock(&there) = in_namespaces(&["team-a", "team-b"]);
-    sleep(LOOK).await;
+    sleep(INTERVAL).await;
     assert!(leader.shows("sluice_unselected_clusters 0"));
-    // One that is not selected is looked up once.
+    // An unselected namespace causes one lookup.
     *lock(&there) = in_namespaces(&["team-a", "team-b", "team-c"]);
     let asked = server.asked_for(NAMESPACES);
-    sleep(LOOK * 3).await;
+    sleep(INTERVAL * 3).await;
     assert!(leader.shows("sluice_unselected_clusters 1"));
     assert_eq!(server.asked_for(NAMESPACES), asked + 1);
 }
@@ -171,22 +171,22 @@ async fn what_cannot_be_read_is_not_known_until_it_can() {
     let server = Server::default();
     server.answers(SLUICE, 403, Value::Null);
     let leader = Leader::of(&server);
-    sleep(LOOK * 3 / 2).await;
+    sleep(INTERVAL * 3 / 2).await;
     assert!(!leader.shows(IS_DISCOVERED) && !leader.shows(IS_NOT));
-    // Namespaces that cannot be listed hide nothing of the rest.
+    // A failed list of namespaces does not hide other results.
     server.answers(SLUICE, 200, config("True"));
     server.answers(NAMESPACES, 500, Value::Null);
-    sleep(LOOK).await;
+    sleep(INTERVAL).await;
     assert!(leader.shows(IS_DISCOVERED));
     server.answers(SLUICE, 500, Value::Null);
-    sleep(LOOK).await;
+    sleep(INTERVAL).await;
     assert!(!leader.shows(IS_DISCOVERED), "an old answer is none");
     server.answers(SLUICE, 200, config("False"));
     server.answers(NAMESPACES, 200, namespaces(&[]));
-    sleep(LOOK).await;
+    sleep(INTERVAL).await;
     assert!(leader.shows(IS_NOT));
     server.answers(SLUICE, 200, config("True"));
-    sleep(LOOK).await;
+    sleep(INTERVAL).await;
     assert!(leader.shows("sluice_unselected_clusters 2"));
 }
 

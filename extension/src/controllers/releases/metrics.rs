@@ -1,4 +1,4 @@
-//! What is wrong with how many releases, and with how many Packages that bring releases.
+//! Counts of faulty releases and of Packages whose releases are not installed.
 
 use std::{
     collections::HashMap,
@@ -19,17 +19,17 @@ struct ReasonLabel {
     reason: &'static str,
 }
 
-/// Counts releases that are at fault, and Packages whose releases are not installed, on the replica that leads. Clones share the count.
+/// Counts of faulty releases, and of Packages whose releases are not installed, on the leader. Clones share the counts.
 #[derive(Clone, Debug, Default)]
 pub struct ReleaseMetrics {
     invalid: Family<ReasonLabel, Gauge>,
     failed: Family<ReasonLabel, Gauge>,
-    /// By name of the Package.
+    /// Faults by name of the Package.
     faults: Arc<Mutex<HashMap<String, InstallReason>>>,
 }
 
 impl ReleaseMetrics {
-    /// Makes the counts visible.
+    /// Registers the counts.
     pub fn register(&self, registry: &mut Registry) {
         registry.register(
             "sluice_invalid_releases",
@@ -43,7 +43,7 @@ impl ReleaseMetrics {
         );
     }
 
-    /// Takes in what is said of all releases.
+    /// Updates the counts with an evaluation.
     pub(super) fn surveyed(&self, survey: &Evaluation) {
         self.invalid.clear();
         for (reason, count) in survey.faults() {
@@ -53,13 +53,13 @@ impl ReleaseMetrics {
         }
     }
 
-    /// Nothing is wrong with any Package, as far as is known.
+    /// Clears the faults of all Packages.
     pub(super) fn forget_packages(&self) {
         lock(&self.faults).clear();
         self.failed.clear();
     }
 
-    /// Takes in what is wrong with a Package, if anything.
+    /// Sets or clears the fault of a Package.
     pub(super) fn installed(&self, package: &str, fault: Option<InstallReason>) {
         let mut faults = lock(&self.faults);
         let before = match fault {

@@ -1,6 +1,6 @@
-//! The controller of releases: it writes which of them can be used, and which a Cluster may take next, for people and for those who select
-//! releases by label. It has kapp-controller install Packages that bring releases. What is written is decided in
-//! [`sluice_core::releases`]; no gate rests on any of it.
+//! Controller of releases: it writes for users and label selectors which releases are usable and which updates a Cluster may take next.
+//! It installs Packages that bring releases through kapp-controller. [`sluice_core::releases`] decides the content. These conditions are
+//! informational and never block an upgrade.
 
 mod metrics;
 mod sources;
@@ -45,28 +45,28 @@ use crate::{
     telemetry::metrics::ReconcileMetrics,
 };
 
-/// What changes within this time is looked at once.
+/// Time window in which changes are merged.
 const TOGETHER: Duration = Duration::from_millis(500);
 
-/// Clusters are looked at once releases have not changed for so long: a release comes with images and packages, and seldom alone.
+/// Time without a change of releases before Clusters are checked: a release comes with images and packages, and seldom alone.
 const QUIET: Duration = Duration::from_secs(2);
 
-/// They are looked at no later than this, whatever changes.
+/// Maximum delay of that check under continuous changes.
 const AT_LAST: Duration = Duration::from_secs(15);
 
-/// So many Clusters, or releases, are looked at before others have their turn.
+/// Clusters or releases that are checked before the task yields.
 const BATCH: usize = 100;
 
-/// The time between two Clusters that are written because of releases. Each write wakes Cluster API, and the passes of Sluice.
+/// Time between two writes of Clusters. Each write triggers reconciles of Cluster API and of Sluice.
 const BETWEEN: Duration = Duration::from_millis(10);
 
-/// So many objects are written at once.
+/// Objects that are written concurrently.
 const AT_ONCE: u16 = 4;
 
-/// How long nothing is done after a panic.
+/// Delay of the restart after a panic.
 const AFTER_PANIC: Duration = Duration::from_mins(1);
 
-/// What every turn shares.
+/// State that all reconciles share.
 pub struct Context {
     client: Client,
     system_namespace: String,
@@ -74,21 +74,21 @@ pub struct Context {
     management: Arc<Mutex<ManagementClusters>>,
     changes: Feed<ReleaseEvent>,
     events: Notifier,
-    /// Of what could not be written.
+    /// Backoff of failed writes.
     retries: Mutex<Retries<Named>>,
-    passes: ReconcileMetrics,
+    reconciles: ReconcileMetrics,
     metrics: ReleaseMetrics,
 }
 
 impl Context {
-    /// Writes with `client` what follows from `stores`, whose `news` wakes this controller.
+    /// Returns a context that writes with `client` and receives the changes of the event handlers of `stores`.
     #[must_use]
     pub fn of(
         client: Client,
         system_namespace: String,
         stores: Stores,
-        news: &EventHandlers,
-        passes: ReconcileMetrics,
+        event_handlers: &EventHandlers,
+        reconciles: ReconcileMetrics,
         metrics: ReleaseMetrics,
     ) -> Arc<Self> {
         Arc::new(Self {
@@ -96,46 +96,46 @@ impl Context {
             client,
             system_namespace,
             stores,
-            management: Arc::clone(&news.management),
-            changes: news.releases.clone(),
+            management: Arc::clone(&event_handlers.management),
+            changes: event_handlers.releases.clone(),
             retries: Mutex::default(),
-            passes,
+            reconciles,
             metrics,
         })
     }
 
-    /// What wakes this controller from now on.
+    /// Returns the changes from now on.
     #[must_use]
     pub fn listen(&self) -> mpsc::UnboundedReceiver<ReleaseEvent> {
         self.changes.listen()
     }
 }
 
-/// What turns need beside the context.
+/// State of the running controller.
 struct Shared {
     context: Arc<Context>,
     sources: Sources,
-    /// None before the first one.
+    /// Last evaluation; `None` before the first one.
     survey: Mutex<Option<Arc<Evaluation>>>,
     /// Packages whose releases are being installed.
     underway: Mutex<Underway>,
-    /// Of the objects that have had a turn.
+    /// UIDs of reconciled objects.
     uids: Mutex<Uids<Named>>,
 }
 
-/// Says of releases, OSImages and Clusters what has to be said, until `stop`. A panic ends nothing but this.
+/// Reconciles releases, OSImages and Clusters until `stop`. A panic restarts only this controller.
 pub async fn run(
     context: Arc<Context>,
     mut changes: impl Stream<Item = ReleaseEvent> + Unpin + Send,
     stop: CancellationToken,
 ) {
-    context.passes.controllers.release.started(AT_ONCE.into());
+    context.reconciles.controllers.release.started(AT_ONCE.into());
     loop {
         let until_stopped = until_stopped(Arc::clone(&context), &mut changes, &stop);
         if AssertUnwindSafe(until_stopped).catch_unwind().await.is_ok() {
             return;
         }
-        context.passes.controllers.release.panicked();
+        context.reconciles.controllers.release.panicked();
         error!("The controller of releases ended in a panic; it begins again in a minute");
         tokio::select! {
             () = stop.cancelled() => return,
@@ -149,7 +149,7 @@ async fn until_stopped(
     changes: &mut (impl Stream<Item = ReleaseEvent> + Unpin + Send),
     stop: &CancellationToken,
 ) {
-    // What another replica has led to since is not known here.
+    // Another replica may have led since, so earlier results are stale.
     context.metrics.forget_packages();
     let (sources, following) = follow(&context);
     let shared = Arc::new(Shared {
@@ -160,7 +160,7 @@ async fn until_stopped(
         context,
     });
     let (due, turns) = mpsc::unbounded();
-    let metrics = shared.context.passes.controllers.release.queue.clone();
+    let metrics = shared.context.reconciles.controllers.release.queue.clone();
     let turns = work_queue::run(turns, AT_ONCE, stop, &metrics, |named| {
         let shared = Arc::clone(&shared);
         async move { turn::turn(&shared, named).await }
@@ -172,20 +172,20 @@ async fn until_stopped(
     }
 }
 
-/// Looks at what has changed, and sends what has to be written to `due`.
+/// Evaluates changes and sends objects with pending writes to `due`.
 async fn run_due(
     shared: &Shared,
     changes: &mut (impl Stream<Item = ReleaseEvent> + Unpin),
     due: &mpsc::UnboundedSender<Named>,
 ) {
     let stores = &shared.context.stores;
-    // An empty store of Packages is not an empty list. kapp-controller may be away, and what else is said of releases waits for nothing.
+    // An empty store of Packages may be unfilled. kapp-controller may be missing, and other results do not wait for it.
     let mut packages_listed = pin!(stores.packages_listed().fuse());
     let mut seen = HashSet::new();
     if !stores.are_packages_listed() {
         seen.insert(ReleaseEvent::All);
     }
-    // When Clusters are looked at for releases, if they are to be: releases changed for the first time, and for the last.
+    // First and last change of releases since the last check of Clusters.
     let mut pending: Option<(Instant, Instant)> = None;
     let mut left = Vec::new();
     loop {
@@ -226,7 +226,7 @@ async fn run_due(
                 left = shared.context.stores.clusters.names();
             }
             () = sleep(BETWEEN), if !left.is_empty() => {
-                // One of them is written, or many need not be.
+                // A batch ends with the first write; Clusters without one are cheap.
                 for _ in 0..BATCH {
                     let Some(named) = left.pop() else { break };
                     if consider(shared, named, due) {
@@ -238,7 +238,7 @@ async fn run_due(
     }
 }
 
-/// Sends a Cluster that has to be written.
+/// Sends a Cluster to `due` if it has a pending write. Returns whether it does.
 fn consider(shared: &Shared, named: ClusterRef, due: &mpsc::UnboundedSender<Named>) -> bool {
     let Some(survey) = lock(&shared.survey).clone() else {
         return false;
@@ -252,7 +252,7 @@ fn consider(shared: &Shared, named: ClusterRef, due: &mpsc::UnboundedSender<Name
     is_due
 }
 
-/// Sends all Packages to `due`, and those that are gone and whose PackageInstall is there still.
+/// Sends all Packages to `due`, and deleted Packages whose PackageInstall remains.
 async fn all_packages(shared: &Shared, due: &mpsc::UnboundedSender<Named>) {
     let Context {
         stores,
@@ -274,7 +274,7 @@ async fn all_packages(shared: &Shared, due: &mpsc::UnboundedSender<Named>) {
     }
 }
 
-/// All that changes together with `first`.
+/// Returns `first` and all changes within [`TOGETHER`].
 async fn together(
     first: ReleaseEvent,
     changes: &mut (impl Stream<Item = ReleaseEvent> + Unpin),
@@ -286,7 +286,7 @@ async fn together(
     seen
 }
 
-/// Judges all releases, and sends those that have to be written to `due`, with the OSImages. Says whether Clusters may be concerned.
+/// Evaluates all releases and sends those with pending writes to `due`, with the OSImages. Returns whether Clusters may be affected.
 async fn evaluate(shared: &Shared, due: &mpsc::UnboundedSender<Named>) -> bool {
     let (stores, now) = (&shared.context.stores, clock().now);
     let images = stores.images();
@@ -312,7 +312,7 @@ async fn evaluate(shared: &Shared, due: &mpsc::UnboundedSender<Named>) -> bool {
             yield_now().await;
         }
     }
-    // Those that are gone have a turn, in which they are forgotten.
+    // Deleted releases are queued, so that their state is dropped.
     for name in before.iter().flat_map(|before| before.names()) {
         if !releases.contains_key(name) {
             let _ends = due.unbounded_send(Named::Release(name.to_owned()));
@@ -327,7 +327,7 @@ async fn evaluate(shared: &Shared, due: &mpsc::UnboundedSender<Named>) -> bool {
     if count > 0 {
         info!(
             objects = count,
-            "Writing labels and conditions of releases and OSImages"
+            "Updating labels and conditions of releases and OSImages"
         );
     }
     before.is_none_or(|before| !survey.is_same_for_clusters(&before))

@@ -1,4 +1,4 @@
-//! What releases are judged by, beside what every replica keeps in memory.
+//! Inputs of the evaluation of releases, beside the stores of every replica.
 
 use std::sync::{
     Arc, Mutex,
@@ -31,17 +31,16 @@ pub(super) struct Sources {
     system_namespace: String,
     bom: Store<ConfigMap>,
     additional: Store<ConfigMap>,
-    /// Whether a list or watch of ConfigMaps was refused or not answered.
+    /// Whether a list or watch of ConfigMaps was refused or timed out.
     unread: Arc<AtomicBool>,
-    /// What the sources came to, with what it was read from: it is read again only where that has changed.
+    /// Cached compatibility with the versions of its sources; it is computed again only after a change.
     read: Mutex<Option<(Read, Compatibility)>>,
 }
 
-/// The objects and the version that a compatibility was read from, each by its UID and its version.
+/// Objects by UID and resource version, and the management version, that a compatibility was read from.
 type Read = (Vec<(Option<String>, Option<String>)>, Option<String>);
 
-/// The stores, and the future that keeps them up to date. What they rest on may be missing: then they are never filled, and nothing
-/// is said of it.
+/// Returns the stores and the future that updates them. Where their kinds are missing, the stores stay unfilled without a report.
 pub(super) fn follow(context: &Context) -> (Sources, BoxFuture<'static, ()>) {
     let client = streaming(context.client.clone());
     let config_maps = || Api::namespaced(client.clone(), &context.system_namespace);
@@ -73,13 +72,13 @@ where
 {
     let (wakes, changes) = (changes.clone(), changes.clone());
     let report = reporting(K::kind(&()), "Watching", move |_, _| {
-        wakes.send(ReleaseEvent::All)
+        wakes.send(ReleaseEvent::All);
     });
     let unread = Arc::clone(unread);
     let on = move |seen: &Seen<'_, K>| {
         report(seen);
         match seen {
-            // Also where the list was empty: that is known from now on.
+            // An empty list is a result, too.
             Seen::Synced(_) => changes.send(ReleaseEvent::All),
             Seen::Failed(_) if !unread.swap(true, Ordering::Relaxed) => changes.send(ReleaseEvent::All),
             _ => {}
@@ -91,7 +90,7 @@ where
 }
 
 impl Sources {
-    /// What is known of the compatibility of releases; `None` before all of it was read.
+    /// Returns the compatibility of releases; `None` before all sources are read.
     pub(super) fn compatibility(&self, management_version: Option<String>) -> Option<Compatibility> {
         if !self.bom.is_filled() || !self.additional.is_filled() {
             let unread = self.unread.load(Ordering::Relaxed);

@@ -10,7 +10,7 @@ const RELEASE: &str = "/apis/run.tanzu.vmware.com/v1alpha3/tanzukubernetesreleas
 const PACKAGES: &str = "/apis/data.packaging.carvel.dev/v1alpha1/namespaces/tkg-system/packages";
 const INSTALLS: &str = "/apis/packaging.carvel.dev/v1alpha1/packageinstalls";
 
-/// A release with a package, and a Package that brings releases.
+/// Returns a server with a release and its package, and a Package that brings releases.
 fn server() -> ObjectServer {
     let server = ObjectServer::default();
     let release = json!({
@@ -35,7 +35,7 @@ fn server() -> ObjectServer {
     server
 }
 
-/// The status of a condition of the release.
+/// Returns the status of a condition of the release.
 fn condition(server: &ObjectServer, type_: &str) -> Option<Value> {
     let release = server.get(RELEASE)?;
     let conditions = release["status"]["conditions"].as_array()?;
@@ -43,7 +43,7 @@ fn condition(server: &ObjectServer, type_: &str) -> Option<Value> {
     Some(found["status"].clone())
 }
 
-/// kapp-controller is away while this process starts.
+/// kapp-controller is missing when this process starts.
 #[rstest]
 #[case::packages(PACKAGES)]
 #[case::installs(INSTALLS)]
@@ -51,15 +51,23 @@ fn condition(server: &ObjectServer, type_: &str) -> Option<Value> {
 async fn what_was_never_listed_is_not_taken_for_missing(#[case] list: &'static str) {
     let server = server();
     let listed = server.wait_at(list);
-    let (client, news) = (server.client(), EventHandlers::default());
-    let (stores, following) = Stores::open(&client, SYSTEM, &news);
+    let (client, event_handlers) = (server.client(), EventHandlers::default());
+    let (stores, following) = Stores::open(&client, SYSTEM, &event_handlers);
     let _following = tokio::spawn(following);
     stores.tell_managed().await;
-    let (passes, metrics) = (ReconcileMetrics::default(), ReleaseMetrics::default());
-    let context = Context::of(client, SYSTEM.to_owned(), stores, &news, passes, metrics);
+    let (reconciles, metrics) = (ReconcileMetrics::default(), ReleaseMetrics::default());
+    let context = Context::of(
+        client,
+        SYSTEM.to_owned(),
+        stores,
+        &event_handlers,
+        reconciles,
+        metrics,
+    );
     let changes = context.listen();
     let running = tokio::spawn(run(context, changes, CancellationToken::new()));
-    news.releases
+    event_handlers
+        .releases
         .send(ReleaseEvent::Package("tkr.example.com.1.0.0".to_owned()));
     sleep(Duration::from_secs(30)).await;
     let valid = (list == INSTALLS).then(|| json!("True"));

@@ -1,4 +1,4 @@
-//! One object has its turn: what has to be said of it is written.
+//! Reconcile of one object: it writes the desired labels, annotations and conditions.
 
 use std::time::Duration;
 
@@ -24,11 +24,11 @@ use crate::{
 /// Field manager of everything that this controller writes.
 const FIELD_MANAGER: &str = "sluice-releases";
 
-/// Returns when the object has its next turn, if nothing wakes it before.
+/// Reconciles one object. Returns the delay until it is requeued without an event.
 pub(super) async fn turn(shared: &Shared, named: Named) -> Option<Duration> {
     let retries = &shared.context.retries;
     let reconcile = isolated(Box::pin(reconcile(shared, &named)));
-    match counted(&shared.context.passes.controllers.release, reconcile).await {
+    match counted(&shared.context.reconciles.controllers.release, reconcile).await {
         Ok(again) => {
             lock(retries).forget(&named);
             again
@@ -36,7 +36,7 @@ pub(super) async fn turn(shared: &Shared, named: Named) -> Option<Duration> {
         Err(error) => {
             let again = lock(retries).failed(named.clone(), error.is_conflict(), now());
             if let Again::Later(_) = again {
-                warn!(?named, error = %error_chain(&error), "Writing what a release is good for");
+                warn!(?named, error = %error_chain(&error), "Failed to patch TanzuKubernetesRelease status");
             }
             Some(again.wait())
         }
@@ -50,7 +50,7 @@ async fn reconcile(shared: &Shared, named: &Named) -> Result<Option<Duration>, E
     said_of(shared, named).await.map(|()| None)
 }
 
-/// A release, an OSImage or a Cluster.
+/// Reconciles a release, an OSImage or a Cluster.
 async fn said_of(shared: &Shared, named: &Named) -> Result<(), Error> {
     let context = &shared.context;
     let Some(survey) = lock(&shared.survey).clone() else {
@@ -100,18 +100,18 @@ async fn said_of(shared: &Shared, named: &Named) -> Result<(), Error> {
     }
 }
 
-/// A Package of the system namespace, and its PackageInstall.
+/// Reconciles a Package of the system namespace and its PackageInstall.
 async fn package(shared: &Shared, name: &str) -> Result<Option<Duration>, Error> {
     let context = &shared.context;
     let (stores, namespace) = (&context.stores, context.system_namespace.as_str());
     if !stores.are_packages_listed() {
-        // All Packages have a turn once they are.
+        // All Packages are queued once they are listed.
         return Ok(None);
     }
     let install = TkrPackage::install_name(name);
     let package = stores.packages.found(Some(namespace), name);
     let found = stores.installs.found(Some(namespace), &install);
-    // What cannot be read is left alone.
+    // Skips undecodable objects.
     let (Ok(package), Ok(found)) = (package, found) else {
         return Ok(None);
     };
@@ -145,14 +145,14 @@ async fn package(shared: &Shared, name: &str) -> Result<Option<Duration>, Error>
     Ok(again)
 }
 
-/// Events of an object that is gone are forgotten.
+/// Drops the event state of a deleted object.
 fn saw(shared: &Shared, named: &Named, uid: Option<&str>) {
     if let Some(gone) = lock(&shared.uids).saw(named, uid) {
         shared.context.events.forget(&gone);
     }
 }
 
-async fn carry_out<S>(shared: &Shared, subject: (&str, &str), pass: &S) -> Result<(), Error>
+async fn carry_out<S>(shared: &Shared, subject: (&str, &str), reconciler: &S) -> Result<(), Error>
 where
     S: Reconciler<LocalState = (), Effects = (), Hold = String>,
     for<'a> Host<'a>: executor::Host<S>,
@@ -161,11 +161,11 @@ where
         client: &shared.context.client,
         subject,
     };
-    let (outcome, ()) = executor::run(&host, pass, &()).await;
+    let (outcome, ()) = executor::run(&host, reconciler, &()).await;
     outcome.map(|_: Done| ())
 }
 
-/// What a pass is carried out with.
+/// Environment of one reconcile.
 struct Host<'a> {
     client: &'a Client,
     /// Namespace and name.

@@ -16,7 +16,7 @@ use crate::controllers::bootstrap::object_server::ObjectServer;
 
 const PATH: &str = "/apis/coordination.k8s.io/v1/namespaces/system/leases/sluice-leader";
 
-/// An API server of which the lease is edited after it was read, for the next so many times.
+/// API server that edits the lease after it was read, for this many next reads.
 #[derive(Clone, Default)]
 struct Edited {
     server: ObjectServer,
@@ -49,7 +49,7 @@ impl Edited {
             .is_ok()
     }
 
-    /// The next so many reads are followed by an edit.
+    /// Edits the lease after each of the next reads.
     fn edit(&self, times: usize) {
         self.times.store(times, Ordering::Relaxed);
     }

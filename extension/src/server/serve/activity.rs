@@ -1,6 +1,6 @@
-//! What a connection is doing, and whether its peer takes too long over it.
+//! Activity of a connection, and the timeouts of its peer.
 //!
-//! The request path only stores numbers; they are looked at about once a second.
+//! The request path only stores numbers; a check reads them about once a second.
 
 use std::io;
 use std::pin::Pin;
@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Limits;
 
-/// What a connection is doing, written by its requests and its reads, looked at every second or so.
+/// Activity of a connection, written by its requests and reads, and checked about once a second.
 #[derive(Debug)]
 pub(super) struct Activity {
     h2: bool,
@@ -29,26 +29,26 @@ pub(super) struct Activity {
     idle_since: AtomicU64,
     /// Milliseconds after `opened` at which a request head began; 0 while there is none.
     head_since: AtomicU64,
-    /// Close with the next answer. An idle HTTP/1.1 connection that is closed from this side races with the peer's next
-    /// request, and a POST is not sent again.
+    /// Close with the next response. An idle HTTP/1.1 connection that is closed from this side races with the peer's next request, and
+    /// clients do not retry a POST.
     retiring: AtomicBool,
-    /// An answer asks for the end of an HTTP/2 connection, which has no header for it.
+    /// A response requested the end of an HTTP/2 connection, which has no header for it.
     leave: Notify,
     leaving: Leaving,
 }
 
-/// Whether a connection is asked to go. Every request has it as an extension: one whose answer lasts can end it in good order.
+/// Shutdown request of a connection. Each request has it as an extension: one with a long response can end it cleanly.
 #[derive(Clone, Debug, Default)]
 pub struct Leaving(CancellationToken);
 
 impl Leaving {
-    /// Whether it is.
+    /// Returns whether the shutdown is requested.
     #[must_use]
     pub fn has_begun(&self) -> bool {
         self.0.is_cancelled()
     }
 
-    /// Returns once it is.
+    /// Returns once the shutdown is requested.
     pub async fn begun(&self) {
         self.0.cancelled().await;
     }
@@ -77,27 +77,27 @@ impl Activity {
         self.opened.elapsed()
     }
 
-    /// Ends the connection with its next answer.
+    /// Ends the connection with its next response.
     pub(super) fn retire(&self) {
         self.retiring.store(true, Ordering::Relaxed);
     }
 
-    /// Ends the HTTP/2 connection once what is in flight is answered.
+    /// Ends the HTTP/2 connection after the requests in flight.
     fn leave(&self) {
         self.leave.notify_one();
     }
 
-    /// Returns once an answer has asked for the end of the HTTP/2 connection.
+    /// Returns once a response has requested the end of the HTTP/2 connection.
     pub(super) async fn left(&self) {
         self.leave.notified().await;
     }
 
-    /// Whether the connection is asked to go, for its requests.
+    /// Returns the shutdown request of the connection, for its requests.
     pub(super) fn leaving(&self) -> Leaving {
         self.leaving.clone()
     }
 
-    /// The connection is asked to go.
+    /// Requests the shutdown of the connection.
     pub(super) fn leaves(&self) {
         self.leaving.0.cancel();
     }
@@ -113,7 +113,7 @@ impl Activity {
         InFlight(Arc::clone(self))
     }
 
-    /// Bytes of HTTP/2 between requests may be pings and acknowledgements; only in HTTP/1.1 they begin a head.
+    /// HTTP/2 bytes between requests may be pings and acknowledgements; only in HTTP/1.1 they begin a head.
     fn bytes_read(&self) {
         if !self.h2
             && self.in_flight.load(Ordering::Relaxed) == 0
@@ -123,7 +123,7 @@ impl Activity {
         }
     }
 
-    /// The limit that the peer is over, if any.
+    /// Returns the limit that the peer exceeds, if any.
     pub(super) fn overstays(&self, limits: &Limits) -> Option<&'static str> {
         if self.in_flight.load(Ordering::Relaxed) > 0 {
             return None;
@@ -143,17 +143,17 @@ impl Activity {
     }
 }
 
-/// One request being answered; ends when dropped, also when the peer gives up.
+/// Request in flight; ends when dropped, also when the peer gives up.
 pub(super) struct InFlight(Arc<Activity>);
 
 impl InFlight {
-    /// Whether the connection ends with this answer.
+    /// Returns whether the connection ends with this response.
     pub(super) fn is_last(&self) -> bool {
         self.0.retiring.load(Ordering::Relaxed)
     }
 
-    /// Has the connection end with an answer that says `Connection: close`. HTTP/1.1 reads the header itself; hyper would take
-    /// it off in HTTP/2, with a warning and no effect.
+    /// Ends the connection with a `Connection: close` header. HTTP/1.1 reads the header itself; hyper would remove it in HTTP/2, with a
+    /// warning and no effect.
     pub(super) fn answered(&self, headers: &mut HeaderMap) {
         if self.0.h2 && headers.remove(CONNECTION).is_some() {
             self.0.leave();
@@ -168,7 +168,7 @@ impl Drop for InFlight {
     }
 }
 
-/// A stream whose reads are noted.
+/// Stream with recorded reads.
 pub(super) struct Watched<T> {
     pub(super) io: T,
     pub(super) activity: Arc<Activity>,

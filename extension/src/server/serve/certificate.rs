@@ -1,4 +1,4 @@
-//! The serving certificate: read from files, checked, and what is known of it afterwards.
+//! Serving certificate: loading, validation and expiration.
 
 use std::fs;
 use std::path::Path;
@@ -19,17 +19,17 @@ const CHAIN: &str = "serving certificate";
 const KEY: &str = "serving key";
 const CLIENT_CA: &str = "client authorities";
 
-/// What a listener presents, ready for use.
+/// Certificates of a listener, ready for use.
 #[derive(Clone, Debug)]
 pub(super) struct Identity {
     pub(super) server: Arc<ServerConfig>,
-    /// Of the bytes of all files; tells whether they changed without keeping the key twice.
+    /// Digest of the bytes of all files; shows changes without a second copy of the key.
     pub(super) digest: [u8; 32],
-    /// End of the leaf; absent when the leaf is too odd to tell, which does not keep it from being served.
+    /// Expiration of the leaf; `None` when the leaf does not reveal it, which does not prevent serving.
     pub(super) not_after: Option<Timestamp>,
 }
 
-/// Reads and checks everything that the listener presents and verifies with.
+/// Reads and validates all certificates and keys of the listener.
 pub(super) fn load(config: &TlsConfig) -> Result<Identity, Error> {
     let (chain_path, key_path) = (config.files.certificate(), config.files.key());
     let chain_pem = read(CHAIN, &chain_path)?;
@@ -111,7 +111,7 @@ fn not_after(leaf: &CertificateDer<'_>) -> Option<Timestamp> {
     Timestamp::from_second(i64::try_from(end.as_secs()).ok()?).ok()
 }
 
-/// Each part is preceded by its length, so that bytes cannot move from one file to the next unnoticed.
+/// A length precedes each part, so that bytes cannot move from one file to the next unnoticed.
 fn digest(parts: &[&[u8]]) -> [u8; 32] {
     let mut hash = Sha256::new();
     for part in parts {
@@ -121,12 +121,12 @@ fn digest(parts: &[&[u8]]) -> [u8; 32] {
     hash.finalize().into()
 }
 
-/// Tells whether the certificate that a listener serves can still convince a peer.
+/// Validity check of the served certificate.
 #[derive(Clone, Debug)]
 pub struct CertificateHealth(pub(super) watch::Receiver<Identity>);
 
 impl CertificateHealth {
-    /// Fails with a sentence once the served certificate is past its end.
+    /// Fails with a message once the served certificate has expired.
     pub fn check(&self, now: Timestamp) -> Result<(), String> {
         match self.not_after() {
             Some(end) if end <= now => Err(format!("serving certificate expired at {end}")),
@@ -134,7 +134,7 @@ impl CertificateHealth {
         }
     }
 
-    /// End of the served certificate, if it says one.
+    /// Returns the expiration of the served certificate, if known.
     #[must_use]
     pub fn not_after(&self) -> Option<Timestamp> {
         self.0.borrow().not_after

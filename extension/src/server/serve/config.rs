@@ -1,35 +1,35 @@
-//! What a listener is given: where, with which certificate, with which limits.
+//! Configuration of a listener: address, certificate and limits.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// One listener.
+/// Configuration of one listener.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// What it serves, for the log.
+    /// Name of the service, for the log.
     pub serves: &'static str,
-    /// Where to listen.
+    /// Listen address.
     pub address: SocketAddr,
-    /// Absent for plain HTTP.
+    /// TLS settings; `None` for plain HTTP.
     pub tls: Option<TlsConfig>,
-    /// What a peer may take.
+    /// Limits of a peer.
     pub limits: Limits,
 }
 
-/// The TLS side of a listener.
+/// TLS settings of a listener.
 #[derive(Clone, Debug)]
 pub struct TlsConfig {
-    /// The serving certificate and its key.
+    /// Files of the serving certificate and its key.
     pub files: CertificateFiles,
-    /// PEM file with the authorities of client certificates. With it, a peer without such a certificate is refused.
+    /// PEM file with the CAs of client certificates. With it, a peer without such a certificate is refused.
     pub client_ca: Option<PathBuf>,
-    /// The oldest version that is spoken.
+    /// Minimum TLS version.
     pub min_version: TlsVersion,
-    /// Only HTTP/2 is spoken. Other listeners speak HTTP/1.1 too.
+    /// Accepts only HTTP/2. Other listeners accept HTTP/1.1 too.
     pub http2_only: bool,
-    /// How often the files are compared with what is served.
+    /// Interval of the comparison between the files and the served certificate.
     pub reload_every: Duration,
 }
 
@@ -47,7 +47,7 @@ impl TlsConfig {
     }
 }
 
-/// Where the serving certificate lies.
+/// Location of the serving certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertificateFiles {
     /// The directory, usually a mounted Secret.
@@ -69,20 +69,20 @@ impl CertificateFiles {
         }
     }
 
-    /// Path of the chain.
+    /// Returns the path of the chain.
     #[must_use]
     pub fn certificate(&self) -> PathBuf {
         self.dir.join(&self.cert_name)
     }
 
-    /// Path of the key.
+    /// Returns the path of the key.
     #[must_use]
     pub fn key(&self) -> PathBuf {
         self.dir.join(&self.key_name)
     }
 }
 
-/// The oldest TLS version that a listener speaks.
+/// Minimum TLS version of a listener.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TlsVersion {
     /// TLS 1.2 and 1.3.
@@ -92,7 +92,7 @@ pub enum TlsVersion {
     V1_3,
 }
 
-/// Reads the names that Go's `crypto/tls` gives to versions; other managers of Cluster API take the same ones.
+/// Parses the version names of Go's `crypto/tls`; other managers of Cluster API accept the same ones.
 impl FromStr for TlsVersion {
     type Err = String;
 
@@ -105,29 +105,27 @@ impl FromStr for TlsVersion {
     }
 }
 
-/// What a peer may take before it is sent away.
+/// Limits of a peer, after which its connection is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// For the TLS handshake.
+    /// Timeout of the TLS handshake.
     pub handshake: Duration,
-    /// From the first byte of a request head to its last, and from the handshake to the first request.
+    /// Timeout from the first byte of a request head to its last, and from the handshake to the first request.
     pub head: Duration,
-    /// Without a request. Longer than the 90 s after which Go's client closes idle connections itself, so that it is
-    /// never the server that closes one just as a request is sent on it.
+    /// Idle timeout. Longer than the 90 s after which Go's client closes idle connections itself: the server never closes one just as a
+    /// request is sent on it.
     pub idle: Duration,
-    /// After which a connection is asked to go, so that callers find new replicas. Up to a fifth is added, differently
-    /// for each connection.
+    /// Maximum age of a connection, so that callers find new replicas. Up to a fifth is added, differently for each connection.
     pub age: Duration,
-    /// For requests in flight to finish once a connection, or the whole listener, is asked to go.
+    /// Time for requests in flight after a shutdown request of a connection or of the listener.
     pub drain: Duration,
-    /// Open connections; more wait in the backlog of the socket. One address has at most as many as it leaves to others; more of it
-    /// are closed at once. Callers behind one gateway share an address; Cluster API itself needs one connection, and a few with
-    /// HTTP/1.1.
+    /// Open connections; more wait in the backlog of the socket. One address has at most as many as remain for others; further ones are
+    /// closed at once. Callers behind one gateway share an address. Cluster API needs one connection, or a few with HTTP/1.1.
     pub connections: usize,
-    /// Requests of one HTTP/2 connection at once. By default as many as Go sends before it knows how many it may; Cluster API has 50
+    /// Concurrent requests of one HTTP/2 connection. The default is the number that Go sends before it knows the limit; Cluster API has 50
     /// workers by default.
     pub streams: u32,
-    /// Bytes of an answer that wait to be sent, for each stream of HTTP/2, beside the last piece of it.
+    /// Bytes of a response that wait to be sent, per HTTP/2 stream, besides its last piece.
     pub send_buffer: usize,
 }
 

@@ -1,4 +1,4 @@
-//! One connection: handshake, protocol by ALPN, and the limits on a peer that takes its time.
+//! Serves one connection: handshake, protocol by ALPN, and timeouts.
 
 use std::fmt;
 use std::future::Future;
@@ -33,37 +33,37 @@ use super::metrics::Metrics;
 use super::shares::Share;
 use super::{Limits, tls};
 
-/// What an HTTP/2 connection may send before any of it is read, in one request or in all. Bodies are read as soon as they come, into memory
-/// that is counted, so that a small window costs a busy connection some round trips, and a large one memory when reading falls behind.
+/// Bytes that an HTTP/2 connection may send ahead, in one request or in all. Bodies are read at once into counted memory. A small window
+/// costs a busy connection some round trips; a large one costs memory when reading falls behind.
 const WINDOW: u32 = 128 * 1024;
 
-/// What all connections of a listener share.
+/// State shared by all connections of a listener.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) router: Router,
     pub(super) limits: Limits,
-    /// Peers that do not speak HTTP/2 are sent away.
+    /// Peers without HTTP/2 are refused.
     pub(super) http2_only: bool,
     pub(super) metrics: Metrics,
     pub(super) refused: Repeats<&'static str>,
-    /// Finish what is in flight, then go.
+    /// Graceful shutdown: finish requests in flight.
     pub(super) drain: CancellationToken,
-    /// Go now.
+    /// Immediate shutdown.
     pub(super) abort: CancellationToken,
 }
 
 impl Shared {
-    /// A connection of `peer` is not served. A peer may open as many of these as it likes, so a line is due when it begins.
+    /// Logs a refused connection of `peer`. A peer may open any number of these, so the log lines are rate-limited.
     pub(super) fn refuse(&self, peer: IpAddr, reason: &'static str, error: impl fmt::Display) {
         if let Some(left_out) = self.refused.begins(peer, reason, std::time::Instant::now()) {
-            info!(%peer, reason, %error, left_out, "Refusing a connection");
+            info!(%peer, reason, %error, left_out, "Refused connection");
         } else {
-            debug!(%peer, reason, %error, "Refusing a connection");
+            debug!(%peer, reason, %error, "Refused connection");
         }
     }
 }
 
-/// Serves one accepted connection to its end; `number` spreads the ages of connections.
+/// Serves one accepted connection to its end; `number` spreads the maximum ages.
 pub(super) async fn serve(
     shared: Arc<Shared>,
     tcp: TcpStream,
@@ -71,7 +71,7 @@ pub(super) async fn serve(
     share: Share,
     number: u64,
 ) {
-    // Without it the last bytes of an answer wait for the peer's delayed acknowledgement, 40 ms.
+    // Without it the last bytes of a response wait 40 ms for the peer's delayed acknowledgement.
     if tcp.set_nodelay(true).is_err() {
         return;
     }
@@ -95,7 +95,7 @@ pub(super) async fn serve(
         },
     };
     let h2 = tls.get_ref().1.alpn_protocol() == Some(tls::H2);
-    // A peer that offers protocols, and not this one, was refused in the handshake.
+    // The handshake already refused a peer that offers only other protocols.
     if shared.http2_only && !h2 {
         shared.refuse(
             share.peer().address(),
@@ -131,7 +131,7 @@ async fn http<T>(
         serving,
         age: shared.limits.age + shared.limits.age / 5 * spread(number) / 64,
     };
-    // The protocol is known from the handshake. Guessing it from the first bytes would wait for them without limit.
+    // The handshake determines the protocol. Guessing it from the first bytes would wait for them without limit.
     if h2 {
         let mut builder = http2::Builder::new(TokioExecutor::new());
         builder
@@ -160,7 +160,7 @@ const fn spread(number: u64) -> u32 {
     (number % 64) as u32
 }
 
-/// How long a connection may be kept: until its age, or until another certificate is served.
+/// Lifetime of a connection: until its maximum age, or a change of the certificate.
 struct Lease {
     serving: Option<watch::Receiver<Identity>>,
     age: Duration,
@@ -176,7 +176,7 @@ impl Lease {
     }
 }
 
-/// Runs a connection until it ends, is asked to go, or takes longer than its peer is allowed.
+/// Runs a connection until it ends, is asked to shut down, or exceeds a timeout.
 async fn drive<C: GracefulConnection>(connection: C, shared: &Shared, activity: &Activity, lease: Lease) {
     let limits = &shared.limits;
     let mut connection = pin!(connection);
@@ -220,7 +220,7 @@ async fn drive<C: GracefulConnection>(connection: C, shared: &Shared, activity: 
     }
 }
 
-/// The router, with its requests counted.
+/// Router with counted requests.
 #[derive(Debug, Clone)]
 struct Service {
     router: Router,
@@ -249,7 +249,7 @@ impl hyper::service::Service<Request<Incoming>> for Service {
             if hyper::body::Body::size_hint(response.body()).exact().is_some() {
                 return Ok(response);
             }
-            // A stream is in flight until it ends, however rarely it says something.
+            // A stream is in flight until it ends, however rarely it sends data.
             Ok(response.map(|body| {
                 Body::new(body.map_frame(move |frame| {
                     let _kept_until_the_end = &in_flight;

@@ -1,10 +1,10 @@
-//! Why a listener cannot start, or a new certificate cannot be taken.
+//! Errors of the start of a listener and of a certificate reload.
 
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// Why a listener cannot start, or a new certificate cannot be taken.
+/// Error of the start of a listener or of a certificate reload.
 ///
 /// The text is one line and names the file or address and the reason in full; there is no further source to print.
 #[derive(Debug, thiserror::Error)]
@@ -12,21 +12,21 @@ pub enum Error {
     /// A file cannot be read.
     #[error("read {what} {path}: {reason}", path = path.display())]
     Unreadable {
-        /// What the file should hold.
+        /// Expected content of the file.
         what: &'static str,
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// Cause.
         reason: io::Error,
     },
-    /// A file can be read, but holds something else.
+    /// A file has other content than expected.
     #[error("parse {what} {path}: {reason}", path = path.display())]
     Invalid {
-        /// What the file should hold.
+        /// Expected content of the file.
         what: &'static str,
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// Cause.
         reason: String,
     },
     /// Certificate and key are not a pair, or are of a kind that cannot be served.
@@ -36,15 +36,15 @@ pub enum Error {
         certificate: PathBuf,
         /// The key.
         key: PathBuf,
-        /// Why not.
+        /// Cause.
         reason: String,
     },
-    /// The certificate is past its end.
+    /// The certificate has expired.
     #[error("use serving certificate {path}: expired at {not_after}", path = path.display())]
     Expired {
         /// The chain.
         path: PathBuf,
-        /// The end.
+        /// Expiration.
         not_after: jiff::Timestamp,
     },
     /// The socket cannot be bound.
@@ -52,13 +52,13 @@ pub enum Error {
     Bind {
         /// The address.
         address: SocketAddr,
-        /// Why not.
+        /// Cause.
         reason: io::Error,
     },
 }
 
 impl Error {
-    /// The PascalCase name for events and metrics.
+    /// Returns the PascalCase name for events and metrics.
     #[must_use]
     pub const fn reason(&self) -> &'static str {
         match self {

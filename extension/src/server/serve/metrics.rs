@@ -1,4 +1,4 @@
-//! What listeners and hooks count.
+//! Metrics of listeners.
 
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -59,7 +59,7 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// Makes the counts of the TLS listener visible in `registry`.
+    /// Registers the metrics of the TLS listener in `registry`.
     pub fn register(&self, registry: &mut Registry) {
         let Self {
             connections,
@@ -90,7 +90,7 @@ impl Metrics {
             "Failed TLS handshakes, by reason",
             handshake_failures.clone(),
         );
-        // Named as other managers of Cluster API name them, so that their dashboards work.
+        // Same names as in other managers of Cluster API, so that their dashboards work.
         registry.register(
             "certwatcher_read_certificate",
             "Reads of the serving certificate",

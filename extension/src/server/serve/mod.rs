@@ -1,8 +1,8 @@
-//! The listeners: HTTPS for hooks and admission, plain HTTP for probes and metrics.
+//! Listeners: HTTPS for hooks and admission, plain HTTP for probes and metrics.
 //!
-//! A [`Server`] is bound first and run later, so that nothing is announced before its socket and its certificate
-//! exist. Every wait for a peer has a limit (handshake, head, idle, age, drain): a stuck peer costs one task for a
-//! bounded time and never another peer's request.
+//! A [`Server`] is bound first and run later, so that nothing is announced before its socket and certificate exist. Every wait for a peer
+//! has a timeout (handshake, head, idle, age, drain): a stuck peer costs one task for a bounded time and never blocks another peer's
+//! request.
 
 mod activity;
 mod certificate;

@@ -1,7 +1,7 @@
-//! Takes up a rotated certificate.
+//! Reload of a rotated certificate.
 //!
-//! The files are compared by content every few seconds. A watch of the path would go deaf at the first rotation, when
-//! the kubelet swaps the `..data` link that the path goes through.
+//! The files are compared by content every few seconds. A watch of the path would break at the first rotation, when the kubelet replaces
+//! the `..data` link in the path.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use tracing::{info, warn};
 use super::certificate::{self, Identity};
 use super::{Error, Metrics, TlsConfig};
 
-/// Publishes a new identity whenever the files hold another good one, until `stop`.
+/// Publishes a new identity after each valid change of the files, until `stop`.
 pub(super) async fn run(
     config: Arc<TlsConfig>,
     serving: watch::Sender<Identity>,
@@ -36,7 +36,7 @@ pub(super) async fn run(
             Ok(Some(identity)) => {
                 info!(
                     not_after = identity.not_after.map(tracing::field::display),
-                    "Taking up the rotated serving certificate"
+                    "Reloaded rotated serving certificate"
                 );
                 metrics.serving_until(identity.not_after);
                 serving.send_replace(identity);
@@ -46,7 +46,7 @@ pub(super) async fn run(
                 metrics.certificate_errors.inc();
                 let text = error.to_string();
                 if complaint.as_ref() != Some(&text) {
-                    warn!(reason = error.reason(), %error, "Keeping the served certificate");
+                    warn!(reason = error.reason(), %error, "Failed to reload serving certificate, keeping the old one");
                     complaint = Some(text);
                 }
             }
@@ -54,12 +54,12 @@ pub(super) async fn run(
     }
 }
 
-/// The identity in the files, if it is another one than the served one and no worse.
+/// Returns the identity in the files, if it differs from the served one and is no worse.
 async fn read(config: Arc<TlsConfig>, serving: &watch::Sender<Identity>) -> Result<Option<Identity>, Error> {
     let path = config.files.certificate();
     let found = match task::spawn_blocking(move || certificate::load(&config)).await {
         Ok(found) => found?,
-        // Only when the runtime stops: nothing is read any more.
+        // This happens only when the runtime stops.
         Err(_) => return Ok(None),
     };
     let served = serving.borrow();

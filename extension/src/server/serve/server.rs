@@ -1,4 +1,4 @@
-//! Binds a socket, accepts connections, and lets them go at the end.
+//! Listener: binds a socket, accepts connections, and drains them at shutdown.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -20,7 +20,7 @@ use super::connection::{self, Shared};
 use super::shares::Shares;
 use super::{Config, Error, Limits, Metrics, TlsConfig, reload};
 
-/// A bound listener. Peers that connect wait in its backlog until [`Server::run`].
+/// Bound listener. Peers wait in its backlog until [`Server::run`].
 #[derive(Debug)]
 pub struct Server {
     serves: &'static str,
@@ -37,10 +37,10 @@ struct Tls {
     serving: watch::Sender<Identity>,
 }
 
-/// How the end of a listener went.
+/// Result of the drain of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Drained {
-    /// Connections that were cut because they did not finish in time.
+    /// Connections that were closed after the drain timeout.
     pub cut: usize,
 }
 
@@ -67,13 +67,13 @@ impl Server {
         })
     }
 
-    /// The address that was bound; tells the port when 0 was asked for.
+    /// Returns the bound address, with the actual port for port 0.
     #[must_use]
     pub const fn local_addr(&self) -> SocketAddr {
         self.address
     }
 
-    /// What readiness needs to know of the certificate; absent for plain HTTP.
+    /// Returns the validity check for readiness; `None` for plain HTTP.
     #[must_use]
     pub fn certificate(&self) -> Option<CertificateHealth> {
         self.tls
@@ -81,8 +81,8 @@ impl Server {
             .map(|tls| CertificateHealth(tls.serving.subscribe()))
     }
 
-    /// Serves `router` until `shutdown`, then closes the socket and waits for what is in flight: HTTP/2 peers get
-    /// GOAWAY, HTTP/1.1 peers `connection: close`. What is left after [`Limits::drain`] is cut.
+    /// Serves `router` until `shutdown`, then closes the socket and drains requests in flight: HTTP/2 peers get GOAWAY, HTTP/1.1 peers
+    /// `connection: close`. Connections that remain after [`Limits::drain`] are closed.
     pub async fn run(self, router: Router, shutdown: CancellationToken) -> Drained {
         let Self {
             serves,
@@ -120,7 +120,7 @@ impl Server {
             tasks.len()
         };
         if cut > 0 {
-            warn!(%address, connections = cut, "Cutting connections that did not drain");
+            warn!(%address, connections = cut, "Closing connections after the drain timeout");
             shared.abort.cancel();
             tasks.wait().await;
         }
@@ -137,7 +137,7 @@ impl Tls {
         })?;
         metrics.serving_until(identity.not_after);
         if let Some(end) = identity.not_after.filter(|end| *end <= Timestamp::now()) {
-            // Peers will refuse it, but a process that keeps running takes up the new one when it comes.
+            // Peers refuse it, but a running process reloads a renewed certificate.
             error!(not_after = %end, "Serving an expired certificate");
         }
         Ok(Self {
@@ -177,7 +177,7 @@ async fn accept(
     }
 }
 
-/// The next connection, once there is a slot for it. Peers beyond the limit wait in the backlog of the socket.
+/// Accepts the next connection once a slot is free. Peers beyond the limit wait in the backlog of the socket.
 async fn next(
     listener: &TcpListener,
     slots: &Arc<Semaphore>,
@@ -189,9 +189,9 @@ async fn next(
     loop {
         match listener.accept().await {
             Ok((tcp, peer)) => return (slot, tcp, peer.ip()),
-            // The peer left before it was accepted: nothing to wait for.
+            // The peer disconnected before it was accepted.
             Err(error) if is_of_the_peer(&error) => {}
-            // Usually no file descriptor is left; one comes back when a connection ends.
+            // Usually no file descriptor is left; one becomes free when a connection ends.
             Err(error) => {
                 shared.refuse(Ipv4Addr::UNSPECIFIED.into(), "AcceptFailed", error);
                 sleep(pause).await;

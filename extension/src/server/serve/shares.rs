@@ -1,4 +1,4 @@
-//! What each peer address has: connections, and memory for the bodies of its requests.
+//! Shares of each peer address: connections, and memory for request bodies.
 
 use std::{
     collections::HashMap,
@@ -11,7 +11,7 @@ use sluice_hooks::Peer;
 
 use super::Limits;
 
-/// Peers by address; addresses without a connection take no memory.
+/// Peers by address; an address without a connection takes no memory.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Shares(Arc<Mutex<Open>>);
 
@@ -22,7 +22,7 @@ struct Open {
     by_address: HashMap<IpAddr, (usize, Peer)>,
 }
 
-/// One connection of an address. Dropping it gives it back.
+/// Connection of an address. Dropping it returns its share.
 #[derive(Debug)]
 pub(super) struct Share {
     of: Shares,
@@ -30,7 +30,7 @@ pub(super) struct Share {
 }
 
 impl Shares {
-    /// One more connection of an address; none if it has its share already.
+    /// Takes one more connection of an address; `None` if the address has its limit already.
     pub(super) fn take(&self, address: IpAddr, limits: &Limits) -> Option<Share> {
         let address = address.to_canonical();
         let mut open = self.open();
@@ -58,7 +58,7 @@ impl Shares {
 }
 
 impl Share {
-    /// The address, with what the bodies of all its connections may take.
+    /// Returns the address with the memory share of its request bodies.
     pub(super) const fn peer(&self) -> &Peer {
         &self.peer
     }
@@ -90,7 +90,7 @@ mod tests {
         }
     }
 
-    /// Takes as much as an address may have.
+    /// Takes all connections that an address may have.
     fn all_of(shares: &Shares, address: &str) -> Vec<Share> {
         let take = || shares.take(address.parse().unwrap(), &limits());
         std::iter::from_fn(take).collect()

@@ -1,4 +1,4 @@
-//! The TLS settings of a listener.
+//! TLS configuration of a listener.
 
 use std::sync::Arc;
 
@@ -10,14 +10,14 @@ use rustls::{Error, RootCertStore, ServerConfig, SupportedProtocolVersion};
 
 use super::TlsVersion;
 
-/// How ALPN names HTTP/2.
+/// ALPN name of HTTP/2.
 pub(super) const H2: &[u8] = b"h2";
 const HTTP_1_1: &[u8] = b"http/1.1";
 
 static FROM_1_2: &[&SupportedProtocolVersion] = &[&TLS13, &TLS12];
 static FROM_1_3: &[&SupportedProtocolVersion] = &[&TLS13];
 
-/// Builds the settings once per certificate; connections share them. Fails when chain and key are not a pair.
+/// Builds the configuration once per certificate; connections share it. Fails when chain and key do not match.
 pub(super) fn server_config(
     chain: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,

@@ -1,4 +1,4 @@
-//! Answers that are in memory until they are read.
+//! Responses that stay in memory until their peer reads them.
 
 use std::{
     pin::Pin,
@@ -18,32 +18,32 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::lock::lock;
 
-/// Bytes of an answer that a connection takes at once. It may keep them until it ends.
+/// Bytes of a response that a connection takes at once. It may hold them until it ends.
 pub(crate) const PIECE: usize = 16 * 1024;
 
-/// The peer has not read an answer in time.
+/// The peer has not read a response in time.
 #[derive(Debug, thiserror::Error)]
-#[error("the answer was not read within {0:?}")]
+#[error("the response was not read within {0:?}")]
 struct NotRead(Duration);
 
-/// What is left of an answer.
+/// Rest of a response.
 struct Rest<K> {
     data: Bytes,
     trailers: Option<HeaderMap>,
     _kept: K,
 }
 
-/// An answer until it is read or given up.
+/// Response until it is read or given up.
 struct Unread<K> {
     rest: Arc<Mutex<Option<Rest<K>>>>,
     within: Duration,
     _gives_up: AbortOnDropHandle<()>,
 }
 
-/// `answer`, which is whole at once, and `kept` for as long as it is in memory: until it is read, or else for this time.
+/// Returns `answer`, which is complete at once, and holds `kept` while it is in memory: until it is read, at most for `within`.
 ///
-/// A peer that grants no bytes keeps a connection from looking at an answer, so that a deadline of the answer itself would be noticed by
-/// nothing. What a connection has of it is copied, because a part of a buffer keeps all of it.
+/// A connection does not poll a response while its peer grants no bytes, so nothing would notice a deadline inside the response. Pieces are
+/// copied, because a part of a buffer keeps all of it in memory.
 pub(crate) async fn read_within<K: Send + 'static>(answer: Response, within: Duration, kept: K) -> Response {
     let (head, body) = answer.into_parts();
     let body = match body.collect().await {
@@ -79,7 +79,7 @@ impl<K: Send + 'static> Unread<K> {
 
 impl<K> Drop for Unread<K> {
     fn drop(&mut self) {
-        // The task that gives it up ends some time later.
+        // The task of the timeout ends some time later.
         drop(lock(&self.rest).take());
     }
 }
@@ -134,13 +134,13 @@ mod tests {
 
     const WITHIN: Duration = Duration::from_secs(10);
 
-    /// An answer of 1 MiB, and its end as the server sees it.
+    /// Returns a response of 1 MiB with its end as the server sees it.
     async fn answer(kept: Arc<()>) -> Response {
         let whole = Response::new(Body::from(vec![b'x'; 1 << 20]));
         read_within(whole, WITHIN, kept).await
     }
 
-    /// Opens a connection of HTTP/2 whose peer grants so many bytes of each answer, and asks.
+    /// Opens an HTTP/2 connection whose peer grants this many bytes of each response, and sends a request.
     async fn asked(window: u32, kept: &Arc<()>) -> Response<hyper::body::Incoming> {
         let (here, there) = duplex(64 * 1024);
         let kept = Arc::clone(kept);
@@ -158,7 +158,7 @@ mod tests {
         sender.send_request(request.unwrap()).await.unwrap()
     }
 
-    /// The connection never looks at such an answer again.
+    /// The connection never polls such a response again.
     #[tokio::test(start_paused = true)]
     async fn an_answer_of_which_a_peer_takes_nothing_is_given_up() {
         for window in [0, 1] {

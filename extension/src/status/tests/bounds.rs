@@ -1,4 +1,4 @@
-//! What calls may take before, and after, it is known who makes them.
+//! Limits of calls before and after their caller is known.
 
 use std::{convert::Infallible, net::Ipv4Addr, time::Duration};
 
@@ -18,11 +18,11 @@ const LIST: &str = "/sluice.status.v1.StatusService/ListClusters";
 const WATCH: &str = "/sluice.status.v1.StatusService/WatchClusters";
 const HEALTH: &str = "/grpc.health.v1.Health/Check";
 
-/// A message with its head, which says how long it is.
+/// Returns a message with its prefix, which carries its length.
 fn message(length: usize) -> Vec<u8> {
     let mut message = vec![0];
     message.extend(u32::try_from(length).unwrap().to_be_bytes());
-    // Field 15, which no request has, so that its bytes are passed over.
+    // Field 15, which no request has, so that the decoder skips its bytes.
     message.extend(std::iter::repeat_n([0x7a, 0], length / 2).flatten());
     message
 }
@@ -31,7 +31,7 @@ async fn call(router: &Router, path: &str, body: Body) -> Response<Body> {
     call_as("good", router, path, body).await
 }
 
-/// A call of the user with this token.
+/// Calls as the user of this token.
 async fn call_as(token: &str, router: &Router, path: &str, body: Body) -> Response<Body> {
     let request = Request::post(format!("https://localhost{path}"))
         .header("content-type", "application/grpc")
@@ -42,13 +42,13 @@ async fn call_as(token: &str, router: &Router, path: &str, body: Body) -> Respon
     router.clone().oneshot(request).await.unwrap()
 }
 
-/// A body that begins like this and has no end.
+/// Returns a body with this beginning and no end.
 fn endless(first: Vec<u8>) -> Body {
     let first = stream::iter([Ok::<_, Infallible>(Bytes::from(first))]);
     Body::from_stream(first.chain(stream::pending()))
 }
 
-/// How a call was answered that has no message to be read.
+/// Returns the status code of a response without a message.
 fn code(answer: &Response<Body>) -> Option<Code> {
     Status::from_header_map(answer.headers()).map(|status| status.code())
 }
@@ -65,7 +65,7 @@ async fn a_request_arrives_within_ten_seconds() {
     assert_eq!(rig.reviews.asked(""), 0, "nothing was asked about its caller");
 }
 
-/// Otherwise sixty-four calls that never arrive would keep others out for as long as their connections live.
+/// Otherwise sixty-four calls that never arrive would block others for as long as their connections live.
 #[tokio::test(start_paused = true)]
 async fn a_call_without_a_token_arrives_without_a_pause_of_ten_seconds() {
     let rig = Rig::filled().await;
@@ -89,13 +89,13 @@ async fn a_request_has_16_kib() {
         assert_eq!(code(&whole), None, "{path} is answered with a message");
         let longer = call(&rig.router, path, Body::from(message(16 * 1024 + 2))).await;
         assert_eq!(code(&longer), Some(Code::InvalidArgument), "{path}");
-        // Whatever it says of its length, and however much is still to come.
+        // Whatever length it declares, and however much is still to come.
         let longer = call(&rig.router, path, endless(message(17 * 1024))).await;
         assert_eq!(code(&longer), Some(Code::InvalidArgument), "{path}");
     }
 }
 
-/// Their callers are not known yet, and each has 16 KiB and ten seconds.
+/// Their callers are still unknown, and each has 16 KiB and ten seconds.
 #[tokio::test]
 async fn an_address_leaves_as_many_requests_to_others_as_arrive_from_it() {
     let rig = Rig::filled().await;
@@ -123,7 +123,7 @@ async fn a_call_without_a_token_has_64_kib_in_all() {
     let rig = Rig::filled().await;
     let short = call(&rig.router, HEALTH, Body::from(message(60 * 1024))).await;
     assert_ne!(code(&short), Some(Code::Internal), "{short:?}");
-    // One message that is longer than all that it may send: it is never waited for.
+    // One message that is longer than the limit of all: Sluice never waits for it.
     let answer = call(&rig.router, HEALTH, endless(message(65 * 1024)));
     let answer = answer.now_or_never();
     let refused = answer.expect("it is refused as soon as it is too long");
@@ -146,13 +146,13 @@ async fn sixty_four_calls_without_a_token_are_open_at_once() {
         "{more:?}"
     );
     let known = call(&rig.router, LIST, Body::from(message(0))).await;
-    assert_eq!(code(&known), None, "those with a token are not concerned");
+    assert_eq!(code(&known), None, "those with a token are not affected");
     open.pop();
     let again = call(&rig.router, HEALTH, Body::from(message(0))).await;
     assert_ne!(code(&again), Some(Code::ResourceExhausted), "one has ended");
 }
 
-/// Answers of a user that are not read, until one is refused.
+/// Returns unread responses of a user, until one is refused.
 async fn unread(rig: &Rig, token: &str) -> Vec<Response<Body>> {
     let mut unread = Vec::new();
     loop {
@@ -205,7 +205,7 @@ async fn an_answer_that_is_not_read_is_given_up_after_thirty_seconds() {
     }
 }
 
-/// Otherwise those who guess tokens would close the service to others.
+/// Otherwise callers that guess tokens would block the service for others.
 #[tokio::test]
 async fn callers_who_are_not_known_yet_take_no_answers() {
     let rig = Rig::filled().await;

@@ -1,4 +1,4 @@
-//! Streams whose users lose their rights, whatever else is asked of the API server. The clock of these tests is stopped.
+//! Re-authorization of streams whose users lose their rights, under load. The clock of these tests is paused.
 
 use std::{net::IpAddr, time::Duration};
 
@@ -16,8 +16,8 @@ use crate::status::service::Service;
 type Stream =
     <Service as sluice_proto::status::v1::status_service_server::StatusService>::WatchClustersStream;
 
-/// Longer than two looks take, with all that they wait for.
-const TWO_LOOKS: Duration = Duration::from_secs(70);
+/// Longer than two re-authorizations take, including all waits.
+const TWO_REAUTHORIZATIONS: Duration = Duration::from_secs(70);
 
 fn from(number: u8) -> IpAddr {
     [10, 0, 0, number].into()
@@ -34,7 +34,7 @@ async fn watch(rig: &Rig, token: &str, peer: IpAddr) -> Result<Stream, Status> {
     Ok(service.watch_clusters(request).await?.into_inner())
 }
 
-/// A stream of `good` that is synced.
+/// Returns a synced stream of `good`.
 async fn open(rig: &Rig) -> Stream {
     let mut stream = watch(rig, "good", from(1)).await.unwrap();
     let first: WatchClustersResponse = stream.next().await.unwrap().unwrap();
@@ -42,14 +42,14 @@ async fn open(rig: &Rig) -> Stream {
     stream
 }
 
-/// How a stream ends within so long, on which nothing happens, and after how long.
+/// Returns the code and the time of the end of an idle stream within this time.
 async fn end(stream: &mut Stream, within: Duration) -> Option<(Code, Duration)> {
     let since = Instant::now();
     let next = timeout(within, stream.next()).await.ok()?;
     Some((next.unwrap().unwrap_err().code(), since.elapsed()))
 }
 
-/// Sends random tokens from so many addresses for as long as it is polled, each second more than are ever looked at.
+/// Sends random tokens from this many addresses for as long as it is polled, each second more than are ever reviewed.
 async fn flood(rig: &Rig, addresses: u8) {
     rig.reviews.say("random", Said::Nothing);
     let mut calls = futures::stream::FuturesUnordered::new();
@@ -69,23 +69,23 @@ async fn flood(rig: &Rig, addresses: u8) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_looks_that_are_not_answered_end_a_stream_and_one_does_not() {
+async fn two_failed_reauthorizations_end_a_stream_and_one_does_not() {
     let rig = Rig::filled().await;
     let mut stream = open(&rig).await;
     rig.reviews.say("good", Said::Nothing);
     sleep(Duration::from_secs(31)).await;
     assert!(
         end(&mut stream, Duration::from_secs(6)).await.is_none(),
-        "the first look"
+        "the first re-authorization"
     );
     rig.reviews.say("good", Said::Allowed);
     assert!(
-        end(&mut stream, TWO_LOOKS).await.is_none(),
+        end(&mut stream, TWO_REAUTHORIZATIONS).await.is_none(),
         "it was allowed again"
     );
 
     rig.reviews.say("good", Said::Nothing);
-    let (code, after) = end(&mut stream, TWO_LOOKS).await.unwrap();
+    let (code, after) = end(&mut stream, TWO_REAUTHORIZATIONS).await.unwrap();
     assert_eq!(code, Code::Unavailable);
     assert!(
         after >= Duration::from_secs(15),
@@ -98,7 +98,7 @@ async fn a_flood_of_random_tokens_keeps_no_withdrawn_stream_alive() {
     let rig = Rig::filled().await;
     let mut stream = open(&rig).await;
     rig.reviews.say("good", Said::Unknown);
-    let ended = async { end(&mut stream, TWO_LOOKS).await };
+    let ended = async { end(&mut stream, TWO_REAUTHORIZATIONS).await };
     let (code, after) = tokio::select! {
         ended = ended => ended.unwrap(),
         () = flood(&rig, 8) => unreachable!(),
@@ -114,10 +114,10 @@ async fn a_flood_of_random_tokens_delays_no_caller_that_was_known() {
     assert!(known.is_ok());
     let meanwhile = async {
         for _ in 0..5 {
-            // Longer than an answer counts.
+            // Longer than the lifetime of a result.
             sleep(Duration::from_secs(11)).await;
             let since = Instant::now();
-            // From an address that the flood comes from, too.
+            // From an address of the flood, too.
             let answer = watch(&rig, "good", from(100)).await;
             assert!(answer.is_ok(), "{:?}", answer.err());
             assert!(since.elapsed() < Duration::from_secs(1), "{:?}", since.elapsed());
@@ -150,10 +150,10 @@ async fn unknown_tokens_of_an_address_have_a_rate() {
     };
     assert_eq!(flood(from(2)).await, 950);
     assert_eq!(rig.reviews.asked("wrong"), 50);
-    assert!(open_from(&rig, from(3)).await, "another address is not concerned");
+    assert!(open_from(&rig, from(3)).await, "another address is not affected");
     assert!(
         !open_from(&rig, from(2)).await,
-        "a new token from there is not looked at"
+        "a new token from there is not reviewed"
     );
     sleep(Duration::from_secs(1)).await;
     assert!(open_from(&rig, from(2)).await);
@@ -173,7 +173,7 @@ async fn calls_that_are_given_up_are_counted_too() {
     let rig = Rig::filled().await;
     rig.reviews.say("silent", Said::Nothing);
     for _ in 0..1000 {
-        // Until nothing has a turn any more but the clock: the review is under way.
+        // Yields until only the clock can advance: the review is in progress.
         let given_up = timeout(Duration::from_millis(1), watch(&rig, "silent", from(2))).await;
         assert!(given_up.is_err() || given_up.is_ok_and(|answer| answer.is_err()));
     }
@@ -181,7 +181,7 @@ async fn calls_that_are_given_up_are_counted_too() {
     assert!((50..=60).contains(&asked), "{asked} reviews within a second");
 }
 
-/// Whether a token is accepted that was not seen before.
+/// Returns whether a new token is accepted.
 async fn open_from(rig: &Rig, peer: IpAddr) -> bool {
     let token = format!("good-{:?}", Instant::now());
     watch(rig, &format!("{token}-{peer}"), peer).await.is_ok()
@@ -210,6 +210,6 @@ async fn random_namespaces_of_one_who_may_see_none_have_a_rate_too() {
             code => assert_eq!(code, Code::ResourceExhausted),
         }
     }
-    // The first one was for the token.
+    // The first review was for the token.
     assert_eq!(denied, 49);
 }

@@ -1,4 +1,4 @@
-//! A Cluster that cannot be looked at is its own trouble.
+//! A Cluster whose read panics affects no other Cluster.
 
 use std::{collections::HashSet, time::Duration};
 
@@ -46,7 +46,7 @@ fn view(cluster: &ClusterRef) -> ClusterView {
     }
 }
 
-/// Each Cluster on the board, with its UID and whether an upgrade of it is shown.
+/// Returns each Cluster in the snapshot store, with its UID and whether its upgrade is shown.
 fn shown(follower: &Follower) -> Vec<(String, String, bool)> {
     let board = lock(&follower.status.0.board);
     let clusters = board.list(&Selection::All, None);

@@ -1,4 +1,4 @@
-//! A service whose stores are filled, an API server that answers reviews as a test says, and clients.
+//! Test rig of a service with filled caches, an API server with configurable reviews, and clients.
 
 use std::{
     collections::HashMap,
@@ -33,29 +33,29 @@ use crate::{
     status::{Life, Status, StatusMetrics},
 };
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Waits for what comes soon.
+/// Waits for an event with a timeout.
 pub(super) async fn soon<F: Future>(what: &str, future: F) -> F::Output {
-    timeout(PATIENCE, future)
+    timeout(TIMEOUT, future)
         .await
-        .unwrap_or_else(|_| panic!("waited {PATIENCE:?} for {what}"))
+        .unwrap_or_else(|_| panic!("waited {TIMEOUT:?} for {what}"))
 }
 
-/// What the API server says of a token.
+/// Result of a token review.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Said {
-    /// It is of a user of this name, who may see everything.
+    /// The token belongs to a user of this name, who may see everything.
     Allowed,
-    /// It is of a user who may see nothing.
+    /// The token belongs to a user who may see nothing.
     Denied,
-    /// It is of no user.
+    /// The token belongs to no user.
     Unknown,
-    /// Nothing, and the request is never answered.
+    /// The request never gets a response.
     Nothing,
 }
 
-/// Reviews as a test says.
+/// Configurable reviews.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Reviews(Arc<Mutex<Asked>>);
 
@@ -66,19 +66,19 @@ struct Asked {
 }
 
 impl Reviews {
-    /// What is said of a token from now on; of others, that they are unknown.
+    /// Sets the result of a token from now on; other tokens are unknown.
     pub(super) fn say(&self, token: &str, said: Said) {
         lock(&self.0).said.insert(token.to_owned(), said);
     }
 
-    /// How many tokens with this prefix the API server was asked about.
+    /// Returns the number of reviewed tokens with this prefix.
     pub(super) fn asked(&self, prefix: &str) -> usize {
         let asked = lock(&self.0);
         let of_prefix = asked.tokens.iter().filter(|token| token.starts_with(prefix));
         of_prefix.count()
     }
 
-    /// Said of every token that begins so; the longest prefix counts.
+    /// Returns the result of a token by its longest configured prefix.
     fn of(&self, token: &str) -> Said {
         let asked = lock(&self.0);
         let said = asked.said.iter().filter(|(prefix, _)| token.starts_with(*prefix));
@@ -116,7 +116,7 @@ impl Reviews {
     }
 }
 
-/// A service that follows stores.
+/// Service that follows caches.
 pub(super) struct Rig {
     pub(super) status: Status,
     pub(super) router: Router,
@@ -126,7 +126,7 @@ pub(super) struct Rig {
 }
 
 impl Rig {
-    /// One that knows nothing yet.
+    /// Creates a service without caches.
     pub(super) fn new() -> (Self, impl FnOnce()) {
         let status = Status::new(StatusMetrics::default());
         let life = Life {
@@ -134,14 +134,14 @@ impl Rig {
             ends: CancellationToken::new(),
             heart: Health::default().heartbeat("status", Duration::from_mins(1)),
         };
-        let news = EventHandlers::default();
-        let (router, following) = status.serve(news.shown.listen(), life.clone()).unwrap();
+        let handlers = EventHandlers::default();
+        let (router, following) = status.serve(handlers.shown.listen(), life.clone()).unwrap();
         tokio::spawn(following);
         let reviews = Reviews::default();
         let (knowing, client) = (status.clone(), reviews.client());
         let knows = move || {
             let (stores, following) =
-                Stores::open(&Frozen::new().client(|_| Vec::new()), "tkg-system", &news);
+                Stores::open(&Frozen::new().client(|_| Vec::new()), "tkg-system", &handlers);
             tokio::spawn(following);
             knowing.set_caches(stores, client);
         };
@@ -155,16 +155,16 @@ impl Rig {
         (rig, knows)
     }
 
-    /// One that has read everything, which is nothing. Token `good` is allowed everything.
+    /// Creates a service with filled, empty caches. Token `good` may see everything.
     pub(super) async fn filled() -> Self {
         let (rig, knows) = Self::new();
         knows();
         rig.reviews.say("good", Said::Allowed);
-        soon("the board", rig.status.0.filled.wait()).await;
+        soon("the snapshots", rig.status.0.filled.wait()).await;
         rig
     }
 
-    /// Shows a Cluster `ns/<name>`, or that there is none any more, as [`super::super::follow`] does.
+    /// Publishes Cluster `ns/<name>`, or its deletion, as [`super::super::follow`] does.
     pub(super) fn put(&self, name: &str, there: bool) {
         let cluster = ClusterRef::new("ns", name);
         let message = sluice_proto::status::v1::Cluster {
@@ -176,13 +176,13 @@ impl Rig {
         lock(&self.status.0.board).put(&cluster, encoded);
     }
 
-    /// Says that something has changed on the board.
+    /// Signals a change of the snapshot store.
     pub(super) fn changed(&self) {
         self.status.0.changes.send_modify(|changes| *changes += 1);
     }
 }
 
-/// The service on a port of its own.
+/// Service on a port of its own.
 pub(super) struct Served {
     address: SocketAddr,
     ca: String,
@@ -235,7 +235,7 @@ impl Served {
     }
 }
 
-/// A request with a token.
+/// Returns a request with a token.
 pub(super) fn with_token<T>(token: &str, message: T) -> tonic::Request<T> {
     let mut request = tonic::Request::new(message);
     let header = format!("Bearer {token}").parse().unwrap();

@@ -1,4 +1,4 @@
-//! What is said over TLS and HTTP/2 when something is wrong, and at the end.
+//! Errors and shutdown of the service over TLS and HTTP/2.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ fn list() -> tonic::Request<ListClustersRequest> {
     )
 }
 
-/// A stream that was read until it is synced.
+/// Returns a stream that was read until it is synced.
 async fn synced(served: &Served) -> Streaming<WatchClustersResponse> {
     let mut client = served.client().await;
     let opened = soon("a stream", client.watch_clusters(with_token("good", all())));
@@ -44,7 +44,7 @@ async fn synced(served: &Served) -> Streaming<WatchClustersResponse> {
     }
 }
 
-/// How a stream ends, whatever it says before.
+/// Returns the final status of a stream.
 async fn end(mut stream: Streaming<WatchClustersResponse>) -> Status {
     loop {
         match soon("the end of a stream", stream.message()).await {
@@ -71,7 +71,7 @@ async fn a_replica_that_has_read_nothing_is_unavailable() {
     assert_says(&refused, Code::Unavailable, "starting");
 
     knows();
-    soon("the board", rig.status.0.filled.wait()).await;
+    soon("the snapshots", rig.status.0.filled.wait()).await;
     assert!(soon("an answer", client.list_clusters(list())).await.is_ok());
 }
 
@@ -80,7 +80,7 @@ async fn a_reader_that_is_too_far_behind_is_aborted() {
     let rig = Rig::filled().await;
     let served = Served::start(&rig, Limits::default()).await;
     let stream = synced(&served).await;
-    // Nothing else has a turn meanwhile.
+    // No other task runs meanwhile.
     for number in 0..1100 {
         let name = format!("{number}");
         rig.put(&name, true);

@@ -1,4 +1,4 @@
-//! What is counted about upgrades. Labels are of bounded sets; no object is ever named.
+//! Metrics of upgrades. Labels have bounded sets of values and never name an object.
 
 use std::sync::atomic::AtomicU64;
 
@@ -9,7 +9,7 @@ use prometheus_client::{
 };
 use sluice_core::{gate::index::Counting, reconcile::cluster::Count};
 
-/// Around the second in which Cluster API asks, to the half hour of a Cluster that is asked rarely.
+/// Buckets around one second, the usual retry of Cluster API, up to half an hour for a Cluster with rare hook calls.
 const LAG_SECONDS: [f64; 12] = [
     0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.5, 5.0, 15.0, 60.0, 300.0, 1800.0,
 ];
@@ -19,7 +19,7 @@ struct HookLabel {
     hook: &'static str,
 }
 
-/// Which gates are held. Each replica shows it, from the ClusterBootstraps in its memory. Clones share the gauges.
+/// Gauges of closed gates, which each replica reports from its cache of ClusterBootstraps. Clones share the gauges.
 #[derive(Clone, Debug, Default)]
 pub struct HoldMetrics {
     held: Family<HookLabel, Gauge<f64, AtomicU64>>,
@@ -27,7 +27,7 @@ pub struct HoldMetrics {
 }
 
 impl HoldMetrics {
-    /// Makes the gauges visible.
+    /// Registers the gauges.
     pub fn register(&self, registry: &mut Registry) {
         registry.register(
             "sluice_gate_longest_hold_seconds",
@@ -41,7 +41,7 @@ impl HoldMetrics {
         );
     }
 
-    /// Takes in what was counted.
+    /// Sets the gauges from `counting`.
     pub fn show(&self, counting: &Counting, now: jiff::Timestamp) {
         for (hook, lasted) in counting.longest(now) {
             let label = HookLabel { hook: hook.as_str() };
@@ -52,7 +52,7 @@ impl HoldMetrics {
     }
 }
 
-/// Counts what passes find out about upgrades; only the leader makes passes. Clones share the counters.
+/// Counters of upgrades, which only the leader reconciles. Clones share the counters.
 #[derive(Clone, Debug)]
 pub struct UpgradeMetrics {
     lag: Histogram,
@@ -69,7 +69,7 @@ impl Default for UpgradeMetrics {
 }
 
 impl UpgradeMetrics {
-    /// Makes the counters visible.
+    /// Registers the counters.
     pub fn register(&self, registry: &mut Registry) {
         registry.register(
             "sluice_gate_release_lag_seconds",
@@ -83,7 +83,7 @@ impl UpgradeMetrics {
         );
     }
 
-    /// Takes in what a pass has found.
+    /// Adds the result of a reconcile.
     pub fn count(&self, count: &Count) {
         match count {
             Count::Released(lag) => self.lag.observe(lag.as_secs_f64()),

@@ -12,7 +12,7 @@ use tokio::{
 use super::*;
 use crate::kube_client::bounded::{NoAnswer, TooLong};
 
-/// What a client says of a server that does as `serve` after it was asked: the status of the answer. The time begins to fly when the
+/// Returns the response status that a client reports of a server that runs `serve` after the request. The paused clock advances once the
 /// server says so.
 async fn answer<F>(serve: impl FnOnce(TcpStream, oneshot::Sender<()>) -> F) -> kube::Result<u16>
 where
@@ -103,9 +103,9 @@ async fn a_list_of_empty_pages_without_end_is_given_up() {
     assert_eq!(pages, BOUNDS.list / BOUNDS.page);
 }
 
-/// A second try would find nothing that answers.
+/// A retry would find no server.
 #[tokio::test]
-async fn a_refusal_is_not_tried_again_inside_a_request() {
+async fn a_refusal_is_not_retried_inside_a_request() {
     let answer = answer(|mut stream, asked| async move {
         let answer = b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
         stream.write_all(answer).await.unwrap();

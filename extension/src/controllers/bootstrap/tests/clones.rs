@@ -1,4 +1,4 @@
-//! Secrets with the values of a template, as a Cluster has them.
+//! Copies of a template's values Secrets in the namespace of a Cluster.
 
 use rstest::rstest;
 
@@ -11,7 +11,7 @@ const SOURCE: &str = "/api/v1/namespaces/tkg-system/secrets/antrea-values";
 const CLONE: &str = "/api/v1/namespaces/team-a/secrets/one-antrea-package";
 const ANOTHER_CLUSTER: &str = "/apis/cluster.x-k8s.io/v1beta2/namespaces/team-a/clusters/two";
 
-/// A Cluster without ClusterBootstrap, whose template takes values from a Secret.
+/// Returns a Cluster without ClusterBootstrap, whose template takes values from a Secret.
 fn new_cluster() -> World {
     let world = World::new();
     world.management.remove(BOOTSTRAP);
@@ -19,7 +19,7 @@ fn new_cluster() -> World {
     world
 }
 
-/// The same once it has its ClusterBootstrap.
+/// Returns that Cluster with its ClusterBootstrap.
 fn with_bootstrap() -> World {
     let world = new_cluster();
     let values_from = json!({"secretRef": "one-antrea-package"});
@@ -44,7 +44,7 @@ fn owner(kind: &str, name: &str, uid: &str) -> Value {
     json!({"apiVersion": group, "kind": kind, "name": name, "uid": uid})
 }
 
-/// A Secret of the name of the clone, which says something else.
+/// Returns a Secret with the name of the clone and other content.
 fn found(world: &World, owners: &[Value]) -> Value {
     let mut found = values(9);
     found["metadata"]["ownerReferences"] = json!(owners);
@@ -107,7 +107,7 @@ async fn values_of_another_cluster_are_left_alone_and_hold() {
     assert_eq!(world.management.get(BOOTSTRAP), None);
 }
 
-/// It is the earlier one, and the watch does not show that yet.
+/// This Cluster is the earlier one, and the watch does not show that yet.
 #[tokio::test(start_paused = true)]
 async fn values_of_a_later_cluster_of_the_name_are_left_alone() {
     let world = new_cluster();
@@ -123,7 +123,7 @@ async fn values_of_a_later_cluster_of_the_name_are_left_alone() {
     assert_eq!(world.management.get(BOOTSTRAP), None);
 }
 
-/// Its finalizers are the matter of others.
+/// Foreign finalizers block its deletion.
 #[tokio::test(start_paused = true)]
 async fn values_of_an_earlier_cluster_that_do_not_go_hold() {
     let world = new_cluster();
@@ -137,9 +137,9 @@ async fn values_of_an_earlier_cluster_that_do_not_go_hold() {
     assert_eq!(world.management.get(BOOTSTRAP), None);
 }
 
-/// The next pass sees whose they are.
+/// The next reconcile sees their owner.
 #[tokio::test(start_paused = true)]
-async fn values_that_appear_meanwhile_are_looked_at_again() {
+async fn values_that_appear_meanwhile_are_read_again() {
     let world = new_cluster();
     let leader = world.leader().await;
     world.management.remove(BOOTSTRAP);
@@ -163,7 +163,7 @@ async fn values_that_are_gone_are_copied_again() {
     assert_eq!(
         world.workload.names("packageinstalls"),
         ["one-antrea"],
-        "in the same pass"
+        "in the same reconcile"
     );
 }
 

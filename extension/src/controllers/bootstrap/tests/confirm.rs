@@ -1,5 +1,5 @@
-//! Whole passes over a Cluster whose gate is about to open. What the watches have shown is in order in each of them; what the API
-//! servers say when they are asked again is not.
+//! Whole reconciles of a Cluster whose gate is about to open. In each, the watches show the desired state, and the re-read from the API
+//! servers does not.
 
 use rstest::rstest;
 use serde_json::{Value, json};
@@ -63,7 +63,7 @@ async fn a_gate_opens_for_what_the_servers_say_and_not_for_what_watches_have_sho
     );
 }
 
-/// It may be what kapp-controller has deployed, and its success is the same.
+/// kapp-controller may have deployed it, with the same success.
 #[rstest]
 #[case::before_the_pass("secrets", |world: &World, path: &str, altered: Value| { world.workload.put(path, altered); }, PackagesNotReady)]
 #[case::in_the_middle_of_the_pass("secrets", |world: &World, path: &str, altered: Value| { world.workload.put_later(path, altered); }, PackagesUnknown)]
@@ -116,7 +116,7 @@ async fn what_was_altered_on_the_workload_is_deployed_again(
     assert_eq!(world.record().packages[0].repairs, 1);
 }
 
-/// Gives the values Secret of the workload another content. Returns its path and what it is now.
+/// Changes the content of the values Secret on the workload cluster. Returns its path and its object.
 fn alter_values(world: &World) -> (String, Value) {
     change(&world.workload, "secrets", |secret| {
         secret["data"] = values(2)["data"].clone();
@@ -124,7 +124,7 @@ fn alter_values(world: &World) -> (String, Value) {
     world.workload.only("secrets")
 }
 
-/// What keeps the record of a pass that has found an altered Secret from being written.
+/// Fault that keeps a reconcile from recording an altered Secret.
 #[rstest]
 #[case::other_progress_was_just_written(false)]
 #[case::others_write_the_bootstrap(true)]
@@ -162,7 +162,7 @@ async fn what_was_altered_is_found_before_the_first_list() {
     assert_eq!(world.record().packages[0].repairs, 1, "{:?}", world.record());
 }
 
-/// kapp-controller is away, so the App is as it was when the altered Secret was deployed.
+/// kapp-controller is stopped, so the App keeps the status of the altered Secret.
 #[tokio::test(start_paused = true)]
 async fn what_was_altered_counts_for_as_long_as_the_app_names_it() {
     let world = World::new();
@@ -177,7 +177,7 @@ async fn what_was_altered_counts_for_as_long_as_the_app_names_it() {
     assert_eq!(world.workload.get(&path).unwrap()["data"], altered["data"]);
 }
 
-/// Nothing was made of it.
+/// No deployment used it.
 #[tokio::test(start_paused = true)]
 async fn an_altered_secret_that_nothing_names_is_put_right() {
     let world = World::new();
@@ -190,9 +190,9 @@ async fn an_altered_secret_that_nothing_names_is_put_right() {
     assert_eq!(world.workload.get(&path).unwrap()["data"], right["data"]);
 }
 
-/// The gate is open, and no pass has seen kapp-controller at work.
+/// The gate is open, and no reconcile has observed a run of kapp-controller.
 #[tokio::test(start_paused = true)]
-async fn a_proof_at_another_generation_is_looked_at_while_the_gate_is_open() {
+async fn a_proof_at_another_generation_is_checked_while_the_gate_is_open() {
     let world = World::released().await;
     change(&world.workload, "apps", |app| {
         app["metadata"]["generation"] = json!(2);
@@ -203,14 +203,14 @@ async fn a_proof_at_another_generation_is_looked_at_while_the_gate_is_open() {
     assert_eq!(world.held(Hook::BeforeClusterUpgrade), Some(PackagesNotReady));
 }
 
-/// Pauses the ClusterBootstrap, or ends that.
+/// Pauses or resumes the ClusterBootstrap.
 fn pause(world: &World, paused: bool) {
     world
         .management
         .edit(BOOTSTRAP, |bootstrap| bootstrap["spec"]["paused"] = json!(paused));
 }
 
-/// Nothing is written while the ClusterBootstrap is paused, so nothing is looked for either.
+/// A paused ClusterBootstrap has no writes, so no drift check either.
 #[tokio::test(start_paused = true)]
 async fn what_is_altered_in_a_pause_is_found_after_it() {
     let world = World::released().await;
@@ -231,7 +231,7 @@ async fn what_is_altered_in_a_pause_is_found_after_it() {
     assert_eq!(world.record().packages[0].repairs, 1, "{:?}", world.record());
 }
 
-/// Its proofs are recorded: nothing but a pause kept it closed.
+/// Its proofs are recorded: only the pause kept the gate closed.
 #[tokio::test(start_paused = true)]
 async fn a_gate_opens_after_a_pause_for_what_the_servers_say() {
     let world = Box::pin(World::released()).await;
@@ -255,7 +255,7 @@ async fn a_gate_opens_after_a_pause_for_what_the_servers_say() {
     );
 }
 
-/// Only its own policy says when a package is waited for.
+/// Only the policy of a package itself releases it.
 #[tokio::test(start_paused = true)]
 async fn the_policy_of_another_package_lets_nothing_go() {
     let world = World::new();

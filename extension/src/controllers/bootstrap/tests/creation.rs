@@ -1,4 +1,4 @@
-//! The creation of a ClusterBootstrap.
+//! Creation of a ClusterBootstrap.
 
 use sluice_core::{
     gate::{
@@ -17,7 +17,7 @@ use crate::controllers::bootstrap::world::{
 const IN_SYSTEM_NAMESPACE: &str = "/api/v1/namespaces/tkg-system/secrets/antrea-values";
 const CLONE: &str = "/api/v1/namespaces/team-a/secrets/one-antrea-package";
 
-/// Why the index holds the creation of the Cluster.
+/// Returns the reason why the index holds the creation of the Cluster.
 fn held(context: &Context) -> Option<HoldReason> {
     let call = HookCall {
         hook: Hook::BeforeClusterCreate,
@@ -37,7 +37,7 @@ fn held(context: &Context) -> Option<HoldReason> {
     }
 }
 
-/// No watch shows the Secret, so that only another pass finds it.
+/// No watch shows the Secret, so that only another reconcile finds it.
 #[tokio::test(start_paused = true)]
 async fn a_bootstrap_is_created_once_the_values_of_its_template_exist() {
     let world = World::new();
@@ -84,7 +84,7 @@ async fn a_bootstrap_is_created_once_the_values_of_its_template_exist() {
     following.abort();
 }
 
-/// The one that exists may be put right while the other one is waited for.
+/// The existing source may be corrected while the other one is missing.
 #[tokio::test(start_paused = true)]
 async fn values_are_cloned_once_those_of_all_packages_exist() {
     let world = World::new();

@@ -1,4 +1,4 @@
-//! The deletion of a Cluster that has a package of its own beside those of the release.
+//! Deletion of a Cluster with an additional package.
 
 use rstest::rstest;
 use sluice_crds::{labels::annotation, run::Hook};
@@ -59,7 +59,7 @@ async fn a_deletion_waits_for_an_additional_package_that(
     assert_eq!(world.workload.names("packageinstalls"), left);
 }
 
-/// A Cluster whose upgrade was let go, with an additional package that is installed, on its way to be deleted.
+/// Returns a Cluster in deletion, with open gates and an additional package that is installed.
 async fn deleted() -> World {
     let world = Box::pin(World::released()).await;
     add_metrics(&world);
@@ -74,7 +74,7 @@ async fn deleted() -> World {
 
 type Edit = fn(&World);
 
-/// The gates of the upgrade, which are open, say nothing of the deletion.
+/// The open gates of the upgrade do not apply to the deletion.
 #[rstest]
 #[case::is_installed((|_| {}) as Edit, Some(GateReason::UninstallInProgress))]
 #[case::is_skipped((|world| world.management.edit(BOOTSTRAP, |bootstrap| {
@@ -103,9 +103,9 @@ async fn a_deletion_after_an_upgrade_waits_for_a_package_that(
     );
 }
 
-/// Its watches wake it at once. Thousands may be deleted at the same time, and one of their packages may not go for long.
+/// Watches requeue it at once. Thousands of Clusters may be deleted together, each with a package that remains for long.
 #[tokio::test(start_paused = true)]
-async fn a_deletion_that_waits_is_looked_at_ever_later() {
+async fn a_waiting_deletion_is_requeued_with_growing_delays() {
     let world = deleted().await;
     let mut going = world.workload.get(INSTALL).unwrap();
     going["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
@@ -123,5 +123,5 @@ async fn a_deletion_that_waits_is_looked_at_ever_later() {
     sleep(Duration::from_mins(20)).await;
     let later = again().await;
     assert!((45_000..=60_000).contains(&later), "{later}");
-    assert!(!leader.remotes.is_empty(), "watches wake it");
+    assert!(!leader.remotes.is_empty(), "watches requeue it");
 }

@@ -1,4 +1,4 @@
-//! A pass of a replica that does not hold the lease.
+//! Reconcile of a replica that does not hold the lease.
 
 use std::time::{Duration, Instant};
 

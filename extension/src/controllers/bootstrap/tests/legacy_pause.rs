@@ -1,4 +1,4 @@
-//! The pause that the addons-manager has left on a Cluster.
+//! Pause of a Cluster that the addons-manager has left behind.
 
 use sluice_crds::{labels::annotation, run::Hook};
 
@@ -26,7 +26,7 @@ async fn a_pause_of_the_addons_manager_goes_once_the_record_releases_the_cluster
         "{:?}",
         world.record()
     );
-    assert!(is_paused(), "it was not released when the pass began");
+    assert!(is_paused(), "it was not released when the reconcile began");
     world.reconcile().await;
     assert!(!is_paused());
 }

@@ -1,4 +1,4 @@
-//! The periodic look at a Cluster whose upgrade is completed.
+//! Drift check of a Cluster whose upgrade is completed.
 
 use std::iter;
 
@@ -19,10 +19,10 @@ mod failed;
 /// `--sync-period` of the world.
 const PERIOD: Duration = Duration::from_mins(10);
 
-/// How long a leader of the world takes until its first pass.
+/// Time until the first reconcile of a leader of the world.
 const BEGINS: Duration = Duration::from_secs(1);
 
-/// A completed Cluster and a leader that is about to look at it.
+/// Completed Cluster and a leader whose drift check of it is due.
 struct Due {
     world: World,
     leader: Context,
@@ -32,7 +32,7 @@ impl Due {
     async fn of(world: World) -> Self {
         let leader = world.leader().await;
         let due = Self { world, leader };
-        due.pass().await;
+        due.reconcile().await;
         due.comes().await;
         due
     }
@@ -41,7 +41,7 @@ impl Due {
         Self::of(World::completed().await).await
     }
 
-    /// The time of the next look has come, and stores show everything.
+    /// Waits until the next drift check is due and stores are current.
     async fn comes(&self) {
         sleep(PERIOD).await;
         self.connected().await;
@@ -52,31 +52,31 @@ impl Due {
         sleep(Duration::from_secs(1)).await;
     }
 
-    /// Nothing is to be done before it.
-    fn next_look(&self) -> Done {
+    /// Returns the requeue at the next drift check.
+    fn next_drift_check(&self) -> Done {
         Done::RequeueAfter(self.leader.settings.sync_period.until_resync("uid", now()))
     }
 
-    async fn pass(&self) -> Done {
+    async fn reconcile(&self) -> Done {
         one_pass(&cluster(&self.leader), &self.leader).await.unwrap()
     }
 
-    /// Another leader, to whom the stores show everything, goes on after a while with what this one remembers.
+    /// Continues after a while with another leader with current stores and the local state of this one.
     async fn shown(self) -> Self {
         sleep(Duration::from_secs(10)).await;
-        let memory = self.leader.local_states().get("uid");
+        let local_state = self.leader.local_states().get("uid");
         let leader = self.world.leader().await;
-        leader.local_states().keep("uid", memory);
+        leader.local_states().keep("uid", local_state);
         self.world.connect(&leader);
         sleep(Duration::from_secs(1)).await;
         Self { leader, ..self }
     }
 
-    /// So many passes, each of such a leader.
-    async fn shown_passes(mut self, passes: u8) -> Self {
-        for _ in 0..passes {
+    /// Runs so many reconciles, each of such a leader.
+    async fn shown_reconciles(mut self, count: u8) -> Self {
+        for _ in 0..count {
             self = self.shown().await;
-            self.pass().await;
+            self.reconcile().await;
         }
         self
     }
@@ -105,7 +105,7 @@ impl Due {
             .collect()
     }
 
-    /// Reasons of the events that were published.
+    /// Returns the reasons of published events.
     fn events(&self) -> Vec<String> {
         let events = self.world.management.all("events").into_iter();
         events
@@ -115,17 +115,17 @@ impl Due {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_look_that_finds_everything_as_it_is_recorded_writes_nothing() {
+async fn a_drift_check_without_drift_writes_nothing() {
     let due = Due::completed().await;
     let before = due.writes();
     let read = due.world.workload.requests();
-    assert_eq!(due.pass().await, due.next_look());
-    assert!(due.world.workload.requests() > read, "the workload was looked at");
+    assert_eq!(due.reconcile().await, due.next_drift_check());
+    assert!(due.world.workload.requests() > read, "the workload was checked");
     assert_eq!(due.writes(), before);
     assert!(due.leader.remotes.is_empty(), "the connection is closed");
 }
 
-/// A start of a leader would be looks at all Clusters at once.
+/// Otherwise the start of a leader would check all Clusters at once.
 #[tokio::test(start_paused = true)]
 async fn nothing_is_read_of_a_settled_cluster_when_a_leader_begins() {
     let world = World::completed().await;
@@ -141,7 +141,7 @@ fn secrets_read(server: &object_server::ObjectServer) -> usize {
     server.times_asked_below("/secrets/")
 }
 
-/// A world with so many more packages, `extra-1` and so on, whose values are in `values-1` and so on.
+/// Returns a world with so many more packages, `extra-1` and so on, with values in `values-1` and so on.
 fn with_extra(number: u8) -> World {
     let world = World::new();
     let added: Vec<Value> = (1..=number)
@@ -165,11 +165,11 @@ fn with_extra(number: u8) -> World {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_look_at_eight_packages_costs_few_requests() {
+async fn a_drift_check_of_eight_packages_sends_few_requests() {
     let due = Due::of(with_extra(7).complete().await).await;
     let count = || (due.world.management.requests(), due.world.workload.requests());
     let before = count();
-    assert_eq!(due.pass().await, due.next_look());
+    assert_eq!(due.reconcile().await, due.next_drift_check());
     let after = count();
     assert_eq!(due.world.record().packages.len(), 8);
     assert!(
@@ -206,7 +206,7 @@ async fn what_was_deleted_or_edited_on_a_settled_cluster_is_healed(#[case] damag
     let gates = world.record().gates;
     damage(&world);
     let due = Due::of(world).await;
-    let next = due.pass().await;
+    let next = due.reconcile().await;
     assert_eq!(next, Done::RequeueAfter(Duration::from_secs(10)), "hot");
     assert_eq!(
         due.events()
@@ -220,12 +220,12 @@ async fn what_was_deleted_or_edited_on_a_settled_cluster_is_healed(#[case] damag
 
     let mut due = due;
     for _ in 0..3 {
-        due = due.shown_passes(1).await;
+        due = due.shown_reconciles(1).await;
         due.world.deployed();
     }
-    let due = due.shown_passes(2).await;
+    let due = due.shown_reconciles(2).await;
     let before = (due.writes(), due.world.workload.requests());
-    due.pass().await;
+    due.reconcile().await;
     let after = (due.writes(), due.world.workload.requests());
     assert_eq!(after, before, "at rest again: {:?}", due.world.record());
     let record = due.world.record();
@@ -245,9 +245,9 @@ async fn what_was_deleted_or_edited_on_a_settled_cluster_is_healed(#[case] damag
     }
 }
 
-/// An outage of many workloads leaves the passes of other Clusters their slots.
+/// An outage of many workload clusters leaves the slots to reconciles of other Clusters.
 #[tokio::test(start_paused = true)]
-async fn a_look_that_is_not_answered_is_no_trouble() {
+async fn an_unanswered_drift_check_takes_no_slot() {
     let due = Due::completed().await;
     let _unanswered = due.world.workload.wait_at(KUBE_SYSTEM);
     let reconciled = timeout(SLOW, reconcile(&cluster(&due.leader), &due.leader)).await;
@@ -257,18 +257,18 @@ async fn a_look_that_is_not_answered_is_no_trouble() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_workload_that_cannot_be_looked_at_is_said_if_it_lasts() {
+async fn a_workload_without_a_drift_check_is_reported_if_it_lasts() {
     let due = Due::completed().await;
     let (before, record) = (due.writes(), due.world.record());
     due.world.workload.refuse(KUBE_SYSTEM, 503);
     let soon = Done::RequeueAfter(Duration::from_secs(30));
-    assert_eq!(due.pass().await, soon);
+    assert_eq!(due.reconcile().await, soon);
     assert_eq!(due.writes(), before, "once is nothing");
 
     sleep(Duration::from_secs(30)).await;
     due.connected().await;
-    let Done::RequeueAfter(later) = due.pass().await else {
-        panic!("it is looked at again");
+    let Done::RequeueAfter(later) = due.reconcile().await else {
+        panic!("it is requeued");
     };
     assert!((PERIOD * 3 / 8..=PERIOD / 2).contains(&later), "{later:?}");
     assert_eq!(
@@ -285,14 +285,14 @@ async fn a_workload_that_cannot_be_looked_at_is_said_if_it_lasts() {
     due.world.workload.refuse("/nothing", 503);
     sleep(later).await;
     let due = due.shown().await;
-    assert_eq!(due.pass().await, due.next_look());
+    assert_eq!(due.reconcile().await, due.next_drift_check());
     assert_eq!(due.conditions(), ["Ready", "Antrea-ReconcileSucceeded"]);
     assert_eq!(due.world.record(), record);
 }
 
-/// Another release of the version with the same packages: all that is recorded of them is known from before.
+/// Another release of the version has the same packages: all recorded facts are known already.
 #[tokio::test(start_paused = true)]
-async fn a_release_is_not_taken_over_by_a_look_that_saw_nothing() {
+async fn a_drift_check_without_a_response_adopts_no_release() {
     const OTHER: &str = "v1.36.3---test.2";
     let due = Due::completed().await;
     let management = &due.world.management;
@@ -303,7 +303,7 @@ async fn a_release_is_not_taken_over_by_a_look_that_saw_nothing() {
         cluster["metadata"]["labels"][label::TKR] = json!(OTHER);
     });
     due.world.workload.refuse(KUBE_SYSTEM, 503);
-    let due = due.shown_passes(3).await;
+    let due = due.shown_reconciles(3).await;
     let record = due.world.record();
     assert_eq!(record.label, OTHER, "{record:?}");
     assert_eq!(record.outcome, None, "{record:?}");
@@ -311,7 +311,7 @@ async fn a_release_is_not_taken_over_by_a_look_that_saw_nothing() {
 
 /// It lists nothing, and everything is deployed and proven there.
 #[tokio::test(start_paused = true)]
-async fn another_workload_behind_the_kubeconfig_is_taken_up_at_the_look() {
+async fn a_drift_check_finds_another_workload_behind_the_kubeconfig() {
     let due = Due::completed().await;
     for plural in ["packageinstalls", "apps", "secrets", "packages"] {
         remove(&due.world, plural);
@@ -320,9 +320,9 @@ async fn another_workload_behind_the_kubeconfig_is_taken_up_at_the_look() {
         .workload
         .put(KUBE_SYSTEM, json!({"metadata": {"uid": "another"}}));
     due.connected().await;
-    due.pass().await;
+    due.reconcile().await;
     due.world.deployed();
-    let due = due.shown_passes(2).await;
+    let due = due.shown_reconciles(2).await;
     let record = due.world.record();
     assert_eq!(record.workload_uid.as_deref(), Some("another"));
     assert_eq!(
@@ -332,20 +332,20 @@ async fn another_workload_behind_the_kubeconfig_is_taken_up_at_the_look() {
     assert_eq!(due.state(), PackageState::Ready);
 }
 
-/// A partition may silence thousands of workloads at once.
+/// A partition may silence thousands of workload clusters at once.
 #[tokio::test(start_paused = true)]
-async fn looks_that_are_not_answered_leave_slots_for_others() {
+async fn unanswered_drift_checks_leave_slots_for_others() {
     let due = Due::completed().await;
     let (slots, read) = (&due.leader.slots, due.world.workload.requests());
     let others: Vec<_> = iter::from_fn(|| slots.drift_check_permit(LastDriftCheck::Answered)).collect();
     assert_eq!(others.len(), usize::from(CONCURRENCY / 2));
-    let Done::RequeueAfter(next) = due.pass().await else {
-        panic!("it is never looked at again");
+    let Done::RequeueAfter(next) = due.reconcile().await else {
+        panic!("it is never requeued");
     };
     assert!((PERIOD * 3 / 40..=PERIOD / 10).contains(&next), "{next:?}");
     assert_eq!(due.world.workload.requests(), read);
     let read_before = due.world.management.requests();
-    due.pass().await;
+    due.reconcile().await;
     assert_eq!(
         due.world.management.requests(),
         read_before,
@@ -354,7 +354,7 @@ async fn looks_that_are_not_answered_leave_slots_for_others() {
     drop(others);
     sleep(next).await;
     due.connected().await;
-    assert_eq!(due.pass().await, due.next_look());
+    assert_eq!(due.reconcile().await, due.next_drift_check());
     assert!(due.world.workload.requests() > read);
 
     let slots = Slots::new(16);

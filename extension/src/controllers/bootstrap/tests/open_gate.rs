@@ -1,4 +1,4 @@
-//! What an open gate rests on is looked at for as long as it is open.
+//! Drift checks of the evidence of a gate while it is open.
 
 use rstest::rstest;
 use sluice_crds::run::Hook;
@@ -9,17 +9,17 @@ use crate::controllers::bootstrap::world::{VALUES, World, change, cluster, value
 const STATUS: &str = "/apis/run.tanzu.vmware.com/v1alpha3/namespaces/team-a/clusterbootstraps/one/status";
 const ROLES: &str = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
 
-/// A Cluster whose control plane may go, and a leader that has made a pass over it since.
+/// Returns a Cluster with an open gate of the control plane, and a leader that has reconciled it since.
 async fn released() -> (World, Context) {
     let world = Box::pin(World::released()).await;
     let leader = Box::pin(world.leader()).await;
-    Box::pin(pass_after(&leader, Duration::ZERO)).await;
+    Box::pin(reconcile_after(&leader, Duration::ZERO)).await;
     assert_eq!(world.held(Hook::BeforeClusterUpgrade), None);
     (world, leader)
 }
 
-/// A pass over the Cluster after this time.
-async fn pass_after(leader: &Context, time: Duration) {
+/// Reconciles the Cluster after this time.
+async fn reconcile_after(leader: &Context, time: Duration) {
     tokio::time::advance(time).await;
     one_pass(&cluster(leader), leader).await.unwrap();
 }
@@ -34,7 +34,7 @@ async fn what_is_altered_on_the_workload_closes_an_open_gate(
 ) {
     let (world, leader) = released().await;
     change(&world.workload, plural, alter);
-    pass_after(&leader, Duration::from_secs(10)).await;
+    reconcile_after(&leader, Duration::from_secs(10)).await;
     assert_eq!(
         world.held(Hook::BeforeClusterUpgrade),
         Some(GateReason::PackagesNotReady)
@@ -48,32 +48,32 @@ async fn the_identity_that_packages_are_installed_with_is_put_right_while_a_gate
     let role = world.workload.only("clusterroles").0;
     assert!(role.starts_with(ROLES), "{role}");
     world.workload.remove(&role);
-    pass_after(&leader, Duration::from_secs(10)).await;
+    reconcile_after(&leader, Duration::from_secs(10)).await;
     assert!(world.workload.get(&role).is_some());
     assert_eq!(world.held(Hook::BeforeClusterUpgrade), None);
 }
 
-/// It says nothing of what is there, until it has said nothing for as long as a silent workload is believed.
+/// A failed drift check proves no drift, until the timeout of a silent workload cluster.
 #[rstest]
 #[case::of_values("/secrets/")]
 #[case::of_a_package("/packages/")]
 #[case::of_the_identity("/clusterroles/")]
 #[tokio::test(start_paused = true)]
-async fn a_look_that_fails_closes_an_open_gate_only_after_a_while(#[case] refused: &'static str) {
+async fn a_failed_drift_check_closes_an_open_gate_only_after_a_while(#[case] refused: &'static str) {
     let (world, leader) = released().await;
     world.workload.refuse(refused, 504);
     for _ in 0..5 {
-        pass_after(&leader, Duration::from_secs(10)).await;
+        reconcile_after(&leader, Duration::from_secs(10)).await;
         assert_eq!(world.held(Hook::BeforeClusterUpgrade), None);
     }
-    pass_after(&leader, Duration::from_secs(10)).await;
+    reconcile_after(&leader, Duration::from_secs(10)).await;
     assert_eq!(
         world.held(Hook::BeforeClusterUpgrade),
         Some(GateReason::WorkloadUnreachable)
     );
 }
 
-/// It is put right only once the record has closed the gate, and is found until then.
+/// Sluice repairs the drift only after the record has closed the gate, and detects it until then.
 #[rstest]
 #[case::the_workload_is_in_trouble(504)]
 #[case::others_write_it(409)]
@@ -85,7 +85,7 @@ async fn what_is_altered_closes_an_open_gate_before_it_is_put_right(#[case] code
     });
     world.workload.refuse_writes("/packages", code);
     let before = world.workload.asked_to_write();
-    pass_after(&leader, Duration::from_secs(10)).await;
+    reconcile_after(&leader, Duration::from_secs(10)).await;
     assert_eq!(
         world.held(Hook::BeforeClusterUpgrade),
         Some(GateReason::PackagesNotReady)
@@ -93,7 +93,7 @@ async fn what_is_altered_closes_an_open_gate_before_it_is_put_right(#[case] code
     assert_eq!(world.workload.asked_to_write(), before);
 }
 
-/// Such as after a start with another `--sync-period`: kapp-controller deploys again when it is put right.
+/// For example after a restart with another `--sync-period`: kapp-controller deploys again after the repair.
 #[tokio::test(start_paused = true)]
 async fn a_gate_is_closed_before_any_field_of_a_package_install_is_put_right() {
     let world = Box::pin(World::released()).await;
@@ -114,7 +114,7 @@ async fn a_gate_is_closed_before_any_field_of_a_package_install_is_put_right() {
     );
 }
 
-/// A proof that was not confirmed would be taken for confirmed by the next pass.
+/// The next reconcile would treat an unconfirmed proof as confirmed.
 #[tokio::test(start_paused = true)]
 async fn a_proof_is_not_recorded_that_the_workload_does_not_confirm() {
     let world = Box::pin(World::released()).await;
@@ -125,7 +125,7 @@ async fn a_proof_is_not_recorded_that_the_workload_does_not_confirm() {
     let leader = Box::pin(world.leader()).await;
     assert_eq!(world.record().packages[0].app_generation, Some(1));
     world.workload.refuse("/apps/", 503);
-    pass_after(&leader, Duration::from_secs(1)).await;
+    reconcile_after(&leader, Duration::from_secs(1)).await;
     assert_eq!(
         world.record().packages[0].app_generation,
         Some(1),
@@ -135,18 +135,18 @@ async fn a_proof_is_not_recorded_that_the_workload_does_not_confirm() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_completed_upgrade_rested_on_is_not_looked_at() {
+async fn a_completed_upgrade_has_no_drift_check_of_its_evidence() {
     let world = World::completed().await;
     let leader = world.leader().await;
     let secret = world.workload.only("secrets").0;
     world.workload.remove(&secret);
     leader.remotes.close("uid");
-    pass_after(&leader, Duration::from_secs(10)).await;
+    reconcile_after(&leader, Duration::from_secs(10)).await;
     assert!(leader.remotes.is_empty());
     assert_eq!(world.workload.get(&secret), None);
 }
 
-/// What is written may be the last thing that a pass comes to for minutes.
+/// The write may be the last step of a reconcile for minutes.
 #[tokio::test(start_paused = true)]
 async fn a_gate_is_closed_before_what_it_rests_on_is_written_again() {
     let world = Box::pin(World::released()).await;
@@ -174,14 +174,14 @@ async fn a_gate_is_closed_before_what_it_rests_on_is_written_again() {
     );
 }
 
-/// The watch has not shown yet that the gate is open.
+/// The watch does not show the open gate yet.
 #[tokio::test(start_paused = true)]
 async fn a_gate_that_was_just_opened_is_known_to_be_open() {
     let world = World::new();
     Box::pin(world.reconcile()).await;
     world.deployed();
     let leader = Box::pin(world.leader()).await;
-    Box::pin(pass_after(&leader, Duration::ZERO)).await;
+    Box::pin(reconcile_after(&leader, Duration::ZERO)).await;
     assert_eq!(
         world.held(Hook::BeforeClusterUpgrade),
         None,
@@ -196,19 +196,19 @@ async fn a_gate_that_was_just_opened_is_known_to_be_open() {
     assert_eq!(world.workload.asked_to_write(), before);
 }
 
-/// Its stores show nothing before their first lists, which the workload refuses for now.
+/// Its stores are empty before the first lists, which the workload cluster refuses for now.
 #[tokio::test(start_paused = true)]
 async fn a_gate_stays_open_for_a_while_over_a_connection_that_lists_nothing_yet() {
     let (world, leader) = released().await;
     world.workload.refuse("/packageinstalls", 503);
     world.connect(&leader);
-    pass_after(&leader, Duration::ZERO).await;
+    reconcile_after(&leader, Duration::ZERO).await;
     assert_eq!(world.held(Hook::BeforeClusterUpgrade), None);
-    pass_after(&leader, Duration::from_secs(10)).await;
+    reconcile_after(&leader, Duration::from_secs(10)).await;
     assert!(world.held(Hook::BeforeClusterUpgrade).is_some());
 }
 
-/// The API server may have made a write that it did not answer.
+/// The API server may have executed a write without a response.
 #[rstest]
 #[case::refused(false)]
 #[case::cut_off(true)]
@@ -218,7 +218,7 @@ async fn a_gate_may_be_open_by_a_write_that_was(#[case] cut_off: bool) {
     Box::pin(world.reconcile()).await;
     world.deployed();
     let leader = Box::pin(world.leader()).await;
-    let pass = || {
+    let reconcile = || {
         tokio::time::timeout(
             SLOW,
             Box::pin(async { one_pass(&cluster(&leader), &leader).await }),
@@ -226,18 +226,18 @@ async fn a_gate_may_be_open_by_a_write_that_was(#[case] cut_off: bool) {
     };
     if cut_off {
         let answers = world.management.wait_at(STATUS);
-        assert!(pass().await.is_err());
+        assert!(reconcile().await.is_err());
         drop(answers);
         drop(world.management.wait_at("/nothing"));
     } else {
         world.management.refuse_writes("/clusterbootstraps/one", 504);
-        assert!(pass().await.unwrap().is_err());
+        assert!(reconcile().await.unwrap().is_err());
         world.management.refuse("/nothing", 504);
     }
 
     let before = world.workload.asked_to_write();
     world.management.put(VALUES, values(2));
-    pass().await.unwrap().unwrap();
+    reconcile().await.unwrap().unwrap();
     assert_eq!(
         world.held(Hook::BeforeClusterUpgrade),
         Some(GateReason::PackagesNotReady)
@@ -245,7 +245,7 @@ async fn a_gate_may_be_open_by_a_write_that_was(#[case] cut_off: bool) {
     assert_eq!(world.workload.asked_to_write(), before);
 }
 
-/// Other progress waits for a while after a write.
+/// Other progress is written with a delay after a write.
 #[tokio::test(start_paused = true)]
 async fn a_gate_opens_also_a_moment_after_other_progress_was_written() {
     let world = World::new();
@@ -253,6 +253,6 @@ async fn a_gate_opens_also_a_moment_after_other_progress_was_written() {
     world.deployed();
     let leader = Box::pin(world.leader()).await;
     leader.local_states().wrote("uid", now());
-    Box::pin(pass_after(&leader, Duration::ZERO)).await;
+    Box::pin(reconcile_after(&leader, Duration::ZERO)).await;
     assert_eq!(world.held(Hook::BeforeClusterUpgrade), None);
 }

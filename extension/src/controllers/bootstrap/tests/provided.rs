@@ -1,4 +1,4 @@
-//! Objects that provide values: copied from what a template names, and tied to their Cluster.
+//! Objects that provide values: copied from the references of a template, and owned by their Cluster.
 
 use rstest::rstest;
 use sluice_crds::run::Hook;
@@ -19,7 +19,7 @@ const OTHERS: &str = "/apis/fleet.test/v1/namespaces/team-a/fleetconfigs/one-ant
 const CREDENTIALS: &str = "/api/v1/namespaces/tkg-system/secrets/credentials";
 const COPIED_CREDENTIALS: &str = "/api/v1/namespaces/team-a/secrets/credentials";
 
-/// A Cluster without ClusterBootstrap, whose template names an object of this kind for the values of its CNI.
+/// Returns a Cluster without ClusterBootstrap, whose template references an object of this kind for the values of its CNI.
 fn new_cluster_of(group: &str, kind: &str) -> World {
     let world = World::new();
     world.management.remove(BOOTSTRAP);
@@ -32,7 +32,7 @@ fn new_cluster_of(group: &str, kind: &str) -> World {
     world
 }
 
-/// The same with an AntreaConfig, which exists.
+/// Returns such a Cluster with an existing AntreaConfig.
 fn new_cluster() -> World {
     let world = new_cluster_of(GROUP, KIND);
     let source = json!({
@@ -48,7 +48,7 @@ fn new_cluster() -> World {
     world
 }
 
-/// The same where it refers to a Secret with credentials.
+/// Returns such a Cluster whose AntreaConfig references a Secret with credentials.
 fn with_credentials() -> World {
     let world = new_cluster();
     world.management.edit(SOURCE, |source| {
@@ -70,7 +70,7 @@ fn owner(name: &str, uid: &str) -> Value {
     json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "name": name, "uid": uid})
 }
 
-/// A configuration that says something else than the template.
+/// Returns a configuration that differs from the template.
 fn config(owners: &[Value]) -> Value {
     json!({
         "apiVersion": "cni.tanzu.vmware.com/v1alpha1", "kind": KIND, "metadata": {"ownerReferences": owners},
@@ -92,7 +92,7 @@ fn is_labelled(object: &Value) -> bool {
     labels[label::CLUSTER_NAME] == "one" && labels[label::PACKAGE_NAME] == PACKAGE
 }
 
-/// Reason and note of the only event about anything else than the progress of packages.
+/// Returns reason and note of the only event, without those about the progress of packages.
 fn event(world: &World) -> (String, String) {
     let mut events = world.management.all("events");
     events.retain(|(_, event)| event["reason"] != "PackagesNotReady");
@@ -151,7 +151,7 @@ async fn what_a_user_made_before_wins_and_goes_with_its_cluster(#[case] by: &[Va
     assert!(world.management.get(BOOTSTRAP).is_some());
 }
 
-/// It has what it needs.
+/// The user's object suffices.
 #[tokio::test(start_paused = true)]
 async fn what_a_user_made_before_needs_no_source() {
     let world = new_cluster();
@@ -343,7 +343,7 @@ async fn what_an_earlier_cluster_has_left_behind_is_copied_again() {
     assert_eq!(owners(&copied), ["uid"]);
 }
 
-/// A user gets what the template gives, where it is asked for, and nothing else of the system namespace.
+/// A user gets the objects of the template, and nothing else of the system namespace.
 #[rstest]
 #[case::what_the_template_names_too("credentials", true)]
 #[case::what_only_the_user_names("other", false)]
@@ -398,7 +398,7 @@ async fn a_clone_that_is_gone_is_made_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_pass_writes_none_of_it_again() {
+async fn another_reconcile_writes_nothing_again() {
     let world = with_credentials();
     world.management.put(VALUES, values(1));
     world.reconcile().await;
@@ -458,7 +458,7 @@ async fn what_is_gone_of_what_a_clone_refers_to_is_copied_again() {
     assert_eq!(copied["data"], values(3)["data"]);
 }
 
-/// Every one may be there, and is asked for.
+/// Every owner may exist, and each costs a lookup.
 #[tokio::test(start_paused = true)]
 async fn few_owners_of_an_object_are_looked_up() {
     let world = new_cluster();

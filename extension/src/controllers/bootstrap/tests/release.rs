@@ -1,4 +1,4 @@
-//! The release of a hop, and whether the packages are those of it.
+//! Release of a hop, and whether the packages belong to it.
 
 use rstest::rstest;
 use serde_json::Value;
@@ -14,7 +14,7 @@ const NEXT_VERSION: &str = "v1.37.0";
 const NEXT: &str = "v1.37.0---test.1";
 const CLASS: &str = "/apis/cluster.x-k8s.io/v1beta2/namespaces/team-a/clusterclasses/class";
 
-/// A Cluster with this label and target that has releases pinned. There are two releases of v1.36.3.
+/// Returns a Cluster with this label and target that has releases pinned. Two releases of v1.36.3 exist.
 fn pinned(label: &str, target: &str, releases: &[(&str, &str)]) -> World {
     let world = World::new();
     put_release(&world.management, SAME_VERSION, VERSION);
@@ -55,7 +55,7 @@ async fn a_release_is_pinned_for_the_hop(
     assert_eq!(record.tkr.as_deref(), Some(RELEASE), "{record:?}");
 }
 
-/// Only the record says that the control plane comes from another version, and that workers may still follow.
+/// Only the record shows that the control plane comes from another version, and that workers may still follow.
 #[tokio::test(start_paused = true)]
 async fn packages_are_bound_to_the_release_when_the_control_plane_has_its_version() {
     let world = World::new();
@@ -78,7 +78,7 @@ async fn packages_are_bound_to_the_release_when_the_control_plane_has_its_versio
     );
 }
 
-/// Without it nothing says any more which packages belong to the release.
+/// Without it, the packages of the release are unknown.
 #[rstest]
 #[case::a_template_that_is_gone(
     (|world: &World| world.management.remove(&format!("{TEMPLATES}/{RELEASE}"))) as fn(&World),

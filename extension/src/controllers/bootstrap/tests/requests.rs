@@ -1,4 +1,4 @@
-//! What a pass asks of the API servers, and how much of it.
+//! Number and size of the requests of a reconcile.
 
 use sluice_core::packages::bootstrap::MOST_ADDITIONAL;
 use sluice_crds::run::Hook;
@@ -8,7 +8,7 @@ use crate::controllers::bootstrap::world::{
     BOOTSTRAP, KUBE_SYSTEM, PACKAGES, RELEASE, TEMPLATES, World, change, cluster, package_of,
 };
 
-/// What comes later may rest on it.
+/// Later writes may depend on it.
 #[tokio::test(start_paused = true)]
 async fn writes_that_belong_together_end_with_the_first_one_that_is_refused() {
     let world = World::new();
@@ -24,7 +24,7 @@ async fn writes_that_belong_together_end_with_the_first_one_that_is_refused() {
     assert_eq!(secrets.count(), 1, "{asked:?}");
 }
 
-/// A process has to keep what many passes know at once.
+/// The process caches the responses of many reconciles at once.
 #[tokio::test(start_paused = true)]
 async fn answers_of_a_workload_that_are_too_large_together_are_left() {
     let world = World::new();
@@ -40,7 +40,7 @@ async fn answers_of_a_workload_that_are_too_large_together_are_left() {
     assert!(world.held(Hook::BeforeClusterUpgrade).is_some(), "{outcome:?}");
 }
 
-/// What its watches have shown is of the other one.
+/// The watches have shown objects of the other server.
 #[tokio::test(start_paused = true)]
 async fn a_connection_is_closed_where_another_server_answers() {
     let world = World::released().await;
@@ -57,7 +57,7 @@ async fn a_connection_is_closed_where_another_server_answers() {
     assert_eq!(world.workload.asked_to_write(), before);
 }
 
-/// Packages that take their values from Secrets, one more than the definitions let a ClusterBootstrap have.
+/// Returns packages with values from Secrets, one more than the definition allows in a ClusterBootstrap.
 fn too_many() -> Value {
     let package = |number: usize| {
         let (name, secret) = (format!("{number}.example.com.1.0.0"), format!("values-{number}"));
@@ -76,7 +76,7 @@ fn they_exist(world: &World) {
     }
 }
 
-/// One that was stored before the definitions refused that.
+/// A ClusterBootstrap that was stored before the definition refused it.
 #[tokio::test(start_paused = true)]
 async fn nothing_is_read_for_a_cluster_bootstrap_with_too_many_packages() {
     let world = Box::pin(World::released()).await;

@@ -1,4 +1,4 @@
-//! Passes over a Cluster whose upgrade is completed.
+//! Reconciles of a Cluster after its completed upgrade.
 
 use rstest::rstest;
 
@@ -13,7 +13,7 @@ use crate::controllers::bootstrap::world::{
 /// `--sync-period` of the world.
 const PERIOD: Duration = Duration::from_mins(10);
 
-/// How long a leader of the world takes until its first pass.
+/// Time until the first reconcile of a leader of the world.
 const BEGINS: Duration = Duration::from_secs(1);
 
 #[tokio::test(start_paused = true)]
@@ -29,7 +29,7 @@ async fn a_completed_upgrade_is_left_alone() {
     assert_eq!(after, before);
 }
 
-/// Hooks are held until the record has seen both generations, whatever was edited.
+/// Hooks are held until the record has observed both generations, whatever was edited.
 #[rstest]
 #[case::of_the_cluster_bootstrap(BOOTSTRAP)]
 #[case::of_the_cluster(CLUSTER)]
@@ -50,21 +50,21 @@ async fn an_edit_that_changes_no_package_is_recorded_as_seen(#[case] path: &str)
     assert!(record.outcome.is_some(), "{record:?}");
 }
 
-/// It concerns all Clusters of a release at once. No gate opens on what was not planned again: the record is one of a completed upgrade to
-/// the version that the Cluster has, so hooks of another version are held by it, and by the Cluster's generation that it has not seen. The
-/// pass that records either is one over a Cluster that has changed, which plans from the edited Package: see
+/// The edit affects all Clusters of a release at once. The old plan opens no gate: its record is a completed upgrade to the current
+/// version. The record holds hooks of another version, and so does a newer generation of the Cluster. The reconcile that records
+/// either one runs after a change of the Cluster and plans from the edited Package: see
 /// [`a_cluster_that_moves_on_leaves_no_edited_package_as_it_was`].
 #[tokio::test(start_paused = true)]
 async fn a_package_that_is_edited_in_place_waits_for_the_time_of_the_cluster() {
     let world = World::completed().await;
     let leader = world.leader().await;
     one_pass(&cluster(&leader), &leader).await.unwrap();
-    let memory = leader.local_states().get("uid");
+    let local_state = leader.local_states().get("uid");
     world
         .management
         .put(&format!("{PACKAGES}/{PACKAGE}"), package("b"));
     let leader = world.leader().await;
-    leader.local_states().keep("uid", memory);
+    leader.local_states().keep("uid", local_state);
     let (written, read) = (
         world.workload.asked_to_write(),
         world.management.times_asked_for(VALUES),
@@ -85,61 +85,58 @@ async fn a_cluster_that_moves_on_leaves_no_edited_package_as_it_was() {
     let world = World::completed().await;
     let leader = world.leader().await;
     one_pass(&cluster(&leader), &leader).await.unwrap();
-    let memory = leader.local_states().get("uid");
+    let local_state = leader.local_states().get("uid");
     let edited = package("b");
     world.management.put(&format!("{PACKAGES}/{PACKAGE}"), edited);
     world.management.edit(CLUSTER, |cluster| {
         cluster["metadata"]["generation"] = json!(2);
     });
     let leader = world.leader().await;
-    leader.local_states().keep("uid", memory);
+    leader.local_states().keep("uid", local_state);
     let read = world.management.times_asked_for(VALUES);
     one_pass(&cluster(&leader), &leader).await.unwrap();
     assert!(world.management.times_asked_for(VALUES) > read);
 }
 
-/// How often any of the API servers was asked for anything.
+/// Counts the requests to both API servers.
 fn requests(world: &World) -> usize {
     world.management.requests() + world.workload.requests()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cluster_at_rest_asks_for_nothing_until_its_periodic_look() {
+async fn a_settled_cluster_sends_no_request_until_its_drift_check() {
     let world = World::completed().await;
     let leader = world.leader().await;
-    let pass = async || one_pass(&cluster(&leader), &leader).await.unwrap();
-    pass().await;
+    let reconcile = async || one_pass(&cluster(&leader), &leader).await.unwrap();
+    reconcile().await;
     sleep(PERIOD).await;
     world.connect(&leader);
     sleep(Duration::from_secs(1)).await;
-    let next = pass().await;
+    let next = reconcile().await;
     let period = leader.settings.sync_period;
-    let next_look = period.until_resync("uid", now());
-    assert_eq!(next, Done::RequeueAfter(next_look), "a look");
+    let next_drift_check = period.until_resync("uid", now());
+    assert_eq!(next, Done::RequeueAfter(next_drift_check), "a drift check");
     sleep(Duration::from_mins(1)).await;
     let read = requests(&world);
-    let again = pass().await;
+    let again = reconcile().await;
     assert_eq!(
         again,
-        Done::RequeueAfter(next_look.saturating_sub(Duration::from_mins(1))),
-        "the look is not put off"
+        Done::RequeueAfter(next_drift_check.saturating_sub(Duration::from_mins(1))),
+        "the drift check is not delayed"
     );
     assert_eq!(requests(&world), read, "at rest");
 
     leader.local_states().woke("team-a", "one");
-    pass().await;
+    reconcile().await;
     let woken = requests(&world);
     assert!(woken > read, "what has woken it may be its values");
 
-    pass().await;
+    reconcile().await;
     assert_eq!(requests(&world), woken, "at rest again");
     sleep(Duration::from_mins(10)).await;
     let read = world.management.times_asked_for(VALUES);
-    pass().await;
-    assert!(
-        world.management.times_asked_for(VALUES) > read,
-        "the periodic look"
-    );
+    reconcile().await;
+    assert!(world.management.times_asked_for(VALUES) > read, "the drift check");
 }
 
 #[rstest]
@@ -160,16 +157,16 @@ async fn what_a_cluster_at_rest_was_planned_from_changes(
         object.pointer_mut(parent).unwrap()[name] = edited;
     });
     let leader = world.leader().await;
-    let memory = before.local_states().get("uid");
-    leader.local_states().keep("uid", memory);
+    let local_state = before.local_states().get("uid");
+    leader.local_states().keep("uid", local_state);
     let read = world.management.times_asked_for(VALUES);
     one_pass(&cluster(&leader), &leader).await.unwrap();
     assert!(world.management.times_asked_for(VALUES) > read);
 }
 
-/// What the stores show need not be read, and a Package that changes wakes every Cluster.
+/// Stored objects need no read, and a changed Package requeues every Cluster.
 #[tokio::test(start_paused = true)]
-async fn a_cluster_at_rest_that_is_woken_reads_only_what_no_store_shows() {
+async fn a_requeue_of_a_settled_cluster_reads_only_unstored_objects() {
     let world = World::completed().await;
     let (leader, triggers) = (Arc::new(world.leader().await), Requeues::default());
     let one = ClusterRef::of(&*cluster(&leader));

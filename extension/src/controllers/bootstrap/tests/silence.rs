@@ -1,4 +1,4 @@
-//! The connection to a workload API server that was silent.
+//! Connections to a silent workload API server.
 
 use jiff::{SignedDuration, Timestamp};
 use rstest::rstest;
@@ -8,7 +8,7 @@ use super::{
     *,
 };
 
-/// A watch that resumes says nothing until an object changes, so the connection would be taken for silent until then.
+/// A resumed watch sends nothing until an object changes, so the connection would count as silent until then.
 #[rstest]
 #[case::long_ago(20, 1, true)]
 #[case::a_moment_ago(10, 1, false)]
@@ -24,7 +24,7 @@ async fn a_connection_is_opened_again_that_was_silent(
     let leader = world.leader().await;
     let remote = world.connect(&leader);
     sleep(Duration::from_secs(1)).await;
-    // The last answer was that of the first list, a second ago.
+    // The last response was that of the first list, a second ago.
     sleep(Duration::from_secs(answered_ago - 1)).await;
     remote.silent_since(Timestamp::now() - SignedDuration::from_secs(silent_for));
     one_pass(&cluster(&leader), &leader).await.unwrap();

@@ -1,4 +1,4 @@
-//! A Cluster that the addons-manager has left behind: what goes, and what stays as it is.
+//! A Cluster with leftovers of the addons-manager: removed and preserved objects.
 
 mod trouble;
 
@@ -20,7 +20,7 @@ const SECRET: &str = "/api/v1/namespaces/tkg-system/secrets/one-antrea-data-valu
 const OLD: &str = finalizer::LEGACY_ADDON;
 const OTHER: &str = "a.user/waits";
 
-/// The old finalizer beside one of another, on all that has it, and the annotation on one of two Machines.
+/// Adds the old finalizer beside a foreign one to all objects that had it, and the annotation to one of two Machines.
 fn leave(world: &World) {
     for path in [CLUSTER, BOOTSTRAP, KUBECONFIG] {
         world.management.edit(path, |object| {
@@ -54,7 +54,7 @@ fn annotations(world: &World, machine: &str) -> Value {
     world.management.get(&path).unwrap()["metadata"]["annotations"].clone()
 }
 
-/// Paths that were patched, in order.
+/// Returns patched paths, in order.
 fn patched(world: &World) -> Vec<String> {
     let asked = world.management.asked_to_write();
     let patches = asked.iter().filter_map(|asked| asked.strip_prefix("PATCH "));
@@ -138,7 +138,7 @@ async fn a_cluster_that_a_user_has_paused_is_left_alone(#[case] pause: Value) {
     assert_eq!(finalizers(&world), vec![json!([OTHER, OLD]); 3]);
 }
 
-/// The addons-manager has removed its finalizers, and went before it came to the Machines.
+/// The addons-manager has removed its finalizers, but stopped before the Machines.
 #[tokio::test(start_paused = true)]
 async fn half_of_what_was_left_goes() {
     let world = World::new();
@@ -194,7 +194,7 @@ async fn what_may_not_be_removed_holds_nothing(#[case] path: &'static str, #[cas
     );
 }
 
-/// Cluster API goes on with it whatever hooks say, and the packages are to be uninstalled from its Machines before these go.
+/// Cluster API continues whatever hooks respond, and the packages are uninstalled from its Machines before they go.
 #[tokio::test(start_paused = true)]
 async fn machines_stay_while_packages_are_uninstalled_that_no_hook_waits_for() {
     let world = World::new();
@@ -218,7 +218,7 @@ async fn machines_stay_while_packages_are_uninstalled_that_no_hook_waits_for() {
     assert_eq!(finalizers(&world), vec![json!([OTHER]); 3]);
 }
 
-/// The package as the addons-manager installs it, settled.
+/// Returns a settled Cluster with the package as the addons-manager installs it.
 fn installed_by_the_addons_manager() -> World {
     let world = World::new();
     world.control_plane_at(VERSION);
@@ -230,7 +230,7 @@ fn installed_by_the_addons_manager() -> World {
     copy["metadata"]["namespace"] = json!("tkg-system");
     let path = format!("/apis/data.packaging.carvel.dev/v1alpha1/namespaces/tkg-system/packages/{PACKAGE}");
     world.workload.put(&path, copy);
-    // The same values in other words.
+    // The same values in another notation.
     let document = BASE64_STANDARD.encode("{\"replicas\": 1}\n");
     let secret =
         json!({"apiVersion": "v1", "kind": "Secret", "metadata": {}, "data": {"values.yaml": document}});
@@ -255,7 +255,7 @@ fn install(world: &World) -> Value {
     world.workload.get(INSTALL).unwrap()
 }
 
-/// The Secret that the PackageInstall takes its values from.
+/// Returns the values Secret of the PackageInstall.
 fn named(world: &World) -> String {
     let name = &install(world)["spec"]["values"][0]["secretRef"]["name"];
     name.as_str().unwrap_or_default().to_owned()
@@ -318,7 +318,7 @@ async fn an_edit_of_values_moves_what_was_kept_to_names() {
     );
 }
 
-/// No gate before the machines of an upgrade is opened by what the addons-manager has installed, however ready that is.
+/// Installations of the addons-manager open no gate before the machines of an upgrade, however ready they are.
 #[tokio::test(start_paused = true)]
 async fn an_upgrade_is_never_released_by_what_was_kept() {
     let world = installed_by_the_addons_manager();
@@ -330,7 +330,7 @@ async fn an_upgrade_is_never_released_by_what_was_kept() {
     let templates = crate::controllers::bootstrap::world::TEMPLATES;
     let template = world.management.get(&format!("{templates}/{RELEASE}")).unwrap();
     world.management.put(&format!("{templates}/{release}"), template);
-    // The packages of the next release are the same ones.
+    // The next release has the same packages.
     world.management.edit(CLUSTER, |cluster| {
         cluster["metadata"]["labels"][label::TKR] = json!(release);
         cluster["metadata"]["generation"] = json!(2);
@@ -358,7 +358,7 @@ async fn an_upgrade_is_never_released_by_what_was_kept() {
     );
 }
 
-/// Machines still have to follow, so what the addons-manager has installed is proven first.
+/// Machines still have to follow, so installations of the addons-manager are proven first.
 #[tokio::test(start_paused = true)]
 async fn nothing_is_kept_while_a_hook_is_waited_for() {
     let world = installed_by_the_addons_manager();

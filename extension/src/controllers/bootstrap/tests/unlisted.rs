@@ -1,4 +1,4 @@
-//! A leader that has never listed a kind: kapp-controller is not installed, for example.
+//! A leader without the list of a kind, for example because kapp-controller is not installed.
 
 use rstest::rstest;
 use sluice_crds::run::Hook;
@@ -54,9 +54,9 @@ async fn a_deletion_goes_on() {
     assert_eq!(world.held(Hook::BeforeClusterDelete), None);
 }
 
-/// An empty list brings no object that would.
+/// An empty list brings no object, and so no event.
 #[tokio::test(start_paused = true)]
-async fn its_first_list_wakes_the_clusters_that_wait_for_it() {
+async fn its_first_list_requeues_the_waiting_clusters() {
     let (frozen, events, triggers) = (
         Frozen::of("packageinstalls"),
         Events::default(),

@@ -1,4 +1,4 @@
-//! Passes that see nothing, or do not come to their end: what the record says is not the truth any more.
+//! Reconciles that read nothing or do not finish, so that the record is stale.
 
 use rstest::rstest;
 use sluice_core::{protocol::ReconcileFailure, reconcile::slots::CONFLICTS};
@@ -8,7 +8,7 @@ use super::*;
 use crate::controllers::bootstrap::concurrency::Slot;
 use crate::controllers::bootstrap::world::{VALUES, World, cluster};
 
-/// One slot of two is for slow passes, and another Cluster has it.
+/// Takes the only slot for slow reconciles, for another Cluster.
 fn all_slots_taken(leader: &Context) -> Slot {
     leader.slots.limiter().failed("another", now());
     leader.slots.turn("another").unwrap().unwrap()
@@ -32,7 +32,7 @@ async fn a_hold_of_a_record_is_written_once() {
 #[case::a_role_that_lost_a_rule(403)]
 #[case::an_api_server_in_trouble(500)]
 #[tokio::test(start_paused = true)]
-async fn a_pass_that_fails_closes_the_gates(#[case] code: u16) {
+async fn a_failed_reconcile_closes_the_gates(#[case] code: u16) {
     let world = World::released().await;
     let leader = world.leader().await;
     world.management.refuse(VALUES, code);
@@ -46,7 +46,7 @@ async fn a_pass_that_fails_closes_the_gates(#[case] code: u16) {
     );
 }
 
-/// One conflict is an everyday matter, and the next pass is made at once.
+/// A single conflict is common, and the next reconcile follows at once.
 #[tokio::test(start_paused = true)]
 async fn conflicts_close_the_gates_when_they_do_not_end() {
     let world = World::released().await;
@@ -64,7 +64,7 @@ async fn conflicts_close_the_gates_when_they_do_not_end() {
     );
 }
 
-/// Each of these conflicts came soon after the one before; these did not.
+/// Unlike those of a row, these conflicts are seconds apart.
 #[tokio::test(start_paused = true)]
 async fn conflicts_close_the_gates_after_seconds() {
     let world = World::released().await;
@@ -80,7 +80,7 @@ async fn conflicts_close_the_gates_after_seconds() {
     );
 }
 
-/// All slots for slow passes are taken, for as long as a silent workload is believed.
+/// All slots for slow reconciles are taken for the timeout of a silent workload cluster.
 #[tokio::test(start_paused = true)]
 async fn a_cluster_that_waits_for_a_slot_for_long_closes_its_gates() {
     let world = World::released().await;
@@ -100,9 +100,9 @@ async fn a_cluster_that_waits_for_a_slot_for_long_closes_its_gates() {
     }
 }
 
-/// Whatever made the pass slow may make the write fail that closes the gates.
+/// The cause of the slow reconcile may also fail the write that closes the gates.
 #[tokio::test(start_paused = true)]
-async fn the_gates_of_a_pass_that_was_cut_off_are_closed_with_the_next_try() {
+async fn the_gates_of_a_canceled_reconcile_are_closed_with_the_next_try() {
     let world = World::released().await;
     let leader = Arc::new(world.leader().await);
     let cluster = cluster(&leader);
@@ -121,7 +121,7 @@ async fn the_gates_of_a_pass_that_was_cut_off_are_closed_with_the_next_try() {
     );
 }
 
-/// It has none of the slots that slow passes may have.
+/// The Cluster holds no slot for slow reconciles.
 #[tokio::test(start_paused = true)]
 async fn closing_gates_while_waiting_for_a_slot_does_not_take_long() {
     const STATUS: &str = "/apis/run.tanzu.vmware.com/v1alpha3/namespaces/team-a/clusterbootstraps/one/status";
@@ -138,7 +138,7 @@ async fn closing_gates_while_waiting_for_a_slot_does_not_take_long() {
     assert_eq!(began.elapsed(), SLOW);
 }
 
-/// What keeps a pass from its end.
+/// Fault that ends a reconcile early.
 #[derive(Clone, Copy)]
 enum End {
     Panics,
@@ -151,13 +151,13 @@ enum End {
 #[case::after_its_time(End::Hangs, GateReason::ReconcileTimedOut)]
 #[case::for_others(End::IsCutOff, GateReason::ReconcileTimedOut)]
 #[tokio::test(start_paused = true)]
-async fn a_pass_that_ends_early_closes_the_gates(#[case] end: End, #[case] reason: GateReason) {
+async fn a_reconcile_that_ends_early_closes_the_gates(#[case] end: End, #[case] reason: GateReason) {
     let world = World::released().await;
     let leader = Arc::new(world.leader().await);
     let cluster = cluster(&leader);
     let answers = world.management.wait_at(VALUES);
     match end {
-        // The server panics when it is not to be answered any more.
+        // The server panics when its responses are dropped.
         End::Panics => drop(answers),
         End::Hangs => drop(tokio::spawn(async move {
             answers.closed().await;

@@ -15,7 +15,7 @@ const KAPP_CONTROLLER: &str = "kapp-controller.example.com.0.50.0";
 const KAPP_VALUES: &str = "/api/v1/namespaces/team-a/secrets/kapp-values";
 const ANTREA_CONFIG: &str = "/apis/cni.tanzu.vmware.com/v1alpha1/namespaces/team-a/antreaconfigs/one";
 
-/// The digest of the CNI after another pass.
+/// Returns the digest of the CNI after another reconcile.
 async fn digest(world: &World) -> String {
     world.reconcile().await;
     let packages = world.record().packages.into_iter();
@@ -23,7 +23,7 @@ async fn digest(world: &World) -> String {
     of_cni.next().unwrap().values_digest
 }
 
-/// kapp-controller restarts with other values, and leaves what it was deploying as it is unless it is asked again.
+/// kapp-controller restarts with other values, and does not resume a deployment without an app resync.
 #[tokio::test(start_paused = true)]
 async fn other_values_of_kapp_controller_are_another_digest_of_all_other_packages() {
     let world = World::new();
@@ -42,7 +42,7 @@ async fn other_values_of_kapp_controller_are_another_digest_of_all_other_package
     assert_ne!(digest(&world).await, before);
 }
 
-/// The provider is labelled with the package before it has computed the values for it.
+/// The provider has the label of the package before it has computed the values.
 #[rstest]
 #[case::for_the_package(Some(PACKAGE), GateReason::PackagesNotReady)]
 #[case::for_another_package(Some("antrea.example.com.1.8.0"), GateReason::ValuesNotReady)]
@@ -74,7 +74,7 @@ async fn values_of_a_provider_are_used_when_they_were_computed(
     assert_eq!(world.held(Hook::BeforeClusterUpgrade), Some(held));
 }
 
-/// The first package wants values that do not exist.
+/// Lets the first package reference missing values.
 fn take_values_away(world: &World) {
     world.management.edit(BOOTSTRAP, |bootstrap| {
         bootstrap["spec"]["cni"]["valuesFrom"] = json!({"secretRef": "gone"});
@@ -96,7 +96,7 @@ async fn a_package_without_values_keeps_no_other_one_from_being_written(
     #[case] written: &[&str],
 ) {
     let world = World::new();
-    // Its values are those of the first one.
+    // It shares the values of the first package.
     world.add_metrics(Some(&json!({"secretRef": "antrea-values"})));
     world.management.put(
         &format!("{PACKAGES}/{KAPP_CONTROLLER}"),
@@ -111,12 +111,12 @@ async fn a_package_without_values_keeps_no_other_one_from_being_written(
     assert_eq!(installs, written);
 }
 
-/// What was deployed is compared with the Package of the same name, whichever is missing before it.
+/// The deployment is compared with the Package of the same name, whichever package before it is missing.
 #[tokio::test(start_paused = true)]
 async fn a_package_is_confirmed_as_itself_where_another_one_has_no_values() {
     let world = World::new();
     world.control_plane_at(VERSION);
-    // Its values are those of the first one.
+    // It shares the values of the first package.
     world.add_metrics(Some(&json!({"secretRef": "antrea-values"})));
     take_values_away(&world);
     world.reconcile().await;
@@ -131,7 +131,7 @@ async fn a_package_is_confirmed_as_itself_where_another_one_has_no_values() {
     assert_eq!(record.packages[0].reason, "AppTemplateMismatch");
 }
 
-/// It concerns all Clusters of a release at once, as does what provides the values.
+/// The edit affects all Clusters of a release at once, and so does a values provider.
 #[tokio::test(start_paused = true)]
 async fn a_package_that_is_edited_in_place_waits_also_where_another_one_has_no_values() {
     let world = World::completed().await;
@@ -151,11 +151,11 @@ async fn a_package_that_is_edited_in_place_waits_also_where_another_one_has_no_v
     assert_eq!(world.workload.asked_to_write(), before);
 }
 
-/// Two packages beside kapp-controller need it, and a second write of what was just written would be refused.
+/// Two packages beside kapp-controller need the identity, and a second write with the old version would be refused.
 #[tokio::test(start_paused = true)]
 async fn the_identity_that_several_packages_need_is_written_once() {
     let world = World::new();
-    // Its values are those of the first one.
+    // It shares the values of the first package.
     world.add_metrics(Some(&json!({"secretRef": "antrea-values"})));
     world.reconcile().await;
     change(&world.workload, "clusterroles", |role| role["rules"] = json!([]));
@@ -171,10 +171,10 @@ async fn the_identity_that_several_packages_need_is_written_once() {
     };
     let before = install(&world);
     world.reconcile().await;
-    assert_ne!(install(&world), before, "in the same pass");
+    assert_ne!(install(&world), before, "in the same reconcile");
 }
 
-/// Its word is the proof of all others.
+/// Its status is the proof of all other packages.
 #[tokio::test(start_paused = true)]
 async fn nothing_is_installed_by_a_kapp_controller_that_is_not_proven() {
     let world = World::new();
@@ -190,7 +190,7 @@ async fn nothing_is_installed_by_a_kapp_controller_that_is_not_proven() {
     assert_eq!(world.workload.asked_to_write(), Vec::<String>::new());
 }
 
-/// It computes the values for the package that its label names.
+/// The provider computes the values for the package of its label.
 #[tokio::test(start_paused = true)]
 async fn a_provider_is_labelled_with_its_package() {
     let world = World::new();
@@ -206,7 +206,7 @@ async fn a_provider_is_labelled_with_its_package() {
     assert_eq!(config["metadata"]["labels"][label::PACKAGE_NAME], PACKAGE);
 }
 
-/// Where it is named only by mistake, what is installed may have to be another one.
+/// If the reference is a mistake, another package may have to be installed.
 #[tokio::test(start_paused = true)]
 async fn nothing_is_written_while_a_package_does_not_exist() {
     let world = World::new();

@@ -1,9 +1,9 @@
-//! What a Cluster costs that waits.
+//! Requests and requeues of a waiting Cluster.
 
 use super::*;
 use crate::controllers::bootstrap::world::{BOOTSTRAP, CLUSTER, KUBECONFIG, VALUES, VERSION, World, cluster};
 
-/// When a Cluster is looked at again that has waited for so long, in milliseconds.
+/// Returns the requeue delay of a waiting Cluster, in milliseconds.
 fn again(done: &Done) -> u128 {
     match done {
         Done::RequeueAfter(time) => time.as_millis(),
@@ -35,9 +35,9 @@ async fn no_kubeconfig_is_read_before_the_control_plane_is_initialized() {
     assert!(world.management.was_asked_for(KUBECONFIG));
 }
 
-/// What is missing may be a Secret, which no watch shows.
+/// The missing object may be a Secret, which no watch shows.
 #[tokio::test(start_paused = true)]
-async fn what_is_missing_before_the_control_plane_is_initialized_is_looked_for_soon() {
+async fn a_missing_object_before_initialization_is_read_again_soon() {
     let world = World::new();
     initialized(&world, false);
     world.management.remove(VALUES);
@@ -45,7 +45,7 @@ async fn what_is_missing_before_the_control_plane_is_initialized_is_looked_for_s
     assert!((7_500..=10_000).contains(&again(&action)), "{action:?}");
 }
 
-/// Its API server answers, whatever Cluster API says of it.
+/// Its API server responds, whatever Cluster API reports.
 #[tokio::test(start_paused = true)]
 async fn the_kubeconfig_is_read_of_a_workload_that_has_answered() {
     let world = Box::pin(World::released()).await;
@@ -56,43 +56,43 @@ async fn the_kubeconfig_is_read_of_a_workload_that_has_answered() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cluster_without_kubeconfig_is_looked_at_ever_later() {
+async fn a_cluster_without_kubeconfig_is_requeued_with_growing_delays() {
     let world = World::new();
     world.control_plane_at(VERSION);
     world.management.remove(KUBECONFIG);
     let leader = world.leader().await;
-    let pass = async || one_pass(&cluster(&leader), &leader).await;
-    let first = pass().await.unwrap();
+    let reconcile = async || one_pass(&cluster(&leader), &leader).await;
+    let first = reconcile().await.unwrap();
     assert!((7_500..=10_000).contains(&again(&first)), "{first:?}");
-    // The stores of this leader do not show that the status was written.
+    // The stores of this leader do not show the status write.
     sleep(Duration::from_mins(20)).await;
     let leader = {
-        let memory = leader.local_states().get("uid");
+        let local_state = leader.local_states().get("uid");
         let next = world.leader().await;
-        next.local_states().keep("uid", memory);
+        next.local_states().keep("uid", local_state);
         next
     };
     let later = one_pass(&cluster(&leader), &leader).await.unwrap();
     assert!((45_000..=60_000).contains(&again(&later)), "{later:?}");
 }
 
-/// Its clones cannot be made.
+/// Its clones fail.
 #[tokio::test(start_paused = true)]
-async fn a_cluster_without_cluster_bootstrap_is_looked_at_ever_later() {
+async fn a_cluster_without_cluster_bootstrap_is_requeued_with_growing_delays() {
     let world = World::new();
     world.management.remove(BOOTSTRAP);
     let leader = world.leader().await;
-    let pass = async || one_pass(&cluster(&leader), &leader).await.unwrap();
-    let first = pass().await;
+    let reconcile = async || one_pass(&cluster(&leader), &leader).await.unwrap();
+    let first = reconcile().await;
     assert!((7_500..=10_000).contains(&again(&first)), "{first:?}");
     sleep(Duration::from_mins(20)).await;
-    let later = pass().await;
+    let later = reconcile().await;
     assert!((45_000..=60_000).contains(&again(&later)), "{later:?}");
 }
 
-/// A package may fail meanwhile, and the gate would stay open until the next look.
+/// A package may fail meanwhile, and the gate would stay open until the next drift check.
 #[tokio::test(start_paused = true)]
-async fn an_open_gate_is_looked_at_soon_however_long_its_kubeconfig_is_missing() {
+async fn an_open_gate_is_checked_soon_however_long_its_kubeconfig_is_missing() {
     let world = Box::pin(World::released()).await;
     let leader = world.leader().await;
     world.management.remove(KUBECONFIG);

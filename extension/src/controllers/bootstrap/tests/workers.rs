@@ -1,4 +1,4 @@
-//! Workers of a Cluster whose control plane has the version.
+//! Workers of a Cluster whose control plane runs the version.
 
 use rstest::rstest;
 use sluice_crds::{labels::label::CAPI_CLUSTER_NAME, run::Hook};
@@ -6,7 +6,7 @@ use sluice_crds::{labels::label::CAPI_CLUSTER_NAME, run::Hook};
 use super::*;
 use crate::controllers::bootstrap::world::{VALUES, VERSION, World, values};
 
-/// Workers of this kind that run a version.
+/// Adds workers of this kind that run a version.
 fn workers(world: &World, kind: &str, plural: &str, version: &str) {
     let path = format!("/apis/cluster.x-k8s.io/v1beta2/namespaces/team-a/{plural}/workers");
     let labels = json!({CAPI_CLUSTER_NAME: "one", label::TOPOLOGY_OWNED: ""});
@@ -49,7 +49,7 @@ async fn workers_of_each_kind_are_waited_for(#[case] kind: &str, #[case] plural:
     );
 }
 
-/// The gate after the control plane stays open, and does not stand for that of the workers.
+/// The gate after the control plane stays open and does not replace the gate of the workers.
 #[tokio::test(start_paused = true)]
 async fn the_gate_of_workers_is_closed_before_what_it_rests_on_is_written_again() {
     let world = World::new();

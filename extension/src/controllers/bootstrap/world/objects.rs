@@ -1,4 +1,4 @@
-//! The objects of a management cluster with one Cluster.
+//! Objects of a management cluster with one Cluster.
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde_json::{Value, json};
@@ -6,12 +6,12 @@ use sluice_crds::labels::{annotation, label};
 
 use crate::controllers::bootstrap::object_server::ObjectServer;
 
-/// The system namespace.
+/// System namespace.
 pub(crate) const SYSTEM: &str = "tkg-system";
-/// The version that the Cluster shall have, and the release of it.
+/// Target version of the Cluster, and its release.
 pub(crate) const VERSION: &str = "v1.36.3";
 pub(crate) const RELEASE: &str = "v1.36.3---test.1";
-/// The only package of the release.
+/// Only package of the release.
 pub(crate) const PACKAGE: &str = "antrea.example.com.1.9.0";
 pub(crate) const BOOTSTRAP: &str =
     "/apis/run.tanzu.vmware.com/v1alpha3/namespaces/team-a/clusterbootstraps/one";
@@ -25,7 +25,7 @@ pub(crate) const KUBE_SYSTEM: &str = "/api/v1/namespaces/kube-system";
 pub(crate) const TEMPLATES: &str =
     "/apis/run.tanzu.vmware.com/v1alpha3/namespaces/tkg-system/clusterbootstraptemplates";
 
-/// A management API server with a Cluster that shall have [`VERSION`]. Its control plane is missing.
+/// Returns a management API server with a Cluster whose target is [`VERSION`]. Its control plane is missing.
 pub(super) fn management() -> ObjectServer {
     let management = ObjectServer::default();
     serve_control_planes(&management);
@@ -66,7 +66,7 @@ pub(super) fn management() -> ObjectServer {
     management
 }
 
-/// How the kind of the control plane is served, and that it keeps to the contract.
+/// Serves the control plane kind with its contract label.
 fn serve_control_planes(management: &ObjectServer) {
     let group = "controlplane.example.com";
     let version = json!({"groupVersion": format!("{group}/v1"), "version": "v1"});
@@ -83,7 +83,7 @@ fn serve_control_planes(management: &ObjectServer) {
     );
 }
 
-/// A release with the package.
+/// Adds a release with the package.
 pub(crate) fn put_release(management: &ObjectServer, name: &str, kubernetes: &str) {
     management.put(
         &format!("/apis/run.tanzu.vmware.com/v1alpha3/tanzukubernetesreleases/{name}"),
@@ -97,19 +97,19 @@ pub(crate) fn put_release(management: &ObjectServer, name: &str, kubernetes: &st
     );
 }
 
-/// A Secret with values of the package.
+/// Returns a Secret with values of the package.
 pub(crate) fn values(replicas: u32) -> Value {
     let document = BASE64_STANDARD.encode(format!("replicas: {replicas}\n"));
     let labels = json!({label::CLUSTER_NAME: "one", label::PACKAGE_NAME: PACKAGE});
     json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"labels": labels}, "data": {"values.yaml": document}})
 }
 
-/// The package with this path in its template.
+/// Returns the package with this path in its template.
 pub(crate) fn package(step: &str) -> Value {
     package_of("antrea.example.com", "1.9.0", step)
 }
 
-/// A Package with this path in its template.
+/// Returns a Package with this path in its template.
 pub(crate) fn package_of(ref_name: &str, version: &str, step: &str) -> Value {
     json!({
         "apiVersion": "data.packaging.carvel.dev/v1alpha1", "kind": "Package", "metadata": {},
@@ -120,10 +120,10 @@ pub(crate) fn package_of(ref_name: &str, version: &str, step: &str) -> Value {
     })
 }
 
-/// The name of a package that no template has.
+/// Name of a package that no template contains.
 pub(crate) const METRICS: &str = "metrics.example.com.1.9.0";
 
-/// A kubeconfig that leads nowhere.
+/// Returns a kubeconfig of an unreachable server.
 pub(super) fn kubeconfig() -> String {
     kubeconfig_of(
         "https://127.0.0.1:1",
@@ -131,7 +131,7 @@ pub(super) fn kubeconfig() -> String {
     )
 }
 
-/// The kubeconfig of a server with this certificate authority.
+/// Returns the kubeconfig of a server with this certificate authority.
 pub(crate) fn kubeconfig_of(server: &str, authority: &str) -> String {
     let authority = BASE64_STANDARD.encode(authority);
     json!({
@@ -143,7 +143,7 @@ pub(crate) fn kubeconfig_of(server: &str, authority: &str) -> String {
     .to_string()
 }
 
-/// The Secret with a kubeconfig.
+/// Returns the Secret with a kubeconfig.
 pub(crate) fn kubeconfig_secret(kubeconfig: &str) -> Value {
     let value = BASE64_STANDARD.encode(kubeconfig);
     json!({"apiVersion": "v1", "kind": "Secret", "metadata": {}, "data": {"value": value}})

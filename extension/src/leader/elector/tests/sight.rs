@@ -1,4 +1,4 @@
-//! What a replica sees of the lease, whether it leads or not.
+//! Observations of the lease by a replica, leading or not.
 
 use rstest::rstest;
 use serde_json::json;
@@ -10,7 +10,7 @@ use crate::controllers::bootstrap::object_server::ObjectServer;
 const PATH: &str = "/apis/coordination.k8s.io/v1/namespaces/sluice/leases/sluice-leader";
 const LASTS: Duration = Duration::from_secs(15);
 
-/// Takes part for as long as the task is not dropped, and shows what it sees.
+/// Runs a candidate until the task is dropped, and returns its observation.
 fn takes_part(server: &ObjectServer) -> (Leadership, tokio::task::JoinHandle<()>) {
     let config = Config {
         namespace: "sluice".to_owned(),
@@ -29,7 +29,7 @@ fn takes_part(server: &ObjectServer) -> (Leadership, tokio::task::JoinHandle<()>
     (leadership, running)
 }
 
-/// The process's own clock stands still, so it never takes the lease of another one.
+/// The clock of the process is paused, so it never acquires the lease of another process.
 #[rstest]
 #[case::as_long_as_its_own(15, 60)]
 #[case::longer_than_its_own(100, 145)]

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Says what kapp-controller says of a run that has failed.
+/// Sets the status that kapp-controller reports for a failed run.
 fn fail(object: &mut Value) {
     object["status"]["conditions"] = json!([{"type": "ReconcileFailed", "status": "True"}]);
     object["status"]["usefulErrorMessage"] = json!("no such image");
@@ -14,15 +14,15 @@ fn succeed(object: &mut Value) {
 }
 
 impl Due {
-    /// The same where the look has found that its package has failed.
+    /// Returns a Cluster whose drift check has found its failed package.
     async fn failed() -> Self {
         let due = Self::completed().await;
         due.say(fail).await;
-        due.looks_again_after(30).await;
+        due.requeues_after(30).await;
         due
     }
 
-    /// kapp-controller says something else of the package.
+    /// Changes the status of the package that kapp-controller reports.
     async fn say(&self, what: fn(&mut Value)) {
         for plural in ["apps", "packageinstalls"] {
             change(&self.world.workload, plural, what);
@@ -30,11 +30,11 @@ impl Due {
         self.connected().await;
     }
 
-    /// A look, over a connection that is closed again, after which the next one is made after about so many seconds.
-    async fn looks_again_after(&self, seconds: u64) {
+    /// Runs a drift check over a connection that is closed again, and expects the next one after about so many seconds.
+    async fn requeues_after(&self, seconds: u64) {
         let written = self.world.workload.asked_to_write();
-        let Done::RequeueAfter(next) = self.pass().await else {
-            panic!("it is never looked at again");
+        let Done::RequeueAfter(next) = self.reconcile().await else {
+            panic!("it is never requeued");
         };
         let longest = Duration::from_secs(seconds);
         assert!((longest * 3 / 4..=longest).contains(&next), "{next:?}");
@@ -48,7 +48,7 @@ async fn a_package_that_fails_later_is_shown_until_it_succeeds() {
     let due = Due::completed().await;
     let before = due.world.record();
     due.say(fail).await;
-    due.looks_again_after(30).await;
+    due.requeues_after(30).await;
     let record = due.world.record();
     let package = &record.packages[0];
     assert_eq!(
@@ -65,31 +65,31 @@ async fn a_package_that_fails_later_is_shown_until_it_succeeds() {
 
     due.say(succeed).await;
     sleep(Duration::from_secs(30)).await;
-    assert_eq!(due.pass().await, due.next_look());
+    assert_eq!(due.reconcile().await, due.next_drift_check());
     assert!(due.leader.remotes.is_empty(), "the connection is closed");
     assert_eq!(due.world.record().packages, before.packages);
     assert_eq!(due.conditions(), ["Ready", "Antrea-ReconcileSucceeded"]);
 }
 
-/// What thousands of Clusters share, such as a registry, may be down for long.
+/// A dependency of thousands of Clusters, such as a registry, may be down for long.
 #[tokio::test(start_paused = true)]
-async fn a_package_that_stays_failed_is_looked_at_ever_later() {
+async fn a_failed_package_is_checked_with_growing_delays() {
     let due = Due::failed().await;
     let asked = due.world.workload.requests();
-    due.pass().await;
+    due.reconcile().await;
     assert_eq!(due.world.workload.requests(), asked, "before its time");
     let written = due.writes();
     sleep(Duration::from_mins(50)).await;
     due.connected().await;
-    due.looks_again_after(300).await;
+    due.requeues_after(300).await;
     sleep(Duration::from_hours(10)).await;
     due.connected().await;
-    due.looks_again_after(PERIOD.as_secs()).await;
+    due.requeues_after(PERIOD.as_secs()).await;
     assert_eq!(due.writes(), written);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_that_begins_looks_at_a_failed_package_at_the_time_of_its_cluster() {
+async fn a_new_leader_checks_a_failed_package_at_the_resync_of_its_cluster() {
     let due = Due::failed().await;
     let read = [&due.world.management, &due.world.workload].map(secrets_read);
     assert_eq!(
@@ -102,7 +102,7 @@ async fn a_leader_that_begins_looks_at_a_failed_package_at_the_time_of_its_clust
     );
 }
 
-/// What its run was made from is read again before it counts.
+/// The inputs of its run are read again before it counts.
 #[tokio::test(start_paused = true)]
 async fn a_package_that_succeeds_with_another_content_is_not_proven() {
     let due = Due::failed().await;
@@ -111,7 +111,7 @@ async fn a_package_that_succeeds_with_another_content_is_not_proven() {
     });
     due.say(succeed).await;
     sleep(Duration::from_secs(30)).await;
-    due.looks_again_after(30).await;
+    due.requeues_after(30).await;
     let record = due.world.record();
     let package = &record.packages[0];
     assert_eq!(

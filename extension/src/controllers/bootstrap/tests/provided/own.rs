@@ -1,8 +1,8 @@
-//! What the ClusterBootstrap of a user refers to: it is tied to the Cluster, and values are taken from it.
+//! References of a user's ClusterBootstrap: owned by the Cluster, and read for values.
 
 use super::*;
 
-/// A Cluster whose ClusterBootstrap a user has made, with this source of values for its CNI.
+/// Returns a Cluster with a ClusterBootstrap of a user, with this values source for its CNI.
 fn with_own_bootstrap(values_from: &Value, metadata: Value) -> World {
     let world = World::new();
     world.management.edit(BOOTSTRAP, |bootstrap| {
@@ -44,7 +44,7 @@ async fn a_configuration_that_a_user_refers_to_goes_with_its_cluster() {
     assert_eq!(owners(&found), ["uid"], "the one that is gone is none of them");
 }
 
-/// Values of Sluice follow from one Cluster. Other packages go on.
+/// Values that Sluice computes follow from one Cluster. Other packages continue.
 #[tokio::test(start_paused = true)]
 async fn a_configuration_of_another_cluster_holds_its_package_only() {
     let world = with_own_bootstrap(&by_provider(GROUP, KIND), json!({"generation": 1}));
@@ -64,7 +64,7 @@ async fn a_configuration_of_another_cluster_holds_its_package_only() {
     assert_eq!(world.workload.names("packageinstalls"), ["one-metrics"]);
 }
 
-/// Each Cluster would take the labels from the other one.
+/// Each Cluster would remove the labels of the other one.
 #[tokio::test(start_paused = true)]
 async fn what_two_clusters_share_goes_with_both_and_keeps_its_labels() {
     let world = with_own_bootstrap(
@@ -103,7 +103,7 @@ async fn a_secret_of_a_user_is_labelled_and_stays_the_users(#[case] labels: Valu
     assert_eq!(owners(&secret), Vec::<&str>::new());
 }
 
-/// Its label would wake the Cluster by it, and say that its values are of a package.
+/// Its label would requeue the Cluster, and mark the Secret as values of a package.
 #[rstest]
 #[case::by_its_type("antrea-values", "kubernetes.io/service-account-token")]
 #[case::by_its_name("two-ca", "Opaque")]
@@ -125,7 +125,7 @@ async fn a_credential_is_refused_and_not_labelled(#[case] name: &str, #[case] ty
     );
 }
 
-/// Only its next edit is seen later.
+/// Only its next edit takes effect later.
 #[tokio::test(start_paused = true)]
 async fn a_label_that_is_refused_is_an_event() {
     let world = with_own_bootstrap(&json!({"secretRef": "antrea-values"}), json!({"generation": 1}));
@@ -152,7 +152,7 @@ async fn nothing_is_tied_to_a_cluster_that_is_paused() {
     assert_eq!(world.management.get(CLONE), there);
 }
 
-/// A tenant may name any object; what Sluice may do to it is more than the tenant may.
+/// A tenant may reference any object, and Sluice has more rights than the tenant.
 #[rstest]
 #[case::a_cluster("cluster.x-k8s.io", "Cluster", "two")]
 #[case::a_secret("", "Secret", "ca")]
@@ -183,7 +183,7 @@ async fn nothing_is_written_to_what_provides_no_values(
     );
 }
 
-/// Each pass would label it for the other one.
+/// Each reconcile would label it for the other package.
 #[tokio::test(start_paused = true)]
 async fn an_object_that_two_packages_name_is_labelled_for_one_of_them() {
     let world = with_own_bootstrap(&json!({"secretRef": "antrea-values"}), json!({"generation": 1}));
@@ -202,7 +202,7 @@ async fn an_object_that_two_packages_name_is_labelled_for_one_of_them() {
     assert_eq!(patched.count(), 1, "{written:?}");
 }
 
-/// Whatever the answer is.
+/// The response code does not matter.
 #[rstest]
 #[case::of_a_webhook_that_is_away(500)]
 #[case::of_a_server_that_is_busy(429)]

@@ -1,4 +1,4 @@
-//! What cannot be removed, or comes back.
+//! Leftovers that cannot be removed, or come back.
 
 use sluice_core::reconcile::cluster::Done;
 use sluice_crds::labels::label::CAPI_CLUSTER_NAME;
@@ -19,7 +19,7 @@ fn mark_deleted(world: &World, path: &str) {
     });
 }
 
-/// Reasons of the events that were published.
+/// Returns the reasons of published events.
 fn events(world: &World) -> Vec<Value> {
     let events = world.management.all("events").into_iter();
     events.map(|(_, event)| event["reason"].clone()).collect()
@@ -40,14 +40,14 @@ fn is_held(world: &World, machine: &str) -> bool {
     !annotations(world, machine)[annotation::LEGACY_PRE_TERMINATE].is_null()
 }
 
-/// Cluster API does nothing with a paused Cluster, so no event would follow.
+/// Cluster API does not reconcile a paused Cluster, so no event would follow.
 #[tokio::test(start_paused = true)]
 async fn a_pause_that_keeps_a_deletion_from_going_on_is_removed_again_after_a_failure() {
     let world = Box::pin(World::released()).await;
     pause(&world);
     mark_deleted(&world, CLUSTER);
     world.management.refuse_writes("/clusters/one", 403);
-    // The first one writes the record, the second one what is wrong.
+    // The first leader writes the record, the second one the fault.
     Box::pin(world.leader()).await;
     Box::pin(world.leader()).await;
     let leader = Box::pin(world.leader()).await;
@@ -89,7 +89,7 @@ async fn a_pool_that_is_added_leaves_what_is_kept() {
     assert!(world.record().outcome.is_some(), "{:?}", world.record());
 }
 
-/// The addons-manager has removed its finalizers, so nothing but what is said shows that Machines may still be held.
+/// The addons-manager has removed its finalizers, so only the condition shows that Machines may still be held.
 #[tokio::test(start_paused = true)]
 async fn what_was_not_removed_is_removed_by_a_later_process() {
     let world = World::new();
@@ -114,7 +114,7 @@ async fn what_was_not_removed_is_removed_by_a_later_process() {
     assert_eq!(condition(&world), None);
 }
 
-/// Machines of a Cluster that a user has paused are not written, and a record of it is.
+/// Sluice does not write Machines of a Cluster that a user has paused, and records them.
 #[tokio::test(start_paused = true)]
 async fn what_a_pause_of_a_user_has_kept_is_removed_by_a_later_process() {
     let world = World::new();
@@ -143,7 +143,7 @@ async fn what_a_pause_of_a_user_has_kept_is_removed_by_a_later_process() {
     assert_eq!(condition(&world), None);
 }
 
-/// Neither the label nor the ClusterBootstrap makes it one of Sluice's any more, and nothing else removes the finalizer.
+/// Without a label and a ClusterBootstrap it is unmanaged, and nothing else removes the finalizer.
 #[tokio::test(start_paused = true)]
 async fn a_cluster_that_is_not_managed_any_more_can_be_deleted() {
     let world = World::new();
@@ -163,7 +163,7 @@ async fn a_cluster_that_is_not_managed_any_more_can_be_deleted() {
     assert!(!is_held(&world, "held"));
 }
 
-/// Without it, and without a label, the Cluster is none of Sluice's.
+/// Without it and without a label, the Cluster is unmanaged.
 #[tokio::test(start_paused = true)]
 async fn a_bootstrap_that_is_being_deleted_goes_last() {
     let world = World::new();
@@ -180,7 +180,7 @@ async fn a_bootstrap_that_is_being_deleted_goes_last() {
     );
 }
 
-/// A webhook puts it back in the same admission: the API server takes the patch, and the object stays as it was.
+/// A webhook restores it in the same admission: the API server accepts the patch, and the object stays unchanged.
 #[rstest]
 #[case::a_pause(true)]
 #[case::a_finalizer(false)]
@@ -196,7 +196,7 @@ async fn what_a_webhook_puts_back_at_once_is_said(#[case] paused: bool) {
     }
     world.management.keep("/clusters/one");
     let leader = Box::pin(world.leader()).await;
-    // One says it, and the other one does not see that, because its watch shows nothing.
+    // The first leader reports it. The watch of the second one does not show the report.
     for _ in 0..2 {
         let _ = one_pass(&cluster(&leader), &leader).await;
     }
@@ -211,7 +211,7 @@ async fn what_a_webhook_puts_back_at_once_is_said(#[case] paused: bool) {
     assert_eq!(patched(&world).len(), patches, "it is left alone for a while");
 }
 
-/// Each is let go for itself, and the finalizers stay, because they are what Machines are looked for by.
+/// Each Machine is released on its own. The finalizers stay, because Sluice finds Machines by them.
 #[tokio::test(start_paused = true)]
 async fn a_machine_that_cannot_be_written_holds_no_other_one() {
     let world = World::new();
@@ -233,15 +233,15 @@ async fn a_machine_that_cannot_be_written_holds_no_other_one() {
     );
 }
 
-/// What this process remembers of the Cluster is what `leader` does, and it has read everything as it is now.
+/// Returns a process with the local state of `leader` and current stores.
 async fn reread(world: &World, leader: &Context) -> Context {
-    let memory = leader.local_states().get("uid");
+    let local_state = leader.local_states().get("uid");
     let next = Box::pin(world.leader()).await;
-    next.local_states().keep("uid", memory);
+    next.local_states().keep("uid", local_state);
     next
 }
 
-/// It writes the same PackageInstalls, and would deploy each package again and again.
+/// It writes the same PackageInstalls, so each package would be deployed repeatedly.
 #[tokio::test(start_paused = true)]
 async fn a_name_of_the_addons_manager_that_comes_back_is_said() {
     let world = installed_by_the_addons_manager();
@@ -272,11 +272,11 @@ async fn a_name_of_the_addons_manager_that_comes_back_is_said() {
     assert_eq!(
         condition(&world).map(|(reason, _)| reason).as_deref(),
         Some("AddonsManagerRuns"),
-        "nothing looks at it meanwhile"
+        "nothing reads it meanwhile"
     );
 }
 
-/// An operator has to do something once for the whole fleet, which waits for it.
+/// The whole fleet waits for one action of an operator.
 #[rstest]
 #[case::the_addons_manager_runs(true)]
 #[case::a_webhook_is_not_answered_for(false)]
