@@ -8,7 +8,7 @@ FIRST ?= 0
 SIZES ?= 100,1000
 BUILT := $(or $(CARGO_TARGET_DIR),target)/release
 
-# The commit that CI runs for: what passes is noted, so that it is the turn of others next time. None by hand.
+# The commit that CI runs for. The ledger records successes, so that other scenarios run next time. Empty for manual runs.
 LANDING ?=
 # `unchanged` leaves out tests that judge the harness alone.
 HARNESS ?=
@@ -65,7 +65,7 @@ real-configurations:
 $(addprefix real-,$(filter-out configurations,$(REAL))): real-%:
 	$(CARGO) test --release --workspace --test real $*:: -- --test-threads 4
 
-model: build ## WALKS random walks of passes by SEED, and orders of events of one hop, two minutes at most for each of 19 searches
+model: build ## WALKS random walks of reconciles by SEED, and orders of events of one hop, two minutes at most for each of 19 searches
 	SEED=$(or $(SEED),7) WALKS=$(or $(WALKS),2000) $(CARGO) test --release --workspace --test walks -- --include-ignored --nocapture --test-threads 1
 
 walls: build ## A hundred Clusters, some of them on a workload API server that misbehaves, in the six ways that found most
@@ -103,7 +103,7 @@ say-cost:
 demo: say-cost build ## One upgrade that waits for its packages, shown as it happens
 	$(BUILT)/demo
 
-demo-up: say-cost build ## Leave the demo's stack running and print how to look at it
+demo-up: say-cost build ## Leave the demo's stack running and print the commands to inspect it
 	$(BUILT)/demo up
 
 demo-down: build ## Remove what demo-up left

@@ -1,4 +1,4 @@
-//! What one hook call costs from the bytes of its body to the bytes of its answer, without the network.
+//! Cost of one hook call, from the bytes of its body to the bytes of its response, without the network.
 //!
 //! A decoder that builds the whole document as a tree runs beside it on the same bytes, so that a result is a ratio
 //! and not a property of the machine.

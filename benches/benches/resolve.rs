@@ -1,5 +1,5 @@
-//! What one resolution of a Cluster costs among 300 releases with 3,000 images: a new one, one that stays, and ones that are refused after
-//! every release was looked at, with as many pools and selectors as are looked at.
+//! Cost of one resolution of a Cluster among 300 releases with 3,000 images: a new one, an unchanged one, and ones that are refused after
+//! a check of every release, with as many pools and selectors as the resolver checks.
 
 use std::{hint::black_box, sync::Arc};
 

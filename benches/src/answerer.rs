@@ -8,7 +8,7 @@ use sluice_hooks::{Hook, Reply, Request};
 
 use crate::body;
 
-/// A replica that knows one cluster.
+/// A replica with one cluster in its cache.
 #[derive(Debug)]
 pub struct Answerer {
     record: UpgradeRecord,

@@ -1,4 +1,4 @@
-//! The least that a server of hooks can do: it reads each body whole and answers always the same bytes, without looking at them.
+//! A minimal hook server: it reads each body whole, ignores it, and always responds with the same bytes.
 //!
 //! hyper and rustls are set up as little as they can be. What an extension takes beyond this is its own.
 
@@ -17,7 +17,7 @@ use sluice_hooks::{DiscoveryResponse, Profile};
 
 use crate::listen;
 
-/// Answers every hook with the same hold, as a floor to compare extensions with.
+/// Responds to every hook with the same hold, as a floor for comparisons of extensions.
 #[derive(Clone, Debug, Args)]
 pub struct Arguments {
     /// Where to listen.

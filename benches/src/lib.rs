@@ -1,4 +1,4 @@
-//! What the benches measure, and the load that they put on hooks.
+//! Subjects of the benches, and the load that they put on hooks.
 //!
 //! [`load`] is the driver behind `sluice-bench load`, [`echo`] the least that a server can do, [`listen`] what it
 //! and the pause flow of `peers/pause-flow` serve with. [`answerer`] is the path of one hook call

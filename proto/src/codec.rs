@@ -1,4 +1,4 @@
-//! How messages become bytes.
+//! Encoding of messages.
 
 use std::marker::PhantomData;
 
@@ -6,7 +6,7 @@ use prost::Message;
 use tonic::codec::{BufferSettings, Codec};
 use tonic_prost::{ProstDecoder, ProstEncoder};
 
-/// What a stream allocates before it has a message, in bytes.
+/// Initial buffer of a stream, in bytes.
 const BUFFER: usize = 256;
 
 /// Protobuf as tonic's own codec has it, with small buffers, and one message at a time: a stream that is not read keeps one encoded

@@ -1,4 +1,4 @@
-//! The service still understands those who speak its last release: what that had is there, under the same numbers, names and types.
+//! The service is compatible with clients of its last release: same messages, fields, numbers, names and types.
 #![expect(clippy::unwrap_used, reason = "a test that cannot read its inputs has failed")]
 
 use std::{collections::BTreeMap, fmt::Debug};

@@ -1,4 +1,4 @@
-//! What files of figures say of themselves.
+//! Header of files of figures.
 
 use std::fs;
 use std::path::PathBuf;

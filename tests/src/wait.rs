@@ -1,5 +1,5 @@
-//! Waiting for a condition: every wait has a name and a deadline, and a wait that fails says what it saw
-//! last.
+//! Waits for a condition. Every wait has a name and a deadline. The error of a failed wait contains its last
+//! observation.
 
 use std::fmt::Display;
 use std::future::Future;
@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Time between two looks. Short beside everything that is waited for, long beside the cost of one look.
+/// Time between two probes. Short compared with each awaited change, long compared with the cost of a probe.
 const PERIOD: Duration = Duration::from_millis(50);
 
-/// Why one look did not end the wait.
+/// Reason why a probe did not end the wait.
 ///
 /// Every displayable error converts into [`Unmet::NotYet`], so a probe may use `?` on calls that fail while
 /// a server is still coming up.
@@ -49,7 +49,7 @@ pub enum Error {
         what: String,
         /// How long.
         after: Duration,
-        /// What the last finished look saw instead.
+        /// Observation of the last finished probe.
         seen: String,
     },
     /// The probe gave up.
@@ -64,7 +64,7 @@ pub enum Error {
     },
 }
 
-/// Looks again and again until `probe` answers, at most for `deadline`.
+/// Repeats `probe` until it succeeds, at most for `deadline`.
 ///
 /// `what` reads after "waited for": "the API server to be ready". A probe that hangs is cut off at the
 /// deadline.
@@ -75,7 +75,7 @@ where
 {
     let what = what.into();
     let started = Instant::now();
-    let mut seen = "nothing: the first look has not finished".to_owned();
+    let mut seen = "nothing: the first probe has not finished".to_owned();
     loop {
         let left = deadline.saturating_sub(started.elapsed());
         match tokio::time::timeout(left, probe()).await {
@@ -115,15 +115,15 @@ mod tests {
 
     #[tokio::test]
     async fn returns_what_the_probe_found() {
-        let mut looks = 0;
-        let found = until("three looks", Duration::from_secs(10), || {
-            looks += 1;
-            let now = looks;
+        let mut probes = 0;
+        let found = until("three probes", Duration::from_secs(10), || {
+            probes += 1;
+            let now = probes;
             async move {
                 if now == 3 {
                     Ok(now)
                 } else {
-                    not_yet(format!("{now} looks"))
+                    not_yet(format!("{now} probes"))
                 }
             }
         })

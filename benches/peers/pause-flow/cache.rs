@@ -1,4 +1,4 @@
-//! What the program knows of the management cluster without asking, kept up to date by watches.
+//! Cache of the management cluster, kept up to date by watches.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ pub(crate) struct Cache {
     installs: Store<DynamicObject>,
 }
 
-/// The Cluster that a change of an object wakes.
+/// The Cluster that a change of an object requeues.
 type Woken = fn(&DynamicObject) -> Option<Key>;
 
 impl Cache {

@@ -19,7 +19,7 @@ use crate::ready::is_ready;
 use crate::rest::{Rest, one};
 use crate::workload::Workload;
 
-/// How soon packages are looked at again that are not ready.
+/// Requeue interval of packages that are not ready.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
 /// How often a Package is looked up in one reconcile: the addons-manager does so for each name and version that it takes from it, and was

@@ -16,7 +16,7 @@ pub(crate) const BOOTSTRAP_SECRET: &str = "clusterbootstrap-secret";
 /// ServiceAccount that packages are installed with on a workload cluster.
 pub(crate) const ACCOUNT: &str = "tanzu-cluster-bootstrap-sa";
 
-/// How often kapp-controller looks again by itself.
+/// Sync period of kapp-controller.
 const SYNC_PERIOD: &str = "10m0s";
 
 /// A string of an object; empty if there is none.

@@ -22,7 +22,7 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    /// Has a Cluster looked at.
+    /// Enqueues a Cluster.
     pub(crate) fn add(&self, key: Key) {
         self.waiting
             .lock()
@@ -31,7 +31,7 @@ impl Queue {
         self.woken.notify_one();
     }
 
-    /// Has a Cluster looked at after a time.
+    /// Enqueues a Cluster after a time.
     pub(crate) fn add_after(self: &Arc<Self>, key: Key, rest: Duration) {
         let queue = Arc::clone(self);
         tokio::spawn(async move {
@@ -40,7 +40,7 @@ impl Queue {
         });
     }
 
-    /// Has a Cluster looked at again that could not be reconciled: after 5 ms, and after twice as long each time.
+    /// Requeues a Cluster whose reconcile failed: after 5 ms, and after twice as long each time.
     pub(crate) fn failed(self: &Arc<Self>, key: Key) {
         let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
         let count = failures.entry(key.clone()).or_default();

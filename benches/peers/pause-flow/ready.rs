@@ -1,4 +1,4 @@
-//! Whether a package is ready: what the addons-manager never asks.
+//! Readiness of a package, which the addons-manager never checks.
 
 use anyhow::Result;
 use serde_json::Value;

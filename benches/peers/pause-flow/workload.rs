@@ -1,4 +1,4 @@
-//! What is written on a workload cluster: the identity that installs packages, and each package.
+//! Writes to a workload cluster: the identity that installs packages, and each package.
 
 use anyhow::{Context as _, Result};
 use base64::Engine as _;

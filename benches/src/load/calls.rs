@@ -1,4 +1,4 @@
-//! What is asked: hooks, bodies, and the order in which they take turns.
+//! Calls of a run: hooks, bodies, and their order.
 
 use std::time::Duration;
 

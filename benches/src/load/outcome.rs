@@ -1,4 +1,4 @@
-//! What became of one call.
+//! Outcome of one call.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -14,7 +14,7 @@ const LONGEST: usize = 200;
 pub(super) enum Answered<'a> {
     /// Cluster API may go on.
     Released,
-    /// Cluster API has to wait, and ask again: with this message.
+    /// Cluster API has to retry later: with this message.
     Held(Cow<'a, str>),
 }
 
@@ -77,7 +77,7 @@ impl fmt::Display for Unanswered {
     }
 }
 
-/// The fields of an answer that Cluster API looks at.
+/// Fields of a response that Cluster API reads.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Answer<'a> {

@@ -137,7 +137,7 @@ fn numbers(time: Duration, every: f64) -> u64 {
     (time.as_secs_f64() / every - 1e-6).ceil().max(0.0) as u64
 }
 
-/// Wakes at a time within tens of microseconds. The timer of tokio has whole milliseconds, which is more than an answer takes.
+/// Returns at a time within tens of microseconds. The timer of tokio has whole milliseconds, which is more than an answer takes.
 #[derive(Debug)]
 pub(super) struct Clock(Mutex<Timer>);
 

@@ -1,4 +1,4 @@
-//! What a process of this machine takes, as Linux says.
+//! Resources of a process of this machine, as Linux reports them.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use procfs::WithCurrentSystemInfo as _;
 use procfs::net::TcpState;
 use procfs::process::Process;
 
-/// A look at a process.
+/// A sample of a process.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Look {
     /// User and system time so far.
@@ -16,7 +16,7 @@ pub(super) struct Look {
     pub(super) resident: u64,
 }
 
-/// Looks at the process with this id.
+/// Samples the process with this id.
 pub(super) fn look(pid: u32) -> Result<Look> {
     let process = Process::new(i32::try_from(pid)?).with_context(|| format!("process {pid}"))?;
     let stat = process.stat().with_context(|| format!("process {pid}"))?;

@@ -1,4 +1,4 @@
-//! What a run has measured: for people, and as JSON.
+//! Measurements of a run: as text, and as JSON.
 
 use std::collections::BTreeMap;
 use std::fmt;

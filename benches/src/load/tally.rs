@@ -1,4 +1,4 @@
-//! Counts what became of calls.
+//! Counts outcomes of calls.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

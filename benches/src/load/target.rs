@@ -1,4 +1,4 @@
-//! Where an extension is, how it is spoken to, and which handlers it has.
+//! Address, protocol and handlers of an extension.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;

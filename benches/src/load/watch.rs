@@ -1,4 +1,4 @@
-//! Looks at a run from outside while it goes on: its progress, and what driver and extension take.
+//! Samples a run from outside while it goes on: its progress, and the resources of driver and extension.
 
 use std::io::IsTerminal as _;
 use std::sync::atomic::Ordering;
@@ -12,7 +12,7 @@ use super::arguments::Arguments;
 use super::process::{self, Look};
 use super::worker::Run;
 
-/// Between two looks.
+/// Time between two samples.
 const LOOK: Duration = Duration::from_millis(200);
 
 /// What driver and extension have taken until a moment.
@@ -23,7 +23,7 @@ pub(super) struct Looks {
     pub(super) process: Option<Look>,
 }
 
-/// The looks of a run.
+/// Samples of a run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Watched {
     /// Before the first call.
@@ -32,7 +32,7 @@ pub(super) struct Watched {
     pub(super) from: Looks,
     /// After the last call.
     pub(super) after: Looks,
-    /// Connections to the extension that were open at one of the last looks.
+    /// Connections to the extension that were open at one of the last samples.
     pub(super) connections: usize,
 }
 
@@ -45,7 +45,7 @@ impl Looks {
         })
     }
 
-    /// The seconds from an earlier look to this one.
+    /// Seconds from an earlier sample to this one.
     pub(super) fn seconds_since(&self, earlier: &Self) -> f64 {
         self.at
             .saturating_duration_since(earlier.at)
@@ -89,7 +89,7 @@ pub(super) async fn watch(arguments: &Arguments, run: &Run, has_ended: impl Fn()
     })
 }
 
-/// Until something has to be looked at.
+/// Time until the next sample.
 fn until_next(run: &Run) -> Duration {
     let left = run.pace.counts_from.saturating_duration_since(Instant::now());
     if left.is_zero() { LOOK } else { LOOK.min(left) }

@@ -1,4 +1,4 @@
-//! A runtime extension that answers hooks as it is told.
+//! A runtime extension with configurable responses.
 
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

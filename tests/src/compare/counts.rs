@@ -19,11 +19,11 @@ const SLUICE: &str = "system:serviceaccount:sluice-system:sluice";
 /// On a workload cluster everything comes with the kubeconfig of the Cluster.
 const ADMIN: &str = "admin";
 
-/// For how long a flow asks nothing once it is done with an upgrade.
+/// Time without a request after which a flow is done with an upgrade.
 const REST: SignedDuration = SignedDuration::from_secs(2);
 
-/// How long a flow may go on after the upgrade.
-const PATIENCE: Duration = Duration::from_mins(1);
+/// Timeout of a flow after the upgrade.
+const TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Users whose requests are written down.
 pub(super) fn audited() -> Audited {
@@ -59,10 +59,10 @@ impl Logs {
         })
     }
 
-    /// Waits until the flow asks neither server for anything any more.
+    /// Waits until the flow sends no more requests to either server.
     pub(super) async fn are_at_rest(&mut self) -> Result<()> {
         let logs = tokio::sync::Mutex::new(self);
-        wait::until("the flow to be done with an upgrade", PATIENCE, || async {
+        wait::until("the flow to be done with an upgrade", TIMEOUT, || async {
             let mut logs = logs.lock().await;
             match logs.last()? {
                 Some((at, uri)) if Timestamp::now().duration_since(at) < REST => wait::not_yet(uri),

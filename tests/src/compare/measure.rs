@@ -144,7 +144,7 @@ impl Side {
     }
 }
 
-/// What the milestones of an upgrade do not say.
+/// Figures of an upgrade beyond its milestones.
 struct Beside {
     delay_s: u64,
     not_proven_again: usize,

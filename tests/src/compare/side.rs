@@ -12,7 +12,7 @@ use super::stand_in::{StandIn, Unpause};
 use crate::extension::Scope;
 use crate::objects::{Class, Infrastructure, Release, Values};
 use crate::processes::canary;
-use crate::scenario::{Cluster, Hooks, PATIENCE, Scene, VERSIONS, World};
+use crate::scenario::{Cluster, Hooks, Scene, TIMEOUT, VERSIONS, World};
 use crate::stack::Options;
 use crate::stack::kubelet::Delay;
 
@@ -100,9 +100,9 @@ impl Side {
     pub async fn create(&self, name: &str) -> Result<Cluster> {
         let release = &self.releases[0];
         let cluster = self.scene.cluster(name).at(release).workers(1).create().await?;
-        cluster.packages_proven(release, 0, PATIENCE * 2).await?;
-        cluster.is_available(PATIENCE * 2).await?;
-        cluster.is_settled(PATIENCE).await?;
+        cluster.packages_proven(release, 0, TIMEOUT * 2).await?;
+        cluster.is_available(TIMEOUT * 2).await?;
+        cluster.is_settled(TIMEOUT).await?;
         Ok(cluster)
     }
 

@@ -32,7 +32,7 @@ enum Verb {
         #[arg(long, default_value_t = 20)]
         times: usize,
     },
-    /// Starts a stack with a Cluster, to be looked at and upgraded by hand.
+    /// Starts a stack with a Cluster, for inspection and upgrades by hand.
     Up,
     /// Removes it.
     Down,
@@ -58,7 +58,7 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Does what is asked; false if the order or the pace was not kept.
+/// Runs the command. Returns false if the upgrade violated the order or the pace.
 async fn perform(terminal: &Terminal, verb: Verb) -> Result<bool> {
     match verb {
         Verb::Run => with_world(terminal, Once).await,

@@ -1,4 +1,4 @@
-//! What is known of one upgrade when it is over.
+//! Facts of one finished upgrade.
 
 use jiff::Timestamp;
 
@@ -6,7 +6,7 @@ use crate::objects::Release;
 use crate::observer::{Event, Milestone, Violation};
 use crate::scenario::HookAnswer;
 
-/// The observer's milestones, the extension's answers, and what was asked for.
+/// The observer's milestones, the extension's responses, and the requested upgrade.
 #[derive(Debug, Clone)]
 pub(crate) struct Facts {
     pub(crate) from: String,

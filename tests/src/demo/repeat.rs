@@ -169,7 +169,7 @@ mod tests {
         Series::of(reports.collect())
     }
 
-    /// Twenty releases with the figures that twenty upgrades had while each pass was followed by a rest of 1 to 3 s.
+    /// Twenty releases with the figures that twenty upgrades had while each reconcile was followed by a rest of 1 to 3 s.
     fn with_rests() -> Vec<f64> {
         [[1.5; 9].as_slice(), &[1.69; 9], &[1.85; 2]].concat()
     }

@@ -23,7 +23,7 @@ pub(super) struct Story<'a> {
 }
 
 impl<'a> Story<'a> {
-    /// A story that begins now, after revision `since` and the answers that were given before.
+    /// Begins a story after revision `since` and the responses so far.
     pub(super) fn begin(
         terminal: &'a Terminal,
         cluster: &'a Cluster,
@@ -64,20 +64,20 @@ impl<'a> Story<'a> {
             .collect();
         self.told = milestones.last().map_or(self.told, |last| last.revision);
         // Two sources, one clock: told in the order in which it happened.
-        let mut events: Vec<(Timestamp, News)> = new_answers
+        let mut events: Vec<(Timestamp, Entry)> = new_answers
             .into_iter()
-            .map(|answer| (answer.timestamp, News::Answer(answer)))
+            .map(|answer| (answer.timestamp, Entry::Answer(answer)))
             .chain(
                 milestones
                     .into_iter()
-                    .map(|milestone| (milestone.seen, News::Milestone(milestone))),
+                    .map(|milestone| (milestone.seen, Entry::Milestone(milestone))),
             )
             .collect();
         events.sort_by_key(|(at, _)| *at);
-        for (at, news) in events {
-            match news {
-                News::Answer(answer) => self.tell_answer(at, &answer),
-                News::Milestone(milestone) => self.tell_milestone(at, &milestone.event),
+        for (at, entry) in events {
+            match entry {
+                Entry::Answer(answer) => self.tell_answer(at, &answer),
+                Entry::Milestone(milestone) => self.tell_milestone(at, &milestone.event),
             }
         }
     }
@@ -164,7 +164,7 @@ impl<'a> Story<'a> {
     }
 }
 
-enum News {
+enum Entry {
     Answer(HookAnswer),
     Milestone(Milestone),
 }
@@ -173,7 +173,7 @@ fn package(ref_name: &str) -> String {
     format!("package {}", ref_name.split('.').next().unwrap_or_default())
 }
 
-/// What Cluster API says about hooks that block, in the message of TopologyReconciled.
+/// Blocking hooks, from the message of condition TopologyReconciled.
 fn held_by(message: &str) -> Vec<&str> {
     message
         .lines()

@@ -12,15 +12,15 @@ use super::story::Story;
 use super::terminal::{Terminal, Tone};
 use crate::objects::{Class, Infrastructure, Provider, RESOLVE, Release, TKR, Values};
 use crate::repository::{Files, Source, TkrPackage};
-use crate::scenario::{Cluster, PATIENCE, Scene, Table, VERSIONS};
+use crate::scenario::{Cluster, Scene, TIMEOUT, Table, VERSIONS};
 use crate::stack::kubelet::Delay;
 use crate::wait;
 
 /// Namespace of the demo.
 pub(super) const NAMESPACE: &str = "demo";
 
-/// How often the story looks for news.
-const LOOK: Duration = Duration::from_millis(100);
+/// Time between two updates of the story.
+const UPDATE: Duration = Duration::from_millis(100);
 
 /// How long an upgrade may take.
 const UPGRADE: Duration = Duration::from_mins(4);
@@ -74,7 +74,7 @@ pub(super) async fn offer(terminal: &Terminal, scene: &Scene, releases: &[Releas
     let offered: Vec<Value> = packages.iter().map(TkrPackage::package).collect();
     scene.offer(&source, &offered).await?;
     terminal.waiting("kapp-controller to install the releases");
-    wait::until("releases to be ready", PATIENCE, || async {
+    wait::until("releases to be ready", TIMEOUT, || async {
         let table = Table::get(&scene.client(), Release::PATH).await?;
         let is_ready = |release: &Release| {
             let row = table.row(&release.name());
@@ -121,16 +121,16 @@ pub(super) async fn create(
         "{version} is resolved to {resolved}, not to {}",
         release.name()
     );
-    cluster.packages_proven(release, 0, PATIENCE * 2).await?;
-    cluster.is_available(PATIENCE * 2).await?;
-    cluster.is_settled(PATIENCE).await?;
+    cluster.packages_proven(release, 0, TIMEOUT * 2).await?;
+    cluster.is_available(TIMEOUT * 2).await?;
+    cluster.is_settled(TIMEOUT).await?;
     Ok(cluster)
 }
 
 /// Shows the releases as kubectl does, once each is said to be ready.
 pub(super) async fn show_releases(terminal: &Terminal, scene: &Scene) -> Result<()> {
     terminal.waiting("releases to be ready");
-    let table = wait::until("releases to be ready", PATIENCE, || async {
+    let table = wait::until("releases to be ready", TIMEOUT, || async {
         let table = Table::get(&scene.client(), Release::PATH).await?;
         let ready = |name: &String| table.row(name).is_some_and(|row| row["READY"] == "True");
         if table.rows.iter().filter_map(|row| row.first()).all(ready) {
@@ -164,7 +164,7 @@ pub(super) async fn run(
     let outcome = loop {
         tokio::select! {
             outcome = &mut settled => break outcome,
-            () = tokio::time::sleep(LOOK) => story.go_on(),
+            () = tokio::time::sleep(UPDATE) => story.go_on(),
         }
     };
     let ended = Timestamp::now();

@@ -17,7 +17,7 @@ use crate::wait;
 /// Templates are in one namespace, which all scenarios share: reviewed are those whose names begin so.
 pub const TEMPLATES: &str = "admission-";
 
-/// Registers the webhooks under `name`, and waits until the API server asks.
+/// Registers the webhooks under `name`, and waits until the API server calls them.
 pub(crate) async fn register(
     client: &Client,
     name: &str,

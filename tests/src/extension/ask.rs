@@ -1,4 +1,4 @@
-//! A hook asked of one replica directly, as Cluster API asks it.
+//! A direct hook call to one replica, as Cluster API makes it.
 
 use anyhow::{Context as _, Result};
 use serde::Deserialize;
@@ -9,7 +9,7 @@ use crate::extension::hook_call;
 
 const GROUP_VERSION: &str = "hooks.runtime.cluster.x-k8s.io/v1alpha1";
 
-/// What a hook is answered.
+/// Response to a hook call.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HookReply {
@@ -62,7 +62,7 @@ impl Replica {
     /// Asks `hook` (`BeforeClusterUpgrade`) about `cluster`, a Cluster object, with `fields` of the request beside it.
     ///
     /// # Errors
-    /// The server does not answer, or not as the SDK says.
+    /// The server does not respond, or not in the format of the SDK.
     pub async fn ask(&self, hook: &str, cluster: &Value, fields: &Value) -> Result<HookReply> {
         let mut request = fields.clone();
         request["apiVersion"] = json!(GROUP_VERSION);

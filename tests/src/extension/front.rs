@@ -1,4 +1,4 @@
-//! The one address of all replicas, as a Service has: call by call it is another replica's turn.
+//! One address for all replicas, as a Service provides it: calls go to the replicas in turn.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,7 +19,7 @@ use tokio::task::AbortHandle;
 use crate::processes::tls::Tls;
 use crate::stack::pki::ClusterPki;
 
-/// Passes calls on. Dropping it ends the listener, and connections that are open at their end.
+/// Forwards calls. Dropping it ends the listener, and connections that are open at their end.
 pub(super) struct Front {
     url: String,
     server: AbortHandle,

@@ -16,8 +16,8 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
-/// Cluster API waits for 3 s.
-const PATIENCE: Duration = Duration::from_secs(3);
+/// Timeout of Cluster API.
+const TIMEOUT: Duration = Duration::from_secs(3);
 
 /// An answer to a POST.
 #[derive(Debug)]
@@ -30,9 +30,9 @@ pub(crate) struct Answer {
 
 /// Asks the server on a port of 127.0.0.1 whose certificate `ca_bundle` (base64 of PEM) has signed.
 pub(crate) async fn ask(port: u16, ca_bundle: &str, path: &str, request: &Value) -> Result<Answer> {
-    timeout(PATIENCE, exchange(port, ca_bundle, path, request))
+    timeout(TIMEOUT, exchange(port, ca_bundle, path, request))
         .await
-        .with_context(|| format!("no answer of {path} within {PATIENCE:?}"))?
+        .with_context(|| format!("no answer of {path} within {TIMEOUT:?}"))?
         .with_context(|| format!("ask {path}"))
 }
 

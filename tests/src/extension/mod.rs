@@ -222,7 +222,7 @@ impl Extension {
         &self.replicas
     }
 
-    /// What `/metrics` of each replica says, one after the other.
+    /// Responses of `/metrics` of all replicas, in order.
     pub async fn metrics(&self) -> Result<String> {
         Ok(try_join_all(self.replicas.iter().map(Replica::metrics))
             .await?

@@ -1,4 +1,4 @@
-//! ExtensionConfigs: which extension Cluster API asks, and about what.
+//! ExtensionConfigs: the extension that Cluster API calls, and its namespaces.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::requests::{apply, edit};
 use crate::wait;
 
-/// Which namespaces Cluster API asks an extension about.
+/// Namespaces for which Cluster API calls an extension.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Scope {
     /// All.

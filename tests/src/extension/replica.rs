@@ -34,7 +34,7 @@ const ELECTION: [&str; 4] = [
     "--leader-elect-retry-period=1s",
 ];
 
-/// The flags of an election in which a machine that is busy makes no leader give up. The lease is looked at as often as shipped.
+/// The flags of an election in which a machine that is busy makes no leader give up. Candidates read the lease as often as by default.
 pub const PATIENT_ELECTION: [&str; 4] = [
     "--leader-elect",
     "--leader-elect-lease-duration=90s",
@@ -62,7 +62,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// A replica that looks again every ten minutes, as shipped, and leads when no other one does.
+    /// A replica with a sync period of ten minutes, the default, that leads when no other one does.
     #[must_use]
     pub fn new(name: impl Into<String>) -> Self {
         Self {
@@ -228,7 +228,7 @@ impl Replica {
         format!("https://127.0.0.1:{}", self.hook_port.number())
     }
 
-    /// Where reviews are answered: `https://127.0.0.1:<port>`.
+    /// URL for reviews: `https://127.0.0.1:<port>`.
     #[must_use]
     pub fn admission_url(&self) -> String {
         format!("https://127.0.0.1:{}", self.admission_port.number())
@@ -252,7 +252,7 @@ impl Replica {
         probe.text().await.map(drop)
     }
 
-    /// What `/metrics` says.
+    /// Response of `/metrics`.
     pub async fn metrics(&self) -> Result<String> {
         Probe::new(&format!("http://{}", self.health_address()), "/metrics")?
             .text()

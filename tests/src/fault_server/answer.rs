@@ -1,4 +1,4 @@
-//! What the server that misbehaves answers.
+//! Responses of the misbehaving server.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ const DRIP: Duration = Duration::from_millis(200);
 /// Bytes of one part of an answer that never ends.
 const PART: usize = 64 * 1024;
 
-/// What a list of a billion bytes says of its length.
+/// Announced length of a list of a billion bytes.
 const BILLION: u64 = 1_000_000_000;
 
 /// Small maps in an answer. Up to 24,000 of them a client of Sluice hands on to what decodes the answer, more it refuses by their number.
@@ -229,7 +229,7 @@ fn refusal(code: StatusCode, retry_after: Option<&'static str>) -> Answer {
     answer
 }
 
-/// The real server cannot be reached, which is no fault that was asked for.
+/// The real server is unreachable, which is not a configured fault.
 fn failed(error: &anyhow::Error) -> Answer {
     tracing::warn!("behind the server that misbehaves: {error:#}");
     refusal(StatusCode::BAD_GATEWAY, None)

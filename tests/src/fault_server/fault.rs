@@ -3,7 +3,7 @@
 /// What is wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// It shakes hands and never answers.
+    /// It completes the TLS handshake and never responds.
     Silent,
     /// Every answer arrives seconds late.
     Late,
@@ -11,11 +11,11 @@ pub enum Fault {
     Drips,
     /// An answer never ends, as fast as it is read.
     Endless,
-    /// 429, to be asked again in a day.
+    /// 429 with a retry in a day.
     TooManyRequests,
     /// 503.
     Unavailable,
-    /// Connections are reset as soon as something is asked.
+    /// Connections are reset at the first request.
     Resets,
     /// An answer is cut off in its middle.
     HalfAnswers,
@@ -27,7 +27,7 @@ pub enum Fault {
     EndlessPages,
     /// The same, and no page has an object.
     EmptyPages,
-    /// A list is answered, and its watch never says anything.
+    /// A list succeeds, and its watch never sends an event.
     MuteWatch,
     /// Every watch has expired as soon as it begins.
     ExpiredWatch,
@@ -43,7 +43,7 @@ impl Fault {
         matches!(self, Self::Silent | Self::Drips | Self::Endless)
     }
 
-    /// Whether Sluice promises to say `WorkloadUnreachable`. What still answers within its bounds is reachable.
+    /// Whether Sluice promises to report `WorkloadUnreachable`. A server that responds within the limits is reachable.
     #[must_use]
     pub const fn makes_unreachable(self) -> bool {
         !matches!(

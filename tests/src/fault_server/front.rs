@@ -1,4 +1,4 @@
-//! Where connections arrive: they are passed on to the real API server, or to the one that misbehaves.
+//! Front of the servers: forwards connections to the real API server or to the misbehaving one.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -80,26 +80,26 @@ async fn connection(
     let (from_client, to_client) = client.into_split();
     let (from_server, to_server) = server.into_split();
     let reads = (struck && fault == Fault::Resets).then_some(READS_BEFORE_RESET);
-    let passes = async {
+    let forwards = async {
         tokio::select! {
-            ended = pass(from_client, to_server, Duration::ZERO, reads) => ended,
-            ended = pass(from_server, to_client, late, None) => ended,
+            ended = forward(from_client, to_server, Duration::ZERO, reads) => ended,
+            ended = forward(from_server, to_client, late, None) => ended,
         }
     };
-    tokio::pin!(passes);
+    tokio::pin!(forwards);
     tokio::select! {
-        ended = &mut passes => return ended,
+        ended = &mut forwards => return ended,
         changed = state.changed() => changed?,
     }
-    // What is asked on a connection that was there before waits as long as on any other.
+    // Requests on an earlier connection wait as long as on any other.
     if !struck && fault.never_ends() {
         state.changed().await?;
     }
     Ok(())
 }
 
-/// Passes on what is read, `late` after it was; ends after so many `reads`, if it counts them.
-async fn pass(
+/// Forwards bytes, `late` after their read. Ends after so many `reads`, if there is a limit.
+async fn forward(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,
     late: Duration,

@@ -1,4 +1,4 @@
-//! What Sluice asks of the management API server, by the audit log of that server.
+//! Requests of Sluice to the management API server, by its audit log.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use crate::stack::audit::Lines;
 /// The user that Sluice is.
 const USER: &str = "system:serviceaccount:sluice-system:sluice";
 
-/// A request that was answered.
+/// A request with a response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Asked {
     pub(super) at: Timestamp,

@@ -1,4 +1,4 @@
-//! What the fleet lies in: etcd, a management API server with all definitions, the catalogue, and the listener of workloads.
+//! Environment of the fleet: etcd, a management API server with all definitions, the catalogue, and the listener of workloads.
 
 use std::fs;
 use std::path::PathBuf;
@@ -41,8 +41,8 @@ const AGGREGATED: &str = "sluice-aggregated";
 /// An API server of a large fleet keeps gigabytes: it shall not keep several times as much that it does not need any more.
 const ENVIRONMENT: [(&str, &str); 2] = [("GOGC", "50"), ("GOMEMLIMIT", "6GiB")];
 
-/// How long the definitions of Cluster API may take to be served.
-const PATIENCE: Duration = Duration::from_mins(1);
+/// Timeout until the definitions of Cluster API are served.
+const TIMEOUT: Duration = Duration::from_mins(1);
 
 /// The bed.
 pub(super) struct Bed {
@@ -164,7 +164,7 @@ fn definitions(core: &StackCore) -> Result<Vec<Value>> {
 async fn collect_roles(core: &Arc<StackCore>, management: &ApiServer) -> Result<()> {
     let _until_collected = ControllerManager::start(core, management).await?;
     let roles = Api::<ClusterRole>::all(management.admin_client());
-    wait::until("the roles of providers to be collected", PATIENCE, || async {
+    wait::until("the roles of providers to be collected", TIMEOUT, || async {
         let role = roles.get(AGGREGATED).await?;
         match role.rules.unwrap_or_default().len() {
             0..3 => wait::not_yet("too few rules"),

@@ -1,4 +1,4 @@
-//! What clusters take that wait for their control plane, and clusters in the middle of an upgrade.
+//! Memory of clusters that wait for their control plane, and of clusters in the middle of an upgrade.
 
 use std::time::Duration;
 
@@ -32,8 +32,8 @@ const AT_ONCE: usize = 8;
 /// How long clusters wait while their requests are counted, and how long hot ones rest.
 const REST: Duration = Duration::from_secs(30);
 
-/// How long Sluice may take until all packages of the upgraded clusters are written.
-const PATIENCE: Duration = Duration::from_mins(5);
+/// Timeout until Sluice has written all packages of the upgraded clusters.
+const TIMEOUT: Duration = Duration::from_mins(5);
 
 /// What was measured.
 #[derive(Debug, Clone, Copy)]
@@ -69,7 +69,7 @@ async fn measured(
     let bed = running.bed;
     let clusters = u32::try_from(hot.len())?;
     store.write(&forms.waiting, &bed.workloads, waiting).await?;
-    // Sluice looks at each of them first.
+    // Sluice reconciles each of them first.
     sleep(REST / 2).await;
     let began = Timestamp::now();
     sleep(REST).await;
@@ -119,7 +119,7 @@ pub(super) async fn heat(bed: &Bed, hot: &[u32]) -> Result<()> {
     upgrade(&objects, hot).await?;
     wait::until(
         "the packages of all upgraded clusters to be written",
-        PATIENCE,
+        TIMEOUT,
         || async {
             install_kapp_controllers(&objects).await?;
             are_written(bed, hot)

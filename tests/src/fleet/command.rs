@@ -35,7 +35,7 @@ struct Arguments {
     /// Seconds without anything to do before memory is measured.
     #[arg(long, default_value_t = 60)]
     rest: u64,
-    /// Does not wait for the second look at each cluster.
+    /// Skips the second drift check of each cluster.
     #[arg(long)]
     one_look: bool,
     /// Does not build and run the Go informers.
@@ -90,7 +90,7 @@ async fn fleet(arguments: &Arguments) -> Result<()> {
     let mut setup = Setup {
         rest,
         sync_period: rest,
-        looks: !arguments.one_look,
+        drift_checks: !arguments.one_look,
         peer,
     };
     let memory = meminfo.watched();

@@ -9,7 +9,7 @@ use super::kinds::APP;
 /// Lines that kapp says of a deployment.
 const SAID: usize = 30;
 
-/// Whether kapp-controller still has to look at a PackageInstall.
+/// Whether kapp-controller still has to reconcile a PackageInstall.
 pub(super) fn is_due(install: &Value) -> bool {
     install["status"]["observedGeneration"] != install["metadata"]["generation"]
 }

@@ -66,7 +66,7 @@ pub(super) const CPI: Kind = kind(
 );
 pub(super) const SECRET: Kind = kind("", "v1", "Secret", "secrets");
 
-/// Everything that a cluster has on the management cluster, the Cluster last: what wakes Sluice finds the rest.
+/// All objects of a cluster on the management cluster. The Cluster comes last: when its event triggers Sluice, the rest exists.
 pub(super) const OF_A_CLUSTER: [Kind; 10] = [
     SECRET,
     INFRASTRUCTURE,

@@ -1,4 +1,4 @@
-//! What Sluice takes for a fleet of one size: a leader and a standby, from their start to a change of the catalogue.
+//! Resources of Sluice for a fleet of one size: a leader and a standby, from their start to a change of the catalogue.
 
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
@@ -23,20 +23,20 @@ use crate::extension::Replica;
 use crate::processes::gauge::Gauge;
 use crate::wait;
 
-/// Longer than the requests of one look follow each other; shorter than the time between two looks at a cluster.
-const LOOK_LASTS: Duration = Duration::from_secs(10);
+/// Longer than the gaps between the requests of one drift check; shorter than the time between two drift checks of a cluster.
+const CHECK_LASTS: Duration = Duration::from_secs(10);
 
-/// How much later than in a sync period each cluster is looked at: those that wait for a slot, and the jitter.
-const PATIENCE: Duration = Duration::from_secs(45);
+/// Delay of a drift check beyond the sync period: the wait for a slot, and the jitter.
+const TIMEOUT: Duration = Duration::from_secs(45);
 
-/// Between two looks at the logs.
-const LOOK: Duration = Duration::from_secs(1);
+/// Time between two reads of the logs.
+const POLL: Duration = Duration::from_secs(1);
 
 /// How long the leader may take to list a large fleet.
 const LEADS: Duration = Duration::from_mins(6);
 
-/// How long a change of the catalogue is waited for.
-const SWEEP: Duration = Duration::from_secs(40);
+/// Timeout of the fan-out requeue after a change of the catalogue.
+const FAN_OUT: Duration = Duration::from_secs(40);
 
 /// How long stores may take to be listed again once the API server is back.
 const RELIST: Duration = Duration::from_secs(75);
@@ -45,7 +45,7 @@ const RELIST: Duration = Duration::from_secs(75);
 const STORES: usize = 10;
 
 /// The API server, its etcd, both replicas and the workloads share two processors.
-const LOOKS_PER_SECOND: u32 = 50;
+const CHECKS_PER_SECOND: u32 = 50;
 
 /// How long kube-apiserver may take for what was written into etcd.
 const PREPARED: Duration = Duration::from_mins(10);
@@ -58,8 +58,8 @@ pub(super) struct Setup {
     pub(super) rest: Duration,
     /// The sync period of every replica. It is in the PackageInstalls, so that another one would have to be written to all of them.
     pub(super) sync_period: Duration,
-    /// Whether each cluster is looked at for the second time.
-    pub(super) looks: bool,
+    /// Whether to wait for the second drift check of each cluster.
+    pub(super) drift_checks: bool,
     /// The program that Sluice is compared with.
     pub(super) peer: Option<Peer>,
 }
@@ -104,8 +104,8 @@ pub(super) async fn measure<'a>(bed: &'a Bed, entry: &mut Entry, setup: &Setup) 
     at_rest(bed).await?;
     entry.start(&running, &leases).await?;
     let started = Mark::now(&running).await?;
-    entry.sweep(&mut running, clusters, &started).await?;
-    // The second look begins in the rest, and goes on while the peer runs.
+    entry.first_check(&mut running, clusters, &started).await?;
+    // The second drift check begins in the rest, and goes on while the peer runs.
     let since = Mark::now(&running).await?;
     entry.rest(&mut running, clusters, setup.rest, &since).await?;
     if let Some(peer) = &setup.peer {
@@ -117,8 +117,8 @@ pub(super) async fn measure<'a>(bed: &'a Bed, entry: &mut Entry, setup: &Setup) 
             Err(error) => say(format_args!("the peer was not measured: {error:#}")),
         }
     }
-    if setup.looks {
-        entry.second_look(&mut running, clusters, &since).await?;
+    if setup.drift_checks {
+        entry.second_check(&mut running, clusters, &since).await?;
     }
     entry.catalogue(&mut running, clusters).await?;
     entry.relist(&mut running).await?;
@@ -188,11 +188,11 @@ async fn at_rest(bed: &Bed) -> Result<()> {
     Ok(())
 }
 
-/// Some clusters are looked at in the rest and some are not, the bench has time for two looks at each, and two processors for all that
-/// are looked at in a second.
+/// The rest contains the drift checks of some clusters only. The bench has time for two drift checks of each, and two processors for all
+/// of one second.
 pub(super) fn sync_period(rest: Duration, clusters: u32) -> Duration {
     let least = rest + Duration::from_secs(15);
-    least.max(Duration::from_secs(u64::from(clusters / LOOKS_PER_SECOND)))
+    least.max(Duration::from_secs(u64::from(clusters / CHECKS_PER_SECOND)))
 }
 
 impl Entry {
@@ -224,19 +224,19 @@ impl Entry {
         Ok(())
     }
 
-    /// The first look at every cluster.
-    async fn sweep(&mut self, running: &mut Running<'_>, clusters: u32, since: &Mark) -> Result<()> {
-        let patience = Duration::from_secs_f64(self.sync_period_s) + PATIENCE;
-        let seen = running.all_looked_at(clusters, since.instant, patience).await?;
+    /// The first drift check of every cluster.
+    async fn first_check(&mut self, running: &mut Running<'_>, clusters: u32, since: &Mark) -> Result<()> {
+        let timeout = Duration::from_secs_f64(self.sync_period_s) + TIMEOUT;
+        let seen = running.all_checked(clusters, since.instant, timeout).await?;
         self.first_sweep_s = Some(since.instant.elapsed().as_secs_f64());
         say(format_args!(
-            "first look at {seen} of {clusters} clusters within {:.0} s",
+            "first drift check of {seen} of {clusters} clusters within {:.0} s",
             self.first_sweep_s.unwrap_or_default()
         ));
         Ok(())
     }
 
-    /// The time between looks.
+    /// The time between drift checks.
     async fn rest(
         &mut self,
         running: &mut Running<'_>,
@@ -252,12 +252,12 @@ impl Entry {
         let (took, until) = (since.instant.elapsed().as_secs_f64(), Timestamp::now());
         let percent = (leader.seconds()? - since.seconds) / took * 100.0;
         // The log is written in batches.
-        sleep(LOOK).await;
-        let looked_at = running.looked_at(since.instant.checked_sub(LOOK_LASTS).unwrap_or(since.instant));
+        sleep(POLL).await;
+        let checked = running.checked(since.instant.checked_sub(CHECK_LASTS).unwrap_or(since.instant));
         let (requests, _) = running.requests(since, |asked| {
-            asked.at <= until && asked.cluster.is_none_or(|cluster| !looked_at.contains(&cluster))
+            asked.at <= until && asked.cluster.is_none_or(|cluster| !checked.contains(&cluster))
         })?;
-        let between = clusters.saturating_sub(u32::try_from(looked_at.len())?);
+        let between = clusters.saturating_sub(u32::try_from(checked.len())?);
         self.idle_cpu_percent = Some(percent);
         self.requests_between_looks = Some(as_f64(requests));
         self.clusters_between_looks = Some(between);
@@ -267,32 +267,32 @@ impl Entry {
         self.pss_mb_standby = Some(standby.proportional()?);
         say(format_args!(
             "after {took:.0} s of rest: leader {:.1} MB, standby {:.1} MB, {percent:.2} % of a core, {requests} requests for {between} \
-             clusters that were not looked at",
+             clusters without a drift check",
             leader.resident()?,
             standby.resident()?
         ));
         Ok(())
     }
 
-    /// The second look at every cluster, `since` the beginning of the rest.
-    async fn second_look(&mut self, running: &mut Running<'_>, clusters: u32, since: &Mark) -> Result<()> {
-        let patience = Duration::from_secs_f64(self.sync_period_s) + PATIENCE;
-        let seen = running.all_looked_at(clusters, since.instant, patience).await?;
-        sleep(3 * LOOK).await;
+    /// The second drift check of every cluster, `since` the beginning of the rest.
+    async fn second_check(&mut self, running: &mut Running<'_>, clusters: u32, since: &Mark) -> Result<()> {
+        let timeout = Duration::from_secs_f64(self.sync_period_s) + TIMEOUT;
+        let seen = running.all_checked(clusters, since.instant, timeout).await?;
+        sleep(3 * POLL).await;
         let took = since.instant.elapsed().as_secs_f64();
         let seconds = Gauge::of(running.leader.id().await?).seconds()? - since.seconds;
         let (management, workload) = running.requests(since, |asked| asked.what != What::List)?;
-        let looks = running.looks(since.instant);
+        let checks = running.checks(since.instant);
         self.seen_twice = Some(seen);
-        if looks > 0 {
-            let each = |requests: usize| Some(as_f64(requests) / as_f64(looks));
+        if checks > 0 {
+            let each = |requests: usize| Some(as_f64(requests) / as_f64(checks));
             self.requests_per_look_management = each(management);
             self.requests_per_look_workload = each(workload);
-            self.cpu_ms_per_look = Some(seconds / as_f64(looks) * 1e3);
+            self.cpu_ms_per_look = Some(seconds / as_f64(checks) * 1e3);
         }
         say(format_args!(
-            "{looks} more looks at {seen} of {clusters} clusters within {took:.0} s: {management} requests to the management API server, \
-             {workload} to workloads"
+            "{checks} more drift checks of {seen} of {clusters} clusters within {took:.0} s: {management} requests to the management API \
+             server, {workload} to workloads"
         ));
         Ok(())
     }
@@ -302,7 +302,7 @@ impl Entry {
         let release = release_name(MINORS[0], 1);
         let objects = running.bed.objects();
         let path = RELEASE.of_the_cluster(&release);
-        let passes_before = passes(&running.leader).await?;
+        let reconciles_before = reconciles(&running.leader).await?;
         let before = objects.get(&path).await?;
         let since = Mark::now(running).await?;
         let after = objects.merge(&path, "kubectl", &another_package(&before)).await?;
@@ -310,19 +310,19 @@ impl Entry {
             before["spec"] != after["spec"],
             "release {release} is the same after the change of the catalogue as before"
         );
-        while since.instant.elapsed() < SWEEP {
-            if passes(&running.leader).await? - passes_before >= f64::from(clusters) {
+        while since.instant.elapsed() < FAN_OUT {
+            if reconciles(&running.leader).await? - reconciles_before >= f64::from(clusters) {
                 self.sweep_seconds_after_catalogue_change = Some(since.instant.elapsed().as_secs_f64());
                 break;
             }
-            sleep(LOOK / 4).await;
+            sleep(POLL / 4).await;
         }
         // The log is written in batches.
-        sleep(LOOK).await;
+        sleep(POLL).await;
         let (requests, _) = running.requests(&since, |_| true)?;
         self.requests_after_catalogue_change = Some(requests);
         say(format_args!(
-            "after a change of the release: sweep {:?} s, {requests} requests",
+            "after a change of the release: fan-out requeue {:?} s, {requests} requests",
             self.sweep_seconds_after_catalogue_change
         ));
         Ok(())
@@ -339,12 +339,12 @@ impl Entry {
         let mut lists = 0;
         // The standby lists them, too.
         while from.elapsed() < RELIST && lists < 2 * STORES {
-            sleep(LOOK).await;
+            sleep(POLL).await;
             let asked = running.audit.asked()?.iter().filter(|asked| asked.at >= began);
             lists = asked.filter(|asked| asked.what == What::List).count();
         }
         // The last of them are being read.
-        sleep(8 * LOOK).await;
+        sleep(8 * POLL).await;
         let peak = leader.peak()?;
         // Where nothing was listed again, the peak says nothing of it.
         self.relist_peak_ratio = (lists > 0).then_some(peak / before);
@@ -368,34 +368,34 @@ impl Running<'_> {
         Ok((management, workload))
     }
 
-    /// The clusters whose workloads were asked since then, as in every look.
-    fn looked_at(&self, from: Instant) -> HashSet<u32> {
+    /// Clusters whose workloads had requests since then, as in every drift check.
+    fn checked(&self, from: Instant) -> HashSet<u32> {
         let asked = self.bed.workloads.asked();
         let since = asked.iter().rev().take_while(|(_, at)| *at >= from);
         since.map(|(number, _)| *number).collect()
     }
 
-    /// How many looks began since then: the requests of one follow each other.
-    fn looks(&self, from: Instant) -> usize {
-        let (mut last, mut looks) = (HashMap::new(), 0);
+    /// Number of drift checks that began since then: the requests of one follow each other.
+    fn checks(&self, from: Instant) -> usize {
+        let (mut last, mut checks) = (HashMap::new(), 0);
         for &(number, at) in self.bed.workloads.asked().iter() {
             let before = last.insert(number, at);
-            if at >= from && before.is_none_or(|before| at.duration_since(before) > LOOK_LASTS) {
-                looks += 1;
+            if at >= from && before.is_none_or(|before| at.duration_since(before) > CHECK_LASTS) {
+                checks += 1;
             }
         }
-        looks
+        checks
     }
 
-    /// Waits until every cluster was looked at since then. Returns how many were when that, or the patience, was over.
-    async fn all_looked_at(&self, clusters: u32, from: Instant, patience: Duration) -> Result<u32> {
+    /// Waits for a drift check of every cluster since then. Returns their number, at the latest after the timeout.
+    async fn all_checked(&self, clusters: u32, from: Instant, timeout: Duration) -> Result<u32> {
         let began = Instant::now();
         loop {
-            let seen = u32::try_from(self.looked_at(from).len())?;
-            if seen >= clusters || began.elapsed() >= patience {
+            let seen = u32::try_from(self.checked(from).len())?;
+            if seen >= clusters || began.elapsed() >= timeout {
                 return Ok(seen);
             }
-            sleep(LOOK).await;
+            sleep(POLL).await;
         }
     }
 
@@ -407,7 +407,7 @@ impl Running<'_> {
 }
 
 /// Reconciles of Clusters so far.
-async fn passes(leader: &Replica) -> Result<f64> {
+async fn reconciles(leader: &Replica) -> Result<f64> {
     let metrics = leader.metrics().await?;
     let of_clusters = "controller_runtime_reconcile_total{controller=\"cluster\",";
     let counted: Vec<f64> = metrics

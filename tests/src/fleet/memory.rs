@@ -24,8 +24,8 @@ const PER_CLUSTER: u64 = 2 * MIB;
 /// What has to stay available. Below it the run is given up.
 const LEFT: u64 = 3 * GIB;
 
-/// Between two looks.
-const LOOK: Duration = Duration::from_secs(1);
+/// Time between two samples.
+const SAMPLE: Duration = Duration::from_secs(1);
 
 /// Where Linux says how much memory is available.
 #[derive(Debug, Clone)]
@@ -52,10 +52,10 @@ impl Meminfo {
         }
     }
 
-    /// Looks again and again from now on, until too little is available.
+    /// Samples from now on, until too little is available.
     pub(crate) fn watched(self) -> Watch {
         let (sender, seen) = watch::channel(Seen::default());
-        let look = async move {
+        let samples = async move {
             loop {
                 let available = self.available();
                 let goes_on = available.as_ref().is_ok_and(|available| *available >= LEFT);
@@ -63,12 +63,12 @@ impl Meminfo {
                 if !goes_on {
                     return;
                 }
-                sleep(LOOK).await;
+                sleep(SAMPLE).await;
             }
         };
         Watch {
             seen,
-            task: tokio::spawn(look).abort_handle(),
+            task: tokio::spawn(samples).abort_handle(),
         }
     }
 }
@@ -100,7 +100,7 @@ impl Seen {
     }
 }
 
-/// A look at the memory beside the run, until it is dropped.
+/// Sampler of the memory beside the run, until it is dropped.
 pub(crate) struct Watch {
     seen: watch::Receiver<Seen>,
     task: AbortHandle,
@@ -114,13 +114,13 @@ impl Watch {
             biased;
             low = seen.wait_for(|seen| seen.stop.is_some()) => {
                 let why = low.ok().and_then(|seen| seen.stop.clone());
-                bail!("given up: {}", why.as_deref().unwrap_or("nothing looks at the memory any more"))
+                bail!("given up: {}", why.as_deref().unwrap_or("the sampler of the memory has ended"))
             }
             done = work => done,
         }
     }
 
-    /// The least that was available so far; nothing before the first look.
+    /// The least that was available so far; nothing before the first sample.
     pub(super) fn least(&self) -> Option<String> {
         self.seen.borrow().least.map(gib)
     }
@@ -283,7 +283,7 @@ mod tests {
         let work = async {
             let _work = Work(&stopped);
             measured.push(100);
-            sleep(2 * LOOK).await;
+            sleep(2 * SAMPLE).await;
             machine.has(2);
             sleep(Duration::from_mins(10)).await;
             measured.push(1_000);
@@ -309,7 +309,7 @@ mod tests {
         let machine = Machine::with(8);
         let watch = machine.meminfo().watched();
         let done = watch.beside(async {
-            sleep(2 * LOOK).await;
+            sleep(2 * SAMPLE).await;
             Ok(7)
         });
         assert_eq!(done.await.unwrap(), 7);

@@ -1,4 +1,4 @@
-//! The fleet: generated clusters on a real management API server, and what Sluice takes for them. `make bench-fleet` runs it.
+//! The fleet: generated clusters on a real management API server, and the resources of Sluice for them. `make bench-fleet` runs it.
 //!
 //! etcd, kube-apiserver and Sluice are the real programs. Cluster API and kapp-controller do not run: what they write is generated. The
 //! API servers of all workload clusters are one lightweight listener of the harness.

@@ -38,9 +38,9 @@ pub(super) struct Entry {
     pub(super) leads_s: Option<f64>,
     pub(super) sync_period_s: f64,
     pub(super) first_sweep_s: Option<f64>,
-    /// Clusters that were not looked at in the rest; requests between looks are those for them, and for none.
+    /// Clusters without a drift check in the rest. Requests between drift checks are those for them, and for none.
     pub(super) clusters_between_looks: Option<u32>,
-    /// Clusters that were looked at twice.
+    /// Clusters with two drift checks.
     pub(super) seen_twice: Option<u32>,
     pub(super) cpu_ms_per_look: Option<f64>,
     pub(super) requests_after_catalogue_change: Option<usize>,
@@ -224,8 +224,7 @@ fn shown(value: Option<f64>) -> String {
     value.map_or_else(|| "–".to_owned(), |value| format!("{value:.2}"))
 }
 
-/// What could not be measured, of what the contract names at each size. The sweep is left out: a product that shows no way to see it has
-/// none.
+/// Missing figures, of those that the contract names at each size. The fan-out requeue is left out: some products do not expose it.
 pub(super) fn missing(entries: &[Entry]) -> Vec<String> {
     let mut missing = Vec::new();
     for (place, entry) in entries.iter().enumerate() {

@@ -18,8 +18,8 @@ use crate::wait;
 /// Number of the cluster that waits for its control plane; those of its copies begin with the same digit.
 pub(super) const WAITING: u32 = 60_000;
 
-/// How long Sluice may take for the two.
-const PATIENCE: Duration = Duration::from_mins(2);
+/// Timeout of Sluice for the two.
+const TIMEOUT: Duration = Duration::from_mins(2);
 
 /// What kapp-controller writes under.
 const INSTALLER: &str = "kapp-controller";
@@ -53,7 +53,7 @@ pub(super) async fn grow(bed: &Bed, sync_period: Duration) -> Result<Forms> {
     }
     let replica = bed.replica("seed", sync_period)?;
     replica.restart().await?;
-    wait::until("Sluice to bring the first clusters to rest", PATIENCE, || async {
+    wait::until("Sluice to bring the first clusters to rest", TIMEOUT, || async {
         for number in [0, WAITING] {
             install(&objects, number).await?;
         }

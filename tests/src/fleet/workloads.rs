@@ -1,6 +1,6 @@
 //! The API servers of all workload clusters: one listener of the harness. The first part of a path names the cluster.
 //!
-//! It keeps objects, lists and watches them, and counts what it is asked. It checks nothing and computes nothing.
+//! It keeps objects, lists and watches them, and counts requests. It checks nothing and computes nothing.
 
 mod contents;
 mod path;
@@ -165,7 +165,7 @@ fn read(shared: &Shared, cluster: &str, path: &Path, query: &str) -> Response<Bo
         let lasts = lasts.map_or(WATCH, Duration::from_secs);
         let initial = parameter("sendInitialEvents") == Some("true");
         let since = parameter("resourceVersion").and_then(|version| version.parse().ok());
-        // Before the contents are looked at, so that nothing falls between.
+        // Before the contents are read, so that nothing falls between.
         let changes = shared.changes.subscribe();
         let mut first = shared.contents().since(cluster, path, since.filter(|_| !initial));
         if initial {

@@ -1,4 +1,4 @@
-//! What an installation has left on an API server, to be compared with that of another way.
+//! Objects of an installation on an API server, for comparison with another way to install.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -22,7 +22,7 @@ use crate::stack::controller_manager::ControllerManager;
 /// How long a block of commands may take.
 const COMMANDS: Duration = Duration::from_mins(3);
 
-/// After how long definitions that are still being deleted are looked at, and how often.
+/// Time between checks of definitions that are still being deleted.
 const DELETION: Duration = Duration::from_secs(10);
 
 /// A shell at the root of the repository, with kubectl, Helm and clusterctl, for one API server.
@@ -32,7 +32,7 @@ pub struct Shell {
     path: String,
 }
 
-/// What commands have said.
+/// Output of commands.
 #[derive(Debug)]
 pub struct Said {
     /// Whether all have succeeded.

@@ -1,4 +1,4 @@
-//! What a write may not be blamed for: an answer that was given cannot be called back.
+//! Excuses of an early write: a hook response cannot be withdrawn.
 //!
 //! A write of the control plane is judged as things stand at that write. Between the answer that allowed it and the write,
 //! a user may edit what is asked for, and a package may lose its proof. Two writes say when the answer was given:
@@ -139,8 +139,8 @@ impl NextGate {
         }
     }
 
-    /// Takes what is missing after a write.
-    pub(super) fn look(
+    /// Records the packages that lack a proof after a write.
+    pub(super) fn observe(
         &mut self,
         revision: Revision,
         seen: Timestamp,

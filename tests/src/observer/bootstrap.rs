@@ -1,4 +1,4 @@
-//! What a ClusterBootstrap, or a template of one, asks for.
+//! Packages and values that a ClusterBootstrap, or its template, requests.
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! What the observer knows of one Cluster.
+//! State of one Cluster in the observer.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! The state of a stack as its writes tell it, and the judgement on each write of a version.
+//! The state of a stack by its writes, and the judgement on each write of a version.
 
 mod judgement;
 
@@ -439,7 +439,7 @@ impl Ledger {
             }
             if let (Some(gate), Some(missing)) = (&mut cluster.gate, missing) {
                 let missing = missing.into_iter().map(|missing| missing.of);
-                gate.look(change.revision, change.seen, key, missing);
+                gate.observe(change.revision, change.seen, key, missing);
             }
             if let Some(version) = proven_again {
                 self.note(change, &name, Event::ProvenAgain { version });

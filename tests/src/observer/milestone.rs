@@ -1,4 +1,4 @@
-//! What happened to a Cluster, and where in the order of all writes.
+//! Milestones of a Cluster, and their place in the order of all writes.
 
 use jiff::Timestamp;
 

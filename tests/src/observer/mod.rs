@@ -1,4 +1,4 @@
-//! The observer: reads every write of a stack from etcd itself and says when a version was written before its packages were
+//! The observer: reads every write of a stack from etcd itself and reports versions that were written before their packages were
 //! proven.
 //!
 //! It judges the raw objects by rules of its own and shares no code with the product. All API servers of a stack have one etcd, so

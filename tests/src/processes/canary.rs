@@ -1,4 +1,4 @@
-//! Words that are put into credentials, to be looked for wherever they must not be.
+//! Words in credentials that tests search for wherever they must not appear.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;

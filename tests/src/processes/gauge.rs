@@ -1,4 +1,4 @@
-//! What a process takes: memory and time of processors, as Linux says.
+//! Memory and processor time of a process, as Linux reports them.
 
 use std::fs;
 

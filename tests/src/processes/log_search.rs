@@ -1,4 +1,4 @@
-//! What no log of a run may hold: panics of Rust and crashes of Go, and secrets, plain or in base64.
+//! Text that no log of a run may contain: panics of Rust and crashes of Go, and secrets, plain or in base64.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -16,7 +16,7 @@ use crate::stack::kapp_controller;
 /// How a panic of Rust announces itself.
 const PANIC: &str = "panicked at";
 
-/// The shortest text that is looked for: a shorter one would be found by chance.
+/// Length of the shortest text to search for. A shorter one is found by chance.
 const SHORTEST: usize = 12;
 
 /// A secret, in each form in which a log may hold it.

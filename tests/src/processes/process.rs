@@ -229,12 +229,12 @@ impl Process {
         Fut: Future<Output = Result<T, Unmet>>,
     {
         wait::until(format!("{} {what}", self.name), deadline, || {
-            let look = probe();
+            let probed = probe();
             async {
                 if let Some(status) = self.exited() {
                     return wait::never(format!("the process has ended ({status})"));
                 }
-                look.await
+                probed.await
             }
         })
         .await

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::sleep;
 
-/// Passes connections on to a port of 127.0.0.1 until it is dropped.
+/// Forwards connections to a port of 127.0.0.1 until it is dropped.
 #[derive(Debug)]
 pub struct Relay {
     address: SocketAddr,
@@ -41,12 +41,12 @@ impl Relay {
         format!("https://{}", self.address)
     }
 
-    /// From now on nothing passes, in either direction; connections stay open, and further ones are accepted.
+    /// From now on nothing is forwarded, in either direction; connections stay open, and further ones are accepted.
     pub fn freeze(&self) {
         self.frozen.send_replace(true);
     }
 
-    /// Passes on what has waited, and all that comes.
+    /// Forwards what has waited, and all that follows.
     pub fn thaw(&self) {
         self.frozen.send_replace(false);
     }
@@ -78,8 +78,8 @@ async fn accept(
             let outer = TcpStream::connect((Ipv4Addr::LOCALHOST, target)).await?;
             let ((from_inner, to_inner), (from_outer, to_outer)) = (inner.into_split(), outer.into_split());
             tokio::try_join!(
-                pass(from_inner, to_outer, frozen.clone(), &delay),
-                pass(from_outer, to_inner, frozen, &delay)
+                forward(from_inner, to_outer, frozen.clone(), &delay),
+                forward(from_outer, to_inner, frozen, &delay)
             )
             .map(drop)
         });
@@ -87,7 +87,7 @@ async fn accept(
     }
 }
 
-async fn pass(
+async fn forward(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,
     mut frozen: watch::Receiver<bool>,

@@ -13,7 +13,7 @@ use serde_json::json;
 
 use super::error::Error;
 use super::kinds::{HarnessControlPlane, Progress};
-use super::runtime::{Context, LOOK_AGAIN};
+use super::runtime::{Context, REQUEUE};
 use super::{condition, owner, patch};
 
 pub(super) async fn reconcile<K>(object: Arc<K>, context: Arc<Context>) -> Result<Action, Error>
@@ -34,7 +34,7 @@ where
         return Ok(Action::await_change());
     };
     if !control_plane_reported(&object.namespace().unwrap_or_default(), cluster, &context).await? {
-        return Ok(Action::requeue(LOOK_AGAIN));
+        return Ok(Action::requeue(REQUEUE));
     }
     let status = json!({
         "initialization": {"provisioned": true},

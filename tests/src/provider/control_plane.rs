@@ -14,7 +14,7 @@ use serde_json::json;
 
 use super::error::Error;
 use super::kinds::{HarnessControlPlane, HarnessControlPlaneSpec};
-use super::runtime::{Context, LOOK_AGAIN};
+use super::runtime::{Context, REQUEUE};
 use super::workload::Workload;
 use super::{condition, owner, patch};
 use crate::requests::apply::FIELD_MANAGER;
@@ -38,7 +38,7 @@ pub(super) async fn reconcile(
         .is_paused(&object.namespace().unwrap_or_default(), cluster)
         .await?
     {
-        return Ok(Action::requeue(LOOK_AGAIN));
+        return Ok(Action::requeue(REQUEUE));
     }
     patch::add_finalizer(&context.client, object.as_ref()).await?;
     let workload = match context.workloads.get(&object.uid().unwrap_or_default()) {

@@ -1,4 +1,4 @@
-//! Why a reconcile of the provider did not end.
+//! Errors of a reconcile of the provider.
 
 /// A failed reconcile; it is tried again.
 #[derive(Debug, thiserror::Error)]

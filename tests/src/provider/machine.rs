@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::error::Error;
 use super::kinds::HarnessMachine;
-use super::runtime::{Context, LOOK_AGAIN};
+use super::runtime::{Context, REQUEUE};
 use super::{condition, node, owner, patch};
 
 pub(super) async fn reconcile(object: Arc<HarnessMachine>, context: Arc<Context>) -> Result<Action, Error> {
@@ -39,11 +39,11 @@ pub(super) async fn reconcile(object: Arc<HarnessMachine>, context: Arc<Context>
         return Ok(Action::await_change());
     }
     let Some(workload) = workload else {
-        return Ok(Action::requeue(LOOK_AGAIN));
+        return Ok(Action::requeue(REQUEUE));
     };
     let machine = machines(&context, &namespace).get(&machine.name).await?;
     if machine.data["spec"]["bootstrap"]["dataSecretName"].is_null() {
-        return Ok(Action::requeue(LOOK_AGAIN));
+        return Ok(Action::requeue(REQUEUE));
     }
     let version = machine.data["spec"]["version"].as_str().unwrap_or_default();
     patch::add_finalizer(&context.client, object.as_ref()).await?;

@@ -21,8 +21,8 @@ use crate::stack::StackCore;
 use crate::stack::apiserver::ApiServer;
 use crate::stack::kubelet::Delays;
 
-/// How soon something is looked at again that waits for an object which is not watched on its behalf.
-pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(200);
+/// Requeue interval while a required object is missing that has no watch.
+pub(super) const REQUEUE: Duration = Duration::from_millis(200);
 
 /// What the controllers share.
 pub(super) struct Context {
@@ -97,7 +97,7 @@ where
     F: Future<Output = Result<Action, Error>> + Send + 'static,
 {
     let objects: Api<K> = Api::all(context.client.clone());
-    // The default waits a second before it looks at an object that has just been looked at.
+    // The default waits a second before it reconciles the same object again.
     let settings = Config::default().debounce(Duration::ZERO);
     Controller::new(objects, watcher::Config::default())
         .with_config(settings)
@@ -113,5 +113,5 @@ where
 #[expect(clippy::needless_pass_by_value, reason = "the signature is the Controller's")]
 fn retry<K: Resource<DynamicType = ()>>(object: Arc<K>, error: &Error, _: Arc<Context>) -> Action {
     tracing::debug!("{} {}: {error}", K::kind(&()), object.name_any());
-    Action::requeue(LOOK_AGAIN)
+    Action::requeue(REQUEUE)
 }

@@ -6,7 +6,7 @@ use kube::api::{Api, ListParams, Patch, PatchParams};
 use kube::{Client, ResourceExt};
 use serde_json::json;
 
-/// Has the API server look again at definitions whose deletion has failed.
+/// Makes the API server retry the deletion of definitions after a failure.
 ///
 /// Its finalizer first tries again after milliseconds, with the definition of its cache. Where that does not have the finalizer's own last
 /// write of the status yet, the next write conflicts, and the finalizer leaves the definition until it changes in more than condition

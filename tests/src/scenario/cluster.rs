@@ -75,9 +75,9 @@ impl NewCluster {
     /// Creates it and waits until everything of `release` is proven and the topology at rest.
     pub async fn create_settled(self, release: &Release) -> Result<Cluster> {
         let cluster = self.at(release).create().await?;
-        cluster.packages_proven(release, 0, super::PATIENCE).await?;
-        cluster.is_available(super::PATIENCE).await?;
-        cluster.is_settled(super::PATIENCE).await?;
+        cluster.packages_proven(release, 0, super::TIMEOUT).await?;
+        cluster.is_available(super::TIMEOUT).await?;
+        cluster.is_settled(super::TIMEOUT).await?;
         Ok(cluster)
     }
 
@@ -295,22 +295,22 @@ impl Cluster {
         .await
     }
 
-    /// Waits until the Cluster object answers `look`.
+    /// Waits until the Cluster object satisfies `probe`.
     pub async fn until<T>(
         &self,
         what: String,
         deadline: Duration,
-        look: impl Fn(&Value) -> Result<T, Unmet>,
+        probe: impl Fn(&Value) -> Result<T, Unmet>,
     ) -> Result<T> {
         let found = wait::until(what, deadline, || async {
             let object = self.object().await?;
-            look(&object)
+            probe(&object)
         })
         .await?;
         Ok(found)
     }
 
-    /// What the replicas of the extension have answered about the Cluster so far, in order.
+    /// Responses of the replicas about the Cluster so far, in order.
     pub fn hook_answers(&self) -> Result<Vec<HookAnswer>> {
         let mut answers = Vec::new();
         for log in self.scene.world().extension()?.logs() {
@@ -320,16 +320,16 @@ impl Cluster {
         Ok(answers)
     }
 
-    /// Waits until the ClusterBootstrap answers `look`.
+    /// Waits until the ClusterBootstrap satisfies `probe`.
     pub async fn bootstrap_until<T>(
         &self,
         what: String,
         deadline: Duration,
-        look: impl Fn(&Value) -> Result<T, Unmet>,
+        probe: impl Fn(&Value) -> Result<T, Unmet>,
     ) -> Result<T> {
         let found = wait::until(what, deadline, || async {
             let object = self.bootstrap().await?;
-            look(&object)
+            probe(&object)
         })
         .await?;
         Ok(found)

@@ -1,4 +1,4 @@
-//! What people and accidents do to a Cluster: edits of its ClusterBootstrap, of PackageInstalls and Apps, of its kubeconfig.
+//! Disturbances of a Cluster by users and accidents: edits of its ClusterBootstrap, of PackageInstalls and Apps, of its kubeconfig.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -207,19 +207,19 @@ impl Cluster {
         .await
     }
 
-    /// Waits until the App of a package answers `look`.
+    /// Waits until the App of a package satisfies `probe`.
     pub async fn app_until<T>(
         &self,
         package: &TestPackage,
         what: String,
         deadline: Duration,
-        look: impl Fn(&Value) -> Result<T, Unmet>,
+        probe: impl Fn(&Value) -> Result<T, Unmet>,
     ) -> Result<T> {
         let client = self.workload()?.api.admin_client();
         let path = self.work_path(package, Work::App);
         let found = wait::until(what, deadline, || async {
             let app = read::get(&client, &path).await?;
-            look(&app)
+            probe(&app)
         })
         .await?;
         Ok(found)

@@ -1,4 +1,4 @@
-//! Every write of one ClusterBootstrap, and what its record said at which revision.
+//! Every write of one ClusterBootstrap, with its record by revision.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! What the extension answered, from its log.
+//! Responses of the extension, from its log.
 
 use std::fs;
 use std::path::Path;
@@ -37,7 +37,7 @@ impl HookAnswer {
         self.answer == "hold"
     }
 
-    /// Reads the answers to a Cluster, in order.
+    /// Reads the responses about a Cluster, in order.
     pub fn read(log: &Path, namespace: &str, cluster: &str) -> Result<Vec<Self>> {
         let text = fs::read_to_string(log).with_context(|| format!("read {}", log.display()))?;
         Ok(parse(&text)
@@ -51,7 +51,7 @@ fn parse(log: &str) -> Vec<HookAnswer> {
     log.lines()
         .filter(|line| {
             serde_json::from_str::<Line>(line)
-                .is_ok_and(|line| line.message.as_deref() == Some("answered hook"))
+                .is_ok_and(|line| line.message.as_deref() == Some("Answered hook call"))
         })
         .filter_map(|line| serde_json::from_str(line).ok())
         .collect()
@@ -65,8 +65,8 @@ mod tests {
     fn answers_are_found_among_other_lines() {
         let log = r#"not JSON
 {"timestamp":"2026-11-21T05:00:00.123456Z","level":"INFO","message":"serving hooks"}
-{"timestamp":"2026-11-21T05:00:01.5Z","level":"INFO","message":"answered hook","hook":"BeforeClusterUpgrade","namespace":"a","cluster":"b","answer":"hold","reason":"PackagesNotReady","retry_after":1}
-{"timestamp":"2026-11-21T05:00:02.5Z","level":"INFO","message":"answered hook","hook":"BeforeClusterUpgrade","namespace":"a","cluster":"b","answer":"release"}"#;
+{"timestamp":"2026-11-21T05:00:01.5Z","level":"INFO","message":"Answered hook call","hook":"BeforeClusterUpgrade","namespace":"a","cluster":"b","answer":"hold","reason":"PackagesNotReady","retry_after":1}
+{"timestamp":"2026-11-21T05:00:02.5Z","level":"INFO","message":"Answered hook call","hook":"BeforeClusterUpgrade","namespace":"a","cluster":"b","answer":"release"}"#;
         let answers = parse(log);
         assert_eq!(answers.len(), 2);
         assert!(answers[0].is_held() && answers[0].reason == "PackagesNotReady");

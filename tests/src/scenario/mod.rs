@@ -1,4 +1,4 @@
-//! What a scenario is written in: a stack with provider, observer and extension, a namespace of its own, Clusters that can be
+//! Vocabulary of scenarios: a stack with provider, observer and extension, a namespace of its own, Clusters that can be
 //! created, upgraded and waited for.
 
 mod cluster;
@@ -31,7 +31,7 @@ pub use history::{History, Records};
 pub use hook_log::HookAnswer;
 pub use objects::Objects;
 pub use recording::Recording;
-pub use runner::{PATIENCE, Place, Scenario, When, main};
+pub use runner::{Place, Scenario, TIMEOUT, When, main};
 pub use scene::Scene;
 pub use table::Table;
 pub use verdict::Identity;

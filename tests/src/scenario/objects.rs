@@ -5,7 +5,7 @@ use kube::Client;
 use serde_json::Value;
 
 use super::disturb::merge;
-use super::runner::PATIENCE;
+use super::runner::TIMEOUT;
 use crate::requests::edit;
 use crate::wait;
 
@@ -41,7 +41,7 @@ impl Objects {
     /// Makes an object what it was when `sound` was read, whether it exists or not.
     pub async fn restore(&self, path: &str, sound: &Value) -> Result<()> {
         // A controller may write between reading the version and replacing it.
-        wait::until(format!("{path} to be restored"), PATIENCE, || async {
+        wait::until(format!("{path} to be restored"), TIMEOUT, || async {
             self.try_restore(path, sound.clone()).await.map_err(Into::into)
         })
         .await?;

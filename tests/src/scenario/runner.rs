@@ -321,5 +321,5 @@ pub(super) fn say(line: &str) {
     drop(writeln!(out, "{line}").and_then(|()| out.flush()));
 }
 
-/// Time that most waits of scenarios get; generous, for a machine that does other things too.
-pub const PATIENCE: Duration = Duration::from_mins(4);
+/// Timeout of most waits of scenarios, generous for a busy machine.
+pub const TIMEOUT: Duration = Duration::from_mins(4);

@@ -13,7 +13,7 @@ use sha2::{Digest as _, Sha256};
 /// Every scenario runs at least once in so many landings.
 pub(super) const LANDINGS: usize = 10;
 
-/// So many landings are remembered. What ran before them counts as never run.
+/// Number of landings that the ledger keeps. What ran before them counts as never run.
 const REMEMBERED: usize = 100;
 
 /// What earlier runs of CI have left.

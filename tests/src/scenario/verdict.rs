@@ -1,4 +1,4 @@
-//! What scenarios judge by: orders of revisions, identities of objects, paces.
+//! Criteria of scenarios: orders of revisions, identities of objects, paces.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;

@@ -1,4 +1,4 @@
-//! What scenarios share: one management plane with everything around it.
+//! Shared environment of scenarios: one management plane with everything around it.
 
 use std::path::Path;
 use std::sync::Arc;

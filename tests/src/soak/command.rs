@@ -111,7 +111,7 @@ async fn both(arguments: &Arguments) -> Result<Report> {
         }
         match soak(arguments, Of::Reported, &arguments.report_seed).await {
             Ok(report) if report.passed() => {}
-            Ok(_) => say("A run of a reported seed has failed. It is to be looked at, and fails nothing."),
+            Ok(_) => say("A run of a reported seed has failed. Inspect it; it fails nothing."),
             Err(error) => say(&format!("the stack of the reported seeds failed: {error:#}")),
         }
     };

@@ -1,4 +1,4 @@
-//! What can happen to an upgrade.
+//! Disturbances of an upgrade.
 
 use std::time::Duration;
 

@@ -38,7 +38,7 @@ impl Verdict {
 /// Whether each missing proof had been there, and was taken away
 /// - after the last proof that the gate waited for, so that the reads before it was opened could still find everything in order,
 /// - before the version was written, and
-/// - without a record after that which has the gate open still, because Sluice has looked again then, and with one at most that has
+/// - without a record after that which has the gate open still, because Sluice has reconciled again then, and with one at most that has
 ///   it closed, because Cluster API writes right after its answer.
 fn is_overtaken(
     violation: &Violation,

@@ -1,5 +1,5 @@
-//! The soak: random upgrades with random disturbances on the real stack. The observer says whether a version was written too
-//! early; a deadline says whether an upgrade got stuck.
+//! The soak: random upgrades with random disturbances on the real stack. The observer reports versions that were written too
+//! early; a deadline detects a stuck upgrade.
 
 mod act;
 mod bump;

@@ -1,4 +1,4 @@
-//! What one run does: a pure function of the seed and of the run's number.
+//! Plan of one run: a pure function of the seed and of the run's number.
 
 use std::fmt;
 use std::time::Duration;

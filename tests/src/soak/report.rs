@@ -330,7 +330,7 @@ mod tests {
             (good.undisturbed_releases, good.pace, good.passed()),
             (20, Pace::Kept, true)
         );
-        // What workers waited for while each pass was followed by a rest.
+        // Times that workers waited while each reconcile was followed by a rest.
         let slow = undisturbed(&[2.7; 20]);
         assert_eq!((slow.pace, slow.passed()), (Pace::Missed, false));
         let few = undisturbed(&[2.7; 19]);

@@ -22,8 +22,8 @@ use crate::requests::edit;
 use crate::scenario::{Cluster, HookAnswer, Records, Scene};
 use crate::wait;
 
-/// How long an upgrade may take after everything is good again. Cluster API's own back-off after errors has to fit in.
-const PATIENCE: Duration = Duration::from_mins(4);
+/// Timeout of an upgrade after all disturbances have ended. Cluster API's own back-off after errors has to fit in.
+const TIMEOUT: Duration = Duration::from_mins(4);
 
 /// Machines of the one MachineDeployment of each Cluster.
 pub(super) const WORKERS: u32 = 1;
@@ -106,10 +106,10 @@ async fn upgrade(stage: &Stage, outcome: &mut Outcome) -> Result<()> {
         .create()
         .await?;
     cluster
-        .packages_proven(old, 0, PATIENCE)
+        .packages_proven(old, 0, TIMEOUT)
         .await
         .context("creation")?;
-    cluster.is_settled(PATIENCE).await.context("creation")?;
+    cluster.is_settled(TIMEOUT).await.context("creation")?;
     for (name, delay) in plan.delays() {
         cluster.delay(name, delay);
     }
@@ -154,7 +154,7 @@ fn asked_for(happened: &mut [Happened], (ended, ended_at): (Timestamp, Revision)
 async fn settled(subject: &Subject) -> Result<()> {
     let Subject { cluster, .. } = subject;
     let began = Instant::now();
-    let left = || PATIENCE.saturating_sub(began.elapsed());
+    let left = || TIMEOUT.saturating_sub(began.elapsed());
     let version = subject.target().kubernetes();
     wait::until(format!("the control plane to run {version}"), left(), || async {
         let running = cluster.workload()?.api.version();

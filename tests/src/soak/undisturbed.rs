@@ -27,7 +27,7 @@ const LATE: Duration = Duration::from_millis(2_500);
 /// What is written back is shown by watches, and a held call is made again, within this.
 const SHOWN: Duration = Duration::from_secs(3);
 
-/// A lease of the extension lasts 12 s. The next leader looks at it each second, and at all Clusters then.
+/// A lease of the extension lasts 12 s. The next leader reads it each second, and then reconciles all Clusters.
 const LEASE: Duration = Duration::from_secs(15);
 
 /// A release, and whether it was disturbed.

@@ -1,4 +1,4 @@
-//! What is wrong with a stack, whatever came of what ran on it.
+//! Defects of a stack, independent of the result of its tests.
 
 use std::fmt;
 
@@ -19,7 +19,7 @@ pub struct Complaints {
 }
 
 impl Complaints {
-    /// Looks at a stack that is still up.
+    /// Checks a stack that is still up.
     ///
     /// # Errors
     /// A log cannot be read.

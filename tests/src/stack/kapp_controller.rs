@@ -48,8 +48,8 @@ exec "$instance/kapp-controller" "$@"
 /// How often the main process is started before that counts as a failure.
 const ATTEMPTS: u32 = 4;
 
-/// How often one that is kept alive is looked at.
-const LOOK: Duration = Duration::from_millis(500);
+/// Time between two checks of a kapp-controller that is kept alive.
+const CHECK: Duration = Duration::from_millis(500);
 
 /// How one kapp-controller is set up.
 #[derive(Debug, Clone)]
@@ -228,9 +228,9 @@ impl KappController {
     /// Starts it again whenever it has ended by itself, as a kubelet does, for as long as it is polled. Version 0.53.1 crashes
     /// now and then (module `ends`).
     pub(crate) async fn keep_alive(&self) {
-        let mut look = tokio::time::interval(LOOK);
+        let mut checks = tokio::time::interval(CHECK);
         loop {
-            look.tick().await;
+            checks.tick().await;
             if !self.has_crashed().await {
                 continue;
             }
@@ -238,7 +238,7 @@ impl KappController {
             // Nothing runs after a start that failed, so this is the place where it is tried again.
             while let Err(error) = self.restart().await {
                 tracing::warn!("{}: {error:#}", self.settings.name);
-                look.tick().await;
+                checks.tick().await;
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Who asks a status service.
+//! Callers of a status service.
 
 use std::fs;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! What the definitions themselves refuse.
+//! Validation by the definitions themselves.
 
 use anyhow::{Context, Result, ensure};
 use kube::Client;
@@ -89,7 +89,7 @@ pub(crate) async fn antrea_is_checked(client: &Client) -> Result<()> {
         is_refused(outcome.err(), field, "field is immutable")
             .with_context(|| format!("change of {field}"))?;
     }
-    // Rules of a creation are not looked at again, and everything else may change.
+    // Rules of a creation do not apply again, and everything else may change.
     let later = json!({"featureGates": {"AntreaProxy": false, "EndpointSlice": true}, "defaultMTU": "1400"});
     patch(client, &good, &json!({"spec": {"antrea": {"config": later}}})).await?;
     an_mtu_is_a_number_or_a_text(client, &good).await?;

@@ -12,7 +12,7 @@ use sluice_tests::requests::apply;
 use sluice_tests::scenario::sluice_definitions;
 use sluice_tests::wait;
 
-use crate::PATIENCE;
+use crate::TIMEOUT;
 
 const INFRASTRUCTURE: &str = "infrastructure.cluster.x-k8s.io";
 const SUPERVISOR: &str = "vmware.infrastructure.cluster.x-k8s.io";
@@ -174,7 +174,7 @@ pub(crate) async fn remove(client: &Client, object: &Value) -> Result<()> {
     }
     wait::until(
         format!("{} {name} to be gone", object["kind"]),
-        PATIENCE,
+        TIMEOUT,
         || async {
             match api.get_opt(name).await? {
                 None => Ok(()),

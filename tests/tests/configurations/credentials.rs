@@ -1,4 +1,4 @@
-//! Credentials change: those of one Cluster, those that a tenant's Clusters share, and those of a cloud. They are not watched.
+//! Changes of credentials: of one Cluster, of all Clusters of a tenant, and of a cloud. Sluice does not watch them.
 
 use anyhow::{Context as _, Result};
 use base64::Engine as _;
@@ -81,7 +81,7 @@ async fn is_withdrawn(client: &Client, case: &Case) -> Result<()> {
 }
 
 /// The field `key` of the Secret changes, and the values at `pointer` with it. It does so twice: Cluster API may still write around
-/// a new Cluster, and each of its writes makes a pass that reads the Secret.
+/// a new Cluster, and each of its writes triggers a reconcile that reads the Secret.
 async fn are_rotated(client: &Client, case: &Case, key: &str, pointer: &str) -> Result<()> {
     let mut values = case.expected();
     for text in ["canary-rotated", "canary-rotated-again"] {

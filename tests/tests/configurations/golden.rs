@@ -18,7 +18,7 @@ use sluice_tests::wait;
 use tokio::sync::Mutex;
 
 use crate::around::{class, read, remove, secret, write};
-use crate::{PATIENCE, tells_no_credential};
+use crate::{TIMEOUT, tells_no_credential};
 
 /// What a definition, or Cluster API, refuses, and no controller ever sees.
 const NEVER_LET_IN: [&str; 2] = [
@@ -240,12 +240,12 @@ impl Case {
             .with_context(|| format!("{} is back", object["kind"]))
     }
 
-    /// Waits until the configuration is ready and its Secret holds `values`; then looks at what is beside it.
+    /// Waits until the configuration is ready and its Secret holds `values`; then checks the objects beside it.
     pub(crate) async fn values_are(&self, client: &Client, values: &Value) -> Result<()> {
         let name = self.written()?;
         wait::until(
             format!("values in Secret {}/{name}", self.namespace),
-            PATIENCE,
+            TIMEOUT,
             || async {
                 let config = read(client, &self.config)
                     .await?
@@ -295,7 +295,7 @@ impl Case {
             .flatten()
             .filter_map(Value::as_str)
             .collect();
-        let status = wait::until(format!("reason {reason}"), PATIENCE, || async {
+        let status = wait::until(format!("reason {reason}"), TIMEOUT, || async {
             let config = read(client, &self.config)
                 .await?
                 .context("the configuration is gone")?;

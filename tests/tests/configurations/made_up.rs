@@ -1,4 +1,4 @@
-//! A kind that does not exist, added to Sluice by one file, one line and its cases: here on a real API server.
+//! An invented kind, added to Sluice by one file, one line and its cases: here on a real API server.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -29,20 +29,20 @@ pub(crate) fn definition() -> Value {
 
 /// The controller of Sluice with this kind in its table, until the set is dropped.
 pub(crate) fn start(client: &Client) -> JoinSet<()> {
-    let news = EventHandlers::default();
-    let (stores, following) = Stores::open(client, "tkg-system", &news);
+    let handlers = EventHandlers::default();
+    let (stores, following) = Stores::open(client, "tkg-system", &handlers);
     let contract = Contract::new(client.clone(), Vec::new());
-    let (triggers, dependents) = (news.triggers.clone(), news.dependents.clone());
+    let (triggers, dependents) = (handlers.triggers.clone(), handlers.dependents.clone());
     let remotes = Remotes::new("tkg-system".to_owned(), triggers, dependents, Fence::open());
     let context = Arc::new(Context {
         client: client.clone(),
         clusters: stores.clusters.clone(),
-        watches: Watches::new(contract, news.dependents.clone()),
-        dependents: news.dependents,
+        watches: Watches::new(contract, handlers.dependents.clone()),
+        dependents: handlers.dependents,
         remotes: Arc::new(remotes),
         configurations: Configurations::default(),
-        triggers: news.triggers,
-        edits: news.edits,
+        triggers: handlers.triggers,
+        edits: handlers.edits,
         events: Notifier::new(client.clone()),
         sync_period: SyncPeriod {
             length: Duration::from_mins(10),

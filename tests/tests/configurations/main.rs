@@ -24,13 +24,13 @@ use sluice_tests::wait;
 /// In every credential of every test.
 const CANARY: &str = "canary";
 
-/// Time that a change gets to arrive, on a machine that does other things too.
-const PATIENCE: Duration = Duration::from_mins(1);
+/// Timeout until a change arrives, generous for a busy machine.
+const TIMEOUT: Duration = Duration::from_mins(1);
 
-/// A `--sync-period` in which hardly anything is looked at: what arrives is watched, or looked for because it is missing.
+/// A `--sync-period` with hardly any resync. Changes arrive by watches, or by the retries for missing objects.
 const RARELY: &str = "1h";
 
-/// A `--sync-period` in which what is not watched arrives as well: the Secrets of a Cluster without a connection.
+/// A `--sync-period` in which changes without a watch arrive as well: the Secrets of a Cluster without a connection.
 const OFTEN: &str = "5s";
 
 #[tokio::test(flavor = "multi_thread")]
@@ -55,7 +55,7 @@ async fn configurations_become_values() -> Result<()> {
     Box::pin(mutations::every_source_is_observed(&client)).await?;
     every_configuration_is_counted(&client, &watching).await?;
     no_credential_is_told(&client, &watching).await?;
-    watching.terminate(PATIENCE).await?;
+    watching.terminate(TIMEOUT).await?;
 
     let looking = Extension::start(&stack, settings("looking", OFTEN)).await?;
     looking.leader().await?;
@@ -91,7 +91,7 @@ async fn every_configuration_is_counted(client: &Client, extension: &Extension) 
     for (kind, reason) in counted {
         let line = format!("sluice_configurations{{kind=\"{kind}\",reason=\"{reason}\"}} ");
         // The metric follows the watch, which shows the condition a moment after it was written.
-        wait::until(format!("metric {line}"), PATIENCE, || async {
+        wait::until(format!("metric {line}"), TIMEOUT, || async {
             let metrics = extension.metrics().await?;
             if metrics.contains(&line) {
                 Ok(())
@@ -104,7 +104,7 @@ async fn every_configuration_is_counted(client: &Client, extension: &Extension) 
     Ok(())
 }
 
-/// Looks for the canary, plain and in base64, wherever Sluice speaks, except in the Secrets that it is for.
+/// Searches for the canary, plain and in base64, in all output of Sluice, except in the Secrets that it belongs to.
 async fn no_credential_is_told(client: &Client, extension: &Extension) -> Result<()> {
     let log: String = extension
         .logs()
@@ -131,7 +131,7 @@ async fn no_credential_is_told(client: &Client, extension: &Extension) -> Result
     Ok(())
 }
 
-/// Looks for the canary in `text`, which is what Sluice says in `place`.
+/// Searches for the canary in `text`, the output of Sluice in `place`.
 fn tells_no_credential(place: &str, text: &str) -> Result<()> {
     for spelling in canary::spellings(CANARY) {
         ensure!(

@@ -1,4 +1,4 @@
-//! What a configuration depends on, and is watched, changes, or is wrong and put right.
+//! Changes, defects and repairs of the watched objects that a configuration depends on.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 use sluice_tests::wait;
 
-use crate::PATIENCE;
+use crate::TIMEOUT;
 use crate::around::{class, patch, read, remove, secret, write};
 use crate::golden::Case;
 
@@ -83,7 +83,7 @@ async fn towards_vcenter(client: &Client) -> Result<()> {
             .with_context(|| format!("change of {field}"))?;
     }
 
-    // What does not matter is not written about. The last change shows that everything before it was looked at.
+    // Irrelevant changes cause no write. The last change proves that all earlier ones were reconciled.
     let written = secret("mutated-csi", "c1-vsphere-csi-data-values");
     let before = read(client, &written)
         .await?
@@ -166,7 +166,7 @@ async fn towards_a_supervisor(client: &Client) -> Result<()> {
 async fn exists(client: &Client, object: &Value, wanted: bool) -> Result<()> {
     let (kind, name) = (&object["kind"], &object["metadata"]["name"]);
     let what = format!("{kind} {name} to {}", if wanted { "exist" } else { "be gone" });
-    wait::until(what, PATIENCE, || async {
+    wait::until(what, TIMEOUT, || async {
         match read(client, object).await? {
             found if found.is_some() == wanted => Ok(()),
             found => wait::not_yet(found.map_or("none", |_| "there is one")),
@@ -232,7 +232,7 @@ async fn accounts_go_with_their_configuration(client: &Client, case: &Case, acco
     ] {
         patch(client, object, &json!({"metadata": {"ownerReferences": earlier}})).await?;
         let what = format!("{} to be owned by the AntreaConfig alone", object["kind"]);
-        wait::until(what, PATIENCE, || async {
+        wait::until(what, TIMEOUT, || async {
             let found = read(client, object).await?.context("it is gone")?;
             match found.owner_references() {
                 [owner] if Some(&owner.uid) == config.uid().as_ref() => Ok(()),

@@ -1,4 +1,4 @@
-//! What `make compare` calls early: judged by the observer, of a pause flow that waits for its packages, and of one that waits for nothing.
+//! Early writes in `make compare`: the observer judges a pause flow that waits for its packages, and one that waits for nothing.
 
 use anyhow::{Result, ensure};
 use sluice_tests::compare::{Side, Unpause};

@@ -1,4 +1,4 @@
-//! What goes wrong when Sluice is installed: docs/install.md has what is said then, and its way out works.
+//! Failures of an installation: docs/install.md has each error message, and its remedy works.
 
 use std::fs;
 

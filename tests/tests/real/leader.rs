@@ -1,4 +1,4 @@
-//! The election against a real API server: who leads, who stops, and when nothing is written any more.
+//! Leader election against a real API server: acquisition, loss, and the end of writes.
 
 use std::time::{Duration, Instant};
 
@@ -21,8 +21,8 @@ const LEASE_DURATION: Duration = Duration::from_secs(9);
 const RENEW_DEADLINE: Duration = Duration::from_secs(6);
 const RETRY_PERIOD: Duration = Duration::from_secs(1);
 
-/// Long enough for a replica to take over.
-const PATIENCE: Duration = Duration::from_mins(1);
+/// Timeout of a takeover by another replica.
+const TIMEOUT: Duration = Duration::from_mins(1);
 
 const NAMESPACE: &str = "default";
 
@@ -73,7 +73,7 @@ impl Replica {
     }
 
     async fn leads(&mut self) -> Result<()> {
-        timeout(PATIENCE, self.leads.wait_for(|leads| *leads))
+        timeout(TIMEOUT, self.leads.wait_for(|leads| *leads))
             .await
             .context("waited for a replica to lead")??;
         Ok(())
@@ -85,7 +85,7 @@ impl Replica {
 
     /// Its end, asked for or not.
     async fn end(self) -> Result<Result<(), Error>> {
-        Ok(timeout(PATIENCE, self.task)
+        Ok(timeout(TIMEOUT, self.task)
             .await
             .context("waited for a replica to end")??)
     }
@@ -132,7 +132,7 @@ async fn a_partitioned_leader_stops_before_another_one_starts() -> Result<()> {
         while first.may_write() {
             ensure!(!second.may_write(), "two replicas may write");
             ensure!(
-                frozen.elapsed() < PATIENCE,
+                frozen.elapsed() < TIMEOUT,
                 "a leader that is cut off still writes"
             );
             sleep(Duration::from_millis(10)).await;
@@ -182,7 +182,7 @@ async fn a_slow_api_server_costs_the_lease_only_when_renewals_come_too_late() ->
     .await
 }
 
-/// So it looks when the clock of a machine is set.
+/// The effect of a change of the machine's clock.
 #[tokio::test]
 async fn what_a_lease_says_of_the_time_decides_nothing() -> Result<()> {
     on_a_server(async |server| {
@@ -291,7 +291,7 @@ async fn a_duration_that_was_edited_is_believed_up_to_a_limit() -> Result<()> {
         let began = Instant::now();
         let mut second = Replica::start_with(server, "second", lease_duration).await?;
         let limit = lease_duration * 10;
-        timeout(limit + PATIENCE, second.leads.wait_for(|leads| *leads))
+        timeout(limit + TIMEOUT, second.leads.wait_for(|leads| *leads))
             .await
             .context("waited for ten times the duration")??;
         ensure!(

@@ -1,4 +1,4 @@
-//! A replica that stands by for long: what would wake Clusters is not kept for it.
+//! A replica that stands by for long: it keeps no pending requeues.
 
 use std::time::Duration;
 
@@ -12,13 +12,13 @@ use sluice_tests::scenario::{Objects, sluice_definitions};
 use sluice_tests::stack::{Options, Stack};
 use sluice_tests::wait;
 
-/// Each change of a release wakes so many Clusters.
+/// Number of Clusters that each change of a release requeues.
 const CLUSTERS: usize = 200;
 
-/// An hour of a hundred wakes a second.
+/// An hour of a hundred requeues a second.
 const CHANGES: usize = 3600 * 100 / CLUSTERS;
 
-/// What a process may keep for whatever else it does meanwhile. The names of the woken Clusters would be five times as much.
+/// Memory that a process may keep for other work meanwhile. The names of the requeued Clusters would take five times as much.
 const GROWTH: u64 = 16 << 20;
 
 /// Of every Cluster.

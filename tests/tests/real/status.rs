@@ -1,4 +1,4 @@
-//! What streams of the status service cost that nothing reads.
+//! Cost of status streams whose client does not read.
 
 use std::time::Duration;
 

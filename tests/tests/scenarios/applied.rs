@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use sluice_tests::objects::Release;
 use sluice_tests::objects::packages::NAMESPACE;
 use sluice_tests::processes::slow_file::SlowFile;
-use sluice_tests::scenario::{Cluster, HookAnswer, PATIENCE, Scenario, Scene, VERSIONS, Work};
+use sluice_tests::scenario::{Cluster, HookAnswer, Scenario, Scene, TIMEOUT, VERSIONS, Work};
 use sluice_tests::stack::kubelet::Delay;
 use sluice_tests::wait::{self, Unmet};
 
@@ -54,7 +54,7 @@ async fn run(scene: Scene) -> Result<()> {
         .patch_package(&metrics, Work::PackageInstall, &json!({"spec": {"paused": true}}))
         .await?;
     let before = cluster.upgrade(&new).await?;
-    cluster.says("metrics 2.0.0", PATIENCE).await?;
+    cluster.says("metrics 2.0.0", TIMEOUT).await?;
     record_says(&cluster, "agent", "Ready").await?;
     let waiting = app(&cluster, "to wait for its DaemonSet", waits).await?;
 
@@ -89,12 +89,12 @@ async fn run(scene: Scene) -> Result<()> {
             "released by the steps of the killed run: {answer:?}"
         );
     }
-    cluster.says("agent 2.0.0", PATIENCE).await?;
+    cluster.says("agent 2.0.0", TIMEOUT).await?;
     cluster.control_plane_is_untouched(before).await?;
 
     file.set_given(true);
     let written = cluster
-        .control_plane_written(new.kubernetes(), before, PATIENCE)
+        .control_plane_written(new.kubernetes(), before, TIMEOUT)
         .await?;
     recording.end().await;
     let applied = applied(&cluster).await?;
@@ -106,14 +106,14 @@ async fn run(scene: Scene) -> Result<()> {
     );
     // The nodes are new, and so are the pods.
     cluster.delay("agent", Delay::NONE);
-    cluster.is_settled(2 * PATIENCE).await
+    cluster.is_settled(2 * TIMEOUT).await
 }
 
 /// The next answers that Cluster API gets, `count` of them or more.
 async fn asked_again(cluster: &Cluster, count: usize) -> Result<Vec<HookAnswer>> {
     let before = cluster.hook_answers()?.len();
     let what = format!("Cluster API to ask {count} times more");
-    let answers = wait::until(what, PATIENCE, || async {
+    let answers = wait::until(what, TIMEOUT, || async {
         let answers = cluster.hook_answers()?;
         if answers.len() < before + count {
             return wait::not_yet(format!("{} answers", answers.len()));
@@ -135,7 +135,7 @@ fn waits(app: &Value) -> bool {
 
 async fn app(cluster: &Cluster, what: &str, wanted: impl Fn(&Value) -> bool) -> Result<Value> {
     let agent = cluster.scene().package("agent", "2.0.0");
-    let look = |app: &Value| -> Result<Value, Unmet> {
+    let probe = |app: &Value| -> Result<Value, Unmet> {
         if wanted(app) {
             Ok(app.clone())
         } else {
@@ -143,14 +143,14 @@ async fn app(cluster: &Cluster, what: &str, wanted: impl Fn(&Value) -> bool) -> 
         }
     };
     let what = format!("the App of agent {what}");
-    cluster.app_until(&agent, what, PATIENCE, look).await
+    cluster.app_until(&agent, what, TIMEOUT, probe).await
 }
 
 /// Revision of the write by which kapp brought the new values of the agent.
 async fn applied(cluster: &Cluster) -> Result<i64> {
     let configs: Api<ConfigMap> = Api::namespaced(cluster.workload()?.api.admin_client(), NAMESPACE);
     let what = "the new values of agent to be there".to_owned();
-    let revision = wait::until(what, PATIENCE, || async {
+    let revision = wait::until(what, TIMEOUT, || async {
         let config = configs.get("agent-values").await?;
         let values = config.data.as_ref().and_then(|data| data.get("values")).cloned();
         match values {

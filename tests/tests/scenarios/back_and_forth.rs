@@ -3,7 +3,7 @@
 use anyhow::{Result, bail, ensure};
 use serde_json::{Value, json};
 use sluice_tests::objects::{Release, TKR};
-use sluice_tests::scenario::{Cluster, PATIENCE, Scenario, Scene};
+use sluice_tests::scenario::{Cluster, Scenario, Scene, TIMEOUT};
 
 use crate::common::{held, is_held, released, releases};
 
@@ -34,7 +34,7 @@ async fn moved_back(scene: &Scene, old: &Release, new: &Release) -> Result<()> {
     let mut back = sluice_tests::objects::upgrade(old.kubernetes(), Some(&old.name()));
     back["metadata"]["annotations"] = json!({UNSAFE: ""});
     cluster.patch(&back).await?;
-    cluster.is_settled(PATIENCE).await?;
+    cluster.is_settled(TIMEOUT).await?;
     outcome(&cluster, "Cancelled").await?;
     // What was proven on the way to it the first time is not deployed again.
     held(&cluster, new).await?;
@@ -63,7 +63,7 @@ async fn label_removed(scene: &Scene, old: &Release, new: &Release) -> Result<()
     let before = held(&cluster, new).await?;
     let label = |value: Value| json!({"metadata": {"labels": {TKR: value}}});
     cluster.patch(&label(Value::Null)).await?;
-    cluster.says("TKRLabelRemoved", PATIENCE).await?;
+    cluster.says("TKRLabelRemoved", TIMEOUT).await?;
     cluster.control_plane_is_untouched(before).await?;
     cluster.patch(&label(json!(new.name()))).await?;
     is_held(&cluster, new, before).await?;
@@ -74,7 +74,7 @@ async fn label_removed(scene: &Scene, old: &Release, new: &Release) -> Result<()
 async fn outcome(cluster: &Cluster, wanted: &str) -> Result<()> {
     let what = format!("the record of {} to close as {wanted}", cluster.name());
     cluster
-        .bootstrap_until(what, PATIENCE, |bootstrap| {
+        .bootstrap_until(what, TIMEOUT, |bootstrap| {
             let record = &bootstrap["status"]["upgrade"];
             if record["outcome"] == wanted {
                 Ok(())

@@ -4,7 +4,7 @@ use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 use sluice_tests::observer::Event;
 use sluice_tests::scenario::verdict::in_order;
-use sluice_tests::scenario::{Identity, PATIENCE, Scenario, Scene};
+use sluice_tests::scenario::{Identity, Scenario, Scene, TIMEOUT};
 use sluice_tests::stack::kubelet::Delay;
 
 use crate::common::{MidHold, additional, held, is_held, metrics, released, releases, revision};
@@ -41,7 +41,7 @@ async fn run_edited(scene: Scene) -> Result<()> {
     cluster.delay("antrea", Delay::NONE);
     let edited = cluster.patch_bootstrap(&patch).await?;
     let written = cluster
-        .control_plane_written(new.kubernetes(), before, PATIENCE)
+        .control_plane_written(new.kubernetes(), before, TIMEOUT)
         .await?
         .revision;
     let seen = proven(&cluster, "2.0.2").await?;
@@ -61,13 +61,13 @@ async fn run_edited(scene: Scene) -> Result<()> {
         ("the record that saw it", records.saw(generation)?),
         ("the write of the control plane", written),
     ])?;
-    cluster.is_settled(PATIENCE).await
+    cluster.is_settled(TIMEOUT).await
 }
 
 async fn proven(cluster: &sluice_tests::scenario::Cluster, wanted: &str) -> Result<i64> {
     let what = format!("metrics {wanted} to be proven");
     let milestone = cluster
-        .milestone(&what, PATIENCE, 0, |event| {
+        .milestone(&what, TIMEOUT, 0, |event| {
             matches!(event, Event::PackageProven { ref_name, version }
                 if ref_name.starts_with("metrics.") && version == wanted)
         })

@@ -2,7 +2,7 @@
 
 use anyhow::{Result, ensure};
 use sluice_tests::objects::Release;
-use sluice_tests::scenario::{Cluster, PATIENCE, Scenario, Scene, VERSIONS};
+use sluice_tests::scenario::{Cluster, Scenario, Scene, TIMEOUT, VERSIONS};
 use sluice_tests::stack::kubelet::Delay;
 use sluice_tests::wait;
 
@@ -38,34 +38,32 @@ async fn run(scene: Scene) -> Result<()> {
     let broken = scene.cluster("broken").at(&old).create().await?;
     let other = scene.cluster("other").at(&old).create().await?;
     for cluster in [&broken, &other] {
-        cluster.packages_proven(&old, 0, PATIENCE).await?;
-        cluster.is_settled(PATIENCE).await?;
+        cluster.packages_proven(&old, 0, TIMEOUT).await?;
+        cluster.is_settled(TIMEOUT).await?;
     }
 
     let before = broken.upgrade(&new).await?;
     let before_other = other.upgrade(&fine).await?;
     other
-        .control_plane_written(VERSIONS[2], before_other, PATIENCE)
+        .control_plane_written(VERSIONS[2], before_other, TIMEOUT)
         .await?;
-    other.is_settled(PATIENCE).await?;
+    other.is_settled(TIMEOUT).await?;
 
-    let message = broken.says("metrics", PATIENCE).await?;
+    let message = broken.says("metrics", TIMEOUT).await?;
     ensure!(message.contains("PackageFailed"), "the Cluster says {message:?}");
     bootstrap_tells(&broken).await?;
     broken.control_plane_is_untouched(before).await?;
 
     scene.apply(&[metrics.package()]).await?;
-    broken
-        .control_plane_written(VERSIONS[2], before, PATIENCE)
-        .await?;
-    broken.is_settled(PATIENCE).await
+    broken.control_plane_written(VERSIONS[2], before, TIMEOUT).await?;
+    broken.is_settled(TIMEOUT).await
 }
 
 /// The ClusterBootstrap names the package and quotes what ytt says.
 async fn bootstrap_tells(cluster: &Cluster) -> Result<()> {
     let what = "the ClusterBootstrap to say why metrics failed".to_owned();
     cluster
-        .bootstrap_until(what, PATIENCE, |bootstrap| {
+        .bootstrap_until(what, TIMEOUT, |bootstrap| {
             let packages = &bootstrap["status"]["upgrade"]["packages"];
             let failed = packages
                 .as_array()

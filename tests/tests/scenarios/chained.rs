@@ -4,7 +4,7 @@ use anyhow::{Result, ensure};
 use sluice_tests::extension::planner::Planner;
 use sluice_tests::objects::{Class, Release};
 use sluice_tests::observer::{Event, Revision};
-use sluice_tests::scenario::{Cluster, PATIENCE, Scenario, Scene, VERSIONS};
+use sluice_tests::scenario::{Cluster, Scenario, Scene, TIMEOUT, VERSIONS};
 use sluice_tests::stack::kubelet::Delay;
 
 use crate::common::release;
@@ -41,7 +41,7 @@ async fn run(scene: Scene) -> Result<()> {
     let since = upgrade.control_plane_hops(0).await?;
     let workers = upgrade.workers_written(VERSIONS[2]).await?;
     ensure!(since < workers);
-    upgrade.cluster.is_settled(PATIENCE).await
+    upgrade.cluster.is_settled(TIMEOUT).await
 }
 
 async fn run_with_planner(scene: Scene) -> Result<()> {
@@ -61,7 +61,7 @@ async fn worker_hops(scene: &Scene) -> Result<()> {
     );
     let workers = upgrade.workers_written(VERSIONS[2]).await?;
     ensure!(last < workers);
-    upgrade.cluster.is_settled(PATIENCE).await
+    upgrade.cluster.is_settled(TIMEOUT).await
 }
 
 /// A Cluster with a worker on its way over two minors, with packages for each.
@@ -87,7 +87,7 @@ impl Upgrade {
             .create_settled(&releases[0])
             .await?;
         let before = cluster.upgrade(&releases[2]).await?;
-        cluster.says("antrea 2.0.0", PATIENCE).await?;
+        cluster.says("antrea 2.0.0", TIMEOUT).await?;
         Ok(Self {
             cluster,
             releases,
@@ -98,13 +98,13 @@ impl Upgrade {
     /// Every hop of the control plane comes after the proof of its packages. With `workers`, a hop is waited for that many
     /// times longer, because workers go in between. Returns the revision of the last hop.
     async fn control_plane_hops(&self, workers: u32) -> Result<Revision> {
-        let patience = PATIENCE * (1 + workers);
+        let timeout = TIMEOUT * (1 + workers);
         let mut since = self.before;
         for release in &self.releases[1..] {
-            let proven = self.cluster.packages_proven(release, since, patience).await?;
+            let proven = self.cluster.packages_proven(release, since, timeout).await?;
             let written = self
                 .cluster
-                .control_plane_written(release.kubernetes(), self.before, patience)
+                .control_plane_written(release.kubernetes(), self.before, timeout)
                 .await?;
             ensure!(
                 proven.revision < written.revision,
@@ -124,7 +124,7 @@ impl Upgrade {
             |event: &Event| matches!(event, Event::WorkersWritten { version, .. } if version == wanted);
         let milestone = self
             .cluster
-            .milestone(&what, PATIENCE, self.before, written)
+            .milestone(&what, TIMEOUT, self.before, written)
             .await?;
         Ok(milestone.revision)
     }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use sluice_tests::objects::packages::TestPackage;
 use sluice_tests::objects::{Provider, Release, Values};
 use sluice_tests::observer::{Event, Milestone, Revision};
-use sluice_tests::scenario::{Cluster, PATIENCE, Scene, VERSIONS};
+use sluice_tests::scenario::{Cluster, Scene, TIMEOUT, VERSIONS};
 use sluice_tests::stack::kubelet::Delay;
 
 /// Two published releases, one minor apart. At the new one antrea never gets ready by itself.
@@ -73,7 +73,7 @@ pub(crate) async fn held(cluster: &Cluster, new: &Release) -> Result<Revision> {
 
 /// Returns once nothing but antrea is waited for.
 pub(crate) async fn is_held(cluster: &Cluster, new: &Release, before: Revision) -> Result<()> {
-    cluster.says("antrea 2.0.0", PATIENCE).await?;
+    cluster.says("antrea 2.0.0", TIMEOUT).await?;
     let others: Vec<String> = new
         .packages()
         .filter(|package| package.short() != "antrea")
@@ -92,7 +92,7 @@ pub(crate) async fn record_says(cluster: &Cluster, package: &str, state: &str) -
         cluster.name()
     );
     cluster
-        .bootstrap_until(what, PATIENCE, |bootstrap| {
+        .bootstrap_until(what, TIMEOUT, |bootstrap| {
             let packages = &bootstrap["status"]["upgrade"]["packages"];
             let found = packages
                 .as_array()
@@ -112,7 +112,7 @@ pub(crate) async fn released(cluster: &Cluster, new: &Release, before: Revision)
     cluster.control_plane_is_untouched(before).await?;
     cluster.delay("antrea", Delay::NONE);
     let written = proven_before_written(cluster, new, before).await?;
-    cluster.is_settled(PATIENCE).await?;
+    cluster.is_settled(TIMEOUT).await?;
     Ok(written)
 }
 
@@ -148,7 +148,7 @@ pub(crate) async fn given(cluster: &Cluster, release: &Release, short: &str) -> 
 pub(crate) async fn is_completed(cluster: &Cluster) -> Result<()> {
     let what = format!("the record of {} to be complete", cluster.name());
     cluster
-        .bootstrap_until(what, PATIENCE, |bootstrap| {
+        .bootstrap_until(what, TIMEOUT, |bootstrap| {
             let record = &bootstrap["status"]["upgrade"];
             if record["outcome"] == "Completed" {
                 Ok(())
@@ -226,9 +226,9 @@ pub(crate) async fn proven_before_written(
     packages: &Release,
     since: Revision,
 ) -> Result<Milestone> {
-    let proven = cluster.packages_proven(packages, since, PATIENCE).await?;
+    let proven = cluster.packages_proven(packages, since, TIMEOUT).await?;
     let version = packages.kubernetes();
-    let written = cluster.control_plane_written(version, since, PATIENCE).await?;
+    let written = cluster.control_plane_written(version, since, TIMEOUT).await?;
     ensure!(
         proven.revision < written.revision,
         "{version} was written to {} at revision {}, the last package had proof only at {}",
@@ -249,12 +249,12 @@ pub(crate) async fn proven_before_workers(
     let version = packages.kubernetes();
     let what = format!("the control plane to run {version}");
     let runs = |event: &Event| matches!(event, Event::ControlPlaneRuns { version: runs } if runs == version);
-    let runs = cluster.milestone(&what, PATIENCE, since, runs).await?;
-    let again = cluster.packages_proven(packages, runs.revision, PATIENCE).await?;
+    let runs = cluster.milestone(&what, TIMEOUT, since, runs).await?;
+    let again = cluster.packages_proven(packages, runs.revision, TIMEOUT).await?;
     let what = format!("{version} to be written to the workers");
     let written =
         |event: &Event| matches!(event, Event::WorkersWritten { version: written, .. } if written == version);
-    let workers = cluster.milestone(&what, PATIENCE, since, written).await?;
+    let workers = cluster.milestone(&what, TIMEOUT, since, written).await?;
     ensure!(
         again.revision < workers.revision,
         "the workers were written at revision {}, the last new proof came only at {}",

@@ -6,7 +6,7 @@ use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams};
 use kube::core::GroupVersionKind;
 use serde_json::{Value, json};
 use sluice_tests::objects::{Class, Infrastructure, Release};
-use sluice_tests::scenario::{Cluster, PATIENCE, Scenario, Scene, VERSIONS};
+use sluice_tests::scenario::{Cluster, Scenario, Scene, TIMEOUT, VERSIONS};
 use sluice_tests::stack::kubelet::Delay;
 use sluice_tests::wait;
 
@@ -34,9 +34,9 @@ async fn run(scene: Scene) -> Result<()> {
     scene.publish(&old).await?;
     scene.publish(&new).await?;
     let cluster = scene.cluster("one").at(&old).create().await?;
-    cluster.packages_proven(&old, 0, PATIENCE).await?;
-    cluster.is_available(PATIENCE).await?;
-    cluster.is_settled(PATIENCE).await?;
+    cluster.packages_proven(&old, 0, TIMEOUT).await?;
+    cluster.is_available(TIMEOUT).await?;
+    cluster.is_settled(TIMEOUT).await?;
     is_labelled(&scene, &old).await?;
     let first = config_of(&cluster, &old).await?;
     ensure!(
@@ -63,7 +63,7 @@ async fn run(scene: Scene) -> Result<()> {
     );
 
     let before = cluster.upgrade(&new).await?;
-    cluster.says("antrea 1.9.0", PATIENCE).await?;
+    cluster.says("antrea 1.9.0", TIMEOUT).await?;
     let user_settings = |config: &Value| {
         config["defaultMTU"] == "1400"
             && config["tunnelPort"] == 7000
@@ -117,7 +117,7 @@ async fn runs_with(
     what: &str,
     wanted: impl Fn(&Value) -> bool,
 ) -> Result<()> {
-    wait::until(what, PATIENCE, || async {
+    wait::until(what, TIMEOUT, || async {
         let config = config_of(cluster, release).await?;
         if wanted(&config) {
             Ok(())

@@ -1,10 +1,10 @@
-//! Creation: nothing is installed before there is something to install into.
+//! Creation: Sluice installs packages only after the workload API server exists.
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::json;
 use sluice_tests::objects::Values;
 use sluice_tests::observer::{Event, Milestone};
-use sluice_tests::scenario::{Cluster, PATIENCE, Scenario, Scene, VERSIONS};
+use sluice_tests::scenario::{Cluster, Scenario, Scene, TIMEOUT, VERSIONS};
 use sluice_tests::stack::kubelet::Delay;
 use sluice_tests::wait;
 
@@ -32,8 +32,8 @@ async fn run(scene: Scene) -> Result<()> {
     scene.publish(&release).await?;
 
     let cluster = scene.cluster("new").at(&release).workers(1).create().await?;
-    let last = cluster.packages_proven(&release, 0, PATIENCE).await?;
-    cluster.is_available(PATIENCE).await?;
+    let last = cluster.packages_proven(&release, 0, TIMEOUT).await?;
+    cluster.is_available(TIMEOUT).await?;
 
     let bootstrapped = first(&cluster, "ClusterBootstrap", |event| {
         *event == Event::Bootstrapped
@@ -78,7 +78,7 @@ async fn run(scene: Scene) -> Result<()> {
     cluster
         .bootstrap_until(
             "the ClusterBootstrap to report".to_owned(),
-            PATIENCE,
+            TIMEOUT,
             |bootstrap| {
                 let status = &bootstrap["status"];
                 let kinds: Vec<&str> = status["conditions"]

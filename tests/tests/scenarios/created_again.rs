@@ -6,7 +6,7 @@ use kube::api::{Api, ListParams};
 use serde_json::{Value, json};
 use sluice_tests::objects::{Release, Values};
 use sluice_tests::observer::Revision;
-use sluice_tests::scenario::{Cluster, PATIENCE, Scenario, Scene, VERSIONS};
+use sluice_tests::scenario::{Cluster, Scenario, Scene, TIMEOUT, VERSIONS};
 use sluice_tests::stack::kubelet::Delay;
 use sluice_tests::wait;
 
@@ -43,13 +43,13 @@ async fn run(scene: Scene) -> Result<()> {
     let (second, before) = second?;
 
     is_collected(&scene, &uid).await?;
-    second.packages_proven(&old, before, PATIENCE).await?;
-    second.is_available(PATIENCE).await?;
+    second.packages_proven(&old, before, TIMEOUT).await?;
+    second.is_available(TIMEOUT).await?;
     is_completed(&second).await?;
     has_values(&second, &old).await?;
-    // Each pass of an upgrade reads all values.
+    // Each reconcile of an upgrade reads all values.
     let before = second.upgrade(&new).await?;
-    second.packages_proven(&new, before, PATIENCE).await?;
+    second.packages_proven(&new, before, TIMEOUT).await?;
     is_completed_at(&second, &new).await?;
     has_values(&second, &new).await
 }
@@ -74,7 +74,7 @@ async fn replaced(scene: &Scene, first: &Cluster, release: &Release) -> Result<(
     first.force_bootstrap_away().await?;
     let what = "a ClusterBootstrap of the second Cluster".to_owned();
     second
-        .bootstrap_until(what, PATIENCE, |other| {
+        .bootstrap_until(what, TIMEOUT, |other| {
             if other["metadata"]["uid"] == bootstrap["metadata"]["uid"] {
                 wait::not_yet(&other["metadata"])
             } else {
@@ -94,7 +94,7 @@ fn uid(object: &Value) -> Result<String> {
 async fn is_collected(scene: &Scene, uid: &str) -> Result<()> {
     wait::until(
         "what belonged to the first Cluster to be collected",
-        PATIENCE,
+        TIMEOUT,
         || async {
             for (group, plural) in OWNED {
                 let path = format!("{group}/namespaces/{}/{plural}", scene.namespace());
@@ -141,7 +141,7 @@ async fn has_values(cluster: &Cluster, release: &Release) -> Result<()> {
 async fn is_completed_at(cluster: &Cluster, release: &Release) -> Result<()> {
     let what = format!("the upgrade of {} to be complete", cluster.name());
     cluster
-        .bootstrap_until(what, PATIENCE, |bootstrap| {
+        .bootstrap_until(what, TIMEOUT, |bootstrap| {
             let record = &bootstrap["status"]["upgrade"];
             if record["outcome"] == "Completed" && record["to"] == release.kubernetes() {
                 Ok(())

@@ -1,4 +1,4 @@
-//! Values are edited on a Cluster at rest, each in its own way, and act at once.
+//! Edits of values on a settled Cluster take effect immediately, from each kind of values source.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 use sluice_tests::objects::packages::TestPackage;
 use sluice_tests::objects::{Class, Infrastructure, Release, Values};
-use sluice_tests::scenario::{Cluster, PATIENCE, Scenario, Scene, VERSIONS};
+use sluice_tests::scenario::{Cluster, Scenario, Scene, TIMEOUT, VERSIONS};
 use sluice_tests::stack::kubelet::Delay;
 use sluice_tests::wait;
 use tokio::time::Instant;
@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use crate::common::{additional, antrea_config, given, is_completed, metrics, record_says};
 use crate::third_party;
 
-/// From an edit to the write on the workload. The Cluster is looked at every ten minutes.
+/// Time from an edit to the write on the workload. The resync interval of the Cluster is ten minutes.
 const LIMIT: Duration = Duration::from_secs(3);
 
 const ANTREA_CONFIG: &str = "one-antrea-package";
@@ -46,9 +46,9 @@ async fn run(scene: Scene) -> Result<()> {
     scene.apply(&[vault_values(&scene, 1)]).await?;
     let cluster = scene.cluster("one").at(&release).create().await?;
     let _controller = third_party::start(&scene);
-    cluster.packages_proven(&release, 0, PATIENCE).await?;
-    cluster.is_available(PATIENCE).await?;
-    cluster.is_settled(PATIENCE).await?;
+    cluster.packages_proven(&release, 0, TIMEOUT).await?;
+    cluster.is_available(TIMEOUT).await?;
+    cluster.is_settled(TIMEOUT).await?;
     let settled = Settled { cluster, release };
     settled.rests().await?;
 
@@ -113,7 +113,7 @@ impl Settled {
             record_says(&self.cluster, package.short(), "Ready").await?;
         }
         is_completed(&self.cluster).await?;
-        self.cluster.is_available(PATIENCE).await
+        self.cluster.is_available(TIMEOUT).await
     }
 
     /// Makes an edit, and waits until the package runs with it. Fails if it was not on the workload in time.
@@ -128,7 +128,7 @@ impl Settled {
         let began = Instant::now();
         edit.await?;
         let what = format!("{short} to be installed with other values than those of {before}");
-        let took = wait::until(what, PATIENCE, || async {
+        let took = wait::until(what, TIMEOUT, || async {
             let found = self.cluster.values_secret(package).await?;
             if found == before {
                 wait::not_yet(found)
@@ -137,7 +137,7 @@ impl Settled {
             }
         })
         .await?;
-        wait::until(format!("{short} to run with the edit"), PATIENCE, || async {
+        wait::until(format!("{short} to run with the edit"), TIMEOUT, || async {
             let values = given(&self.cluster, &self.release, short).await?;
             if wanted(&values) {
                 Ok(())

@@ -12,8 +12,8 @@ use sluice_tests::wait;
 
 use crate::common::{antrea_config, release};
 
-/// For everything that takes a moment without deaths: each of them costs some seconds.
-const PATIENCE: Duration = Duration::from_mins(10);
+/// Timeout of each wait. Without deaths a wait ends in a moment, but each death takes some seconds.
+const TIMEOUT: Duration = Duration::from_mins(10);
 
 /// Requests of the ServiceAccount of Sluice.
 const ON_MANAGEMENT: &str = "request.userInfo.username.startsWith('system:serviceaccount:sluice-system:')";
@@ -47,24 +47,24 @@ async fn run(scene: Scene) -> Result<()> {
     let undisturbed = scene.cluster("calm").create_settled(&old).await?;
     let before = undisturbed.upgrade(&new).await?;
     undisturbed
-        .control_plane_written(new.kubernetes(), before, PATIENCE)
+        .control_plane_written(new.kubernetes(), before, TIMEOUT)
         .await?;
-    undisturbed.is_settled(PATIENCE).await?;
+    undisturbed.is_settled(TIMEOUT).await?;
 
     let mut deaths = Deaths::new(scene.world(), "torn");
     deaths
         .at(scene.world().stack().management(), ON_MANAGEMENT)
         .await?;
     let cluster = scene.cluster("torn").at(&old).create().await?;
-    let workload = wait::until("the Cluster to have an API server", PATIENCE, || async {
+    let workload = wait::until("the Cluster to have an API server", TIMEOUT, || async {
         match cluster.workload() {
             Ok(workload) => Ok(workload),
             Err(error) => wait::not_yet(error),
         }
     });
     deaths.at(&workload.await?.api, ON_WORKLOAD).await?;
-    cluster.packages_proven(&old, 0, PATIENCE).await?;
-    cluster.is_settled(PATIENCE).await?;
+    cluster.packages_proven(&old, 0, TIMEOUT).await?;
+    cluster.is_settled(TIMEOUT).await?;
     dies(
         &deaths,
         "its creation",
@@ -78,12 +78,12 @@ async fn run(scene: Scene) -> Result<()> {
 
     let before = cluster.upgrade(&new).await?;
     cluster
-        .control_plane_written(new.kubernetes(), before, PATIENCE)
+        .control_plane_written(new.kubernetes(), before, TIMEOUT)
         .await?;
-    let proven = cluster.packages_proven(&new, before, PATIENCE).await?;
-    cluster.is_settled(PATIENCE).await?;
+    let proven = cluster.packages_proven(&new, before, TIMEOUT).await?;
+    cluster.is_settled(TIMEOUT).await?;
     let written = cluster
-        .control_plane_written(new.kubernetes(), before, PATIENCE)
+        .control_plane_written(new.kubernetes(), before, TIMEOUT)
         .await?;
     ensure!(
         proven.revision < written.revision,
@@ -106,7 +106,7 @@ async fn run(scene: Scene) -> Result<()> {
     is_like(&cluster, &undisturbed).await?;
 
     cluster.begin_to_delete(&json!({})).await?;
-    wait::until("the Cluster to be gone", PATIENCE, || async {
+    wait::until("the Cluster to be gone", TIMEOUT, || async {
         match cluster.object().await {
             Ok(_) => wait::not_yet("it is there"),
             Err(_) => Ok(()),
@@ -162,7 +162,7 @@ async fn end(cluster: &Cluster) -> Result<Value> {
 }
 
 async fn is_like(cluster: &Cluster, undisturbed: &Cluster) -> Result<()> {
-    wait::until("the Cluster to end as the undisturbed one", PATIENCE, || async {
+    wait::until("the Cluster to end as the undisturbed one", TIMEOUT, || async {
         let (end, calm) = (end(cluster).await?, end(undisturbed).await?);
         if end == calm {
             return Ok(());

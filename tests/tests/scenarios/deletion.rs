@@ -39,7 +39,7 @@ async fn paused(scene: &Scene, old: &Release, new: &Release) -> Result<()> {
     let pause = |value: bool| json!({"spec": {"paused": value}});
     cluster.patch(&pause(true)).await?;
     cluster.begin_to_delete(&json!({})).await?;
-    // By the time that another one is deleted, the paused one has been looked at.
+    // By the time that another one is deleted, Sluice has reconciled the paused one.
     foreground(scene, old, new).await?;
     ensure!(
         cluster.installs().await? == installs,

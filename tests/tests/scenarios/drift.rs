@@ -1,4 +1,4 @@
-//! What happens to the packages of a settled cluster is seen within a sync period.
+//! Sluice detects drift of the packages of a settled cluster within a sync period.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use sluice_tests::extension::{Replica, Settings};
 use sluice_tests::objects::packages::{NAMESPACE, TestPackage};
 use sluice_tests::observer::{Event, Revision};
 use sluice_tests::requests::apply::apply_all;
-use sluice_tests::scenario::{Cluster, Objects, PATIENCE, Scenario, Scene, Work};
+use sluice_tests::scenario::{Cluster, Objects, Scenario, Scene, TIMEOUT, Work};
 use sluice_tests::stack::SYSTEM_NAMESPACE;
 use sluice_tests::wait;
 
@@ -22,7 +22,7 @@ use crate::package_edited::{marker, proven};
 /// `--sync-period`; kapp-controller takes none that is shorter.
 const PERIOD: &str = "30s";
 
-/// Each change is seen in this time: a period, another one where a look has found kapp-controller at work, and what a busy machine takes.
+/// Time to observe a change: a period, another one where a drift check found kapp-controller at work, and the delay of a busy machine.
 const SEEN: Duration = Duration::from_secs(75);
 
 /// A Secret that is none of Sluice.
@@ -77,11 +77,11 @@ struct Drifting<'a> {
 }
 
 impl Drifting<'_> {
-    /// The look of a leader that starts with another sync period brings it to the packages, which is a change of theirs.
+    /// A leader that starts with another sync period writes it to the packages in its first drift check, which changes them.
     async fn follows_the_period(&self) -> Result<()> {
-        let what = "the App of metrics to be looked at in the new period".to_owned();
+        let what = "the App of metrics to have the new period".to_owned();
         self.cluster
-            .app_until(&self.package, what, PATIENCE, |app| {
+            .app_until(&self.package, what, TIMEOUT, |app| {
                 if app["spec"]["syncPeriod"] == PERIOD {
                     Ok(())
                 } else {
@@ -117,7 +117,7 @@ impl Drifting<'_> {
         );
         self.objects.delete(&path).await?;
         let what = "kapp-controller to have uninstalled metrics";
-        wait::until(what, PATIENCE, || async {
+        wait::until(what, TIMEOUT, || async {
             match self.objects.get(&path).await? {
                 Some(install) if uid(&install) == before => wait::not_yet(install),
                 _ => Ok(()),
@@ -201,7 +201,7 @@ impl Drifting<'_> {
             dry_run: true,
             ..PostParams::default()
         };
-        wait::until("ConfigMaps to be refused", PATIENCE, || async {
+        wait::until("ConfigMaps to be refused", TIMEOUT, || async {
             match configs.create(&dry_run, &probe).await {
                 Ok(_) => wait::not_yet("allowed"),
                 Err(kube::Error::Api(refused)) if refused.message.contains(REFUSED) => Ok(()),
@@ -214,7 +214,7 @@ impl Drifting<'_> {
         self.condition_says("ReconcileFailed").await?;
         record_says(self.cluster, "metrics", "Failed").await?;
         self.cluster
-            .has_event_after(since, "PackageFailed", "metrics", PATIENCE)
+            .has_event_after(since, "PackageFailed", "metrics", TIMEOUT)
             .await?;
 
         self.objects.delete(&refusal.binding()).await?;
@@ -226,7 +226,7 @@ impl Drifting<'_> {
     async fn app_has(&self, condition: &str) -> Result<()> {
         let what = format!("the App of metrics to have condition {condition}");
         self.cluster
-            .app_until(&self.package, what, PATIENCE, |app| {
+            .app_until(&self.package, what, TIMEOUT, |app| {
                 let conditions = &app["status"]["conditions"];
                 if is_true(conditions, |kind| kind == condition) {
                     Ok(())
@@ -255,7 +255,7 @@ impl Drifting<'_> {
     /// Waits for an Event that says of this change that it was found.
     async fn is_said(&self, since: Revision, names: &str) -> Result<()> {
         self.cluster
-            .has_event_after(since, "DriftFound", names, PATIENCE)
+            .has_event_after(since, "DriftFound", names, TIMEOUT)
             .await
     }
 
@@ -265,7 +265,7 @@ impl Drifting<'_> {
         let owner = self.install().await?["metadata"]["uid"].take();
         let what = format!("metrics to be deployed with Secret {wanted}");
         self.cluster
-            .app_until(&self.package, what, PATIENCE, |app| {
+            .app_until(&self.package, what, TIMEOUT, |app| {
                 let is_of_install = app["metadata"]["ownerReferences"][0]["uid"] == owner;
                 let takes_values = app["spec"]["template"].to_string().contains(&wanted);
                 if is_of_install && takes_values && is_deployed(app) {

@@ -4,7 +4,7 @@ use anyhow::{Result, ensure};
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use sluice_tests::objects::Release;
 use sluice_tests::observer::Event;
-use sluice_tests::scenario::{PATIENCE, Scenario, Scene, VERSIONS};
+use sluice_tests::scenario::{Scenario, Scene, TIMEOUT, VERSIONS};
 use sluice_tests::stack::kubelet::Delay;
 
 /// All at once, each upgraded twice.
@@ -86,19 +86,19 @@ async fn upgrade_twice(scene: &Scene, index: usize, releases: &[Release; 3]) -> 
         .at(&releases[0])
         .create()
         .await?;
-    cluster.packages_proven(&releases[0], 0, PATIENCE * 2).await?;
-    cluster.is_settled(PATIENCE).await?;
+    cluster.packages_proven(&releases[0], 0, TIMEOUT * 2).await?;
+    cluster.is_settled(TIMEOUT).await?;
     let mut upgrades = 0;
     for release in &releases[1..] {
         if upgrades > 0 {
-            cluster.is_settled(PATIENCE * 2).await?;
+            cluster.is_settled(TIMEOUT * 2).await?;
         }
         let before = cluster.upgrade(release).await?;
         let written = cluster
-            .control_plane_written(release.kubernetes(), before, PATIENCE * 2)
+            .control_plane_written(release.kubernetes(), before, TIMEOUT * 2)
             .await?;
         // The observer judges too; here the same from the outside: every App had finished by then.
-        let proven = cluster.packages_proven(release, before, PATIENCE).await?;
+        let proven = cluster.packages_proven(release, before, TIMEOUT).await?;
         ensure!(
             proven.revision < written.revision,
             "upgrade of {} to {}: written at revision {}, last proof at {}",

@@ -10,7 +10,7 @@ use serde_json::json;
 use sluice_crds::foreign::PackageInstall;
 use sluice_tests::observer::{Event, Revision};
 use sluice_tests::processes::tls::Tls;
-use sluice_tests::scenario::{Cluster, PATIENCE, Scenario, Scene};
+use sluice_tests::scenario::{Cluster, Scenario, Scene, TIMEOUT};
 use sluice_tests::stack::SYSTEM_NAMESPACE;
 use sluice_tests::wait;
 use tokio::io::AsyncReadExt as _;
@@ -63,7 +63,7 @@ async fn overtaken(
 ) -> Result<Revision> {
     refer(cluster, newer).await?;
     let proven = cluster
-        .milestone("metrics 2.0.2 to be proven", PATIENCE, before, |event| {
+        .milestone("metrics 2.0.2 to be proven", TIMEOUT, before, |event| {
             matches!(event, Event::PackageProven { ref_name, version }
                 if ref_name.starts_with("metrics.") && version == "2.0.2")
         })
@@ -117,7 +117,7 @@ impl Admission {
 
     /// Returns once the API server asks, so that a write of that version is neither stored nor refused yet.
     async fn holds_one(mut self) -> Result<OnItsWay> {
-        let (asked, _) = timeout(PATIENCE, self.0.accept())
+        let (asked, _) = timeout(TIMEOUT, self.0.accept())
             .await
             .context("the API server asked about no write of that version")?;
         Ok(OnItsWay {
@@ -139,7 +139,7 @@ async fn is_asked(listener: &mut Tls, client: &Client, version: &str) -> Result<
         ..PostParams::default()
     };
     let installs = Api::namespaced(client.clone(), SYSTEM_NAMESPACE);
-    let trying = wait::until("the admission webhook to be asked", PATIENCE, || async {
+    let trying = wait::until("the admission webhook to be asked", TIMEOUT, || async {
         let tried = installs.create(&params, &install).await;
         wait::not_yet(format!("{tried:?}"))
     });

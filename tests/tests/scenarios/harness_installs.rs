@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use sluice_tests::objects::packages::{NAMESPACE, TestPackage};
 use sluice_tests::observer::Event;
 use sluice_tests::requests::apply;
-use sluice_tests::scenario::{Cluster, PATIENCE, Scenario, Scene, VERSIONS};
+use sluice_tests::scenario::{Cluster, Scenario, Scene, TIMEOUT, VERSIONS};
 use sluice_tests::stack::SYSTEM_NAMESPACE;
 use sluice_tests::stack::kubelet::Delay;
 
@@ -26,7 +26,7 @@ async fn run(scene: Scene) -> Result<()> {
     let newer = scene.slow_package("antrea", "2.0.0", Delay::seconds(3));
     scene.apply(&[kapp.package()]).await?;
     let cluster = scene.cluster("bare").unmanaged(VERSIONS[1]).create().await?;
-    cluster.is_available(PATIENCE).await?;
+    cluster.is_available(TIMEOUT).await?;
 
     scene.apply(&[remote_install(&scene, &cluster, &kapp)]).await?;
     proven(&cluster, &kapp).await?;
@@ -64,7 +64,7 @@ async fn run(scene: Scene) -> Result<()> {
 async fn proven(cluster: &Cluster, package: &TestPackage) -> Result<sluice_tests::observer::Milestone> {
     let what = format!("proof of {}", package.name());
     cluster
-        .milestone(&what, PATIENCE, 0, |event| {
+        .milestone(&what, TIMEOUT, 0, |event| {
             matches!(event, Event::PackageProven { ref_name, version }
                 if ref_name == package.ref_name() && version == package.version())
         })

@@ -1,11 +1,11 @@
-//! Clusters that name something as their control plane that is none.
+//! Clusters whose control plane reference names another kind of object.
 
 use anyhow::{Context, Result};
 use k8s_openapi::api::core::v1::Event;
 use kube::api::{Api, ListParams};
 use serde_json::json;
 use sluice_tests::objects::{self, Release};
-use sluice_tests::scenario::{PATIENCE, Scenario, Scene, VERSIONS};
+use sluice_tests::scenario::{Scenario, Scene, TIMEOUT, VERSIONS};
 use sluice_tests::stack::kubelet::Delay;
 use sluice_tests::wait;
 
@@ -52,9 +52,9 @@ async fn run(scene: Scene) -> Result<()> {
     let cluster = scene.cluster("one").at(&old).create_settled(&old).await?;
     let before = cluster.upgrade(&new).await?;
     cluster
-        .control_plane_written(VERSIONS[2], before, PATIENCE)
+        .control_plane_written(VERSIONS[2], before, TIMEOUT)
         .await?;
-    cluster.is_settled(PATIENCE).await?;
+    cluster.is_settled(TIMEOUT).await?;
     for (_, kind, _) in KINDS {
         let path = path(&scene, kind);
         scene.objects().delete(&path).await?;
@@ -95,7 +95,7 @@ async fn has_reason(scene: &Scene, kind: &str, why: &str) -> Result<()> {
     let of_cluster = ListParams::default().fields(&format!("involvedObject.name={name}"));
     wait::until(
         format!("an event that says why Cluster {name} waits"),
-        PATIENCE,
+        TIMEOUT,
         || async {
             let found = events.list(&of_cluster).await?.items;
             let says = |event: &Event| {

@@ -19,7 +19,7 @@ use sluice_tests::observer::Revision;
 use sluice_tests::processes::gauge::Gauge;
 use sluice_tests::processes::notice;
 use sluice_tests::requests::apply;
-use sluice_tests::scenario::{Cluster, PATIENCE, Scenario, Scene, VERSIONS};
+use sluice_tests::scenario::{Cluster, Scenario, Scene, TIMEOUT, VERSIONS};
 use sluice_tests::stack::kubelet::Delay;
 use sluice_tests::wait;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -81,7 +81,7 @@ pub(crate) fn scenario() -> Scenario {
 /// Restarts the API server, and waits until it answers over the connections of this process: those that were open fail once.
 async fn restarted(scene: &Scene) -> Result<()> {
     scene.world().stack().management().restart().await?;
-    wait::until("the restarted API server to answer", PATIENCE, || async {
+    wait::until("the restarted API server to answer", TIMEOUT, || async {
         match scene.objects().get("/api/v1/namespaces/default").await {
             Ok(_) => Ok(()),
             Err(error) => wait::not_yet(format!("{error:#}")),
@@ -110,7 +110,7 @@ async fn run(scene: Scene) -> Result<()> {
     let one = scene.cluster("one").create_settled(&first).await?;
     let before = one.upgrade(&old).await?;
     let usual = lag(&one, &old, before).await?;
-    one.is_settled(PATIENCE).await?;
+    one.is_settled(TIMEOUT).await?;
     let padded = scene.cluster("padded").create_settled(&old).await?;
     let server = FaultServer::start(&padded.workload()?.api, Fault::Dense).await?;
     let own = padded.swap_kubeconfig(&server.kubeconfig()).await?;
@@ -136,7 +136,7 @@ async fn run(scene: Scene) -> Result<()> {
     server.strike();
     let values = json!({"spec": {"cni": {"valuesFrom": {"inline": {"round": 1}}}}});
     padded.patch_bootstrap(&values).await?;
-    let unreachable = padded.says("WorkloadUnreachable", PATIENCE).await;
+    let unreachable = padded.says("WorkloadUnreachable", TIMEOUT).await;
     let what = "a workload API server pads its answers";
     judge.note(what, unreachable.map(drop));
     judge.limit_peak(what, PADDED).await?;
@@ -147,7 +147,7 @@ async fn run(scene: Scene) -> Result<()> {
         one.control_plane_is_untouched(before).await?;
         one.delay("antrea", Delay::NONE);
         let lag = lag(&one, &new, before).await?;
-        one.is_settled(PATIENCE).await?;
+        one.is_settled(TIMEOUT).await?;
         Ok((lag, flood.await??))
     };
     let ((lag, answers), answered) = reviews_meanwhile(&scene, upgraded).await?;
@@ -171,7 +171,7 @@ async fn run(scene: Scene) -> Result<()> {
     server.heal();
     padded.delay("antrea", Delay::NONE);
     proven_before_written(&padded, &new, before_padded).await?;
-    padded.is_settled(PATIENCE).await?;
+    padded.is_settled(TIMEOUT).await?;
     // The packages are uninstalled after the server has ended.
     padded.swap_kubeconfig(&own).await?;
     admission::unregister(&scene.client(), &webhooks).await?;
@@ -185,7 +185,7 @@ async fn run(scene: Scene) -> Result<()> {
 /// Upgrades in order: how long after the last proof the version was written.
 async fn lag(cluster: &Cluster, release: &Release, before: Revision) -> Result<SignedDuration> {
     let written = proven_before_written(cluster, release, before).await?;
-    let proven = cluster.packages_proven(release, before, PATIENCE).await?;
+    let proven = cluster.packages_proven(release, before, TIMEOUT).await?;
     Ok(written.seen.duration_since(proven.seen))
 }
 
@@ -193,7 +193,7 @@ async fn lag(cluster: &Cluster, release: &Release, before: Revision) -> Result<S
 async fn holds(replica: &Replica, cluster: &Cluster, new: &Release) -> Result<()> {
     let versions = json!({"fromKubernetesVersion": VERSIONS[1], "toKubernetesVersion": new.kubernetes()});
     let object = cluster.object().await?;
-    wait::until("a replica to hold for packages", PATIENCE, || async {
+    wait::until("a replica to hold for packages", TIMEOUT, || async {
         let reply = replica.ask("BeforeClusterUpgrade", &object, &versions).await?;
         if reply.is_held("PackagesNotReady") {
             Ok(())
@@ -341,7 +341,7 @@ async fn tenant_creates(scene: &Scene, judge: &Judge<'_>) -> Result<Vec<String>>
     let path = format!("/apis/run.tanzu.vmware.com/v1alpha3/namespaces/{TENANT}/clusterbootstraps");
     let bootstrap = json!({
         "apiVersion": "run.tanzu.vmware.com/v1alpha3", "kind": "ClusterBootstrap",
-        // Of a Cluster, so that it is looked at.
+        // Of a Cluster, so that Sluice decodes it.
         "metadata": {"name": "large-0", "namespace": TENANT},
         "spec": {"cni": {"refName": "none", "valuesFrom": {"inline": {"a": LARGE}}}},
     });
@@ -363,7 +363,7 @@ async fn tenant_leaves(scene: &Scene, made: &[String]) -> Result<()> {
         scene.objects().delete(path).await?;
     }
     for path in made {
-        wait::until(format!("{path} to be gone"), PATIENCE, || async {
+        wait::until(format!("{path} to be gone"), TIMEOUT, || async {
             match scene.objects().get(path).await? {
                 None => Ok(()),
                 Some(object) => wait::not_yet(&object["status"]["conditions"]),
@@ -560,8 +560,8 @@ struct Pod {
 }
 
 impl Pod {
-    /// How long it waits for an answer.
-    const PATIENCE: Duration = Duration::from_secs(30);
+    /// Timeout of a response.
+    const TIMEOUT: Duration = Duration::from_secs(30);
 
     /// Its address. That of the API server is another one.
     const ADDRESS: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
@@ -603,7 +603,7 @@ impl Pod {
 
     /// The connection of a review of which only a half was sent.
     async fn sends_half(&self, body: &str) -> Result<TlsStream<tokio::net::TcpStream>> {
-        timeout(Self::PATIENCE, self.sends(body, body.len() / 2)).await?
+        timeout(Self::TIMEOUT, self.sends(body, body.len() / 2)).await?
     }
 
     /// The status of the answer.
@@ -618,6 +618,6 @@ impl Pod {
             let _end = stream.read_to_end(&mut Vec::new()).await;
             Ok(status)
         };
-        timeout(Self::PATIENCE, exchange).await?
+        timeout(Self::TIMEOUT, exchange).await?
     }
 }

@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use sluice_tests::extension::{Extension, Image};
 use sluice_tests::install::{Guide, Shell};
-use sluice_tests::scenario::{PATIENCE, Scenario, Scene};
+use sluice_tests::scenario::{Scenario, Scene, TIMEOUT};
 use sluice_tests::stack::kubelet::Delay;
 use sluice_tests::wait;
 
@@ -74,9 +74,9 @@ async fn upgrade(scene: &Scene, extension: &Extension, image: &Image) -> Result<
     let seen = run("see the hold").await?;
     ensure!(seen.contains("antrea"), "what is waited for is not in {seen}");
     cluster.delay("antrea", Delay::NONE);
-    cluster.is_settled(PATIENCE).await?;
+    cluster.is_settled(TIMEOUT).await?;
     cluster
-        .control_plane_written(new.kubernetes(), before, PATIENCE)
+        .control_plane_written(new.kubernetes(), before, TIMEOUT)
         .await?;
     for replica in extension.replicas() {
         is_in(image, replica.id().await?)?;
@@ -110,7 +110,7 @@ async fn leader_says(extension: &Extension, discovered: u8, text: &str) -> Resul
     let line = format!("sluice_extension_config_discovered{{extension_config=\"sluice\"}} {discovered}\n");
     let leader = extension.leader().await?;
     let what = format!("the leader to show {line} and to log {text:?}");
-    wait::until(what, PATIENCE, || async {
+    wait::until(what, TIMEOUT, || async {
         let (shown, logged) = (
             leader.metrics().await?.contains(&line),
             fs::read_to_string(leader.log())?.contains(text),
@@ -154,7 +154,7 @@ fn is_in(image: &Image, process: u32) -> Result<()> {
         ensure!(field("CapEff:") == ["0000000000000000"], "{status}");
     } else {
         tracing::warn!(
-            "an ordinary user cannot become another one: user and capabilities of the image are not looked at"
+            "an ordinary user cannot become another one: user and capabilities of the image are not checked"
         );
     }
     Ok(())

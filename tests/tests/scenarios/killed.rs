@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use sluice_tests::objects::Class;
 use sluice_tests::observer::Event;
 use sluice_tests::provider::SwapDelay;
-use sluice_tests::scenario::{PATIENCE, Scenario, Scene};
+use sluice_tests::scenario::{Scenario, Scene, TIMEOUT};
 use sluice_tests::stack::kubelet::Delay;
 
 use crate::common::{MidHold, held, is_held, released, releases};
@@ -49,15 +49,15 @@ async fn run_killed(scene: Scene) -> Result<()> {
     is_held(&cluster, &new, before).await?;
     cluster.delay("antrea", Delay::NONE);
     cluster
-        .control_plane_written(new.kubernetes(), before, PATIENCE)
+        .control_plane_written(new.kubernetes(), before, TIMEOUT)
         .await?;
     extension.restart().await?;
     cluster
-        .milestone("the workers to be written", PATIENCE, before, |event| {
+        .milestone("the workers to be written", TIMEOUT, before, |event| {
             matches!(event, Event::WorkersWritten { .. })
         })
         .await?;
-    cluster.is_settled(PATIENCE).await
+    cluster.is_settled(TIMEOUT).await
 }
 
 pub(crate) fn outage() -> Scenario {
@@ -75,7 +75,7 @@ async fn run_outage(scene: Scene) -> Result<()> {
     } = MidHold::of(&scene).await?;
     let extension = scene.world().extension()?;
     extension.terminate(GRACE).await?;
-    cluster.says("failed to call extension handler", PATIENCE).await?;
+    cluster.says("failed to call extension handler", TIMEOUT).await?;
     cluster.delay("antrea", Delay::NONE);
     // The outage itself is what is tested: nothing that could be waited for happens in it.
     tokio::time::sleep(OUTAGE).await;

@@ -1,7 +1,7 @@
 //! The leader dies, or is stopped, in the middle of a hold.
 
 use anyhow::{Result, ensure};
-use sluice_tests::scenario::{PATIENCE, Scenario, Scene};
+use sluice_tests::scenario::{Scenario, Scene, TIMEOUT};
 use sluice_tests::stack::kubelet::Delay;
 
 use crate::common::{MidHold, is_held};
@@ -27,7 +27,7 @@ async fn run(scene: Scene) -> Result<()> {
     stopped.freeze().await?;
     cluster.delay("antrea", Delay::NONE);
     let written = cluster
-        .control_plane_written(new.kubernetes(), before, PATIENCE)
+        .control_plane_written(new.kubernetes(), before, TIMEOUT)
         .await;
     // Other scenarios need it, however this one goes on.
     let ended = extension.thaw(stopped).await?;
@@ -36,5 +36,5 @@ async fn run(scene: Scene) -> Result<()> {
         ended.is_some_and(|status| !status.success()),
         "a leader that lost its lease ended with {ended:?}"
     );
-    cluster.is_settled(PATIENCE).await
+    cluster.is_settled(TIMEOUT).await
 }

@@ -1,10 +1,10 @@
-//! What the addons-manager left behind: its pause, and releases that are marked legacy.
+//! Leftovers of the addons-manager: its pause, and releases with the legacy mark.
 
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 use sluice_tests::objects::Release;
 use sluice_tests::scenario::verdict::in_order;
-use sluice_tests::scenario::{Cluster, PATIENCE, Scenario, Scene};
+use sluice_tests::scenario::{Cluster, Scenario, Scene, TIMEOUT};
 use sluice_tests::stack::kubelet::Delay;
 use sluice_tests::wait;
 
@@ -45,7 +45,7 @@ async fn taken_over(scene: &Scene, old: &Release, new: &Release) -> Result<()> {
     cluster.delay("antrea", Delay::NONE);
     let what = format!("the addons-manager's pause of {} to be gone", cluster.name());
     cluster
-        .until(what, PATIENCE, |object| {
+        .until(what, TIMEOUT, |object| {
             let (paused, annotation) = (
                 &object["spec"]["paused"],
                 &object["metadata"]["annotations"][PAUSED_FOR],
@@ -57,16 +57,16 @@ async fn taken_over(scene: &Scene, old: &Release, new: &Release) -> Result<()> {
             }
         })
         .await?;
-    cluster.has_event("LegacyPauseRemoved", "", PATIENCE).await?;
+    cluster.has_event("LegacyPauseRemoved", "", TIMEOUT).await?;
     let written = cluster
-        .control_plane_written(new.kubernetes(), before, PATIENCE)
+        .control_plane_written(new.kubernetes(), before, TIMEOUT)
         .await?;
-    let proven = cluster.packages_proven(new, before, PATIENCE).await?;
+    let proven = cluster.packages_proven(new, before, TIMEOUT).await?;
     in_order(&[
         ("the last proof", proven.revision),
         ("the write of the control plane", written.revision),
     ])?;
-    cluster.is_settled(PATIENCE).await
+    cluster.is_settled(TIMEOUT).await
 }
 
 /// The upgrade of a Cluster that goes away while it is paused waits for nothing.
@@ -94,7 +94,7 @@ async fn kept(scene: &Scene, old: &Release) -> Result<()> {
     });
     cluster.patch(&pause).await?;
     is_seen(&cluster).await?;
-    // A pass removes what the record of the pass before lets it remove.
+    // A reconcile removes only the leftovers that the record of the previous reconcile permits.
     let edit =
         json!({"spec": {"topology": {"controlPlane": {"metadata": {"labels": {"harness.test/edit": "1"}}}}}});
     cluster.patch(&edit).await?;
@@ -115,7 +115,7 @@ async fn is_seen(cluster: &Cluster) -> Result<()> {
         cluster.name()
     );
     cluster
-        .bootstrap_until(what, PATIENCE, |bootstrap| {
+        .bootstrap_until(what, TIMEOUT, |bootstrap| {
             let observed = &bootstrap["status"]["upgrade"]["observedClusterGeneration"];
             if *observed == generation {
                 Ok(())
@@ -141,7 +141,7 @@ async fn run_labelled(scene: Scene) -> Result<()> {
     let cluster = scene.cluster("one").create_settled(&old).await?;
     let before = held(&cluster, &new).await?;
     label(&cluster, legacy["metadata"]["name"].clone()).await?;
-    cluster.says("TKRLegacy", PATIENCE).await?;
+    cluster.says("TKRLegacy", TIMEOUT).await?;
     cluster.control_plane_is_untouched(before).await?;
 
     label(&cluster, json!(new.name())).await?;
@@ -156,12 +156,12 @@ async fn leaves(scene: &Scene, old: &Release, new: &Release) -> Result<()> {
     let cluster = scene.cluster("leaves").create_settled(old).await?;
     label(&cluster, Value::Null).await?;
     cluster.force_bootstrap_away().await?;
-    cluster.has_event("Unmanaged", "", PATIENCE).await?;
+    cluster.has_event("Unmanaged", "", TIMEOUT).await?;
     let before = cluster.upgrade_unmanaged(new.kubernetes()).await?;
     cluster
-        .control_plane_written(new.kubernetes(), before, PATIENCE)
+        .control_plane_written(new.kubernetes(), before, TIMEOUT)
         .await?;
-    cluster.is_settled(PATIENCE).await
+    cluster.is_settled(TIMEOUT).await
 }
 
 /// A release of the same Kubernetes version that is marked legacy.

@@ -5,7 +5,7 @@ use serde_json::json;
 use sluice_tests::extension::admission::unregister;
 use sluice_tests::objects::{Release, Values};
 use sluice_tests::scenario::verdict::{differs, same_objects};
-use sluice_tests::scenario::{Cluster, Identity, PATIENCE, Scenario, Scene, VERSIONS};
+use sluice_tests::scenario::{Cluster, Identity, Scenario, Scene, TIMEOUT, VERSIONS};
 use sluice_tests::stack::kubelet::Delay;
 
 use crate::common::{held, is_held, record_says, release, released};
@@ -30,8 +30,8 @@ async fn run(scene: Scene) -> Result<()> {
     let cluster = scene.cluster("one").create_settled(&old).await?;
     let installs = cluster.installs().await?;
     relocate(&cluster).await?;
-    cluster.is_available(PATIENCE).await?;
-    cluster.is_settled(PATIENCE).await?;
+    cluster.is_available(TIMEOUT).await?;
+    cluster.is_settled(TIMEOUT).await?;
 
     let before = held(&cluster, &new).await?;
     relocate(&cluster).await?;
@@ -62,7 +62,7 @@ async fn relocate(cluster: &Cluster) -> Result<()> {
     differs("the UID of the Cluster", &was.uid, &is.uid)?;
     let what = format!("the record to be one of the Cluster with UID {}", is.uid);
     let record = cluster
-        .bootstrap_until(what, PATIENCE, |bootstrap| {
+        .bootstrap_until(what, TIMEOUT, |bootstrap| {
             let record = &bootstrap["status"]["upgrade"];
             if record["clusterUID"] == is.uid {
                 Ok(Identity::of(bootstrap))

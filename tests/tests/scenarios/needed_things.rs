@@ -1,4 +1,4 @@
-//! What a package needs in the workload cluster is deleted or edited by hand.
+//! Manual deletions and edits of objects that a package needs in the workload cluster.
 
 use std::time::Duration;
 
@@ -8,13 +8,13 @@ use base64::prelude::BASE64_STANDARD;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Api, DeleteParams, ListParams, PostParams};
 use serde_json::{Value, json};
-use sluice_tests::scenario::{Cluster, Objects, PATIENCE, Scenario, Scene};
+use sluice_tests::scenario::{Cluster, Objects, Scenario, Scene, TIMEOUT};
 use sluice_tests::stack::SYSTEM_NAMESPACE;
 use sluice_tests::wait;
 
 use crate::common::{MidHold, is_held, metrics, released};
 
-/// A look at a hot cluster every ten seconds, and what kapp-controller takes to try again after a few failures.
+/// A drift check of a hot cluster every ten seconds, and the retry of kapp-controller after a few failures.
 const RESTORED: Duration = Duration::from_mins(2);
 
 const BINDING: &str =
@@ -97,7 +97,7 @@ impl Installed<'_> {
     /// first of its controllers to see that makes the others forget the Secret.
     async fn restored(&self, damage: impl AsyncFnOnce() -> Result<()>) -> Result<()> {
         self.pause(json!(true)).await?;
-        self.is_proven(false, PATIENCE).await?;
+        self.is_proven(false, TIMEOUT).await?;
         damage().await?;
         self.pause(Value::Null).await?;
         self.is_proven(true, RESTORED).await
@@ -118,7 +118,7 @@ impl Installed<'_> {
     async fn is_proven(&self, proven: bool, deadline: Duration) -> Result<()> {
         let verb = if proven { "have" } else { "have lost" };
         let what = format!("{} to {verb} its proof", self.package);
-        let look = |bootstrap: &Value| {
+        let probe = |bootstrap: &Value| {
             let packages = &bootstrap["status"]["upgrade"]["packages"];
             let mut packages = packages.as_array().into_iter().flatten();
             match packages.find(|found| found["name"] == self.package) {
@@ -126,7 +126,7 @@ impl Installed<'_> {
                 found => wait::not_yet(found.unwrap_or(&Value::Null)),
             }
         };
-        self.cluster.bootstrap_until(what, deadline, look).await
+        self.cluster.bootstrap_until(what, deadline, probe).await
     }
 }
 

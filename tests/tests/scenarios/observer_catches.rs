@@ -1,7 +1,7 @@
-//! The observer itself: without hooks Cluster API rolls at once, and the observer must say so.
+//! The observer itself: without hooks Cluster API rolls at once, and the observer must report it.
 
 use anyhow::{Result, ensure};
-use sluice_tests::scenario::{PATIENCE, Scenario, Scene, VERSIONS};
+use sluice_tests::scenario::{Scenario, Scene, TIMEOUT, VERSIONS};
 use sluice_tests::stack::kubelet::Delay;
 
 pub(crate) fn scenario() -> Scenario {
@@ -20,13 +20,13 @@ async fn run(scene: Scene) -> Result<()> {
     scene.publish(&old).await?;
     scene.publish(&new).await?;
     let cluster = scene.cluster("free").at(&old).workers(1).create().await?;
-    cluster.is_available(PATIENCE).await?;
+    cluster.is_available(TIMEOUT).await?;
 
     let before = cluster.upgrade(&new).await?;
     cluster
-        .control_plane_written(VERSIONS[2], before, PATIENCE)
+        .control_plane_written(VERSIONS[2], before, TIMEOUT)
         .await?;
-    cluster.is_settled(PATIENCE).await?;
+    cluster.is_settled(TIMEOUT).await?;
     scene.world().observer().catch_up().await?;
 
     let violations = scene.world().observer().violations(scene.namespace());

@@ -3,7 +3,7 @@
 use anyhow::Result;
 use serde_json::json;
 use sluice_tests::objects::{self, Release, TKR};
-use sluice_tests::scenario::{PATIENCE, Scenario, Scene};
+use sluice_tests::scenario::{Scenario, Scene, TIMEOUT};
 
 use crate::common::{held, is_held, metrics, released, releases};
 
@@ -35,7 +35,7 @@ async fn version_first(scene: &Scene, old: &Release, new: &Release) -> Result<()
     let cluster = scene.cluster("version").create_settled(old).await?;
     let version = json!({"spec": {"topology": {"version": new.kubernetes()}}});
     let before = cluster.patch(&version).await?;
-    cluster.says("NoTKRForHop", PATIENCE).await?;
+    cluster.says("NoTKRForHop", TIMEOUT).await?;
     cluster.control_plane_is_untouched(before).await?;
     let label = json!({"metadata": {"labels": {TKR: new.name()}}});
     cluster.patch(&label).await?;
@@ -51,7 +51,7 @@ async fn label_first(scene: &Scene, old: &Release, new: &Release) -> Result<()> 
     let before = cluster.patch(&label).await?;
     let what = "the record to have seen the label".to_owned();
     cluster
-        .bootstrap_until(what, PATIENCE, |bootstrap| {
+        .bootstrap_until(what, TIMEOUT, |bootstrap| {
             let record = &bootstrap["status"]["upgrade"];
             if record["label"] == new.name() {
                 Ok(())

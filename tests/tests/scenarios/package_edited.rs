@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use sluice_tests::objects::packages::NAMESPACE;
 use sluice_tests::observer::{Event, Revision};
 use sluice_tests::requests::apply::apply_all;
-use sluice_tests::scenario::{Cluster, Objects, PATIENCE, Scenario, Scene};
+use sluice_tests::scenario::{Cluster, Objects, Scenario, Scene, TIMEOUT};
 use sluice_tests::stack::SYSTEM_NAMESPACE;
 use sluice_tests::stack::kubelet::Delay;
 use sluice_tests::wait;
@@ -37,7 +37,7 @@ pub(crate) fn held_back() -> Scenario {
     .each_time()
 }
 
-/// All that is missing arrives while nothing may be written, so one pass finds the edit and the last proof.
+/// All that is missing arrives while nothing may be written, so one reconcile finds the edit and the last proof.
 async fn run_held_back(scene: Scene) -> Result<()> {
     let MidHold {
         cluster, new, before, ..
@@ -55,7 +55,7 @@ async fn run_held_back(scene: Scene) -> Result<()> {
     cluster.delay("metrics", Delay::NONE);
     let proven = proven(&cluster, "2.0.0", since).await?;
     let written = cluster
-        .control_plane_written(new.kubernetes(), before, PATIENCE)
+        .control_plane_written(new.kubernetes(), before, TIMEOUT)
         .await?;
     ensure!(
         proven < written.revision,
@@ -63,7 +63,7 @@ async fn run_held_back(scene: Scene) -> Result<()> {
         written.revision
     );
     gate_was_closed(&cluster, new.kubernetes(), since..written.revision, proven).await?;
-    cluster.is_settled(PATIENCE).await
+    cluster.is_settled(TIMEOUT).await
 }
 
 pub(crate) fn on_the_workload() -> Scenario {
@@ -94,7 +94,7 @@ async fn run_on_the_workload(scene: Scene) -> Result<()> {
     let edited = metrics.object(marker()).package();
     objects.merge(&copy, &json!({"spec": edited["spec"]})).await?;
     let is_of_the_edit = |app: &Value| app["spec"]["fetch"] == edited["spec"]["template"]["spec"]["fetch"];
-    wait::until("the edited copy to be deployed", PATIENCE, || async {
+    wait::until("the edited copy to be deployed", TIMEOUT, || async {
         let app = objects.get(&app).await?.unwrap_or_default();
         if is_of_the_edit(&app) && is_deployed(&app) {
             Ok(())
@@ -110,7 +110,7 @@ async fn run_on_the_workload(scene: Scene) -> Result<()> {
     let workload = cluster.workload()?.api.admin_client();
     apply_all(&workload, &REFUSAL.objects()).await?;
     let touched = json!({"metadata": {"labels": {"harness.test/touched": "yes"}}});
-    wait::until("writes of Apps to be refused", PATIENCE, || async {
+    wait::until("writes of Apps to be refused", TIMEOUT, || async {
         match objects.merge(&app, &touched).await {
             Ok(()) => wait::not_yet("allowed"),
             Err(refused) if format!("{refused:#}").contains(REFUSED) => Ok(()),
@@ -125,7 +125,7 @@ async fn run_on_the_workload(scene: Scene) -> Result<()> {
 
     let opened = format!("the gate of {} to open", cluster.name());
     cluster
-        .bootstrap_until(opened, PATIENCE, |bootstrap| {
+        .bootstrap_until(opened, TIMEOUT, |bootstrap| {
             let gates = bootstrap["status"]["upgrade"]["gates"].as_array();
             let mut open = gates.into_iter().flatten().filter(|gate| gate["open"] == true);
             if open.any(|gate| gate["version"] == new.kubernetes()) {
@@ -141,9 +141,9 @@ async fn run_on_the_workload(scene: Scene) -> Result<()> {
         "a gate is open, and the App was made from the edit, or is not deployed: {app}"
     );
     cluster
-        .control_plane_written(new.kubernetes(), before, PATIENCE)
+        .control_plane_written(new.kubernetes(), before, TIMEOUT)
         .await?;
-    cluster.is_settled(PATIENCE).await
+    cluster.is_settled(TIMEOUT).await
 }
 
 /// Has Sluice write nothing for a Cluster.
@@ -151,7 +151,7 @@ async fn pause(cluster: &Cluster) -> Result<()> {
     cluster
         .patch_bootstrap(&json!({"spec": {"paused": true}}))
         .await?;
-    cluster.says("BootstrapPaused", PATIENCE).await.map(drop)
+    cluster.says("BootstrapPaused", TIMEOUT).await.map(drop)
 }
 
 async fn go_on(cluster: &Cluster) -> Result<()> {
@@ -165,7 +165,7 @@ async fn go_on(cluster: &Cluster) -> Result<()> {
 async fn is_to_be_deployed_again(cluster: &Cluster) -> Result<()> {
     let what = "the record to say that metrics was altered and is deployed again".to_owned();
     cluster
-        .bootstrap_until(what, PATIENCE, |bootstrap| {
+        .bootstrap_until(what, TIMEOUT, |bootstrap| {
             let packages = &bootstrap["status"]["upgrade"]["packages"];
             let mut packages = packages.as_array().into_iter().flatten();
             let metrics = packages.find(|found| found["name"] == "metrics");
@@ -191,10 +191,10 @@ const REFUSAL: Refusal<'_> = Refusal {
 async fn is_waited_for(cluster: &Cluster) -> Result<()> {
     let what = "the record to say that the edited Package is waited for".to_owned();
     cluster
-        .bootstrap_until(what, PATIENCE, |bootstrap| {
+        .bootstrap_until(what, TIMEOUT, |bootstrap| {
             let packages = &bootstrap["status"]["upgrade"]["packages"];
             let mut found = packages.as_array().into_iter().flatten();
-            // kapp-controller does not look at a new generation while it waits for what it deployed at the one before.
+            // kapp-controller ignores a new generation while it waits for its deployment of the previous one.
             match found.find(|found| found["name"] == "metrics") {
                 Some(found) if found["state"] == "Applied" || found["state"] == "Reconciling" => Ok(()),
                 _ => wait::not_yet(packages),
@@ -207,7 +207,7 @@ async fn is_waited_for(cluster: &Cluster) -> Result<()> {
 pub(crate) async fn proven(cluster: &Cluster, wanted: &str, since: Revision) -> Result<Revision> {
     let what = format!("metrics {wanted} to be proven");
     let milestone = cluster
-        .milestone(&what, PATIENCE, since, |event| {
+        .milestone(&what, TIMEOUT, since, |event| {
             matches!(event, Event::PackageProven { ref_name, version }
                 if ref_name.starts_with("metrics.") && version == wanted)
         })
@@ -215,7 +215,7 @@ pub(crate) async fn proven(cluster: &Cluster, wanted: &str, since: Revision) -> 
     Ok(milestone.revision)
 }
 
-/// Fails if any write before `proven` opened a gate of `version`. Every write in `window` is looked at.
+/// Fails if any write before `proven` opened a gate of `version`. Every write in `window` is checked.
 async fn gate_was_closed(
     cluster: &Cluster,
     version: &str,

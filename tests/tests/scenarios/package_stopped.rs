@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use sluice_tests::objects::packages::TestPackage;
 use sluice_tests::observer::{Event, Revision};
 use sluice_tests::scenario::verdict::in_order;
-use sluice_tests::scenario::{Cluster, PATIENCE, Scenario, Scene, VERSIONS, Work};
+use sluice_tests::scenario::{Cluster, Scenario, Scene, TIMEOUT, VERSIONS, Work};
 use sluice_tests::stack::kubelet::Delay;
 
 use crate::common::{MidHold, additional, held, metrics, record_says, released, revision};
@@ -66,7 +66,7 @@ async fn run_stopped(scene: Scene) -> Result<()> {
 async fn record_is_not_ready(cluster: &Cluster) -> Result<()> {
     let what = "metrics to have lost its proof".to_owned();
     cluster
-        .bootstrap_until(what, PATIENCE, |bootstrap| {
+        .bootstrap_until(what, TIMEOUT, |bootstrap| {
             let packages = &bootstrap["status"]["upgrade"]["packages"];
             let ready = packages
                 .as_array()
@@ -115,7 +115,7 @@ async fn run_values(scene: Scene) -> Result<()> {
     cluster.delay("antrea", Delay::NONE);
     scene.world().extension()?.restart().await?;
     let written = cluster
-        .control_plane_written(new.kubernetes(), before, PATIENCE)
+        .control_plane_written(new.kubernetes(), before, TIMEOUT)
         .await?;
     let deployed = deployed(&cluster, &metrics).await?;
     let proven = proven_again(&cluster, deployed).await?;
@@ -125,14 +125,14 @@ async fn run_values(scene: Scene) -> Result<()> {
         ("the proof of that run", proven),
         ("the write of the control plane", written.revision),
     ])?;
-    cluster.is_settled(PATIENCE).await
+    cluster.is_settled(TIMEOUT).await
 }
 
 /// Revision at which the new values were deployed; waits for it.
 async fn deployed(cluster: &Cluster, metrics: &TestPackage) -> Result<Revision> {
     let what = "metrics to be deployed with its new values";
     // The API server is being replaced meanwhile.
-    let deployed = sluice_tests::wait::until(what, PATIENCE, || async {
+    let deployed = sluice_tests::wait::until(what, TIMEOUT, || async {
         let echoed = cluster.echoed(metrics).await?;
         if is_green(&echoed) {
             // kapp writes the ConfigMap only when its content changes: later runs leave it as it is.
@@ -153,7 +153,7 @@ fn is_green(echoed: &Value) -> bool {
 
 async fn proven_again(cluster: &Cluster, since: Revision) -> Result<Revision> {
     let milestone = cluster
-        .milestone("metrics to be proven with its new values", PATIENCE, since, |event| {
+        .milestone("metrics to be proven with its new values", TIMEOUT, since, |event| {
             matches!(event, Event::PackageProven { ref_name, .. } if ref_name.starts_with("metrics."))
         })
         .await?;

@@ -4,7 +4,7 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use sluice_tests::extension::admission::unregister;
 use sluice_tests::objects::{Class, Infrastructure, Release, Values};
-use sluice_tests::scenario::{Cluster, PATIENCE, Scenario, Scene, VERSIONS};
+use sluice_tests::scenario::{Cluster, Scenario, Scene, TIMEOUT, VERSIONS};
 use sluice_tests::stack::kubelet::Delay;
 use sluice_tests::wait;
 
@@ -107,7 +107,7 @@ fn with_calico(scene: &Scene, name: &str, ref_name: &str, release: &str) -> Valu
     })
 }
 
-/// Waits until calico runs, and everything that the release has beside it; upgrades the Cluster, and looks again.
+/// Waits until calico runs, and everything that the release has beside it; upgrades the Cluster, and checks again.
 async fn runs_and_is_upgraded(cluster: &Cluster, old: &Pair, new: &Pair) -> Result<()> {
     for (pair, before) in [(old, None), (new, Some(cluster.upgrade(&new.release)))] {
         let since = match before {
@@ -118,10 +118,10 @@ async fn runs_and_is_upgraded(cluster: &Cluster, old: &Pair, new: &Pair) -> Resu
         if since > 0 {
             proven_before_written(cluster, view, since).await?;
         } else {
-            cluster.packages_proven(view, since, PATIENCE).await?;
+            cluster.packages_proven(view, since, TIMEOUT).await?;
         }
-        cluster.is_available(PATIENCE).await?;
-        cluster.is_settled(PATIENCE).await?;
+        cluster.is_available(TIMEOUT).await?;
+        cluster.is_settled(TIMEOUT).await?;
         is_completed(cluster).await?;
         let values = given(cluster, view, "calico").await?;
         ensure!(
@@ -163,7 +163,7 @@ async fn is_whole(cluster: &Cluster, view: &Release) -> Result<()> {
         format!("/api/v1/namespaces/{namespace}/secrets/{name}"),
     ] {
         let what = format!("{path} to be labelled with its Cluster");
-        wait::until(what, PATIENCE, || async {
+        wait::until(what, TIMEOUT, || async {
             let object = cluster.scene().objects().get(&path).await?.unwrap_or_default();
             let labels = &object["metadata"]["labels"];
             if labels["tkg.tanzu.vmware.com/cluster-name"].is_string() {
@@ -265,7 +265,7 @@ async fn run_custom(scene: Scene) -> Result<()> {
     scene.apply(&[other]).await?;
     let what = "a gate to say that the two releases differ".to_owned();
     cluster
-        .bootstrap_until(what, PATIENCE, |bootstrap| {
+        .bootstrap_until(what, TIMEOUT, |bootstrap| {
             let gates = &bootstrap["status"]["upgrade"]["gates"];
             if gates.to_string().contains("MissingFieldsNotFilled") {
                 Ok(())
@@ -307,8 +307,8 @@ async fn run_custom(scene: Scene) -> Result<()> {
     scene.apply(&[full]).await?;
     unregister(&scene.client(), &webhooks).await?;
     let core = scene.release(VERSIONS[1], "1.0.0", Delay::NONE)?;
-    two.packages_proven(&core, 0, PATIENCE).await?;
-    two.is_settled(PATIENCE).await?;
+    two.packages_proven(&core, 0, TIMEOUT).await?;
+    two.is_settled(TIMEOUT).await?;
     let bootstrap = two.bootstrap().await?;
     ensure!(
         bootstrap["spec"]["additionalPackages"].is_null(),
@@ -347,12 +347,12 @@ async fn run_unmanaged(scene: Scene) -> Result<()> {
         ))
     };
     let view = without_cni("1.0.0", VERSIONS[1])?;
-    cluster.packages_proven(&view, 0, PATIENCE).await?;
-    cluster.is_settled(PATIENCE).await?;
+    cluster.packages_proven(&view, 0, TIMEOUT).await?;
+    cluster.is_settled(TIMEOUT).await?;
     let before = cluster.upgrade(&new.release).await?;
     let view = without_cni("2.0.0", VERSIONS[2])?;
-    cluster.packages_proven(&view, before, PATIENCE).await?;
-    cluster.is_settled(PATIENCE).await?;
+    cluster.packages_proven(&view, before, TIMEOUT).await?;
+    cluster.is_settled(TIMEOUT).await?;
     let spec = cluster.bootstrap().await?["spec"].take();
     ensure!(spec["cni"].is_null(), "it has the CNI {}", spec["cni"]);
     Ok(())

@@ -4,7 +4,7 @@ use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 use sluice_tests::objects::Release;
 use sluice_tests::observer::Event;
-use sluice_tests::scenario::{Cluster, PATIENCE, Scenario, Scene};
+use sluice_tests::scenario::{Cluster, Scenario, Scene, TIMEOUT};
 use sluice_tests::stack::kubelet::Delay;
 
 use crate::common::{is_held, released, releases};
@@ -41,7 +41,7 @@ async fn cluster_paused(scene: &Scene, old: &Release, new: &Release) -> Result<(
     cluster.patch(&pause(true)).await?;
     cluster.delay("antrea", Delay::NONE);
     record_gives(&cluster, "ClusterPaused").await?;
-    cluster.packages_proven(new, before, PATIENCE).await?;
+    cluster.packages_proven(new, before, TIMEOUT).await?;
     cluster.control_plane_is_untouched(before).await?;
     ensure!(
         cluster.object().await?["spec"]["paused"] == true,
@@ -73,7 +73,7 @@ async fn start_held(scene: &Scene, old: &Release, new: &Release) -> Result<()> {
     is_held(&cluster, new, before).await?;
     let pause = |value: bool| json!({"spec": {"paused": value}});
     cluster.patch_bootstrap(&pause(true)).await?;
-    cluster.says("BootstrapPaused", PATIENCE).await?;
+    cluster.says("BootstrapPaused", TIMEOUT).await?;
     cluster.control_plane_is_untouched(before).await?;
     cluster.patch_bootstrap(&pause(false)).await?;
     released(&cluster, new, before).await?;
@@ -83,7 +83,7 @@ async fn start_held(scene: &Scene, old: &Release, new: &Release) -> Result<()> {
 async fn record_gives(cluster: &Cluster, reason: &str) -> Result<()> {
     let what = format!("a gate of {} to be closed for {reason}", cluster.name());
     cluster
-        .bootstrap_until(what, PATIENCE, |bootstrap| {
+        .bootstrap_until(what, TIMEOUT, |bootstrap| {
             let gates = &bootstrap["status"]["upgrade"]["gates"];
             let mut all = gates.as_array().into_iter().flatten();
             if all.any(|gate| gate["reason"] == reason) {

@@ -4,7 +4,7 @@ use anyhow::{Result, ensure};
 use serde_json::json;
 use sluice_tests::observer::Event;
 use sluice_tests::scenario::verdict::{in_order, none_between};
-use sluice_tests::scenario::{PATIENCE, Scenario, Scene, VERSIONS};
+use sluice_tests::scenario::{Scenario, Scene, TIMEOUT, VERSIONS};
 use sluice_tests::stack::kubelet::Delay;
 
 pub(crate) fn scenario() -> Scenario {
@@ -34,17 +34,17 @@ async fn run(scene: Scene) -> Result<()> {
 
     let before = cluster.upgrade(&new).await?;
     let written = cluster
-        .control_plane_written(new.kubernetes(), before, PATIENCE)
+        .control_plane_written(new.kubernetes(), before, TIMEOUT)
         .await?;
     let runs = cluster
         .milestone(
             "the control plane to run the new version",
-            PATIENCE,
+            TIMEOUT,
             before,
             |event| matches!(event, Event::ControlPlaneRuns { version } if version == new.kubernetes()),
         )
         .await?;
-    let message = cluster.says("metrics 2.0.0", PATIENCE).await?;
+    let message = cluster.says("metrics 2.0.0", TIMEOUT).await?;
     ensure!(
         message.contains("AfterControlPlaneUpgrade"),
         "the Cluster says {message:?}"
@@ -57,10 +57,10 @@ async fn run(scene: Scene) -> Result<()> {
 
     cluster.delay("metrics", Delay::NONE);
     let proven = cluster
-        .milestone("metrics 2.0.0 to be proven", PATIENCE, before, is_proven)
+        .milestone("metrics 2.0.0 to be proven", TIMEOUT, before, is_proven)
         .await?;
     let workers = cluster
-        .milestone("the workers to be written", PATIENCE, before, is_roll)
+        .milestone("the workers to be written", TIMEOUT, before, is_roll)
         .await?;
     in_order(&[
         ("the upgrade", before),
@@ -69,7 +69,7 @@ async fn run(scene: Scene) -> Result<()> {
         ("the proof of metrics", proven.revision),
         ("the write of the workers", workers.revision),
     ])?;
-    cluster.is_settled(PATIENCE).await
+    cluster.is_settled(TIMEOUT).await
 }
 
 fn is_roll(event: &Event) -> bool {

@@ -3,7 +3,7 @@
 use anyhow::{Result, ensure};
 use sluice_tests::objects::packages::TestPackage;
 use sluice_tests::observer::Event;
-use sluice_tests::scenario::{Cluster, PATIENCE, Scenario, Scene, VERSIONS, Work};
+use sluice_tests::scenario::{Cluster, Scenario, Scene, TIMEOUT, VERSIONS, Work};
 use sluice_tests::stack::kubelet::Delay;
 
 pub(crate) fn scenario() -> Scenario {
@@ -31,13 +31,13 @@ async fn run(scene: Scene) -> Result<()> {
     let runs = cluster
         .milestone(
             "the new control plane to run",
-            PATIENCE,
+            TIMEOUT,
             before,
             |event| matches!(event, Event::ControlPlaneRuns { version } if version == new.kubernetes()),
         )
         .await?;
     let workers = cluster
-        .milestone("the workers to be written", PATIENCE, before, |event| {
+        .milestone("the workers to be written", TIMEOUT, before, |event| {
             matches!(event, Event::WorkersWritten { .. })
         })
         .await?;
@@ -55,7 +55,7 @@ async fn run(scene: Scene) -> Result<()> {
         workers.revision,
         runs.revision
     );
-    cluster.is_settled(PATIENCE).await?;
+    cluster.is_settled(TIMEOUT).await?;
     let last = sync_period(&cluster, &plain(&scene, "2.0.0")).await?;
     ensure!(first != last, "the sync period is {last} as before");
     Ok(())

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use sluice_tests::objects::{Class, Infrastructure, Provider, Release, TKR, Values};
-use sluice_tests::scenario::{Cluster, PATIENCE, Scenario, Scene, VERSIONS};
+use sluice_tests::scenario::{Cluster, Scenario, Scene, TIMEOUT, VERSIONS};
 use sluice_tests::stack::SYSTEM_NAMESPACE;
 use sluice_tests::stack::kubelet::Delay;
 use sluice_tests::wait;
@@ -207,7 +207,7 @@ async fn all_kinds(scene: Scene) -> Result<()> {
     is_collected(&scene, cluster.name()).await?;
     let left = configurations_of(&scene, "two").await?;
     ensure!(left == two, "of {two:?} {left:?} is left");
-    clusters[0].is_available(PATIENCE).await?;
+    clusters[0].is_available(TIMEOUT).await?;
     clusters.remove(0).delete().await?;
     is_collected(&scene, "two").await
 }
@@ -246,7 +246,7 @@ async fn labelled(scene: &Scene, group: &str, plural: &str, cluster: &str) -> Re
 /// Waits until nothing is left that is labelled with the Cluster.
 async fn is_collected(scene: &Scene, cluster: &str) -> Result<()> {
     let what = format!("what belonged to {cluster} to be collected");
-    wait::until(what, PATIENCE, || async {
+    wait::until(what, TIMEOUT, || async {
         let configurations = configurations_of(scene, cluster).await?;
         let secrets = labelled(scene, "/api/v1", "secrets", cluster).await?;
         let secrets: Vec<_> = secrets
@@ -302,8 +302,8 @@ async fn made_before(scene: Scene) -> Result<()> {
         .apply(&[secret(namespace, "my-cluster", &login), config, cluster])
         .await?;
     let cluster = scene.cluster("my-cluster").existing();
-    cluster.packages_proven(&release, 0, PATIENCE).await?;
-    cluster.is_available(PATIENCE).await?;
+    cluster.packages_proven(&release, 0, TIMEOUT).await?;
+    cluster.is_available(TIMEOUT).await?;
     is_completed(&cluster).await?;
 
     let values = given(&cluster, &release, "antrea").await?;
@@ -382,7 +382,7 @@ async fn credentials(scene: Scene) -> Result<()> {
     is_collected(&scene, "two").await?;
     wait::until(
         "the shared Secret to go with the last Cluster",
-        PATIENCE,
+        TIMEOUT,
         || async {
             match scene.objects().get(&path).await? {
                 None => Ok(()),

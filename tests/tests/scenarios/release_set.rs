@@ -1,11 +1,11 @@
-//! The packages of a ClusterBootstrap belong to the release that the Cluster moves to, or to nothing that was asked for.
+//! Packages of a ClusterBootstrap that belong to the target release, or to none.
 
 use anyhow::{Context as _, Result, ensure};
 use kube::api::{Api, DeleteParams};
 use serde_json::{Value, json};
 use sluice_tests::objects::{Release, Values};
 use sluice_tests::observer::{Event, Milestone, Revision};
-use sluice_tests::scenario::{Cluster, PATIENCE, Scenario, Scene, VERSIONS};
+use sluice_tests::scenario::{Cluster, Scenario, Scene, TIMEOUT, VERSIONS};
 use sluice_tests::stack::SYSTEM_NAMESPACE;
 use sluice_tests::stack::kubelet::Delay;
 use sluice_tests::wait;
@@ -38,7 +38,7 @@ async fn run_merge_that_fails(scene: Scene) -> Result<()> {
     let secret = take_values_away(&scene, &new).await?;
 
     let before = cluster.upgrade(&new).await?;
-    cluster.says("ValuesNotFound", PATIENCE).await?;
+    cluster.says("ValuesNotFound", TIMEOUT).await?;
     stays_held(&cluster, before).await?;
 
     // What follows is the spec of the old release with nothing on it that says so.
@@ -47,7 +47,7 @@ async fn run_merge_that_fails(scene: Scene) -> Result<()> {
         .await?;
     is_seen(&cluster).await?;
     stays_held(&cluster, before).await?;
-    cluster.says("ValuesNotFound", PATIENCE).await?;
+    cluster.says("ValuesNotFound", TIMEOUT).await?;
     is_recorded_as(&cluster, &old).await?;
 
     scene.apply(&[secret]).await?;
@@ -89,7 +89,7 @@ async fn run_old_manifest(scene: Scene) -> Result<()> {
     // The old versions can only come back as long as kapp-controller was not asked for the new ones.
     cluster.delay("kapp-controller", Delay::Never);
     let before = cluster.upgrade(&new).await?;
-    cluster.says("kapp-controller 2.0.0", PATIENCE).await?;
+    cluster.says("kapp-controller 2.0.0", TIMEOUT).await?;
     let merged = packages(&cluster).await?;
     ensure!(merged != manifest, "nothing was merged: {merged}");
 
@@ -98,7 +98,7 @@ async fn run_old_manifest(scene: Scene) -> Result<()> {
     cluster.delay("kapp-controller", Delay::NONE);
     record_says(&cluster, "kapp-controller", "Ready").await?;
     stays_held(&cluster, before).await?;
-    let message = cluster.says("PackageBelowRelease", PATIENCE).await?;
+    let message = cluster.says("PackageBelowRelease", TIMEOUT).await?;
     for named in ["spec.cni", "antrea", "1.0.0", "2.0.0", KEEP] {
         ensure!(message.contains(named), "no {named:?} in {message:?}");
     }
@@ -110,7 +110,7 @@ async fn run_old_manifest(scene: Scene) -> Result<()> {
         &json!({"cni": merged["cni"], "additionalPackages": manifest["additionalPackages"]}),
     )
     .await?;
-    let message = cluster.says("spec.additionalPackages", PATIENCE).await?;
+    let message = cluster.says("spec.additionalPackages", TIMEOUT).await?;
     ensure!(message.contains("PackageBelowRelease"), "{message:?}");
     apply(
         &scene,
@@ -118,11 +118,11 @@ async fn run_old_manifest(scene: Scene) -> Result<()> {
         &json!({"cni": merged["cni"], "additionalPackages": []}),
     )
     .await?;
-    cluster.says("PackageMissing", PATIENCE).await?;
+    cluster.says("PackageMissing", TIMEOUT).await?;
     stays_held(&cluster, before).await?;
 
     apply(&scene, &cluster, &merged).await?;
-    cluster.says("antrea 2.0.0", PATIENCE).await?;
+    cluster.says("antrea 2.0.0", TIMEOUT).await?;
     released(&cluster, &new, before).await?;
     Ok(())
 }
@@ -153,7 +153,7 @@ async fn run_kept_package(scene: Scene) -> Result<()> {
     };
     annotate("metrics 1.5.0").await?;
     let before = cluster.upgrade(&new).await?;
-    let message = cluster.says("KeptVersionsInvalid", PATIENCE).await?;
+    let message = cluster.says("KeptVersionsInvalid", TIMEOUT).await?;
     ensure!(
         message.contains(KEEP) && message.contains("metrics 1.5.0"),
         "{message:?}"
@@ -204,7 +204,7 @@ async fn apply(scene: &Scene, cluster: &Cluster, spec: &Value) -> Result<()> {
 async fn stays_held(cluster: &Cluster, before: Revision) -> Result<()> {
     let answered = cluster.hook_answers()?.len();
     let what = format!("{CALLS} more calls of hooks about {}", cluster.name());
-    wait::until(what, PATIENCE, || async {
+    wait::until(what, TIMEOUT, || async {
         match cluster.hook_answers()?.len() - answered {
             calls if calls >= CALLS => Ok(()),
             calls => wait::not_yet(format!("{calls} calls")),
@@ -224,7 +224,7 @@ async fn stays_held(cluster: &Cluster, before: Revision) -> Result<()> {
 async fn is_seen(cluster: &Cluster) -> Result<()> {
     let what = "the record to have seen the ClusterBootstrap".to_owned();
     cluster
-        .bootstrap_until(what, PATIENCE, |bootstrap| {
+        .bootstrap_until(what, TIMEOUT, |bootstrap| {
             let seen = &bootstrap["status"]["upgrade"]["observedBootstrapGeneration"];
             if *seen == bootstrap["metadata"]["generation"] {
                 Ok(())
@@ -245,7 +245,7 @@ async fn is_recorded_as(cluster: &Cluster, release: &Release) -> Result<()> {
 async fn proven(cluster: &Cluster, ref_name: &str, version: &str, since: Revision) -> Result<Milestone> {
     let what = format!("proof of {ref_name} {version} in Cluster {}", cluster.name());
     cluster
-        .milestone(&what, PATIENCE, since, |event| {
+        .milestone(&what, TIMEOUT, since, |event| {
             matches!(event, Event::PackageProven { ref_name: of, version: at } if of == ref_name && at == version)
         })
         .await
@@ -260,7 +260,7 @@ async fn ends_with<'a>(
     before: Revision,
 ) -> Result<()> {
     let written = cluster
-        .control_plane_written(new.kubernetes(), before, PATIENCE)
+        .control_plane_written(new.kubernetes(), before, TIMEOUT)
         .await?;
     for (ref_name, version) in packages {
         let proven = proven(cluster, ref_name, version, before).await?;
@@ -272,5 +272,5 @@ async fn ends_with<'a>(
             proven.revision
         );
     }
-    cluster.is_settled(PATIENCE).await
+    cluster.is_settled(TIMEOUT).await
 }

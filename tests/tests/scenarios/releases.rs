@@ -1,4 +1,4 @@
-//! What kubectl shows of releases, and of the Clusters that may take them.
+//! kubectl columns of releases and of Clusters with available updates.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::{Value, json};
 use sluice_tests::objects::Release;
-use sluice_tests::scenario::{Cluster, PATIENCE, Scenario, Scene, Table, VERSIONS};
+use sluice_tests::scenario::{Cluster, Scenario, Scene, TIMEOUT, Table, VERSIONS};
 use sluice_tests::stack::{SYSTEM_NAMESPACE, kubelet::Delay};
 use sluice_tests::wait::{self, Unmet};
 
@@ -244,9 +244,9 @@ async fn run_updates(scene: Scene) -> Result<()> {
     // Cluster API writes conditions of its own all the while.
     let before = cluster.upgrade(&new).await?;
     cluster
-        .control_plane_written(new.kubernetes(), before, PATIENCE * 2)
+        .control_plane_written(new.kubernetes(), before, TIMEOUT * 2)
         .await?;
-    cluster.is_settled(PATIENCE * 2).await?;
+    cluster.is_settled(TIMEOUT * 2).await?;
     names(&cluster, "False", "AlreadyUpToDate", "").await?;
     survives(&cluster).await
 }
@@ -265,14 +265,14 @@ async fn survives(cluster: &Cluster) -> Result<()> {
         .await?;
     let what = "a worker to be available".to_owned();
     cluster
-        .until(what, PATIENCE, |cluster| {
+        .until(what, TIMEOUT, |cluster| {
             match &cluster["status"]["workers"]["availableReplicas"] {
                 available if *available == 1 => Ok(()),
                 _ => wait::not_yet(&cluster["status"]["workers"]),
             }
         })
         .await?;
-    cluster.is_settled(PATIENCE).await?;
+    cluster.is_settled(TIMEOUT).await?;
     ensure!(
         count(&cluster.object().await?) == 1,
         "Cluster API dropped the condition"

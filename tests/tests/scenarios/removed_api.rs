@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use sluice_tests::objects::Class;
 use sluice_tests::objects::packages::TestPackage;
 use sluice_tests::observer::Event;
-use sluice_tests::scenario::{Cluster, PATIENCE, Scenario, Scene, VERSIONS};
+use sluice_tests::scenario::{Cluster, Scenario, Scene, TIMEOUT, VERSIONS};
 use sluice_tests::stack::kubelet::Delay;
 
 const REMOVED: &str = "resource.k8s.io/v1beta1";
@@ -39,20 +39,20 @@ async fn run(scene: Scene) -> Result<()> {
     scene.publish(&old).await?;
     scene.publish(&new).await?;
     let cluster = scene.cluster("removed").at(&old).workers(1).create().await?;
-    cluster.packages_proven(&old, 0, PATIENCE).await?;
-    cluster.is_available(PATIENCE).await?;
-    cluster.is_settled(PATIENCE).await?;
+    cluster.packages_proven(&old, 0, TIMEOUT).await?;
+    cluster.is_available(TIMEOUT).await?;
+    cluster.is_settled(TIMEOUT).await?;
 
     let before = cluster.upgrade(&new).await?;
     cluster
-        .control_plane_written(VERSIONS[2], before, PATIENCE)
+        .control_plane_written(VERSIONS[2], before, TIMEOUT)
         .await?;
     let failed = cluster
-        .milestone("devices to fail on the new control plane", PATIENCE, before, |event| {
+        .milestone("devices to fail on the new control plane", TIMEOUT, before, |event| {
             matches!(event, Event::PackageFailed { ref_name, .. } if ref_name.starts_with("devices."))
         })
         .await?;
-    let message = cluster.says("devices", PATIENCE).await?;
+    let message = cluster.says("devices", TIMEOUT).await?;
     ensure!(
         message.contains("AfterControlPlaneUpgrade"),
         "the Cluster says {message:?}"
@@ -63,12 +63,12 @@ async fn run(scene: Scene) -> Result<()> {
         .apply(&[devices(&scene, "2.0.0", SUCCESSOR).package()])
         .await?;
     let workers = cluster
-        .milestone("the workers to be written", PATIENCE * 2, before, |event| {
+        .milestone("the workers to be written", TIMEOUT * 2, before, |event| {
             matches!(event, Event::WorkersWritten { .. })
         })
         .await?;
     ensure!(workers.revision > failed.revision);
-    cluster.is_settled(PATIENCE).await
+    cluster.is_settled(TIMEOUT).await
 }
 
 fn devices(scene: &Scene, version: &str, api_version: &str) -> TestPackage {

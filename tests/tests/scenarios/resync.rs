@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
-use sluice_tests::scenario::{Cluster, PATIENCE, Scenario, Scene, are_expected};
+use sluice_tests::scenario::{Cluster, Scenario, Scene, TIMEOUT, are_expected};
 use sluice_tests::stack::kubelet::Delay;
 
 use crate::common::MidHold;
 
-/// The hold of another owner. It keeps the release window open for as long as the test looks at it.
+/// The hold of another owner. It keeps the release window open for the duration of the check.
 pub(crate) const ANOTHER: &str = "before-upgrade.hook.cluster.cluster.x-k8s.io/audit";
 
 pub(crate) fn scenario() -> Scenario {
@@ -29,7 +29,7 @@ async fn run(scene: Scene) -> Result<()> {
     let annotation = |value: Value| json!({"metadata": {"annotations": {ANOTHER: value}}});
     cluster.patch(&annotation(json!("wait"))).await?;
     // Cluster API notes it on the Cluster, and would do so in the window otherwise.
-    cluster.says(ANOTHER, PATIENCE).await?;
+    cluster.says(ANOTHER, TIMEOUT).await?;
     cluster.delay("antrea", Delay::NONE);
     let open = is_open(&cluster, new.kubernetes()).await?;
 
@@ -58,9 +58,9 @@ async fn run(scene: Scene) -> Result<()> {
     cluster.control_plane_is_untouched(before).await?;
     cluster.patch(&annotation(Value::Null)).await?;
     cluster
-        .control_plane_written(new.kubernetes(), before, PATIENCE)
+        .control_plane_written(new.kubernetes(), before, TIMEOUT)
         .await?;
-    cluster.is_settled(PATIENCE).await
+    cluster.is_settled(TIMEOUT).await
 }
 
 /// How often an object may be written: none is any number. What kapp-controller and kapp report in a resync is theirs; whether
@@ -89,7 +89,7 @@ fn expected(key: &str, touched: &BTreeMap<String, i64>) -> Option<i64> {
 pub(crate) async fn is_open(cluster: &Cluster, version: &str) -> Result<Value> {
     let what = "BeforeClusterUpgrade to be open".to_owned();
     cluster
-        .bootstrap_until(what, PATIENCE, |bootstrap| {
+        .bootstrap_until(what, TIMEOUT, |bootstrap| {
             let record = &bootstrap["status"]["upgrade"];
             let open = |hook: &str| {
                 let mut gates = record["gates"].as_array().into_iter().flatten();

@@ -1,7 +1,7 @@
 //! Another API server answers behind an unchanged kubeconfig.
 
 use anyhow::Result;
-use sluice_tests::scenario::{PATIENCE, Scenario, Scene};
+use sluice_tests::scenario::{Scenario, Scene, TIMEOUT};
 use sluice_tests::stack::kubelet::Delay;
 use sluice_tests::wait;
 
@@ -23,7 +23,7 @@ async fn run(scene: Scene) -> Result<()> {
     cluster.delay("antrea", Delay::Never);
     let what = format!("the record to speak about API server {uid}");
     cluster
-        .bootstrap_until(what, PATIENCE, |bootstrap| {
+        .bootstrap_until(what, TIMEOUT, |bootstrap| {
             let known = &bootstrap["status"]["upgrade"]["workloadUID"];
             if *known == *uid {
                 Ok(())

@@ -1,4 +1,4 @@
-//! What people read: columns, deadline, earlier upgrades, and a version that no gate has let go.
+//! Output for operators: columns, deadline, history, and versions without an open gate.
 
 mod columns;
 mod deadline;

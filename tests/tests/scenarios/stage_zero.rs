@@ -9,7 +9,7 @@ use sluice_tests::objects::Release;
 use sluice_tests::objects::packages::{KAPP_CONTROLLER_NAMESPACE, TestPackage};
 use sluice_tests::observer::Event;
 use sluice_tests::scenario::verdict::{differs, in_order, none_between};
-use sluice_tests::scenario::{Cluster, HookAnswer, PATIENCE, Scenario, Scene, VERSIONS};
+use sluice_tests::scenario::{Cluster, HookAnswer, Scenario, Scene, TIMEOUT, VERSIONS};
 use sluice_tests::stack::kubelet::{Delay, KAPP_CONTROLLER_START, RunningProcess};
 
 use crate::common::{MidHold, is_held, metrics, release, released, releases};
@@ -49,11 +49,11 @@ async fn run(scene: Scene) -> Result<()> {
     cluster.delay("kapp-controller", Delay::Never);
     cluster.delay(KAPP_CONTROLLER_START, START);
     let before = cluster.upgrade(&new).await?;
-    let message = cluster.says("kapp-controller 2.0.0", PATIENCE).await?;
+    let message = cluster.says("kapp-controller 2.0.0", TIMEOUT).await?;
     cluster
         .milestone(
             "kapp-controller to be worked on",
-            PATIENCE,
+            TIMEOUT,
             before,
             is_kapp_controller,
         )
@@ -76,13 +76,13 @@ async fn run(scene: Scene) -> Result<()> {
     )?;
     runs_with(&second, &kapp)?;
     let proven = cluster
-        .milestone("kapp-controller 2.0.0 to be proven", PATIENCE, before, |event| {
+        .milestone("kapp-controller 2.0.0 to be proven", TIMEOUT, before, |event| {
             matches!(event, Event::PackageProven { ref_name, version }
                 if ref_name == kapp.ref_name() && version == kapp.version())
         })
         .await?;
     let another = cluster
-        .milestone("another package to be worked on", PATIENCE, before, is_another)
+        .milestone("another package to be worked on", TIMEOUT, before, is_another)
         .await?;
     in_order(&[
         ("the upgrade", before),
@@ -164,7 +164,7 @@ async fn run_restarted(scene: Scene) -> Result<()> {
             .control_plane_written(new.kubernetes(), before, TERM)
             .await;
         if written.is_ok() {
-            return cluster.is_settled(PATIENCE).await;
+            return cluster.is_settled(TIMEOUT).await;
         }
         scene.world().extension()?.restart().await?;
     }
@@ -189,16 +189,16 @@ async fn run_installer_restarted(scene: Scene) -> Result<()> {
     cluster
         .milestone(
             "kapp-controller to be worked on",
-            PATIENCE,
+            TIMEOUT,
             before,
             is_kapp_controller,
         )
         .await?;
-    cluster.says("kapp-controller 2.0.0", PATIENCE).await?;
+    cluster.says("kapp-controller 2.0.0", TIMEOUT).await?;
     scene.world().stack().kapp_controller().restart().await?;
     cluster.delay("kapp-controller", Delay::NONE);
     cluster
-        .control_plane_written(new.kubernetes(), before, 3 * PATIENCE)
+        .control_plane_written(new.kubernetes(), before, 3 * TIMEOUT)
         .await?;
-    cluster.is_settled(PATIENCE).await
+    cluster.is_settled(TIMEOUT).await
 }

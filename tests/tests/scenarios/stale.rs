@@ -1,4 +1,4 @@
-//! A replica that does not hear from the API server any more.
+//! A replica that has lost the API server.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use sluice_tests::extension::{HookReply, Replica, Settings};
 use sluice_tests::objects;
 use sluice_tests::observer::Revision;
 use sluice_tests::processes::relay::Relay;
-use sluice_tests::scenario::{Cluster, PATIENCE, Scenario, Scene, VERSIONS, Work};
+use sluice_tests::scenario::{Cluster, Scenario, Scene, TIMEOUT, VERSIONS, Work};
 use sluice_tests::stack::kubelet::Delay;
 use sluice_tests::wait;
 use tokio::time::{Instant, sleep};
@@ -16,13 +16,13 @@ use tokio::time::{Instant, sleep};
 use crate::common::{MidHold, metrics};
 use crate::resync::{ANOTHER, is_open};
 
-/// For how long memory counts, and what a busy machine adds.
+/// Highest age of a synced cache, and the delay of a busy machine.
 const HELD_AFTER: Duration = Duration::from_secs(45 + 5);
 
-/// How soon a replica answers from knowledge again once it is connected.
+/// Time until a reconnected replica responds from its cache again.
 const RECOVERY: Duration = Duration::from_mins(1);
 
-/// Time between two questions to an idle replica.
+/// Time between two hook calls to an idle replica.
 const ASKED_EVERY: Duration = Duration::from_secs(1);
 
 /// How soon a line is in the log.
@@ -42,13 +42,13 @@ async fn run_cut_off(scene: Scene) -> Result<()> {
     } = MidHold::of(&scene).await?;
     // Cluster API waits at this annotation, so that the open gate can be closed again.
     cluster.patch(&annotation(&json!("wait"))).await?;
-    cluster.says(ANOTHER, PATIENCE).await?;
+    cluster.says(ANOTHER, TIMEOUT).await?;
     cluster.delay("antrea", Delay::NONE);
     is_open(&cluster, new.kubernetes()).await?;
 
     let relay = Relay::start(scene.world().stack().management().port()).await?;
     let replica = standby(&scene, "cut-off", Some(relay.url())).await?;
-    answers(&replica, &cluster, PATIENCE, "to release", HookReply::is_released).await?;
+    answers(&replica, &cluster, TIMEOUT, "to release", HookReply::is_released).await?;
 
     relay.freeze();
     let frozen = Instant::now();
@@ -92,7 +92,7 @@ async fn run_cut_off(scene: Scene) -> Result<()> {
     answers(
         &replica,
         &cluster,
-        PATIENCE,
+        TIMEOUT,
         "to release again",
         HookReply::is_released,
     )
@@ -102,15 +102,15 @@ async fn run_cut_off(scene: Scene) -> Result<()> {
     cluster.control_plane_is_untouched(before).await?;
     cluster.patch(&annotation(&Value::Null)).await?;
     cluster
-        .control_plane_written(new.kubernetes(), before, PATIENCE)
+        .control_plane_written(new.kubernetes(), before, TIMEOUT)
         .await?;
-    cluster.is_settled(PATIENCE).await
+    cluster.is_settled(TIMEOUT).await
 }
 
 pub(crate) fn idle() -> Scenario {
     Scenario::new(
         "idle",
-        "100 s in which nothing changes for one Cluster: a replica never takes its memory for too old",
+        "100 s in which nothing changes for one Cluster: a replica never considers its cache stale",
         |scene| Box::pin(run_idle(scene, Duration::from_secs(100))),
     )
 }
@@ -118,7 +118,7 @@ pub(crate) fn idle() -> Scenario {
 pub(crate) fn idle_for_long() -> Scenario {
     Scenario::new(
         "five-idle-minutes",
-        "five minutes in which nothing changes: a replica never takes its memory for too old",
+        "five minutes in which nothing changes: a replica never considers its cache stale",
         |scene| Box::pin(run_idle(scene, Duration::from_mins(5))),
     )
     .own_stack()
@@ -133,7 +133,7 @@ async fn run_idle(scene: Scene, time: Duration) -> Result<()> {
     scene.apply(&[paused]).await?;
     let cluster = scene.cluster("paused").existing();
     let what = "to release an unmanaged Cluster that it has seen";
-    answers(&replica, &cluster, PATIENCE, what, HookReply::is_released).await?;
+    answers(&replica, &cluster, TIMEOUT, what, HookReply::is_released).await?;
 
     let idle = releases_for(&replica, &cluster.object().await?, time).await;
     // A paused Cluster is not deleted.
@@ -208,7 +208,7 @@ fn annotation(value: &Value) -> Value {
 async fn is_closed(cluster: &Cluster, before: Revision) -> Result<()> {
     let what = "BeforeClusterUpgrade to be closed".to_owned();
     cluster
-        .bootstrap_until(what, PATIENCE, |bootstrap| {
+        .bootstrap_until(what, TIMEOUT, |bootstrap| {
             let gates = &bootstrap["status"]["upgrade"]["gates"];
             let mut open = gates.as_array().into_iter().flatten();
             if open.any(|gate| gate["hook"] == "BeforeClusterUpgrade" && gate["open"] == true) {

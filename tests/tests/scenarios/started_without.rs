@@ -3,7 +3,7 @@
 use anyhow::{Context as _, Result};
 use sluice_tests::observer::Revision;
 use sluice_tests::requests::deletion;
-use sluice_tests::scenario::{Cluster, PATIENCE, Scenario, Scene, VERSIONS};
+use sluice_tests::scenario::{Cluster, Scenario, Scene, TIMEOUT, VERSIONS};
 use sluice_tests::wait;
 
 use crate::common::{MidHold, is_held, released};
@@ -32,8 +32,8 @@ async fn run(scene: Scene) -> Result<()> {
         before,
     } = MidHold::of(&scene).await?;
     let unmanaged = scene.cluster("free").unmanaged(VERSIONS[1]).create().await?;
-    unmanaged.is_available(PATIENCE).await?;
-    unmanaged.is_settled(PATIENCE).await?;
+    unmanaged.is_available(TIMEOUT).await?;
+    unmanaged.is_settled(TIMEOUT).await?;
     let stack = scene.world().stack();
     let extension = scene.world().extension()?;
     let definition = scene.objects().get(DEFINITION).await?;
@@ -48,9 +48,9 @@ async fn run(scene: Scene) -> Result<()> {
     held_without?;
     // kapp-controller's API alone is still missing.
     let held = format!("BeforeClusterUpgrade: APIUnavailable: {WITHOUT_PACKAGES}");
-    cluster.says(&held, PATIENCE).await?;
+    cluster.says(&held, TIMEOUT).await?;
     cluster
-        .has_event("APIUnavailable", WITHOUT_PACKAGES, PATIENCE)
+        .has_event("APIUnavailable", WITHOUT_PACKAGES, TIMEOUT)
         .await?;
     gates_say(&cluster, "APIUnavailable").await?;
     unmanaged.delete().await?;
@@ -69,7 +69,7 @@ async fn run(scene: Scene) -> Result<()> {
 async fn without(scene: &Scene, managed: &Cluster, unmanaged: &Cluster, before: Revision) -> Result<()> {
     let world = scene.world();
     // While it is being deleted it is still served, and nothing would be missing.
-    wait::until("the definition to be gone", PATIENCE, || async {
+    wait::until("the definition to be gone", TIMEOUT, || async {
         let Some(definition) = scene.objects().get(DEFINITION).await? else {
             return Ok(());
         };
@@ -81,11 +81,11 @@ async fn without(scene: &Scene, managed: &Cluster, unmanaged: &Cluster, before: 
     world.stack().cluster_api().restart().await?;
     let begun = unmanaged.upgrade_unmanaged(VERSIONS[2]).await?;
     unmanaged
-        .control_plane_written(VERSIONS[2], begun, PATIENCE)
+        .control_plane_written(VERSIONS[2], begun, TIMEOUT)
         .await?;
-    unmanaged.is_settled(PATIENCE).await?;
+    unmanaged.is_settled(TIMEOUT).await?;
     let releases = "BeforeClusterUpgrade: APIUnavailable: waiting for tanzukubernetesreleases.run.tanzu.vmware.com to be listed";
-    managed.says(releases, PATIENCE).await?;
+    managed.says(releases, TIMEOUT).await?;
     managed.control_plane_is_untouched(before).await
 }
 
@@ -93,7 +93,7 @@ async fn without(scene: &Scene, managed: &Cluster, unmanaged: &Cluster, before: 
 async fn gates_say(cluster: &Cluster, reason: &str) -> Result<()> {
     let what = format!("the record of {} to be held for {reason}", cluster.name());
     cluster
-        .bootstrap_until(what, PATIENCE, |bootstrap| {
+        .bootstrap_until(what, TIMEOUT, |bootstrap| {
             let gates = &bootstrap["status"]["upgrade"]["gates"];
             let mut gates_of_hook = gates.as_array().into_iter().flatten();
             let is_held =

@@ -1,4 +1,4 @@
-//! The status service, as clients of it see an upgrade, and whom it refuses.
+//! The status service: an upgrade as clients see it, and refused requests.
 
 use std::path::Path;
 use std::process::Output;
@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use sluice_tests::extension::Replica;
 use sluice_tests::processes::process::Process;
-use sluice_tests::scenario::{PATIENCE, Records, Scenario, Scene};
+use sluice_tests::scenario::{Records, Scenario, Scene, TIMEOUT};
 use sluice_tests::stack::kubelet::Delay;
 use sluice_tests::status::{Caller, GoClient, Rights, messages};
 use sluice_tests::wait;
@@ -24,7 +24,7 @@ const STOOD: Duration = Duration::from_secs(2);
 /// How soon a client has what the API server has.
 const SEEN: Duration = Duration::from_secs(30);
 
-/// How soon a stream ends whose user has lost the right: the answers that are kept, and the time until it is looked at.
+/// Time until a stream ends whose user has lost the right: cached reviews, and the interval of re-authorization.
 const WITHDRAWN: Duration = Duration::from_mins(1);
 
 pub(crate) fn stream() -> Scenario {
@@ -63,7 +63,7 @@ async fn run_stream(scene: Scene) -> Result<()> {
     has_printed(&watching, "watching again", SEEN).await?;
     is_held(&cluster, &new, before).await?;
     cluster.delay("antrea", Delay::NONE);
-    cluster.is_settled(PATIENCE).await?;
+    cluster.is_settled(TIMEOUT).await?;
 
     let status = wait::until("sluice watch to end with the upgrade", SEEN, || async {
         watching.exited().map_or_else(|| wait::not_yet("it runs"), Ok)
@@ -211,7 +211,7 @@ async fn has_printed(process: &Process, text: &str, deadline: Duration) -> Resul
 pub(crate) fn denied() -> Scenario {
     Scenario::new(
         "status-denied",
-        "without a token, with a wrong one, without the right, for what is not there and for a wrong page the status service says why",
+        "without a token, with a wrong one, without the right, for what is not there and for a wrong page the status service returns the reason",
         |scene| Box::pin(run_denied(scene)),
     )
 }

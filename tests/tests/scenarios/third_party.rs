@@ -1,4 +1,4 @@
-//! Values from a kind that Sluice knows nothing about, written by a controller of its own.
+//! Values from a kind of another project, written by its own controller.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use sluice_tests::objects::definition;
 use sluice_tests::objects::{Provider, Release, Values};
 use sluice_tests::requests::apply;
-use sluice_tests::scenario::{PATIENCE, Scenario, Scene, VERSIONS};
+use sluice_tests::scenario::{Scenario, Scene, TIMEOUT, VERSIONS};
 use sluice_tests::stack::kubelet::Delay;
 use tokio::task::JoinSet;
 
@@ -45,9 +45,9 @@ async fn run(scene: Scene) -> Result<()> {
 
     let controller = start(&scene);
     let cluster = scene.cluster("one").at(&old).create().await?;
-    cluster.packages_proven(&old, 0, PATIENCE).await?;
-    cluster.is_available(PATIENCE).await?;
-    cluster.is_settled(PATIENCE).await?;
+    cluster.packages_proven(&old, 0, TIMEOUT).await?;
+    cluster.is_available(TIMEOUT).await?;
+    cluster.is_settled(TIMEOUT).await?;
     let values = given(&cluster, &old, "fleet").await?;
     ensure!(
         values == json!({"fleet": {"ships": 2}}),
@@ -60,15 +60,15 @@ async fn run(scene: Scene) -> Result<()> {
         .patch(NAME, &PatchParams::default(), &edit)
         .await?;
     let before = cluster.upgrade(&new).await?;
-    cluster.says("ValuesNotReady", PATIENCE).await?;
+    cluster.says("ValuesNotReady", TIMEOUT).await?;
     cluster
-        .says(&format!("{KIND} {}/{NAME}", scene.namespace()), PATIENCE)
+        .says(&format!("{KIND} {}/{NAME}", scene.namespace()), TIMEOUT)
         .await?;
     cluster.control_plane_is_untouched(before).await?;
 
     let _controller = start(&scene);
     proven_before_written(&cluster, &new, before).await?;
-    cluster.is_settled(PATIENCE).await?;
+    cluster.is_settled(TIMEOUT).await?;
     let values = given(&cluster, &new, "fleet").await?;
     ensure!(
         values == json!({"fleet": {"ships": 3}}),

@@ -8,7 +8,7 @@ use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use jiff::Timestamp;
 use sluice_tests::objects::Release;
 use sluice_tests::scenario::verdict::{in_order, kept_pace};
-use sluice_tests::scenario::{Cluster, PATIENCE, Scenario, Scene, VERSIONS};
+use sluice_tests::scenario::{Cluster, Scenario, Scene, TIMEOUT, VERSIONS};
 use sluice_tests::stack::kubelet::Delay;
 
 use crate::common::release;
@@ -20,7 +20,7 @@ const OTHERS: usize = 19;
 const AT_ONCE: usize = 4;
 
 /// How much longer the median of the nineteen may take beside one that is stuck. Twenty API servers fill the machine, so that
-/// the same work took 1.6 times as long in one run; passes that wait for the stuck one would make it a multiple.
+/// the same work took 1.6 times as long in one run; reconciles that wait for the stuck one would make it a multiple.
 const SLOWER: f64 = 2.0;
 
 pub(crate) fn scenario() -> Scenario {
@@ -53,18 +53,18 @@ async fn run(scene: Scene) -> Result<()> {
     let alone = upgrade(others.iter(), &others, &middle).await?;
     let stuck = scene.cluster("stuck").create_settled(&middle).await?;
     for cluster in &others {
-        cluster.is_settled(PATIENCE * 3).await?;
+        cluster.is_settled(TIMEOUT * 3).await?;
     }
 
     stuck.delay("antrea", Delay::Never);
     let before = scene.world().observer().catch_up().await?;
     let beside = upgrade(others.iter().chain([&stuck]), &others, &new).await?;
-    stuck.says("antrea 3.0.0", PATIENCE).await?;
+    stuck.says("antrea 3.0.0", TIMEOUT).await?;
     stuck.control_plane_is_untouched(before).await?;
     kept_pace(alone, beside, SLOWER)?;
     stuck.delay("antrea", Delay::NONE);
     for cluster in others.iter().chain([&stuck]) {
-        cluster.is_settled(PATIENCE * 3).await?;
+        cluster.is_settled(TIMEOUT * 3).await?;
     }
     Ok(())
 }
@@ -82,9 +82,9 @@ async fn upgrade<'a>(
     let mut taken = Vec::with_capacity(judged.len());
     for cluster in judged {
         let written = cluster
-            .control_plane_written(release.kubernetes(), before, PATIENCE * 3)
+            .control_plane_written(release.kubernetes(), before, TIMEOUT * 3)
             .await?;
-        let proven = cluster.packages_proven(release, before, PATIENCE).await?;
+        let proven = cluster.packages_proven(release, before, TIMEOUT).await?;
         in_order(&[
             ("the upgrade", before),
             ("the last proof", proven.revision),

@@ -5,7 +5,7 @@ use http::{Method, Request};
 use kube::Client;
 use serde_json::json;
 use sluice_tests::objects::Release;
-use sluice_tests::scenario::{Cluster, PATIENCE, Scenario, Scene, VERSIONS};
+use sluice_tests::scenario::{Cluster, Scenario, Scene, TIMEOUT, VERSIONS};
 use sluice_tests::stack::kubelet::Delay;
 use sluice_tests::wait;
 
@@ -15,7 +15,7 @@ const DEEP: usize = 300;
 pub(crate) fn scenario() -> Scenario {
     Scenario::new(
         "undecodable-object",
-        "values nested 300 levels deep and managedFields of the year 9999: only the Cluster of the deep values is held, and says why; others go on, also after a restart; corrected values heal without one",
+        "values nested 300 levels deep and managedFields of the year 9999: only the Cluster of the deep values is held, with the reason; others go on, also after a restart; corrected values heal without one",
         |scene| Box::pin(run(scene)),
     )
     .alone()
@@ -54,17 +54,17 @@ async fn run(scene: Scene) -> Result<()> {
     send(&client, Method::PATCH, &bootstrap, &inline(DEEP)).await?;
 
     // The watch has brought the object.
-    odd.has_event("ObjectUndecodable", &named(&scene), PATIENCE)
+    odd.has_event("ObjectUndecodable", &named(&scene), TIMEOUT)
         .await?;
     let since = odd.upgrade(&second).await?;
     goes_on(&one, &second).await?;
-    odd.says(&named(&scene), PATIENCE).await?;
+    odd.says(&named(&scene), TIMEOUT).await?;
 
     // The first list of a new process brings it.
     let extension = scene.world().extension()?;
     extension.restart().await?;
     goes_on(&one, &third).await?;
-    odd.says(&named(&scene), PATIENCE).await?;
+    odd.says(&named(&scene), TIMEOUT).await?;
     odd.control_plane_is_untouched(since).await?;
     let shown = extension.metrics().await?;
     let labels = format!(
@@ -85,7 +85,7 @@ async fn run(scene: Scene) -> Result<()> {
     let logs: Result<Vec<String>, _> = extension.logs().map(std::fs::read_to_string).collect();
     let logs = logs.context("read the logs of the extension")?;
     let says = |line: &str| {
-        line.contains("cannot be decoded")
+        line.contains("Failed to decode object")
             && line.contains("ClusterBootstrap")
             && line.contains(scene.namespace())
     };
@@ -101,11 +101,11 @@ async fn run(scene: Scene) -> Result<()> {
         r#"{"spec":{"cni":{"valuesFrom":null}}}"#,
     )
     .await?;
-    odd.control_plane_written(second.kubernetes(), since, PATIENCE)
+    odd.control_plane_written(second.kubernetes(), since, TIMEOUT)
         .await?;
-    odd.is_settled(PATIENCE).await?;
+    odd.is_settled(TIMEOUT).await?;
     let what = "the metric to name no object any more";
-    wait::until(what, PATIENCE, || async {
+    wait::until(what, TIMEOUT, || async {
         let shown = extension.metrics().await?;
         match shown
             .lines()
@@ -123,9 +123,9 @@ async fn run(scene: Scene) -> Result<()> {
 async fn goes_on(cluster: &Cluster, release: &Release) -> Result<()> {
     let before = cluster.upgrade(release).await?;
     cluster
-        .control_plane_written(release.kubernetes(), before, PATIENCE)
+        .control_plane_written(release.kubernetes(), before, TIMEOUT)
         .await?;
-    cluster.is_settled(PATIENCE).await
+    cluster.is_settled(TIMEOUT).await
 }
 
 /// What a reason says of the ClusterBootstrap.

@@ -1,9 +1,9 @@
-//! Clusters that are none of Sluice's business, alone and among managed ones.
+//! Clusters that Sluice does not manage, alone and among managed ones.
 
 use anyhow::{Context as _, Result, ensure};
 use futures::future::try_join_all;
 use sluice_tests::observer::{Milestone, Revision};
-use sluice_tests::scenario::{Cluster, HookAnswer, PATIENCE, Scenario, Scene, VERSIONS};
+use sluice_tests::scenario::{Cluster, HookAnswer, Scenario, Scene, TIMEOUT, VERSIONS};
 use sluice_tests::stack::kubelet::Delay;
 
 pub(crate) fn scenario() -> Scenario {
@@ -36,11 +36,11 @@ async fn run(scene: Scene) -> Result<()> {
         free.push(cluster.create().await?);
     }
     for cluster in managed.iter().chain(&free) {
-        cluster.is_available(PATIENCE * 2).await?;
-        cluster.is_settled(PATIENCE).await?;
+        cluster.is_available(TIMEOUT * 2).await?;
+        cluster.is_settled(TIMEOUT).await?;
     }
     for cluster in &managed {
-        cluster.packages_proven(&old, 0, PATIENCE * 2).await?;
+        cluster.packages_proven(&old, 0, TIMEOUT * 2).await?;
     }
 
     let before = scene.world().observer().catch_up().await?;
@@ -50,24 +50,24 @@ async fn run(scene: Scene) -> Result<()> {
 
     for cluster in &free {
         written(cluster, before).await?;
-        cluster.is_settled(PATIENCE * 2).await?;
+        cluster.is_settled(TIMEOUT * 2).await?;
         held_only_until_seen(cluster)?;
     }
     for cluster in &managed {
-        cluster.says("antrea", PATIENCE).await?;
+        cluster.says("antrea", TIMEOUT).await?;
         cluster.control_plane_is_untouched(before).await?;
         cluster.delay("antrea", Delay::NONE);
     }
     for cluster in &managed {
         written(cluster, before).await?;
-        cluster.is_settled(PATIENCE * 2).await?;
+        cluster.is_settled(TIMEOUT * 2).await?;
     }
     Ok(())
 }
 
 async fn written(cluster: &Cluster, since: Revision) -> Result<Milestone> {
     cluster
-        .control_plane_written(VERSIONS[2], since, PATIENCE * 2)
+        .control_plane_written(VERSIONS[2], since, TIMEOUT * 2)
         .await
 }
 

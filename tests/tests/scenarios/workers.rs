@@ -2,7 +2,7 @@
 
 use anyhow::{Result, ensure};
 use serde_json::json;
-use sluice_tests::scenario::{PATIENCE, Scenario, Scene};
+use sluice_tests::scenario::{Scenario, Scene, TIMEOUT};
 
 use crate::common::releases;
 
@@ -25,7 +25,7 @@ async fn run(scene: Scene) -> Result<()> {
         .await?;
     let what = "both workers to be available".to_owned();
     cluster
-        .until(what, PATIENCE, |cluster| {
+        .until(what, TIMEOUT, |cluster| {
             let workers = &cluster["status"]["workers"];
             if workers["availableReplicas"] == 2 && workers["upToDateReplicas"] == 2 {
                 Ok(())
@@ -34,7 +34,7 @@ async fn run(scene: Scene) -> Result<()> {
             }
         })
         .await?;
-    cluster.is_settled(PATIENCE).await?;
+    cluster.is_settled(TIMEOUT).await?;
     cluster.control_plane_is_untouched(before).await?;
     ensure!(
         cluster.installs().await? == installs,

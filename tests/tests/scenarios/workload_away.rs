@@ -1,7 +1,7 @@
-//! The workload API server is away, or another one.
+//! The workload API server is unreachable, or replaced.
 
 use anyhow::Result;
-use sluice_tests::scenario::{PATIENCE, Scenario, Scene};
+use sluice_tests::scenario::{Scenario, Scene, TIMEOUT};
 use sluice_tests::stack::apiserver::ApiServer;
 use sluice_tests::stack::kubelet::Delay;
 
@@ -21,7 +21,7 @@ async fn run_silent(scene: Scene) -> Result<()> {
     } = MidHold::of(&scene).await?;
     let workload = cluster.workload()?;
     workload.api.kill().await?;
-    cluster.says("WorkloadUnreachable", PATIENCE).await?;
+    cluster.says("WorkloadUnreachable", TIMEOUT).await?;
     cluster.control_plane_is_untouched(before).await?;
     workload.api.restart().await?;
     is_held(&cluster, &new, before).await?;
@@ -44,7 +44,7 @@ async fn run_frozen(scene: Scene) -> Result<()> {
     let before = held(&frozen, &new).await?;
     let api = &frozen.workload()?.api;
     api.freeze().await?;
-    frozen.says("WorkloadUnreachable", PATIENCE).await?;
+    frozen.says("WorkloadUnreachable", TIMEOUT).await?;
     let since = held(&other, &new).await?;
     released(&other, &new, since).await?;
     frozen.control_plane_is_untouched(before).await?;
@@ -75,7 +75,7 @@ async fn run_swapped(scene: Scene) -> Result<()> {
     record_says(&cluster, "metrics", "Pending").await?;
     // By now every package is proven where the kubeconfig led before.
     cluster.delay("antrea", Delay::NONE);
-    cluster.packages_proven(&new, before, PATIENCE).await?;
+    cluster.packages_proven(&new, before, TIMEOUT).await?;
     cluster.control_plane_is_untouched(before).await?;
     // What was begun on the other server would go on there for as long as kapp waits.
     spare.kill().await?;

@@ -1,4 +1,4 @@
-//! What the sources and the documents of this repository say. No component is started.
+//! Rules for the sources and the documents of this repository. No component is started.
 
 mod crate_edges;
 mod docs;

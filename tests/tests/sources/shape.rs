@@ -14,11 +14,11 @@ const EDGE: &str = "reads, watches, writes, reports";
 /// Modules of the binary that do something else, by what they do.
 #[rustfmt::skip]
 const PARTS: [(&str, &[&str]); 5] = [
-    ("serves", &["health", "metrics", "serve", "status", "telemetry"]),
-    ("asks a status service", &["client"]),
-    ("keeps in memory, and gives turns", &["news", "queue", "store", "sweep", "triggers"]),
-    ("leads", &["fence", "leader", "leadership"]),
-    ("starts, and makes clients", &["bounded", "cli", "clock", "layer", "lib", "lock", "main", "pool", "run", "server_clock", "streamed"]),
+    ("serves", &["server", "status", "telemetry"]),
+    ("reads a status service", &["cli"]),
+    ("queues", &["queue"]),
+    ("leads", &["leader"]),
+    ("starts, and makes clients", &["app", "clock", "flags", "kube_client", "lib", "lock", "main"]),
 ];
 
 /// The crates without I/O, by the beginning of their paths.
@@ -154,9 +154,9 @@ fn decisions_in_what_reads_and_writes_are_noticed() {
         "fn custom(cluster: &Cluster) -> bool { cluster.annotations().contains_key(annotation::CUSTOM) }",
     ] {
         for path in [
-            "index.rs",
+            "hooks.rs",
             "controllers/bootstrap/mod.rs",
-            "remote/mod.rs",
+            "workload/mod.rs",
             "new.rs",
         ] {
             assert!(
@@ -167,7 +167,7 @@ fn decisions_in_what_reads_and_writes_are_noticed() {
         for path in [
             "events.rs",
             "controllers/providers/metrics.rs",
-            "serve/mod.rs",
+            "server/serve/mod.rs",
             "core/src/reasons/hold.rs",
         ] {
             assert_eq!(with(path, planted), Vec::<String>::new(), "{path}");
@@ -178,7 +178,7 @@ fn decisions_in_what_reads_and_writes_are_noticed() {
         "fn f() { \"gates\" }",
         "#[cfg(test)]\nuse sluice_crds::run::Hook;",
     ] {
-        assert_eq!(with("index.rs", plain), Vec::<String>::new(), "{plain}");
+        assert_eq!(with("hooks.rs", plain), Vec::<String>::new(), "{plain}");
     }
 }
 
@@ -189,7 +189,7 @@ fn nested_results_are_noticed() {
         "kube::Result<Result<u8, Hold>>",
         "Result<core::result::Result<u8, A>, B>",
     ] {
-        for path in ["watch.rs", "core/src/reasons/hold.rs"] {
+        for path in ["cache/watch.rs", "core/src/reasons/hold.rs"] {
             let planted = format!("fn ask() -> {nested} {{}}");
             assert!(
                 with(path, &planted).concat().contains("Result"),
@@ -199,7 +199,7 @@ fn nested_results_are_noticed() {
     }
     for plain in ["Result<Vec<Result<u8, A>>, B>", "Result<A, Result<u8, B>>"] {
         assert_eq!(
-            with("watch.rs", &format!("type A = {plain};")),
+            with("cache/watch.rs", &format!("type A = {plain};")),
             Vec::<String>::new()
         );
     }

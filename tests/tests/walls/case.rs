@@ -1,4 +1,4 @@
-//! One fault on some Clusters, and what is asked of Sluice meanwhile.
+//! One fault on some Clusters, and the requirements on Sluice meanwhile.
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ use crate::memory::{MEBIBYTE, Memory};
 /// Time that a round gets. What is not written by then is not waited for any longer, and counts as that long.
 const ROUND: Duration = Duration::from_secs(40);
 
-/// How long a slow pass may have any slot: from then on it needs one of those for slow ones.
+/// Time that a slow reconcile may have any slot. After that it needs one of the slots for slow Clusters.
 const UNNOTICED: Duration = Duration::from_secs(3);
 
 /// Time that a fault gets to be noticed.
@@ -27,7 +27,7 @@ const NOTICED: Duration = Duration::from_mins(1);
 /// Time that the Clusters which were hit get to be as all others again: a server is left alone for a minute at most.
 const RECOVERED: Duration = Duration::from_mins(2);
 
-/// Memory that the trouble of one Cluster may take: half of what the shipped Deployment lets a replica have.
+/// Memory that a failing Cluster may take: half of what the shipped Deployment lets a replica have.
 const GROWTH: u64 = 128 * MEBIBYTE;
 
 const REASON: &str = "WorkloadUnreachable";

@@ -1,4 +1,4 @@
-//! A hundred Clusters in the middle of an upgrade that nothing lets go, made directly as objects: Cluster API does not run.
+//! A hundred Clusters in the middle of a held upgrade, created directly as objects: Cluster API does not run.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -40,8 +40,8 @@ pub(crate) const CLUSTERS: usize = 100;
 /// Requests of this test that are under way at once.
 const AT_ONCE: usize = 8;
 
-/// Time that all Clusters get to be installed for the first time.
-const PATIENCE: Duration = Duration::from_mins(3);
+/// Timeout of the first installation of all Clusters.
+const TIMEOUT: Duration = Duration::from_mins(3);
 
 const NAMESPACE: &str = "walls";
 const RUN: (&str, &str) = ("run.tanzu.vmware.com", "v1alpha3");
@@ -103,7 +103,7 @@ impl Hundred {
         stream::iter(kubeconfigs.iter().enumerate().map(Ok))
             .try_for_each_concurrent(AT_ONCE, |(index, kubeconfig)| hundred.cluster(index, kubeconfig))
             .await?;
-        wait::until("every Cluster to have its PackageInstall", PATIENCE, || async {
+        wait::until("every Cluster to have its PackageInstall", TIMEOUT, || async {
             match hundred.values().len() {
                 CLUSTERS => Ok(()),
                 some => wait::not_yet(format!("{some} of {CLUSTERS}")),
@@ -119,21 +119,21 @@ impl Hundred {
     }
 
     /// A round of every third of `clusters`, of another third than the round before.
-    pub(crate) async fn some(&mut self, clusters: Range<usize>, patience: Duration) -> Result<Vec<Duration>> {
+    pub(crate) async fn some(&mut self, clusters: Range<usize>, timeout: Duration) -> Result<Vec<Duration>> {
         let skipped = self.round % 3;
-        self.round(clusters.skip(skipped).step_by(3), patience).await
+        self.round(clusters.skip(skipped).step_by(3), timeout).await
     }
 
     /// Edits the values of Clusters and waits until they are written to their workloads. Returns how long each took from its edit, or
-    /// `patience` if it took longer.
+    /// `timeout` if it took longer.
     pub(crate) async fn round(
         &mut self,
         clusters: impl IntoIterator<Item = usize>,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<Vec<Duration>> {
         let before = self.values();
         let began = self.edit(clusters).await?;
-        let deadline = Instant::now() + patience;
+        let deadline = Instant::now() + timeout;
         let took = |index: usize| {
             let name = install(index);
             let written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
@@ -147,7 +147,7 @@ impl Hundred {
         clusters.sort_unstable();
         Ok(clusters
             .into_iter()
-            .map(|index| took(index).unwrap_or(patience))
+            .map(|index| took(index).unwrap_or(timeout))
             .collect())
     }
 
@@ -286,7 +286,7 @@ async fn create(api: &Api<DynamicObject>, object: Value) -> Result<()> {
     Ok(())
 }
 
-/// Ends Cluster API, which would look for a class and for machines, and takes its webhooks away, those for conversion too.
+/// Ends Cluster API, which would need a class and machines, and takes its webhooks away, those for conversion too.
 async fn without_cluster_api(stack: &Stack) -> Result<()> {
     let definitions = Api::<CustomResourceDefinition>::all(stack.client());
     for definition in definitions.list_metadata(&ListParams::default()).await? {

@@ -1,5 +1,5 @@
-//! One Cluster's trouble stays its own: a hundred Clusters, and the workload API server of some of them misbehaves in one way after
-//! the other. All others take as long as without, in the same run.
+//! A failing Cluster does not affect others. Of a hundred Clusters, some have a workload API server with one fault after the other. All
+//! others take as long as without faults in the same run.
 
 mod case;
 mod figures;
@@ -17,11 +17,11 @@ use sluice_tests::stack::{Options, Stack};
 use case::{Case, Judge};
 use hundred::Hundred;
 
-/// How many Clusters Sluice looks at once. Few, so that the hit ones can take them all.
+/// Number of concurrent reconciles. Few, so that the affected Clusters can take all slots.
 const SLOTS: usize = 4;
 
 /// Each fault on one Cluster, or on as many as there are slots, of which they may have half for long. Those for each time are those by
-/// which the code failed most clearly as it was before there were walls, see docs/reliability.md.
+/// which the code failed most clearly before it had timeouts and limits, see docs/reliability.md.
 const CASES: [Case; 16] = [
     Case::one(Fault::Silent),
     Case::every_slot(Fault::Silent).each_time(),

@@ -33,7 +33,7 @@ const UPGRADED: u32 = 200;
 /// Asked about in turn.
 const ASKED: usize = 4;
 
-/// Long enough that no look at a cluster falls due.
+/// Long enough that no drift check of a cluster falls due.
 const SYNC_PERIOD: Duration = Duration::from_mins(10);
 
 /// Compares the hooks of Sluice with those of an extension in Go and with a bare echo.

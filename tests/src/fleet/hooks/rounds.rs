@@ -1,4 +1,4 @@
-//! Rounds of measurements, and what they come to.
+//! Rounds of measurements, and their results.
 
 use std::future::Future;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use super::servers::{Server, Servers};
 use crate::fleet::command::say;
 use crate::processes::gauge::Gauge;
 
-/// How long hooks are asked while clusters are upgraded.
+/// Duration of the hook calls while clusters are upgraded.
 const DURING: u64 = 30;
 
 /// Before the first upgrade is written: the warm-up of the driver.

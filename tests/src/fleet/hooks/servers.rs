@@ -1,4 +1,4 @@
-//! The three servers, and what they are asked.
+//! The three servers, and their requests.
 
 use std::fs;
 use std::path::{Path, PathBuf};

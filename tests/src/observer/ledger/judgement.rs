@@ -1,4 +1,4 @@
-//! What is missing for a write, as things stand.
+//! Proofs that a write lacks in the current state.
 
 use std::cmp::Ordering;
 
@@ -46,7 +46,7 @@ struct Found<'a> {
     evidence: &'a Evidence,
 }
 
-/// What is asked of an installation.
+/// Requirements on an installation.
 struct Needed<'a> {
     name: &'a Name,
     wanted: &'a Wanted,

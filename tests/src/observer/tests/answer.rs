@@ -1,4 +1,4 @@
-//! What came after the answer, or too shortly before it to be known.
+//! Changes after the hook response, or too shortly before it.
 
 use serde_json::{Value, json};
 
@@ -89,13 +89,13 @@ fn an_edit_that_the_record_knows_of_counts_at_once() {
 
 #[test]
 fn an_edit_that_closed_the_gate_is_excused_no_longer_than_one_that_did_not() {
-    for (passes, excused) in [(900, true), (1_000, false)] {
+    for (waited, excused) in [(900, true), (1_000, false)] {
         let mut story = open(&cni(1));
         story.record(&cni(2), 5, 5, false);
-        story.milliseconds_pass(passes);
+        story.milliseconds_pass(waited);
         story.pending(PENDING);
         story.control_plane(NEW, OLD);
-        assert_eq!(story.ledger.violations().is_empty(), excused, "after {passes} ms");
+        assert_eq!(story.ledger.violations().is_empty(), excused, "after {waited} ms");
     }
 }
 
@@ -114,13 +114,13 @@ fn an_edit_before_the_gate_was_opened_counts() {
 
 #[test]
 fn a_secret_is_read_every_ten_seconds() {
-    for (passes, excused) in [(10_900, true), (11_000, false)] {
+    for (waited, excused) in [(10_900, true), (11_000, false)] {
         let mut story = open(&from_secret());
         story.secret(ASKED, "mtu: 2\n");
-        story.milliseconds_pass(passes);
+        story.milliseconds_pass(waited);
         story.pending(PENDING);
         story.control_plane(NEW, OLD);
-        assert_eq!(story.ledger.violations().is_empty(), excused, "after {passes} ms");
+        assert_eq!(story.ledger.violations().is_empty(), excused, "after {waited} ms");
     }
 }
 

@@ -4,7 +4,7 @@ use crate::processes::go_crash::{Crash, crashes};
 
 /// The function of the one crash that is known, and allowed: a defect of kapp-controller, which Sluice can neither cause nor
 /// prevent. A watch of Packages is made of another watch at the same API server. Where that one cannot be opened, kapp-controller
-/// goes on with none (`Watch` in `package_storage_client.go` looks at no error), and this function calls it: a nil pointer.
+/// goes on with none (`Watch` in `package_storage_client.go` ignores errors), and this function calls it: a nil pointer.
 const KNOWN_CRASH: &str =
     "carvel.dev/kapp-controller/pkg/apiserver/watchers.(*TranslationWatcher).proxyEvents(";
 

@@ -75,7 +75,7 @@ impl Kubelet {
         }
     }
 
-    /// Restarts kapp-controller, which then looks at every App again. False if it does not run.
+    /// Restarts kapp-controller, which then reconciles every App again. False if it does not run.
     pub async fn restart_kapp_controller(&self) -> Result<bool> {
         self.node.kapp_controller.restart().await
     }

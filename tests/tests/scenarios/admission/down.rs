@@ -1,9 +1,9 @@
-//! No replica answers.
+//! Admission while no replica responds.
 
 use anyhow::Result;
 use serde_json::{Value, json};
 use sluice_tests::extension::admission::{TEMPLATES, unregister};
-use sluice_tests::scenario::{PATIENCE, Scenario, Scene, VERSIONS};
+use sluice_tests::scenario::{Scenario, Scene, TIMEOUT, VERSIONS};
 use sluice_tests::stack::SYSTEM_NAMESPACE;
 use sluice_tests::stack::kubelet::Delay;
 use sluice_tests::wait;
@@ -91,7 +91,7 @@ async fn run(scene: Scene) -> Result<()> {
     // The ClusterBootstrap goes without an answer.
     scene.objects().delete(&path).await?;
     let gone = format!("{path} to be gone");
-    wait::until(gone, PATIENCE, || async {
+    wait::until(gone, TIMEOUT, || async {
         match scene.objects().get(&path).await? {
             None => Ok(()),
             Some(object) => wait::not_yet(&object["metadata"]),
@@ -108,7 +108,7 @@ async fn run(scene: Scene) -> Result<()> {
     let written = bench.create(bench.good("new"), &login).await;
     let says = "is a credential of Kubernetes or Cluster API";
     refused("the kubeconfig of a Cluster as values", json!({}), says).check(written)?;
-    cluster.is_available(PATIENCE).await?;
+    cluster.is_available(TIMEOUT).await?;
     unregister(&scene.client(), &webhooks).await
 }
 

@@ -1,4 +1,4 @@
-//! What the webhooks refuse on the real API server, and what still works without them.
+//! Refusals of the webhooks on a real API server, and writes that work without them.
 
 mod bootstrap;
 mod down;

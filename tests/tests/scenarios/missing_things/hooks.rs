@@ -1,10 +1,10 @@
-//! Hooks about what a replica does not know: another Cluster than it knows, a later one, or before it knows any.
+//! Hook calls beyond the cache of a replica: for another Cluster, a later generation, or before the first sync.
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use sluice_tests::extension::{HookReply, Replica, Settings};
 use sluice_tests::objects::TKR;
-use sluice_tests::scenario::{Cluster, PATIENCE, Scenario, Scene, VERSIONS};
+use sluice_tests::scenario::{Cluster, Scenario, Scene, TIMEOUT, VERSIONS};
 use sluice_tests::stack::kapp_controller::token;
 use sluice_tests::stack::kubelet::Delay;
 use sluice_tests::wait;
@@ -162,7 +162,7 @@ async fn unsynced(scene: &Scene, cluster: &Cluster) -> Result<()> {
     let late = Replica::start_unready(stack, settings, &token).await?;
 
     let seen = cluster.object().await?;
-    let reply = wait::until("the replica to listen", PATIENCE, || async {
+    let reply = wait::until("the replica to listen", TIMEOUT, || async {
         ask_at_rest(&late, &seen).await.map_err(Into::into)
     })
     .await?;
@@ -195,7 +195,7 @@ async fn ask_at_rest(sluice: &Replica, cluster: &Value) -> Result<HookReply> {
 }
 
 async fn becomes_released_at_rest(sluice: &Replica, cluster: &Value) -> Result<()> {
-    wait::until("the hook to be released", PATIENCE, || async {
+    wait::until("the hook to be released", TIMEOUT, || async {
         match ask_at_rest(sluice, cluster).await? {
             reply if reply.is_released() => Ok(()),
             reply => wait::not_yet(format!("{reply:?}")),
@@ -216,7 +216,7 @@ async fn is_released(sluice: &Replica, cluster: &Value) -> Result<()> {
 }
 
 async fn becomes_released(sluice: &Replica, cluster: &Value) -> Result<()> {
-    wait::until("the hook to be released", PATIENCE, || async {
+    wait::until("the hook to be released", TIMEOUT, || async {
         let reply = ask(sluice, cluster).await?;
         if reply.is_released() {
             Ok(())

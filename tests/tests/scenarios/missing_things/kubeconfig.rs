@@ -1,4 +1,4 @@
-//! The kubeconfig Secret of a workload cluster is missing, or holds what is not used.
+//! The kubeconfig Secret of a workload cluster is missing, or has fields that Sluice refuses.
 
 use std::fs;
 
@@ -141,7 +141,7 @@ fn leads_to_sluice(scene: &Scene, path: &str, sound: &Value) -> Result<Row> {
     })
 }
 
-/// Looks for the canary, plain and in base64, wherever Sluice speaks.
+/// Searches for the canary, plain and in base64, in all output of Sluice.
 async fn is_not_repeated(scene: &Scene, cluster: &Cluster) -> Result<()> {
     let extension = scene.world().extension()?;
     let events = format!("/apis/events.k8s.io/v1/namespaces/{}/events", scene.namespace());

@@ -1,4 +1,4 @@
-//! Something is not there, or cannot be used: held for that reason, said everywhere it is promised, and over by itself.
+//! Missing or unusable objects: Sluice holds, reports the reason in each promised place, and recovers without intervention.
 
 mod hooks;
 mod kubeconfig;

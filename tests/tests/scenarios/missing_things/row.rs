@@ -1,11 +1,11 @@
-//! One thing that is spoiled and made good again in the middle of an upgrade that antrea holds.
+//! An object that a test spoils and repairs while antrea holds an upgrade.
 
 use std::collections::BTreeSet;
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use sluice_tests::observer::Revision;
-use sluice_tests::scenario::{Cluster, PATIENCE};
+use sluice_tests::scenario::{Cluster, TIMEOUT};
 use sluice_tests::wait;
 
 /// What the harness waits for while nothing is wrong.
@@ -29,13 +29,13 @@ pub(super) struct Row {
 }
 
 impl Row {
-    /// Spoils, looks everywhere, repairs, and waits until only antrea is waited for.
+    /// Spoils the object, checks every report, repairs it, and waits until only antrea is pending.
     pub(super) async fn run(&self, cluster: &Cluster, before: Revision) -> Result<()> {
-        let outcome = self.pass(cluster, before).await;
+        let outcome = self.judge(cluster, before).await;
         outcome.with_context(|| self.what.to_owned())
     }
 
-    async fn pass(&self, cluster: &Cluster, before: Revision) -> Result<()> {
+    async fn judge(&self, cluster: &Cluster, before: Revision) -> Result<()> {
         let objects = cluster.scene().objects();
         let sound = objects.get(&self.path).await?.context("nothing to spoil")?;
         let shown = packages_shown(cluster).await?;
@@ -43,7 +43,7 @@ impl Row {
             None => objects.delete(&self.path).await?,
             Some(change) => objects.merge(&self.path, change).await?,
         }
-        // Secrets are not watched: what wakes the pass is anything that happens to the Cluster.
+        // Secrets are not watched: any event of the Cluster triggers the reconcile.
         let touched = json!({"metadata": {"annotations": {"harness.test/row": self.what}}});
         cluster.try_patch(&touched).await?;
         holds(cluster, self.reason, &self.names).await?;
@@ -54,12 +54,12 @@ impl Row {
             "conditions of {still_shown:?}, before of {shown:?}"
         );
 
-        // That the hold ends is judged here; what wakes the pass is judged by tests of the watches.
+        // This test judges that the hold ends. Tests of the watches judge the trigger of the reconcile.
         objects.restore(&self.path, &sound).await?;
         gate_says(cluster, ANTREA.0, ANTREA.1)
             .await
             .context("recovery by itself")?;
-        cluster.says(ANTREA.1, PATIENCE).await?;
+        cluster.says(ANTREA.1, TIMEOUT).await?;
         cluster.control_plane_is_untouched(before).await
     }
 }
@@ -79,7 +79,7 @@ async fn packages_shown(cluster: &Cluster) -> Result<BTreeSet<String>> {
     Ok(shown)
 }
 
-/// Looks for a reason wherever it is promised: the gate, the hook's answer, the Cluster's condition, and an event.
+/// Checks a reason in each promised place: the gate, the hook's answer, the Cluster's condition, and an event.
 pub(super) async fn holds(cluster: &Cluster, reason: &str, names: &str) -> Result<()> {
     gate_says(cluster, reason, names).await?;
     topology_says(cluster, reason, names).await?;
@@ -89,7 +89,7 @@ pub(super) async fn holds(cluster: &Cluster, reason: &str, names: &str) -> Resul
         "toKubernetesVersion": object["spec"]["topology"]["version"],
     });
     for replica in cluster.scene().world().extension()?.replicas() {
-        wait::until("the hook to be held", PATIENCE, || async {
+        wait::until("the hook to be held", TIMEOUT, || async {
             let reply = replica.ask("BeforeClusterUpgrade", &object, &versions).await?;
             if reply.is_held(reason) && reply.message.contains(names) {
                 Ok(())
@@ -100,7 +100,7 @@ pub(super) async fn holds(cluster: &Cluster, reason: &str, names: &str) -> Resul
         .await?;
     }
     if is_told(reason)? {
-        cluster.has_event(reason, names, PATIENCE).await?;
+        cluster.has_event(reason, names, TIMEOUT).await?;
     }
     Ok(())
 }
@@ -112,7 +112,7 @@ async fn topology_says(cluster: &Cluster, reason: &str, names: &str) -> Result<(
         cluster.name()
     );
     cluster
-        .until(what, PATIENCE, |object| {
+        .until(what, TIMEOUT, |object| {
             let conditions = &object["status"]["conditions"];
             let mut conditions = conditions.as_array().into_iter().flatten();
             let topology = conditions.find(|condition| condition["type"] == "TopologyReconciled");
@@ -134,7 +134,7 @@ async fn gate_says(cluster: &Cluster, reason: &str, names: &str) -> Result<()> {
         cluster.name()
     );
     cluster
-        .bootstrap_until(what, PATIENCE, |bootstrap| {
+        .bootstrap_until(what, TIMEOUT, |bootstrap| {
             let gates = &bootstrap["status"]["upgrade"]["gates"];
             let mut gates_of_hook = gates.as_array().into_iter().flatten();
             let gate = gates_of_hook.find(|gate| gate["hook"] == "BeforeClusterUpgrade");

@@ -1,10 +1,10 @@
-//! No replica answers, and what was not resolved meanwhile is held.
+//! Without a replica no Cluster is resolved. Sluice holds unresolved Clusters afterwards.
 
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::{Value, json};
 use sluice_tests::extension::admission::unregister;
 use sluice_tests::objects::{RESOLVE, cluster};
-use sluice_tests::scenario::{PATIENCE, Scenario, Scene, VERSIONS};
+use sluice_tests::scenario::{Scenario, Scene, TIMEOUT, VERSIONS};
 
 use super::{admit, apply_until_accepted, class, image, is_of, machines_are_of, release};
 
@@ -26,15 +26,15 @@ async fn run(scene: Scene) -> Result<()> {
     // Made while its class asked for nothing.
     class_asks(&scene, &manifest, &Value::Null).await?;
     let old = scene.cluster("old").unmanaged(VERSIONS[0]).create().await?;
-    old.is_settled(PATIENCE).await?;
+    old.is_settled(TIMEOUT).await?;
     class_asks(&scene, &manifest, &json!("")).await?;
     let webhooks = admit(&scene).await?;
     let extension = scene.world().extension()?;
     // The class asks.
     apply_until_accepted(&scene, &manifest).await?;
     let one = scene.cluster("one").existing();
-    one.packages_proven(&only, 0, PATIENCE).await?;
-    one.is_settled(PATIENCE).await?;
+    one.packages_proven(&only, 0, TIMEOUT).await?;
+    one.is_settled(TIMEOUT).await?;
 
     extension.kill().await?;
     let pool = |replicas: u32| {
@@ -68,18 +68,18 @@ async fn run(scene: Scene) -> Result<()> {
     let bumped = old.upgrade_unmanaged(VERSIONS[1]).await?;
     extension.restart().await?;
 
-    old.says("TKRNotResolved", PATIENCE).await?;
+    old.says("TKRNotResolved", TIMEOUT).await?;
     old.control_plane_is_untouched(bumped).await?;
 
-    missed.says("TKRNotResolved", PATIENCE).await?;
+    missed.says("TKRNotResolved", TIMEOUT).await?;
     missed.control_plane_is_untouched(0).await?;
     missed
         .patch(&json!({"metadata": {"annotations": {RESOLVE: ""}}}))
         .await?;
     is_of(&missed.object().await?, &only, &image(&only, "ubuntu"))?;
-    missed.packages_proven(&only, 0, PATIENCE).await?;
-    missed.is_settled(PATIENCE).await?;
-    one.is_settled(PATIENCE).await?;
+    missed.packages_proven(&only, 0, TIMEOUT).await?;
+    missed.is_settled(TIMEOUT).await?;
+    one.is_settled(TIMEOUT).await?;
     old.control_plane_is_untouched(bumped).await?;
     unregister(&scene.client(), &webhooks).await
 }

@@ -1,4 +1,4 @@
-//! Clusters that say only the beginning of a version.
+//! Clusters that set only a version prefix.
 
 mod down;
 mod pools;
@@ -8,7 +8,7 @@ mod refused;
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 use sluice_tests::objects::{Class, Images, Release, TKR};
-use sluice_tests::scenario::{Cluster, PATIENCE, Scene};
+use sluice_tests::scenario::{Cluster, Scene, TIMEOUT};
 use sluice_tests::stack::kubelet::Delay;
 use sluice_tests::wait;
 
@@ -61,7 +61,7 @@ async fn admit(scene: &Scene) -> Result<String> {
 async fn apply_until_accepted(scene: &Scene, manifest: &Value) -> Result<()> {
     wait::until(
         format!("Cluster {} to be accepted", manifest["metadata"]["name"]),
-        PATIENCE,
+        TIMEOUT,
         || async {
             scene
                 .apply(std::slice::from_ref(manifest))
@@ -114,7 +114,7 @@ async fn machines_are_of(cluster: &Cluster, pool: &str, image: &str, count: usiz
         cluster.name(),
     );
     let what = format!("{count} machines of pool {pool} to be made of {image}");
-    wait::until(what, PATIENCE, || async {
+    wait::until(what, TIMEOUT, || async {
         let machines = scene
             .objects()
             .get(&path)

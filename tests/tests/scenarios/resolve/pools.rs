@@ -4,7 +4,7 @@ use anyhow::{Result, bail, ensure};
 use serde_json::{Value, json};
 use sluice_tests::extension::admission::unregister;
 use sluice_tests::objects::{RESOLVE, RESOLVE_IMAGE, TKR, cluster};
-use sluice_tests::scenario::{Cluster, PATIENCE, Scenario, Scene, VERSIONS};
+use sluice_tests::scenario::{Cluster, Scenario, Scene, TIMEOUT, VERSIONS};
 use sluice_tests::wait;
 
 use super::{admit, apply_until_accepted, class, data, image, is_of, machines_are_of, release};
@@ -40,8 +40,8 @@ async fn run(scene: Scene) -> Result<()> {
     apply_until_accepted(&scene, &manifest).await?;
     let one = scene.cluster("one").existing();
     is_of(&one.object().await?, &first, &image(&first, "ubuntu"))?;
-    one.packages_proven(&first, 0, PATIENCE).await?;
-    one.is_settled(PATIENCE).await?;
+    one.packages_proven(&first, 0, TIMEOUT).await?;
+    one.is_settled(TIMEOUT).await?;
     for pool in all {
         machines_are_of(&one, pool, &image(&first, pool), 1).await?;
     }
@@ -95,10 +95,10 @@ async fn run(scene: Scene) -> Result<()> {
     }
     one.patch(&json!({"spec": {"topology": more}})).await?;
     machines_are_of(&one, "late", &image(&first, "photon"), 1).await?;
-    one.is_settled(PATIENCE).await?;
+    one.is_settled(TIMEOUT).await?;
     // A Machine comes after what it is made of.
     let what = "the Machine of the pool that came later";
-    let after = wait::until(what, PATIENCE, || async {
+    let after = wait::until(what, TIMEOUT, || async {
         match self::machines(&one).await {
             Ok(after) if after.len() == machines.len() + 1 => Ok(after),
             after => wait::not_yet(format!("{after:?}")),

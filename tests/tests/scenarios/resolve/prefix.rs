@@ -4,7 +4,7 @@ use anyhow::{Result, ensure};
 use serde_json::json;
 use sluice_tests::extension::admission::unregister;
 use sluice_tests::objects::{RESOLVE, cluster};
-use sluice_tests::scenario::{PATIENCE, Scenario, Scene, VERSIONS};
+use sluice_tests::scenario::{Scenario, Scene, TIMEOUT, VERSIONS};
 use sluice_tests::wait;
 
 use super::{admit, apply_until_accepted, class, image, is_of, machines_are_of, release};
@@ -35,16 +35,16 @@ async fn run(scene: Scene) -> Result<()> {
     let one = scene.cluster("one").existing();
     let ubuntu = image(&newest, "ubuntu");
     is_of(&one.object().await?, &newest, &ubuntu)?;
-    one.packages_proven(&newest, 0, PATIENCE).await?;
-    one.is_available(PATIENCE).await?;
-    one.is_settled(PATIENCE).await?;
+    one.packages_proven(&newest, 0, TIMEOUT).await?;
+    one.is_available(TIMEOUT).await?;
+    one.is_settled(TIMEOUT).await?;
     machines_are_of(&one, "md", &ubuntu, 1).await?;
 
     // The same manifest after a newer release of the same beginning.
     let newer = release(&scene, VERSIONS[1], 4, &["ubuntu"])?;
     scene.publish(&newer).await?;
     let what = "a new Cluster to be of the newer release";
-    wait::until(what, PATIENCE, || async {
+    wait::until(what, TIMEOUT, || async {
         let mut another = manifest.clone();
         another["metadata"]["name"] = json!("another");
         let path = format!(
@@ -85,9 +85,9 @@ async fn run(scene: Scene) -> Result<()> {
         data[VERSIONS[1]]["osImageRef"]["name"] == *ubuntu,
         "the entry of the version before was changed: {data}"
     );
-    one.control_plane_written(next.kubernetes(), since, PATIENCE * 2)
+    one.control_plane_written(next.kubernetes(), since, TIMEOUT * 2)
         .await?;
-    one.is_settled(PATIENCE * 2).await?;
+    one.is_settled(TIMEOUT * 2).await?;
     machines_are_of(&one, "md", &image(&next, "ubuntu"), 1).await?;
     unregister(&scene.client(), &webhooks).await
 }

@@ -1,10 +1,10 @@
-//! What cannot be resolved is refused, and the API server says why.
+//! The API server refuses Clusters that cannot be resolved, with the reason.
 
 use anyhow::{Result, bail, ensure};
 use serde_json::{Value, json};
 use sluice_tests::extension::admission::unregister;
 use sluice_tests::objects::{RESOLVE, RESOLVE_IMAGE, Release, TKR, cluster};
-use sluice_tests::scenario::{PATIENCE, Scenario, Scene, VERSIONS};
+use sluice_tests::scenario::{Scenario, Scene, TIMEOUT, VERSIONS};
 use sluice_tests::wait;
 
 use super::{admit, class, is_of, release};
@@ -64,7 +64,7 @@ async fn run(scene: Scene) -> Result<()> {
 
     let manifest = cluster(scene.namespace(), "new", "v1.35", None, 0);
     let only_one = json!({"metadata": {"annotations": {RESOLVE: "team=a,!two"}}});
-    wait::until("a Cluster to be resolved", PATIENCE, || async {
+    wait::until("a Cluster to be resolved", TIMEOUT, || async {
         let written = create(&scene, &manifest, &only_one).await?;
         match is_of(&written, &good, &super::image(&good, "ubuntu")) {
             Ok(()) => Ok(()),
@@ -82,7 +82,7 @@ async fn run(scene: Scene) -> Result<()> {
             format!("{} is incompatible", incompatible.name()),
         ],
     };
-    wait::until("incompatible releases to be refused", PATIENCE, || async {
+    wait::until("incompatible releases to be refused", TIMEOUT, || async {
         match judged.check(&scene, &manifest).await {
             Ok(()) => Ok(()),
             Err(why) => wait::not_yet(why),

@@ -1,7 +1,7 @@
 //! Each phase of an upgrade, as `kubectl get clusterbootstraps -w` prints it.
 
 use anyhow::{Context as _, Result, ensure};
-use sluice_tests::scenario::{Columns, PATIENCE, Row, Scenario, Scene, Table, VERSIONS};
+use sluice_tests::scenario::{Columns, Row, Scenario, Scene, TIMEOUT, Table, VERSIONS};
 use sluice_tests::stack::kubelet::Delay;
 
 const NAMES: [&str; 10] = [
@@ -55,9 +55,9 @@ async fn run(scene: Scene) -> Result<()> {
     scene.publish(&old).await?;
     scene.publish(&new).await?;
     let cluster = scene.cluster("one").at(&old).workers(1).create().await?;
-    cluster.packages_proven(&old, 0, PATIENCE).await?;
-    cluster.is_available(PATIENCE).await?;
-    cluster.is_settled(PATIENCE).await?;
+    cluster.packages_proven(&old, 0, TIMEOUT).await?;
+    cluster.is_available(TIMEOUT).await?;
+    cluster.is_settled(TIMEOUT).await?;
 
     let path = format!(
         "/apis/run.tanzu.vmware.com/v1alpha3/namespaces/{}/clusterbootstraps",
@@ -69,14 +69,14 @@ async fn run(scene: Scene) -> Result<()> {
     at_rest(&columns).await?;
     let before = cluster.upgrade(&new).await?;
     let failed = columns
-        .shows("that metrics has failed", PATIENCE, |row| {
+        .shows("that metrics has failed", TIMEOUT, |row| {
             row["READY"] == "1/3" && row["WAITING FOR"].starts_with("metrics 2.0.0: failed: ")
         })
         .await?;
     is_plain(&failed["WAITING FOR"], 160)?;
     scene.apply(&[metrics.package()]).await?;
     let held = columns
-        .shows("that only antrea is waited for", PATIENCE, |row| {
+        .shows("that only antrea is waited for", TIMEOUT, |row| {
             row["READY"] == "2/3" && row["WAITING FOR"] == "antrea 2.0.0: kapp-controller deploys"
         })
         .await?;
@@ -86,9 +86,9 @@ async fn run(scene: Scene) -> Result<()> {
 
     cluster.delay("antrea", Delay::NONE);
     cluster
-        .control_plane_written(new.kubernetes(), before, PATIENCE)
+        .control_plane_written(new.kubernetes(), before, TIMEOUT)
         .await?;
-    cluster.is_settled(PATIENCE).await?;
+    cluster.is_settled(TIMEOUT).await?;
     at_rest(&columns).await?;
     let proves = |row: &&Row| row["PHASE"] == "ProvingPackages" && row["READY"] != "3/3";
     let rows = columns.rows();
@@ -113,7 +113,7 @@ async fn at_rest(columns: &Columns) -> Result<()> {
     let rests =
         |row: &Row| row["PHASE"] == "Completed" && row["READY"] == "3/3" && row["WAITING FOR"].is_empty();
     columns
-        .shows("that nothing is waited for", PATIENCE, rests)
+        .shows("that nothing is waited for", TIMEOUT, rests)
         .await?;
     Ok(())
 }

@@ -1,21 +1,21 @@
-//! `spec.upgradePolicy.deadline`: said when it has passed, and nothing is released.
+//! `spec.upgradePolicy.deadline`: Sluice reports an exceeded deadline, and releases nothing.
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
-use sluice_tests::scenario::{Cluster, PATIENCE, Scenario, Scene};
+use sluice_tests::scenario::{Cluster, Scenario, Scene, TIMEOUT};
 use sluice_tests::wait;
 
 use crate::common::{MidHold, released};
 
 const DEADLINE: i64 = 8;
 
-/// A pass, the five seconds that progress may wait for its write, and a machine that does other things too.
+/// A reconcile, the five seconds that the write of progress may wait, and the delay of a busy machine.
 const LATE: i64 = 12;
 
 pub(crate) fn scenario() -> Scenario {
     Scenario::new(
         "deadline",
-        "a gate that is held for longer than its policy allows is said by condition, event and metric and stays held; an unreadable deadline is refused",
+        "a gate that is held for longer than its policy allows is reported by condition, event and metric and stays held; an unreadable deadline is refused",
         |scene| Box::pin(run(scene)),
     )
 }
@@ -49,7 +49,7 @@ async fn run(scene: Scene) -> Result<()> {
     let said = cluster
         .bootstrap_until(
             "condition DeadlineExceeded".to_owned(),
-            PATIENCE,
+            TIMEOUT,
             |bootstrap| match condition(bootstrap) {
                 Some(found) if found["status"] == "True" => Ok(bootstrap.clone()),
                 _ => wait::not_yet(&bootstrap["status"]),
@@ -59,10 +59,10 @@ async fn run(scene: Scene) -> Result<()> {
     let held = &said["status"]["held"];
     ensure!(held["hook"] == "BeforeClusterUpgrade", "held is {held}");
     cluster
-        .has_event("DeadlineExceeded", "BeforeClusterUpgrade", PATIENCE)
+        .has_event("DeadlineExceeded", "BeforeClusterUpgrade", TIMEOUT)
         .await?;
     let series = r#"sluice_gate_longest_hold_seconds{hook="BeforeClusterUpgrade"}"#;
-    wait::until("the metrics to say so".to_owned(), PATIENCE, || async {
+    wait::until("the metrics to say so".to_owned(), TIMEOUT, || async {
         let (past, held) = (extension.metric(past).await?, extension.metric(series).await?);
         let replicas = f64::from(u32::try_from(extension.replicas().len())?);
         if past >= was_past + replicas && held >= 8.0 * replicas {
@@ -96,7 +96,7 @@ async fn passes_again(cluster: &Cluster) -> Result<(i64, i64)> {
     cluster.patch_bootstrap(&policy(&format!("{deadline}s"))).await?;
     let what = "condition DeadlineExceeded again".to_owned();
     let said = cluster
-        .bootstrap_until(what, PATIENCE, |bootstrap| match condition(bootstrap) {
+        .bootstrap_until(what, TIMEOUT, |bootstrap| match condition(bootstrap) {
             Some(found) => Ok(found.clone()),
             None => wait::not_yet(&bootstrap["status"]),
         })
@@ -122,7 +122,7 @@ fn time(text: &Value) -> Result<jiff::Timestamp> {
 async fn is_gone(cluster: &Cluster) -> Result<()> {
     let what = "condition DeadlineExceeded to be gone".to_owned();
     cluster
-        .bootstrap_until(what, PATIENCE, |bootstrap| match condition(bootstrap) {
+        .bootstrap_until(what, TIMEOUT, |bootstrap| match condition(bootstrap) {
             None => Ok(()),
             Some(found) => wait::not_yet(found),
         })

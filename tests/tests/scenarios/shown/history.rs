@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 use sluice_tests::objects::Release;
 use sluice_tests::observer::{Event, Milestone, Revision};
-use sluice_tests::scenario::{Cluster, PATIENCE, Scenario, Scene, VERSIONS};
+use sluice_tests::scenario::{Cluster, Scenario, Scene, TIMEOUT, VERSIONS};
 use sluice_tests::stack::kubelet::Delay;
 
 use crate::common::is_completed;
@@ -21,7 +21,7 @@ const COALESCE: i64 = 5;
 pub(crate) fn scenario() -> Scenario {
     Scenario::new(
         "history",
-        "the ClusterBootstrap says how the last upgrades went, at the times of the observer, and what each waited for longest",
+        "the ClusterBootstrap shows the outcomes of the last upgrades, at the times of the observer, and the longest wait of each",
         |scene| Box::pin(run(scene)),
     )
 }
@@ -47,9 +47,9 @@ async fn run(scene: Scene) -> Result<()> {
         scene.publish(new).await?;
         let since = cluster.upgrade(new).await?;
         cluster
-            .control_plane_written(new.kubernetes(), since, PATIENCE)
+            .control_plane_written(new.kubernetes(), since, TIMEOUT)
             .await?;
-        cluster.is_settled(PATIENCE).await?;
+        cluster.is_settled(TIMEOUT).await?;
         is_completed(&cluster).await?;
         began.push(since);
     }
@@ -76,7 +76,7 @@ async fn times_are_right(cluster: &Cluster, upgrade: &Value, new: &Release, sinc
     let seen = |what: &'static str, wanted: fn(&Event, &str) -> bool| async move {
         let version = new.kubernetes();
         cluster
-            .milestone(what, PATIENCE, since, |event| wanted(event, version))
+            .milestone(what, TIMEOUT, since, |event| wanted(event, version))
             .await
             .map(|Milestone { seen, .. }| seen)
     };

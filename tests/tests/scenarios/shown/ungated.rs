@@ -1,8 +1,8 @@
-//! Versions that no gate has let go: one that a user writes by hand, and those of a Cluster API that does not ask.
+//! Versions without an open gate: one that a user writes, and those of a Cluster API without hooks.
 
 use anyhow::{Context as _, Result};
 use serde_json::json;
-use sluice_tests::scenario::{Cluster, PATIENCE, Scenario, Scene, VERSIONS};
+use sluice_tests::scenario::{Cluster, Scenario, Scene, TIMEOUT, VERSIONS};
 use sluice_tests::stack::kubelet::Delay;
 use sluice_tests::wait;
 
@@ -13,7 +13,7 @@ const METRIC: &str = "sluice_ungated_versions_total";
 pub(crate) fn scenario() -> Scenario {
     Scenario::new(
         "ungated",
-        "a version that is written by hand, and versions that Cluster API writes without asking, are counted and said",
+        "a version that is written by hand, and versions that Cluster API writes without a hook call, are counted and reported",
         |scene| Box::pin(run(scene)),
     )
     .without_sluice()
@@ -25,8 +25,8 @@ async fn run(scene: Scene) -> Result<()> {
     scene.publish(&old).await?;
     scene.publish(&new).await?;
     let cluster = scene.cluster("one").at(&old).workers(1).create().await?;
-    cluster.packages_proven(&old, 0, PATIENCE).await?;
-    cluster.is_available(PATIENCE).await?;
+    cluster.packages_proven(&old, 0, TIMEOUT).await?;
+    cluster.is_available(TIMEOUT).await?;
     is_completed(&cluster).await?;
     let before = scene.world().extension()?.metric(METRIC).await?;
 
@@ -35,12 +35,12 @@ async fn run(scene: Scene) -> Result<()> {
     // And antrea is not ready.
     cluster.upgrade(&new).await?;
     cluster
-        .has_event("VersionUngated", "control plane", PATIENCE)
+        .has_event("VersionUngated", "control plane", TIMEOUT)
         .await?;
-    cluster.has_event("VersionUngated", "workers", PATIENCE).await?;
+    cluster.has_event("VersionUngated", "workers", TIMEOUT).await?;
     moves(&scene, METRIC, before + 2.0).await?;
     cluster.delay("antrea", Delay::NONE);
-    cluster.is_settled(PATIENCE).await?;
+    cluster.is_settled(TIMEOUT).await?;
     is_completed(&cluster).await?;
 
     // While the Cluster is not paused Cluster API puts it back at once.
@@ -51,7 +51,7 @@ async fn run(scene: Scene) -> Result<()> {
         .objects()
         .merge(&control_plane(&cluster).await?, &by_hand)
         .await?;
-    cluster.has_event("VersionUngated", VERSIONS[2], PATIENCE).await?;
+    cluster.has_event("VersionUngated", VERSIONS[2], TIMEOUT).await?;
     moves(&scene, METRIC, before + 1.0).await?;
     cluster.patch(&json!({"spec": {"paused": false}})).await?;
     Ok(())
@@ -59,7 +59,7 @@ async fn run(scene: Scene) -> Result<()> {
 
 async fn moves(scene: &Scene, metric: &str, to: f64) -> Result<()> {
     let extension = scene.world().extension()?;
-    wait::until(format!("{metric} to be {to} at least"), PATIENCE, || async {
+    wait::until(format!("{metric} to be {to} at least"), TIMEOUT, || async {
         match extension.metric(metric).await? {
             counted if counted >= to => Ok(()),
             counted => wait::not_yet(counted),

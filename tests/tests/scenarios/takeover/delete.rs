@@ -3,7 +3,7 @@
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::{Value, json};
 use sluice_tests::objects::Release;
-use sluice_tests::scenario::{Cluster, PATIENCE, Scenario, Scene};
+use sluice_tests::scenario::{Cluster, Scenario, Scene, TIMEOUT};
 use sluice_tests::wait;
 
 use super::{REGISTRATION, left, registration};
@@ -36,7 +36,7 @@ async fn run(scene: Scene) -> Result<()> {
     extension.restart().await?;
     objects.restore(REGISTRATION, &registration).await?;
     going.is_gone().await?;
-    left::nothing_is_left(&staying, PATIENCE).await?;
+    left::nothing_is_left(&staying, TIMEOUT).await?;
     writes_nothing_else(&staying).await?;
     replaced(&staying).await?;
     staying.delete().await?;
@@ -58,7 +58,7 @@ async fn waits_for_the_hook(cluster: &Cluster) -> Result<()> {
         "a Machine of {} to wait for its pre-terminate hook",
         cluster.name()
     );
-    wait::until(what, PATIENCE, || async {
+    wait::until(what, TIMEOUT, || async {
         let machines = left::machines(cluster).await?;
         let conditions = machines
             .iter()
@@ -135,7 +135,7 @@ async fn replaced(cluster: &Cluster) -> Result<()> {
     );
     let objects = cluster.scene().objects();
     objects.delete(&path).await?;
-    wait::until(format!("Machine {machine} to be gone"), PATIENCE, || async {
+    wait::until(format!("Machine {machine} to be gone"), TIMEOUT, || async {
         match objects.get(&path).await? {
             None => Ok(()),
             Some(found) => wait::not_yet(&found["status"]["conditions"]),

@@ -10,7 +10,7 @@ use base64::prelude::BASE64_STANDARD;
 use serde_json::{Value, json};
 use sluice_tests::objects::Release;
 use sluice_tests::objects::packages::TestPackage;
-use sluice_tests::scenario::{Cluster, Objects, PATIENCE};
+use sluice_tests::scenario::{Cluster, Objects, TIMEOUT};
 use sluice_tests::wait;
 
 pub(super) const FINALIZER: &str = "tkg.tanzu.vmware.com/addon";
@@ -133,7 +133,7 @@ impl<'a> Installed<'a> {
     /// Waits until kapp-controller has deployed what the PackageInstall asks for.
     async fn is_deployed(&self) -> Result<()> {
         let what = format!("{} to be deployed as the addons-manager had it", self.name());
-        wait::until(what, PATIENCE, || async {
+        wait::until(what, TIMEOUT, || async {
             let install = self.get(&self.install_path()).await?;
             let app = self.app().await?;
             let is_done = |object: &Value| {
@@ -317,7 +317,7 @@ fn bootstrap_path(cluster: &Cluster) -> String {
 async fn add_finalizer(objects: &Objects, path: &str) -> Result<()> {
     wait::until(
         format!("a finalizer of {path} to be written"),
-        PATIENCE,
+        TIMEOUT,
         || async {
             let found = objects
                 .get(path)

@@ -3,7 +3,7 @@
 use anyhow::{Result, ensure};
 use serde_json::json;
 use sluice_tests::scenario::verdict::{in_order, same_objects};
-use sluice_tests::scenario::{PATIENCE, Scenario, Scene};
+use sluice_tests::scenario::{Scenario, Scene, TIMEOUT};
 use sluice_tests::stack::kubelet::Delay;
 use sluice_tests::wait;
 
@@ -41,7 +41,7 @@ async fn run(scene: Scene) -> Result<()> {
 
     record_says(&cluster, "metrics", "Ready").await?;
     record_says(&cluster, "antrea", "Reconciling").await?;
-    left::nothing_is_left(&cluster, PATIENCE).await?;
+    left::nothing_is_left(&cluster, TIMEOUT).await?;
     ensure!(
         cluster.object().await?["spec"]["paused"] == true,
         "the pause went before the packages were proven"
@@ -54,7 +54,7 @@ async fn run(scene: Scene) -> Result<()> {
     cluster.delay("antrea", Delay::NONE);
     let what = format!("the addons-manager's pause of {} to be gone", cluster.name());
     cluster
-        .until(what, PATIENCE, |object| {
+        .until(what, TIMEOUT, |object| {
             let annotation = &object["metadata"]["annotations"][PAUSED_FOR];
             if object["spec"]["paused"] != true && annotation.is_null() {
                 Ok(())
@@ -64,13 +64,13 @@ async fn run(scene: Scene) -> Result<()> {
         })
         .await?;
     let written = cluster
-        .control_plane_written(new.kubernetes(), before, PATIENCE)
+        .control_plane_written(new.kubernetes(), before, TIMEOUT)
         .await?;
-    let proven = cluster.packages_proven(&new, before, PATIENCE).await?;
+    let proven = cluster.packages_proven(&new, before, TIMEOUT).await?;
     in_order(&[
         ("the last proof", proven.revision),
         ("the write of the control plane", written.revision),
     ])?;
-    cluster.is_settled(PATIENCE).await?;
+    cluster.is_settled(TIMEOUT).await?;
     same_objects(&installs, &cluster.installs().await?)
 }

@@ -3,7 +3,7 @@
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 use sluice_tests::objects::Release;
-use sluice_tests::scenario::{Cluster, PATIENCE, Scenario, Scene, VERSIONS};
+use sluice_tests::scenario::{Cluster, Scenario, Scene, TIMEOUT, VERSIONS};
 use sluice_tests::stack::kubelet::Delay;
 use sluice_tests::wait;
 
@@ -46,9 +46,9 @@ async fn run(scene: Scene) -> Result<()> {
     scene.objects().delete(validating).await?;
     says(&cluster, PAUSE).await?;
     commands::run(&scene, "Webhook configurations that were left behind").await?;
-    left::nothing_is_left(&cluster, PATIENCE).await?;
+    left::nothing_is_left(&cluster, TIMEOUT).await?;
     cluster
-        .has_event("LegacyLeftoversRemoved", left::FINALIZER, PATIENCE)
+        .has_event("LegacyLeftoversRemoved", left::FINALIZER, TIMEOUT)
         .await?;
     for package in old.packages() {
         record_says(&cluster, package.short(), "Ready").await?;
@@ -174,7 +174,7 @@ async fn says(cluster: &Cluster, webhook: &str) -> Result<()> {
         cluster.name()
     );
     cluster
-        .bootstrap_until(what, PATIENCE, |bootstrap| {
+        .bootstrap_until(what, TIMEOUT, |bootstrap| {
             let found = incomplete(bootstrap);
             let message = found["message"].as_str().unwrap_or_default();
             if found["reason"] == "WebhookUnavailable" && message.contains(webhook) {
@@ -196,7 +196,7 @@ fn incomplete(bootstrap: &Value) -> Value {
 async fn settled(cluster: &Cluster) -> Result<()> {
     let what = format!("the record of {} to be completed", cluster.name());
     cluster
-        .bootstrap_until(what, PATIENCE, |bootstrap| {
+        .bootstrap_until(what, TIMEOUT, |bootstrap| {
             let outcome = &bootstrap["status"]["upgrade"]["outcome"];
             let found = incomplete(bootstrap);
             if *outcome == "Completed" && found.is_null() {
@@ -240,7 +240,7 @@ async fn moved(cluster: &Cluster, old: &Release, new: &Release, before: &[Value]
             "the values Secret of the addons-manager for {} to be gone",
             of.short()
         );
-        wait::until(what, PATIENCE, || async {
+        wait::until(what, TIMEOUT, || async {
             if package.has_fixed_secret().await? {
                 wait::not_yet("it is there")
             } else {

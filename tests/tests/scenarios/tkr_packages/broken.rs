@@ -1,4 +1,4 @@
-//! Bad packages, each with its own words, beside good ones.
+//! Broken packages, each with its own message, beside good ones.
 
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ use super::{INSTALLED, image, is_installed, is_ready, there, until};
 pub(crate) fn scenario() -> Scenario {
     Scenario::new(
         "tkr-broken",
-        "broken bundles, foreign objects, images and releases of another App, a repository that is not there and a PackageInstall of others: each is said where it is at fault, and holds up no other package",
+        "broken bundles, foreign objects, images and releases of another App, a repository that is not there and a PackageInstall of others: each is reported on the object at fault, and blocks no other package",
         |scene| Box::pin(run(scene)),
     )
 }

@@ -4,7 +4,7 @@ use anyhow::{Result, ensure};
 use serde_json::json;
 use sluice_tests::objects::{Class, Infrastructure, Release, Values};
 use sluice_tests::repository::{Registry, Source, TkrPackage};
-use sluice_tests::scenario::{PATIENCE, Scenario, Scene, VERSIONS};
+use sluice_tests::scenario::{Scenario, Scene, TIMEOUT, VERSIONS};
 use sluice_tests::stack::kubelet::Delay;
 
 use super::{image, image_path, is_installed, is_ready, paths, there, until};
@@ -70,7 +70,7 @@ async fn run(scene: Scene) -> Result<()> {
     let cluster = scene.cluster("one").create_settled(&old).await?;
     let before = cluster.upgrade(&new).await?;
     proven_before_written(&cluster, &new, before).await?;
-    cluster.is_settled(PATIENCE * 2).await?;
+    cluster.is_settled(TIMEOUT * 2).await?;
 
     for package in &packages {
         let install = there(&scene, &package.install_path()).await?;

@@ -1,10 +1,10 @@
-//! What is in use stays when its package leaves the repository.
+//! Objects in use stay after their package leaves the repository.
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use sluice_tests::objects::Release;
 use sluice_tests::repository::{Files, Source, TkrPackage};
-use sluice_tests::scenario::{PATIENCE, Scenario, Scene, VERSIONS};
+use sluice_tests::scenario::{Scenario, Scene, TIMEOUT, VERSIONS};
 use sluice_tests::stack::SYSTEM_NAMESPACE;
 use sluice_tests::stack::kubelet::Delay;
 
@@ -63,7 +63,7 @@ async fn run(scene: Scene) -> Result<()> {
         );
     }
     is_ready(&scene, &old.name()).await?;
-    cluster.is_settled(PATIENCE).await?;
+    cluster.is_settled(TIMEOUT).await?;
     scene.cluster("two").create_settled(&old).await?;
 
     let path = format!("{}/{}", Release::PATH, whole.name());
@@ -77,7 +77,7 @@ async fn run(scene: Scene) -> Result<()> {
     )
     .await?;
     let before = cluster.upgrade(&whole).await?;
-    let said = cluster.says(&late.name(), PATIENCE).await?;
+    let said = cluster.says(&late.name(), TIMEOUT).await?;
     ensure!(said.contains("PackageNotFound"), "the Cluster says {said:?}");
     cluster.control_plane_is_untouched(before).await?;
 
@@ -89,7 +89,7 @@ async fn run(scene: Scene) -> Result<()> {
     }
     scene.offer(&source, &both).await?;
     proven_before_written(&cluster, &whole, before).await?;
-    cluster.is_settled(PATIENCE * 2).await?;
+    cluster.is_settled(TIMEOUT * 2).await?;
     is_ready(&scene, &whole.name()).await?;
     // The same App again: kapp finds what it has brought before.
     is_installed(&scene, &first).await?;
