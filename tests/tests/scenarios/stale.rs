@@ -72,20 +72,14 @@ async fn run_cut_off(scene: Scene) -> Result<()> {
         "an unmanaged Cluster was answered {unmanaged:?}"
     );
 
+    // Staleness is logged once a second at most, so a replica that recovers sooner logs nothing.
+    logged(&replica, (1, 0)).await?;
+
     relay.thaw();
     let known = |answer: &HookReply| answer.reason() == "PackagesNotReady";
     let answer = answers(&replica, &cluster, RECOVERY, "to say what it waits for", known).await?;
     ensure!(!answer.closed, "the connection ends with {answer:?}");
-    // The log is written by a thread of its own.
-    let log = replica.log();
-    let what = format!("one line for each change in {}", log.display());
-    wait::until(what, LOGGED, || async {
-        match changes(&replica)? {
-            (1, 1) => Ok(()),
-            other => wait::not_yet(format!("{other:?}")),
-        }
-    })
-    .await?;
+    logged(&replica, (1, 1)).await?;
     cluster
         .patch_package(&metrics, Work::PackageInstall, &pause(Value::Null))
         .await?;
@@ -219,6 +213,19 @@ async fn is_closed(cluster: &Cluster, before: Revision) -> Result<()> {
         })
         .await?;
     cluster.control_plane_is_untouched(before).await
+}
+
+/// Waits until the log has this number of lines for becoming stale and for becoming current again.
+async fn logged(replica: &Replica, lines: (usize, usize)) -> Result<()> {
+    let what = format!("{lines:?} lines for each change in {}", replica.log().display());
+    wait::until(what, LOGGED, || async {
+        match changes(replica)? {
+            found if found == lines => Ok(()),
+            found => wait::not_yet(format!("{found:?}")),
+        }
+    })
+    .await?;
+    Ok(())
 }
 
 /// How often the replica says that it became stale, and current again.
