@@ -1,73 +1,71 @@
-//! How old a store is: since when it has missed no change, as complete answers of the API server prove.
+//! Age of a store: time up to which it contains every change, as complete responses of the API server prove.
 //!
-//! A list proves that nothing was missed until it was asked for, once all of it is in the store. So does a watch, once it has
-//! ended as the server ends it: whatever had happened before it was asked for has been delivered by then. Its beginning
-//! proves nothing, because the connection may break before what happened meanwhile is delivered, and neither does an
-//! event, which may be the first of many that are outstanding or may have waited in a buffer.
+//! A list proves the store current up to the list request, once the whole list is in the store. A watch proves it up to the watch
+//! request, once the server has ended it regularly: the server has delivered all earlier changes by then. The start of a watch proves
+//! nothing, because the connection may break before the delivery of outstanding changes. An event proves nothing either: more events
+//! may be outstanding, or it may have waited in a buffer.
 
 use std::time::{Duration, Instant};
 
-/// What a watch is asked to last, in seconds. An idle store is at most two watches old, so [`RELIST_AFTER`] leaves room for
-/// one that breaks.
+/// Requested duration of a watch, in seconds. An idle store is at most two watches old, so [`RELIST_AFTER`] tolerates one broken watch.
 pub const WATCH_SECONDS: u32 = 10;
 
-/// A store of this age is listed again, whatever its watch seems to do, so that it is current before its age is over the limit.
+/// Age at which a store is listed again, independent of its watch, so that it is current before its age exceeds the limit.
 pub const RELIST_AFTER: Duration = Duration::from_secs(30);
 
-/// A list that brings nothing for this long is asked for again, over another connection. kube-apiserver gives up one that it
-/// cannot answer after 60 s.
+/// Silence after which a list is requested again, over another connection. kube-apiserver gives up a list without a response after 60 s.
 const LIST_SILENCE: Duration = Duration::from_secs(70);
 
-/// A watch of [`WATCH_SECONDS`] has lasted at least so long at its end. A server may end one early, when it stops or when its
-/// reader is too slow, and then not all was delivered.
+/// Shortest duration of a watch of [`WATCH_SECONDS`] that ended regularly. A server that stops or whose reader is too slow ends a watch
+/// early, without delivering all changes.
 const COMPLETE: Duration = Duration::from_secs(9);
 
-/// For how long the API server is asked to keep a watch that begins with a list, and ends behind it.
+/// Requested duration of a watch that starts with a list and ends after it, in seconds.
 pub const LIST_SECONDS: u32 = 600;
 
-/// What becomes of a watch that the API server has answered with success.
+/// Progress of a watch that the API server accepted.
 #[derive(Clone, Copy, Debug)]
 pub enum WatchAnswer {
-    /// It is only now asked for, and brings a list.
+    /// The watch is requested now and starts with a list.
     Lists,
-    /// It has begun.
+    /// The watch has started.
     Begun,
-    /// It was asked for then and has ended as the server ends it. kube-runtime reads on only when all that it has read is in the
-    /// store, so all is.
+    /// The server has ended the watch regularly. kube-runtime reads on only after it has stored all earlier events, so the store is
+    /// complete.
     Ended {
-        /// When it was asked for.
+        /// Time of the watch request.
         asked: Instant,
     },
 }
 
-/// The age of one store.
+/// Age of one store.
 #[derive(Debug, Default)]
 pub struct Age {
-    /// Nothing that happened before was missed.
+    /// Time up to which no change is missing.
     proven: Option<Instant>,
-    /// When something went wrong last: no proof that was under way then counts.
+    /// Time of the last failure. A proof that was in progress then does not count.
     doubted: Option<Instant>,
-    /// Since when the store is being filled; none while it is watched.
+    /// Time since which the store is being filled; `None` while it is watched.
     filling: Option<Instant>,
-    /// When the list or watch said something last.
+    /// Time of the last event of the list or watch.
     heard: Option<Instant>,
-    /// When the store was filled last.
+    /// Time of the last completed list.
     filled: Option<Instant>,
 }
 
 impl Age {
-    /// Up to when the store has missed nothing; none if it was never filled.
+    /// Returns the time up to which no change is missing; `None` if the store was never filled.
     #[must_use]
     pub fn proven(&self) -> Option<Instant> {
         self.proven
     }
 
-    /// A list is asked for.
+    /// Records the request of a list.
     pub fn list(&mut self, now: Instant) {
         (self.filling, self.heard) = (Some(now), Some(now));
     }
 
-    /// A list begins, which may have been asked for before.
+    /// Records the start of a list, whose request may be recorded already.
     pub fn list_begins(&mut self, now: Instant) {
         if self.filling.is_none_or(|asked| self.is_doubted(asked)) {
             self.filling = Some(now);
@@ -75,7 +73,7 @@ impl Age {
         self.heard = Some(now);
     }
 
-    /// All of the list is in the store.
+    /// Records that the complete list is in the store.
     pub fn filled(&mut self, now: Instant) {
         (self.heard, self.filled) = (Some(now), Some(now));
         if let Some(asked) = self.filling.take() {
@@ -83,28 +81,28 @@ impl Age {
         }
     }
 
-    /// An object of the list or watch is in the store.
+    /// Records that an object of the list or watch is in the store.
     pub fn heard(&mut self, now: Instant) {
         self.heard = Some(now);
     }
 
-    /// The list or watch failed: what was asked for until now proves nothing any more.
+    /// Records a failure of the list or watch: no earlier request proves anything any more.
     pub fn failed(&mut self, now: Instant) {
         (self.heard, self.doubted) = (Some(now), Some(now));
     }
 
-    /// The watch that was asked for then has ended in good order, and what it brought is in the store.
+    /// Records the regular end of the watch requested at `asked`, with all its events in the store.
     pub fn watch_ended(&mut self, asked: Instant, now: Instant) {
         if now.duration_since(asked) >= COMPLETE {
             self.prove(asked);
         }
     }
 
-    /// When to begin again with a list; none if none was asked for yet.
+    /// Returns the time of the next list; `None` before the first request.
     #[must_use]
     pub fn relist_at(&self) -> Option<Instant> {
         match (self.filling, self.proven) {
-            // A list that took long proves an old age, and the watch that follows proves a young one.
+            // A slow list proves an old age, and the following watch proves a young one.
             (None, Some(proven)) => {
                 Some(self.filled.map_or(proven, |filled| proven.max(filled)) + RELIST_AFTER)
             }
@@ -112,7 +110,7 @@ impl Age {
         }
     }
 
-    /// All that happened before `asked` is in the store.
+    /// Records that the store contains all changes before `asked`.
     fn prove(&mut self, asked: Instant) {
         if !self.is_doubted(asked) {
             self.proven = self.proven.max(Some(asked));
@@ -156,9 +154,9 @@ mod tests {
         assert_eq!(age.proven(), Some(at(0)));
     }
 
-    /// A server begins to answer after it has read how new the list is.
+    /// A server starts its response after it has determined the resourceVersion of the list.
     #[test]
-    fn a_list_that_has_begun_is_as_old_as_its_question() {
+    fn a_started_list_is_as_old_as_its_request() {
         let (mut age, at) = (Age::default(), seconds());
         age.list(at(0));
         age.list_begins(at(5));
@@ -172,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_proves_what_was_there_when_it_was_asked_for() {
+    fn a_list_proves_the_state_at_its_request() {
         let (mut age, at) = (Age::default(), seconds());
         assert_eq!(age.relist_at(), None);
         age.list(at(0));

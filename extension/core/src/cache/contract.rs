@@ -1,7 +1,6 @@
-//! Which kinds may be read that an object of a tenant names: those that keep to a contract of Cluster API.
+//! Readable kinds among those that tenants name: kinds that implement a contract of Cluster API.
 
-/// Whether a CustomResourceDefinition with these labels says to which contract of Cluster API the kind keeps. One is
-/// `cluster.x-k8s.io/v1beta2`.
+/// Returns whether the labels of a CustomResourceDefinition name a contract of Cluster API, such as `cluster.x-k8s.io/v1beta2`.
 #[must_use]
 pub fn is_named<'a>(mut labels: impl Iterator<Item = &'a String>) -> bool {
     labels.any(|label| {
@@ -10,7 +9,7 @@ pub fn is_named<'a>(mut labels: impl Iterator<Item = &'a String>) -> bool {
     })
 }
 
-/// Why a kind of `group` may not be read whose definition names no contract.
+/// Returns the reason why a kind of `group` is not read: its definition names no contract.
 #[must_use]
 pub fn missing(definition: &str, group: &str) -> String {
     format!(
@@ -19,7 +18,7 @@ pub fn missing(definition: &str, group: &str) -> String {
     )
 }
 
-/// Why it is not known how a kind is served: the API server answered with this status, or not at all.
+/// Returns the reason of a failed API discovery; `code` is the status code of the response, if there was one.
 #[must_use]
 pub fn unanswered(code: Option<u16>) -> String {
     match code {
@@ -28,7 +27,7 @@ pub fn unanswered(code: Option<u16>) -> String {
     }
 }
 
-/// The same where its definition was asked for.
+/// Returns the reason of a failed read of a CustomResourceDefinition.
 #[must_use]
 pub fn unread(definition: &str, code: Option<u16>) -> String {
     match code {

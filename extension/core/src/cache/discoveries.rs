@@ -1,17 +1,17 @@
-//! How often the API server is asked how a kind is served, where the caller of a webhook causes that.
+//! Rate limit of API discovery that callers of the webhook cause.
 
 use std::time::{Duration, Instant};
 
 use crate::cache::named::NamedKind;
 use crate::limits::may_have_more;
 
-/// A kind is discovered once within this time.
+/// Time within which a kind is discovered at most once.
 pub(super) const PERIOD: Duration = Duration::from_mins(1);
 
-/// Kinds that are discovered within it. One namespace has at most as many as it leaves to others.
+/// Number of kinds that are discovered within [`PERIOD`]. One namespace gets at most as many as it leaves to others.
 const MOST: usize = 6;
 
-/// Kinds that were discovered within the last minute, and what has come of it. Few are, so that there is no need of a map.
+/// Kinds discovered within the last minute, with their results. They are few, so no map is needed.
 #[derive(Debug)]
 pub struct Discoveries<T>(Vec<Discovery<T>>);
 
@@ -23,14 +23,14 @@ struct Discovery<T> {
     found: T,
 }
 
-/// Whether a kind is discovered.
+/// Decision about the discovery of a kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Turn<T> {
-    /// Now, and the caller notes in this what is found.
+    /// Discover the kind now; the caller stores the result here.
     Now(T),
-    /// It was within the last minute.
+    /// The kind was discovered within the last minute, with this result.
     Before(T),
-    /// It is not: the rate is used up.
+    /// Do not discover the kind: the rate limit is reached.
     Later,
 }
 
@@ -41,7 +41,7 @@ impl<T> Default for Discoveries<T> {
 }
 
 impl<T: Clone + Default> Discoveries<T> {
-    /// Whether a kind that an object in this namespace names is discovered.
+    /// Decides about the discovery of a kind that an object in this namespace names.
     pub fn turn(&mut self, kind: &NamedKind, namespace: &str, now: Instant) -> Turn<T> {
         self.0.retain(|before| now.duration_since(before.began) < PERIOD);
         if let Some(before) = self.0.iter().find(|before| before.kind == *kind) {
@@ -68,7 +68,7 @@ mod tests {
 
     use super::*;
 
-    /// What becomes of kinds `(namespace, kind, second)`, one after the other.
+    /// Returns the decisions about kinds `(namespace, kind, second)`, in order.
     fn turns(asked: &[(&str, &str, u64)]) -> String {
         let (mut discoveries, began) = (Discoveries::<()>::default(), Instant::now());
         let turn = |(namespace, kind, second): &(&str, &str, u64)| {
@@ -97,10 +97,10 @@ mod tests {
         let (mut discoveries, now) = (Discoveries::<std::sync::Arc<u8>>::default(), Instant::now());
         let kind = NamedKind::given("a.example.com", "A");
         let Turn::Now(first) = discoveries.turn(&kind, "a", now) else {
-            panic!("it was discovered before")
+            panic!("unexpected earlier discovery")
         };
         let Turn::Before(second) = discoveries.turn(&kind, "b", now) else {
-            panic!("it is discovered twice")
+            panic!("repeated discovery")
         };
         assert!(std::sync::Arc::ptr_eq(&first, &second));
     }

@@ -1,4 +1,4 @@
-//! Which answers of the API server make a kind readable that an object names, and which end that.
+//! State machine of a dynamically watched kind.
 
 use std::time::{Duration, Instant};
 
@@ -8,77 +8,77 @@ use super::{Age, Failure, Sign, WatchAnswer};
 use crate::cache::stored_kind::CURRENT_FOR;
 use crate::limits::{Backoff, backoff::HEALTHY};
 
-/// How long the API server may take to say how a kind is served.
+/// Timeout of the API discovery of a kind.
 pub const FINDING: Duration = Duration::from_secs(10);
 
-/// How long the first list of a kind may take until callers are given a reason.
+/// Time of the first list after which callers get a reason.
 pub const LISTING: Duration = Duration::from_secs(10);
 
-/// A kind is listed again when for so long neither a list nor a watch that has ended has proven that no change was missed. Longer than two
-/// watches last: one without events proves something only at its end, and only up to the moment at which it was asked for.
+/// Time without a proof by a list or an ended watch after which a kind is listed again. Longer than two watches: a watch without events
+/// proves something only at its end, and only up to its request.
 const UNPROVEN: Duration = Duration::from_secs(75);
 
-/// The first delay before a kind that cannot be read is tried again.
+/// First delay before the retry of an unreadable kind.
 const MIN_DELAY: Duration = Duration::from_secs(1);
 
-/// The longest one.
+/// Longest delay before the retry of an unreadable kind.
 const MAX_DELAY: Duration = Duration::from_mins(1);
 
-/// Delay before the next attempt of a kind that is tried once. A request for the kind opens its watch again before that.
+/// Delay before the next attempt of a kind that is tried once. A request for the kind reopens its watch earlier.
 const NOT_AGAIN: Duration = Duration::from_hours(24);
 
-/// A watch that has lasted for so long did not begin with an error.
+/// Duration after which a watch did not start with an error.
 const STEADY: Duration = Duration::from_secs(5);
 
-/// What the API server has answered since a kind is followed.
+/// State of a kind since the start of its watch.
 #[derive(Debug)]
 pub struct FollowedKind {
     resource: ApiResource,
-    /// It is readable only once a watch of it is answered, too: in the attempt before, lists alone were answered.
+    /// Whether the kind becomes readable only after a successful watch: in the previous attempt only lists succeeded.
     needs_watch: bool,
-    /// When callers are given the reason that nothing was listed in time; none once there is a list or another reason.
+    /// Time at which callers get the reason of a late first list; `None` after a list or another reason.
     first_list_due: Option<Instant>,
-    /// When all objects were listed last.
+    /// Time of the last completed list.
     listed: Option<Instant>,
-    /// The same, until callers are given it.
+    /// Time of the last completed list that is not reported to callers.
     list_to_report: Option<Instant>,
-    /// Since when watches are answered.
+    /// Time since which watches succeed.
     watching_since: Option<Instant>,
-    /// Since when there are only errors.
+    /// Time since which every request fails.
     failing_since: Option<Instant>,
-    /// What watches that were delivered to their end prove.
+    /// Age that completely delivered watches prove.
     proven_by_watches: Age,
     must_end: bool,
     readable: bool,
 }
 
-/// What comes next while a kind is followed.
+/// Next step while a kind is watched.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Next {
-    /// Callers are given its objects.
+    /// Report the objects to callers.
     Readable,
-    /// Callers are given this reason: nothing was listed in time, but may still be; or watches bring only errors.
+    /// Report this reason to callers: the first list is late, or every watch fails.
     Unreadable(String),
-    /// Following ends.
+    /// End the watch.
     End(Ended),
-    /// Nothing, until the next answer or, where there is one, this moment.
+    /// Wait for the next event, until this time if there is one.
     Wait(Option<Instant>),
 }
 
-/// How following a kind has ended.
+/// Outcome of the watch of a kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
-    /// It was not readable.
+    /// The kind never became readable.
     NeverReadable,
-    /// It was readable, and is not any more.
+    /// The kind is no longer readable.
     Lost,
-    /// It is readable, but may have missed changes.
+    /// The kind is readable, but changes may be missing.
     Unproven,
-    /// It ended in a panic.
+    /// The watch panicked.
     Panicked,
 }
 
-/// How often a kind is tried.
+/// Attempts to watch a kind.
 #[derive(Debug)]
 pub struct Attempts {
     backoff: Backoff,
@@ -97,7 +97,7 @@ impl Default for Attempts {
 }
 
 impl Attempts {
-    /// One, unless it makes the kind readable.
+    /// Returns a single attempt, unless it makes the kind readable.
     #[must_use]
     pub fn once() -> Self {
         Self {
@@ -106,13 +106,13 @@ impl Attempts {
         }
     }
 
-    /// The kind is followed, from now on, as it is served.
+    /// Starts an attempt to watch the kind as `resource`.
     #[must_use]
     pub fn begin(&self, resource: &ApiResource, now: Instant) -> FollowedKind {
         FollowedKind::new(resource.clone(), self.needs_watch, now)
     }
 
-    /// An attempt has ended so. Returns how long to wait before the next one.
+    /// Records the end of an attempt. Returns the delay before the next one.
     pub fn ended(&mut self, ended: Ended, now: Instant) -> Duration {
         if matches!(ended, Ended::Lost | Ended::Unproven) {
             self.backoff.reset();
@@ -129,8 +129,8 @@ impl Attempts {
 }
 
 impl FollowedKind {
-    /// Nothing was answered yet. A kind that needs a watch is readable once it was listed and a watch of it is answered: lists alone
-    /// were answered before.
+    /// Returns the initial state. A kind that needs a watch becomes readable after a list and a successful watch: before, only lists
+    /// succeeded.
     fn new(resource: ApiResource, needs_watch: bool, now: Instant) -> Self {
         Self {
             resource,
@@ -146,13 +146,13 @@ impl FollowedKind {
         }
     }
 
-    /// The delays between tries of a kind, and of its list and watch.
+    /// Returns the delays between attempts of a kind, and of its list and watch.
     #[must_use]
     pub fn delays() -> Backoff {
         Backoff::new(MIN_DELAY, MAX_DELAY)
     }
 
-    /// Takes in what was seen of the kind. Returns the reason that callers are given now, if there is one.
+    /// Observes a sign of the kind. Returns the reason to report to callers, if there is one.
     pub fn saw(&mut self, sign: Sign, now: Instant) -> Option<String> {
         match sign {
             Sign::Filled => {
@@ -170,11 +170,11 @@ impl FollowedKind {
         None
     }
 
-    /// What became of a watch.
+    /// Records the progress of a watch.
     pub fn watch(&mut self, answer: WatchAnswer, now: Instant) {
         match answer {
             WatchAnswer::Lists => {}
-            // Nothing was seen of it yet.
+            // No event has arrived yet.
             WatchAnswer::Begun => {
                 self.watching_since.get_or_insert(now);
             }
@@ -194,13 +194,13 @@ impl FollowedKind {
         self.must_end |= failure.refusal().is_some();
     }
 
-    /// Whether callers are given the reason of a failure. An error that is no refusal is no reason yet for a kind that is
-    /// readable: what was listed is what was there a moment ago, and it is tried again.
+    /// Returns whether callers get the reason of a failure. For a readable kind, an error other than a refusal is no reason yet: the listed
+    /// objects are recent, and the request is retried.
     fn tells(&self, failure: Failure) -> bool {
         !self.readable || failure.refusal().is_some()
     }
 
-    /// What comes next.
+    /// Returns the next step.
     pub fn next(&mut self, now: Instant) -> Next {
         let only_errors = self.failing_since.filter(|_| self.watching_since.is_none());
         let broken_at = only_errors.map(|since| since + CURRENT_FOR);
@@ -217,12 +217,12 @@ impl FollowedKind {
         };
 
         let has_come = |deadline: Option<Instant>| deadline.is_some_and(|deadline| deadline <= now);
-        // After a refused watch kube-runtime lists no more once a later one succeeds, so that nothing would say that the kind is
+        // After a refused watch, kube-runtime does not list again once a later watch succeeds, so no event would report the kind as
         // readable again. And a kind that is not found may be served in another version.
         if self.must_end {
             Next::End(self.ended())
         } else if has_come(broken_at) {
-            // It ends as one that was refused, whatever is answered meanwhile.
+            // The attempt ends like a refusal, independent of later responses.
             self.must_end = true;
             Next::Unreadable(Failure::WATCH.why(&self.resource))
         } else if has_come(unproven_at) && self.readable {
@@ -245,7 +245,7 @@ impl FollowedKind {
         }
     }
 
-    /// How following ends that ends now, without more being asked.
+    /// Returns the outcome of a watch that ends now.
     #[must_use]
     pub fn ended(&self) -> Ended {
         if self.readable {
@@ -279,14 +279,14 @@ mod tests {
 
     const BROKEN_WHY: &str = "foos in group example.com cannot be watched; the log of Sluice says why";
 
-    /// A kind that is followed, and the moments since.
+    /// Returns a watched kind, and a function from seconds to instants.
     fn followed(needs_watch: bool) -> (FollowedKind, impl Fn(u64) -> Instant) {
         let began = Instant::now();
         let at = move |second| began + Duration::from_secs(second);
         (FollowedKind::new(resource(), needs_watch, began), at)
     }
 
-    /// One that was listed after a second and is readable.
+    /// Returns a kind that was listed after a second and is readable.
     fn readable() -> (FollowedKind, impl Fn(u64) -> Instant) {
         let (mut kind, at) = followed(false);
         kind.saw(Sign::Filled, at(1));
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kind_that_is_not_listed_in_time_has_a_reason_once() {
+    fn a_late_first_list_is_reported_once() {
         let (mut kind, at) = followed(false);
         assert_eq!(kind.next(at(9)), Next::Wait(Some(at(10))));
         assert_eq!(
@@ -309,11 +309,11 @@ mod tests {
         assert_eq!(kind.next(at(10)), Next::Wait(None), "it has another reason");
         kind.saw(Sign::Filled, at(11));
         assert_eq!(kind.next(at(11)), Next::Readable);
-        assert_eq!(kind.next(at(11)), Next::Wait(Some(at(11 + 75))), "it was said");
+        assert_eq!(kind.next(at(11)), Next::Wait(Some(at(11 + 75))), "reported once");
         assert_eq!(
             kind.saw(Sign::Failed(BROKEN), at(12)),
             None,
-            "it is believed for a while"
+            "the list is still valid"
         );
     }
 
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kind_that_brings_only_errors_is_believed_for_a_while() {
+    fn a_kind_with_only_errors_stays_readable_for_a_while() {
         let failing = || {
             let (mut kind, at) = readable();
             kind.saw(Sign::Failed(BROKEN), at(5));
@@ -348,16 +348,16 @@ mod tests {
         assert_eq!(
             kind.next(at(50)),
             Next::Wait(Some(at(76))),
-            "its end is waited for"
+            "it waits for the end"
         );
         let (mut kind, at) = failing();
         assert_eq!(kind.next(at(50)), Next::Unreadable(BROKEN_WHY.to_owned()));
         kind.watch(WatchAnswer::Begun, at(50));
-        assert_eq!(kind.next(at(50)), Next::End(Ended::Lost), "that was said");
+        assert_eq!(kind.next(at(50)), Next::End(Ended::Lost), "reported");
     }
 
     #[test]
-    fn errors_with_answers_between_them_do_not_add_up() {
+    fn errors_between_responses_do_not_add_up() {
         let answered_until = |second| {
             let (mut kind, at) = readable();
             kind.saw(Sign::Failed(BROKEN), at(5));
@@ -422,7 +422,7 @@ mod tests {
         }
     }
 
-    /// It is readable only once a watch of it is answered, too: in the attempt before, lists alone were answered.
+    /// In the previous attempt only lists succeeded.
     #[test]
     fn a_kind_that_needs_a_watch_is_readable_once_one_lasts() {
         let (mut kind, at) = followed(true);
@@ -436,7 +436,7 @@ mod tests {
         assert_eq!(
             kind.next(at(14)),
             Next::Wait(Some(at(55))),
-            "it began with an error"
+            "it started with an error"
         );
         kind.watch(WatchAnswer::Begun, at(20));
         assert_eq!(kind.next(at(24)), Next::Wait(Some(at(25))));

@@ -1,5 +1,5 @@
-//! How the memory of one kind is kept up to date: when its server is asked again after a failure, when everything is listed again
-//! because its age is not proven, and when it is emptied because it takes too much.
+//! Maintenance of the store of one kind: retries after failures, a new list when the age is unproven, and a reset when the store exceeds
+//! its size limit.
 
 use std::time::{Duration, Instant};
 
@@ -9,49 +9,49 @@ use serde::Serialize;
 use super::{Age, FollowedKind, WATCH_SECONDS, WatchAnswer};
 use crate::limits::{Backoff, Cap, GivenUp};
 
-/// For how long the server is asked to keep a watch without an age; kube-runtime takes the watch for dead soon after. Its own default
-/// would be five minutes.
+/// Requested duration of a watch without an age, in seconds. kube-runtime treats the watch as dead soon after; its own default is five
+/// minutes.
 const WATCH_TIMEOUT_SECONDS: u32 = 30;
 
-/// About as many Clusters are asked about in a second.
+/// Number of recently used objects that stay unpacked: about as many as Clusters with hook calls in one second.
 const RECENT: usize = 32;
 
-/// The first delay before a watch that broke is tried again. Workload API servers restart in the middle of every upgrade.
+/// First delay before the retry of a broken watch. Workload API servers restart during every upgrade.
 const MIN_DELAY: Duration = Duration::from_millis(200);
 
-/// The longest one on the management API server. There are few watches of it, and everything waits for them.
+/// Longest delay for the management API server. Its watches are few, and all Clusters depend on them.
 const MAX_DELAY: Duration = Duration::from_secs(2);
 
-/// The longest one on a workload API server.
+/// Longest delay for a workload API server.
 const MAX_WORKLOAD_DELAY: Duration = Duration::from_mins(1);
 
-/// The first delay before a store that was given up is filled again.
+/// First delay before an emptied store is filled again.
 const MIN_EMPTY: Duration = Duration::from_secs(5);
 
-/// The longest one.
+/// Longest delay before an emptied store is filled again.
 const MAX_EMPTY: Duration = Duration::from_mins(1);
 
-/// What the list or watch of a store brings.
+/// Event of the list or watch of a store.
 #[derive(Debug)]
 pub enum Brought<'a, K> {
-    /// The beginning of a list.
+    /// Start of a list.
     List,
-    /// An object of the list.
+    /// Object of the list.
     Listed(&'a K),
-    /// The end of the list.
+    /// End of the list.
     Filled,
-    /// An object that is new or changed.
+    /// New or changed object.
     Touched(&'a K),
-    /// An object that is gone.
+    /// Deleted object.
     Gone(&'a K),
 }
 
-/// One store, as its server fills it.
+/// State of one store and its watch.
 #[derive(Debug)]
 pub struct FollowedStore {
-    /// Delays before a list or watch that broke is tried again.
+    /// Delays before the retry of a broken list or watch.
     backoff: Backoff,
-    /// Delays before it is filled again that was given up.
+    /// Delays before the emptied store is filled again.
     empty: Backoff,
     not_before: Option<Instant>,
     age: Age,
@@ -60,7 +60,7 @@ pub struct FollowedStore {
 }
 
 impl Default for FollowedStore {
-    /// A store of the management API server.
+    /// Returns a store of the management API server.
     fn default() -> Self {
         Self {
             backoff: Backoff::new(MIN_DELAY, MAX_DELAY),
@@ -74,7 +74,7 @@ impl Default for FollowedStore {
 }
 
 impl FollowedStore {
-    /// The same, whose age is asked for: it is listed again before its memory is too old to be used.
+    /// Returns a store with a tracked age, which is listed again before it is too old for decisions.
     #[must_use]
     pub fn dated() -> Self {
         Self {
@@ -83,7 +83,7 @@ impl FollowedStore {
         }
     }
 
-    /// A store of a kind that an object names.
+    /// Returns a store of a kind that an object names.
     #[must_use]
     pub fn of_named_kind() -> Self {
         Self {
@@ -92,8 +92,7 @@ impl FollowedStore {
         }
     }
 
-    /// A store of a workload API server, which is not trusted: where it would take more than so many bytes, or its answers make this
-    /// process panic, it is given up.
+    /// Returns a store of an untrusted workload API server. It is emptied if it exceeds `limit` bytes, or if the responses cause a panic.
     #[must_use]
     pub fn of_workload(limit: usize) -> Self {
         Self {
@@ -103,7 +102,7 @@ impl FollowedStore {
         }
     }
 
-    /// What a watch is asked to last, in seconds.
+    /// Returns the requested duration of a watch, in seconds.
     #[must_use]
     pub fn watch_seconds(&self) -> u32 {
         if self.dated {
@@ -113,42 +112,42 @@ impl FollowedStore {
         }
     }
 
-    /// How many objects are kept unpacked that were looked up last: hooks are answered from what has an age.
+    /// Returns the number of recently used objects that stay unpacked. Hook responses depend on stores with an age.
     #[must_use]
     pub fn recent(&self) -> usize {
         if self.dated { RECENT } else { 0 }
     }
 
-    /// Whether a panic concerns this store alone.
+    /// Returns whether a panic affects only this store.
     #[must_use]
     pub fn is_untrusted(&self) -> bool {
         self.cap.is_some()
     }
 
-    /// Nothing is asked of the server before.
+    /// Returns the earliest time of the next request.
     #[must_use]
     pub fn not_before(&self) -> Option<Instant> {
         self.not_before
     }
 
-    /// When to begin again with a list, whatever the watch seems to do.
+    /// Returns the time of the next list, independent of the watch.
     #[must_use]
     pub fn relist_at(&self) -> Option<Instant> {
         self.age.relist_at().filter(|_| self.dated)
     }
 
-    /// For how long the store may have missed changes; none if it was never filled.
+    /// Returns the time for which the store may have missed changes; `None` if it was never filled.
     #[must_use]
     pub fn age(&self, now: Instant) -> Option<Duration> {
         self.age.proven().map(|proven| now.duration_since(proven))
     }
 
-    /// A list is asked for.
+    /// Records the request of a list.
     pub fn list(&mut self, now: Instant) {
         self.age.list(now);
     }
 
-    /// What became of a watch.
+    /// Records the progress of a watch.
     pub fn watch(&mut self, answer: WatchAnswer, now: Instant) {
         match answer {
             WatchAnswer::Lists => self.age.list(now),
@@ -157,10 +156,10 @@ impl FollowedStore {
         }
     }
 
-    /// To be asked once of all that is brought, before the store takes it.
+    /// Checks the size limit. Call it once per event, before the store applies the event.
     ///
     /// # Errors
-    /// The store has to be given up, and why.
+    /// The reason to empty the store.
     pub fn admit<K: Resource + Serialize>(&mut self, brought: &Brought<'_, K>) -> Result<(), GivenUp> {
         let Some(cap) = &mut self.cap else {
             return Ok(());
@@ -175,23 +174,23 @@ impl FollowedStore {
         cap.exceeded().map_or(Ok(()), Err)
     }
 
-    /// The store has taken what was brought. To be said only then: those who ask for its age look into it next.
+    /// Records an event that the store has applied. Call it only afterwards: readers of the age access the store next.
     pub fn took<K>(&mut self, brought: &Brought<'_, K>, now: Instant) {
         match brought {
-            // kube-runtime says so before it asks for a page, and when the API server has begun to stream.
+            // kube-runtime emits this event before it requests a page, and when the API server has started to stream.
             Brought::List => self.age.list_begins(now),
             Brought::Filled => self.age.filled(now),
             Brought::Listed(_) | Brought::Touched(_) | Brought::Gone(_) => self.age.heard(now),
         }
     }
 
-    /// The list or watch failed.
+    /// Records a failure of the list or watch.
     pub fn failed(&mut self, now: Instant) {
         self.not_before = Some(now + self.backoff.failed(now));
         self.age.failed(now);
     }
 
-    /// The store was given up and emptied. It is filled again after a delay.
+    /// Records that the store was emptied. It is filled again after a delay.
     pub fn emptied(&mut self, now: Instant) {
         if let Some(cap) = &mut self.cap {
             cap.clear();
@@ -251,22 +250,22 @@ mod tests {
         store.took(&Brought::Listed(&object), at(2));
         assert_eq!(age(&store, 3), None);
         store.took(&NOTHING, at(3));
-        assert_eq!(age(&store, 3), Some(2), "since it was asked for");
+        assert_eq!(age(&store, 3), Some(2), "since the request");
         for brought in [Brought::Touched(&object), Brought::Gone(&object)] {
             store.took(&brought, at(20));
             assert_eq!(age(&store, 20), Some(19), "events prove nothing");
         }
         store.watch(WatchAnswer::Begun, at(20));
-        assert_eq!(age(&store, 20), Some(19), "nor does the beginning of a watch");
+        assert_eq!(age(&store, 20), Some(19), "the start of a watch proves nothing");
         store.watch(WatchAnswer::Ended { asked: at(10) }, at(20));
         assert_eq!(age(&store, 20), Some(10));
         store.failed(at(30));
         store.watch(WatchAnswer::Ended { asked: at(20) }, at(31));
-        assert_eq!(age(&store, 31), Some(21), "it has failed since");
+        assert_eq!(age(&store, 31), Some(21), "it failed afterwards");
     }
 
     #[test]
-    fn the_server_is_left_alone_after_a_failure() {
+    fn requests_pause_after_a_failure() {
         for (mut store, least, most) in [
             (FollowedStore::default(), MIN_DELAY, MAX_DELAY),
             (FollowedStore::dated(), MIN_DELAY, MAX_DELAY),
@@ -292,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_store_that_takes_too_much_is_filled_again_later() {
+    fn an_oversized_store_is_filled_again_later() {
         let (mut store, now) = (FollowedStore::of_workload(6_000), Instant::now());
         assert!(store.is_untrusted());
         let (one, two, three) = (object("one"), object("two"), object("three"));
@@ -313,12 +312,12 @@ mod tests {
         assert_eq!(
             store.admit(&Brought::Touched(&two)),
             Ok(()),
-            "nothing is held any more"
+            "the store is empty now"
         );
     }
 
     #[test]
-    fn a_store_of_a_trusted_server_takes_all() {
+    fn a_store_of_a_trusted_server_has_no_limit() {
         for mut store in [
             FollowedStore::default(),
             FollowedStore::dated(),

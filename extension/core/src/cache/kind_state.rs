@@ -1,35 +1,35 @@
-//! How far the watch of a kind is that an object names.
+//! State of the watch of a kind that an object names.
 
 use kube::core::ApiResource;
 
 use super::{FINDING, Standing};
 
-/// How far the watch of a kind is, whose objects are in an `S`.
+/// State of the watch of a kind, with store `S`.
 #[derive(Debug, Clone)]
 pub enum KindState<S> {
-    /// Nothing is known yet, for some seconds at most.
+    /// First list in progress, for some seconds at most.
     Reading,
-    /// The store holds every object of the server.
+    /// The store contains all objects of the API server.
     Readable {
-        /// How the kind is served.
+        /// API resource of the kind.
         resource: ApiResource,
-        /// Its objects.
+        /// Objects of the kind.
         store: S,
     },
     /// The API server does not serve the kind.
     Unserved,
-    /// The kind cannot be read, and why: one line without any content of objects.
+    /// The kind cannot be read, for this reason: one line without object content.
     Unreadable(String),
 }
 
 impl<S> KindState<S> {
-    /// That of a kind whose watch panicked.
+    /// Returns the state of a kind whose watch panicked.
     #[must_use]
     pub fn panicked() -> Self {
         Self::Unreadable("its watch ended in a bug of Sluice; the log of Sluice says where".to_owned())
     }
 
-    /// That of a kind of which the API server does not say how it is served.
+    /// Returns the state of a kind whose API discovery timed out.
     #[must_use]
     pub fn not_found_in_time() -> Self {
         Self::Unreadable(format!(
@@ -38,7 +38,7 @@ impl<S> KindState<S> {
         ))
     }
 
-    /// It is `next` from now on. Whether that is news: a failure that repeats itself is none.
+    /// Sets the state to `next`. Returns whether it changed; a repeated failure is no change.
     pub fn becomes(&mut self, next: Self) -> bool {
         let is_news = match (&*self, &next) {
             (Self::Unserved, Self::Unserved) => false,
@@ -49,7 +49,7 @@ impl<S> KindState<S> {
         is_news
     }
 
-    /// How far the kind is.
+    /// Returns the state without its content.
     #[must_use]
     pub fn standing(&self) -> Standing {
         match self {
@@ -59,10 +59,10 @@ impl<S> KindState<S> {
         }
     }
 
-    /// What is readable; `None` if the API server does not serve the kind.
+    /// Returns the resource and store of a readable kind; `None` if the API server does not serve the kind.
     ///
     /// # Errors
-    /// The kind cannot be read, or was not read in time, and why: one line without any content of objects.
+    /// The reason why the kind cannot be read or was not read in time: one line without object content.
     pub fn settled(self) -> Result<Option<(ApiResource, S)>, String> {
         match self {
             Self::Readable { resource, store } => Ok(Some((resource, store))),
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failure_that_repeats_itself_is_no_news() {
+    fn a_repeated_failure_is_no_change() {
         let unreadable = |why: &str| KindState::<()>::Unreadable(why.to_owned());
         let mut state = KindState::Reading;
         assert!(state.becomes(unreadable("a")));

@@ -1,4 +1,4 @@
-//! Cached objects of the management cluster, and the watches that keep them current.
+//! Cached objects of the management cluster, and the state of the watches that keep them current.
 
 pub mod compact;
 pub mod contract;

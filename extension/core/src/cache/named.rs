@@ -1,4 +1,4 @@
-//! The kinds that objects name. Tenants write these names, so those of kinds that cannot be read take a bounded room.
+//! Kinds that objects name. Tenants write these names, so the number of unreadable kinds is bounded.
 
 use std::{
     collections::HashMap,
@@ -15,28 +15,28 @@ use crate::{
     protocol::{Single, Source},
 };
 
-/// Kinds that cannot be read are not more than this: there are few by mistake.
+/// Limit of unreadable kinds. Mistakes cause only few of them.
 const MOST_UNREADABLE: usize = 64;
 
-/// With those that are being read for the first time they are not more than this. That takes some seconds, and a kind of which the
-/// watch was ended in them would never be read while others name ever more kinds.
+/// Limit of unreadable kinds and kinds with a first list in progress. A first list takes some seconds. If new kinds ended it early, the
+/// kind would never become readable while tenants name ever more kinds.
 const MOST: usize = 4 * MOST_UNREADABLE;
 
-/// A kind that an object names, as far as it is watched at once.
+/// Kind that an object names, in the scope of one watch.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct NamedKind {
-    /// Its API group; empty is the core group.
+    /// API group; empty for the core group.
     pub group: String,
-    /// The kind.
+    /// Kind.
     pub kind: String,
-    /// Whether a Cluster names it: then all who may edit Clusters choose it.
+    /// Whether a Cluster names the kind, so that everyone with write access to Clusters can choose it.
     pub is_given: bool,
-    /// The one object that is watched, where not all are.
+    /// Watched object, if Sluice watches a single one.
     pub single: Option<Single>,
 }
 
 impl NamedKind {
-    /// A kind that a Cluster names.
+    /// Returns a kind that a Cluster names.
     #[must_use]
     pub fn given(group: &str, kind: &str) -> Self {
         Self {
@@ -47,14 +47,14 @@ impl NamedKind {
         }
     }
 
-    /// The kind that a Cluster refers to; none where group or kind are longer than Kubernetes takes, so that none can be served.
+    /// Returns the kind of a Cluster's reference; `None` if group or kind exceed the length limits of Kubernetes.
     #[must_use]
     pub fn referred(reference: &ObjectReference) -> Option<Self> {
         let (group, kind) = (reference.group(), &reference.kind);
         (group.len() <= LONGEST_NAME && kind.len() <= LONGEST_LABEL).then(|| Self::given(group, kind))
     }
 
-    /// Every object of the kind.
+    /// Returns the source of all objects of the kind.
     #[must_use]
     pub fn every(&self) -> Source {
         Source::Every {
@@ -63,7 +63,7 @@ impl NamedKind {
         }
     }
 
-    /// What a change of an object concerns.
+    /// Returns the sources that a change of an object affects.
     #[must_use]
     pub fn sources(&self, changed: &ObjectMeta) -> [Source; 2] {
         let object = Source::Object {
@@ -77,7 +77,7 @@ impl NamedKind {
     }
 }
 
-/// The kind whose watch shows a source.
+/// Converts a source to the kind whose watch covers it.
 impl From<&Source> for NamedKind {
     fn from(source: &Source) -> Self {
         let (group, kind) = source.group_kind();
@@ -89,27 +89,27 @@ impl From<&Source> for NamedKind {
     }
 }
 
-/// How far a kind is.
+/// State of a kind, without its content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standing {
-    /// Its objects are in memory.
+    /// Its objects are in the cache.
     Readable,
-    /// It is read for the first time.
+    /// Its first list is in progress.
     Reading,
     /// It cannot be read.
     Unreadable,
 }
 
-/// Who asks for a kind.
+/// Origin of a request for a kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Asker {
-    /// A reconcile, of an object that is in memory. A kind that cannot be read is tried again and again.
+    /// Reconcile of a cached object. An unreadable kind is retried.
     Reconcile,
-    /// A review, which anybody may send. A kind that cannot be read is tried once, and that counts for a minute.
+    /// Admission review, which anyone may send. An unreadable kind is tried once per minute.
     Review,
 }
 
-/// What is known of each kind, by what names it.
+/// State of each kind, by key.
 #[derive(Debug)]
 pub struct NamedKinds<K, V>(HashMap<K, Named<V>>);
 
@@ -122,7 +122,7 @@ struct Named<V> {
 }
 
 impl<V> Named<V> {
-    /// Whether it is to be opened once more for this asker.
+    /// Returns whether the kind must be opened again for this asker.
     fn is_stale(&self, asker: Asker, standing: Standing, now: Instant) -> bool {
         if self.opened_for == Asker::Reconcile {
             return false;
@@ -142,8 +142,8 @@ impl<K, V> Default for NamedKinds<K, V> {
 }
 
 impl<K: Clone + Eq + Hash, V> NamedKinds<K, V> {
-    /// What is known of a kind; `open` makes it for one that was not asked for before. Where too many cannot be read, the one that
-    /// was asked for longest ago goes, and one that is being read only where very many are.
+    /// Returns the state of a kind; `open` creates it at the first request. With too many unreadable kinds, the least recently requested
+    /// one is dropped. A kind with a first list in progress is dropped only at the higher limit.
     pub fn ask(
         &mut self,
         key: K,
@@ -166,7 +166,7 @@ impl<K: Clone + Eq + Hash, V> NamedKinds<K, V> {
         &named.kind
     }
 
-    /// What is known of a kind for this asker. None is opened.
+    /// Returns the state of a kind for this asker, without opening it.
     pub fn known(
         &mut self,
         key: &K,
@@ -182,13 +182,13 @@ impl<K: Clone + Eq + Hash, V> NamedKinds<K, V> {
         Some(&named.kind)
     }
 
-    /// Whether a kind was asked for before, so that it need not be opened for this asker.
+    /// Returns whether the kind is already open for this asker.
     pub fn knows(&self, key: &K, asker: Asker, now: Instant, standing: impl Fn(&V) -> Standing) -> bool {
         let named = self.0.get(key);
         named.is_some_and(|named| !named.is_stale(asker, standing(&named.kind), now))
     }
 
-    /// Forgets kinds that nothing has asked for in this time.
+    /// Drops kinds without a request within this time.
     pub fn forget_unasked(&mut self, time: Duration, now: Instant) {
         self.0
             .retain(|_, named| now.duration_since(named.asked_at) < time);
@@ -205,7 +205,7 @@ impl<K: Clone + Eq + Hash, V> NamedKinds<K, V> {
         let goes = if unreadable >= MOST_UNREADABLE || (is_full && unreadable > 0) {
             of(Standing::Unreadable).min_by_key(|(_, named)| named.asked_at)
         } else if is_full {
-            // Those that were asked for first are read first.
+            // The earliest requests are read first.
             of(Standing::Reading).max_by_key(|(_, named)| named.asked_at)
         } else {
             None
@@ -226,7 +226,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_kind_is_watched_once_for_all_that_it_shows() {
+    fn all_objects_of_a_kind_share_a_watch() {
         let every = |group: &str, kind: &str| Source::Every {
             group: group.to_owned(),
             kind: kind.to_owned(),
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_concerns_the_object_and_its_kind() {
+    fn a_change_affects_the_object_and_its_kind() {
         let of = |source: &Source| {
             let object = ConfigMap {
                 metadata: ObjectMeta {
@@ -279,7 +279,7 @@ mod tests {
         assert_eq!(of(&given), given);
     }
 
-    /// Asks for a kind of this standing so many milliseconds after `began`. Whether it was not known.
+    /// Requests a kind of this standing, some milliseconds after `began`. Returns whether it was opened.
     fn ask(
         kinds: &mut NamedKinds<u64, Standing>,
         began: Instant,
@@ -316,7 +316,7 @@ mod tests {
     #[case::unreadable_for_a_reconcile(Asker::Review, Standing::Unreadable, Asker::Reconcile, 0, true)]
     #[case::unreadable_for_a_minute(Asker::Review, Standing::Unreadable, Asker::Review, 59, false)]
     #[case::unreadable_after_a_minute(Asker::Review, Standing::Unreadable, Asker::Review, 60, true)]
-    fn what_reviews_have_opened_is_opened_again(
+    fn kinds_opened_by_reviews_are_opened_again(
         #[case] first: Asker,
         #[case] standing: Standing,
         #[case] second: Asker,
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn kinds_that_cannot_be_read_take_a_bounded_room() {
+    fn the_number_of_unreadable_kinds_is_bounded() {
         let (mut kinds, began) = (NamedKinds::default(), Instant::now());
         ask(&mut kinds, began, 0, Standing::Readable, 0);
         for name in 1..=200 {
@@ -359,15 +359,15 @@ mod tests {
         assert_eq!(kinds.0.len(), 1 + MOST_UNREADABLE);
         assert!(
             !ask(&mut kinds, began, 0, Standing::Readable, 201),
-            "one that can be read stays"
+            "a readable kind stays"
         );
         assert!(
             !ask(&mut kinds, began, 200, Standing::Unreadable, 202),
-            "and so do those asked for last"
+            "the latest requests stay"
         );
         assert!(
             ask(&mut kinds, began, 1, Standing::Unreadable, 203),
-            "it was forgotten"
+            "it was dropped"
         );
 
         ask(&mut kinds, began, 0, Standing::Readable, 10_000);
@@ -375,23 +375,20 @@ mod tests {
         assert_eq!(kinds.0.len(), 1);
     }
 
-    /// Tenants may name one after the other, quicker than any is read.
+    /// Tenants may name kinds faster than Sluice reads them.
     #[test]
-    fn a_kind_that_is_being_read_does_not_go_for_others() {
+    fn a_first_list_is_not_dropped_for_other_kinds() {
         let (mut kinds, began) = (NamedKinds::default(), Instant::now());
         ask(&mut kinds, began, 0, Standing::Reading, 0);
         for name in 1..=200 {
             ask(&mut kinds, began, name, Standing::Unreadable, name);
         }
         assert_eq!(kinds.0.len(), 1 + MOST_UNREADABLE);
-        assert!(knows(&kinds, began, 0), "those that cannot be read go");
+        assert!(knows(&kinds, began, 0), "unreadable kinds are dropped");
         for name in 201..=1000 {
             ask(&mut kinds, began, name, Standing::Reading, name);
         }
         assert_eq!(kinds.0.len(), MOST);
-        assert!(
-            knows(&kinds, began, 0),
-            "it is read before those that were asked for later"
-        );
+        assert!(knows(&kinds, began, 0), "it is read before later ones");
     }
 }

@@ -1,49 +1,49 @@
-//! What the watch of a kind sees, as far as it says something of the server.
+//! Signs of the watch of a kind about its server.
 
 use kube::core::ApiResource;
 
 use crate::limits::GivenUp;
 use crate::rbac::missing_rule;
 
-/// What a watch has seen.
+/// Sign of a watch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sign {
-    /// An object that is new, changed or gone.
+    /// An object was created, changed or deleted.
     Changed,
-    /// The store holds every object of the server.
+    /// A list completed: the store contains all objects of the server.
     Filled,
-    /// The store was emptied, and why.
+    /// The store was emptied, for this reason.
     Emptied(GivenUp),
     /// A list or watch failed.
     Failed(Failure),
 }
 
-/// How a list or watch failed.
+/// Failure of a list or watch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Failure {
-    /// It was a list.
+    /// Whether a list failed, not a watch.
     pub of_list: bool,
-    /// The server answered, with an error.
+    /// Whether the server responded with an error.
     pub answered: bool,
-    /// The status that it answered with, instead of a list or watch.
+    /// Status code of the response.
     pub code: Option<u16>,
 }
 
 impl Failure {
-    /// A watch that was not answered.
+    /// Watch without a response.
     pub const WATCH: Self = Self {
         of_list: false,
         answered: false,
         code: None,
     };
 
-    /// The status of a refusal, which another try does not change at once.
+    /// Returns the status code of a refusal, which an immediate retry does not change.
     #[must_use]
     pub fn refusal(&self) -> Option<u16> {
         self.code.filter(|code| (400..429).contains(code))
     }
 
-    /// Why objects of a kind cannot be read: one line.
+    /// Returns a one-line reason why objects of a kind cannot be read.
     #[must_use]
     pub fn why(&self, resource: &ApiResource) -> String {
         let ApiResource { group, plural, .. } = resource;
@@ -87,14 +87,14 @@ mod tests {
     #[case::too_many(Some(429), true, "foos in group example.com cannot be listed; ")]
     #[case::a_bug(Some(500), false, "foos in group example.com cannot be watched; ")]
     #[case::silence(None, true, "foos in group example.com cannot be listed; ")]
-    fn a_failure_says_why(#[case] code: Option<u16>, #[case] of_list: bool, #[case] why: &str) {
+    fn a_failure_has_a_reason(#[case] code: Option<u16>, #[case] of_list: bool, #[case] why: &str) {
         let failure = Failure {
             of_list,
             answered: code.is_some(),
             code,
         };
         let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("example.com", "v1", "Foo"));
-        let said = failure.why(&resource);
-        assert!(said.starts_with(why), "{said}");
+        let text = failure.why(&resource);
+        assert!(text.starts_with(why), "{text}");
     }
 }

@@ -1,4 +1,4 @@
-//! The kinds of which a replica keeps every object.
+//! Kinds with all objects in the cache.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use sluice_crds::{
 
 use crate::reasons::{GateReason, Hold};
 
-/// For how long memory counts after the API server has confirmed it.
+/// Time for which the cache counts as current after the API server has confirmed it.
 pub const CURRENT_FOR: Duration = Duration::from_secs(45);
 
-/// A kind of which a replica keeps every object that decisions depend on.
+/// Kind of which a replica caches all objects that decisions depend on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StoredKind {
     /// ClusterBootstrap.
@@ -39,8 +39,8 @@ pub enum StoredKind {
 }
 
 impl StoredKind {
-    /// All of them, which a managed Cluster needs. Of several that are missing the first one is named: ClusterBootstrap, which every
-    /// answer needs, where nothing was listed.
+    /// All kinds; a managed Cluster needs each of them. The first missing kind is reported. Without any list that is ClusterBootstrap,
+    /// which every response needs.
     pub const ALL: [Self; 10] = [
         Self::ClusterBootstrap,
         Self::Cluster,
@@ -54,7 +54,7 @@ impl StoredKind {
         Self::App,
     ];
 
-    /// Its API as `kubectl api-resources` and definitions name it: `<plural>.<group>`.
+    /// Returns the name of its API in `kubectl api-resources` and CustomResourceDefinitions: `<plural>.<group>`.
     #[must_use]
     pub fn api(self) -> String {
         fn of<K: Resource<DynamicType = ()>>() -> String {
@@ -74,13 +74,13 @@ impl StoredKind {
         }
     }
 
-    /// What holds a Cluster that needs this kind before it was listed.
+    /// Returns the hold message of a Cluster that needs this kind before its first list.
     #[must_use]
     pub fn waits(self) -> String {
         format!("waiting for {} to be listed", self.api())
     }
 
-    /// What holds a managed Cluster before this kind was listed. An empty store is not an empty list.
+    /// Returns the hold of a managed Cluster before the first list of this kind. An empty store is not an empty list.
     #[must_use]
     pub fn unavailable(self) -> Hold {
         Hold::new(GateReason::APIUnavailable, self.waits())

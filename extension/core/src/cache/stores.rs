@@ -1,4 +1,4 @@
-//! What is in memory of the management cluster, as it is looked up: without waiting, and shared.
+//! Lookups in the cache of the management cluster: synchronous and shared.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -20,10 +20,10 @@ use crate::{
 /// OSImages by name.
 pub type Images = BTreeMap<String, Arc<OSImage>>;
 
-/// What there is of one name, at one moment: an object, none, or one that cannot be decoded.
+/// Result of a lookup by name: an object, none, or an object that cannot be decoded.
 pub type Found<K> = Result<Option<Arc<K>>, Arc<Undecodable>>;
 
-/// Whether a release is marked legacy. Its labels can be read in any case.
+/// Returns whether a release has the legacy label. The labels of an undecodable release are readable, too.
 #[must_use]
 pub fn is_legacy_release(release: &Found<TanzuKubernetesRelease>) -> bool {
     let meta = match release {
@@ -33,33 +33,33 @@ pub fn is_legacy_release(release: &Found<TanzuKubernetesRelease>) -> bool {
     meta.is_some_and(is_legacy)
 }
 
-/// The objects of one kind.
+/// Objects of one kind.
 pub trait Stored<K> {
-    /// The object of this name; kinds without namespaces have none.
+    /// Returns the object of this name; the namespace is `None` for cluster-scoped kinds.
     ///
     /// # Errors
-    /// There is one that cannot be decoded.
+    /// The object cannot be decoded.
     fn found(&self, namespace: Option<&str>, name: &str) -> Found<K>;
 
-    /// The same, where it does not matter why there is none.
+    /// Returns the object of this name; `None` also if it cannot be decoded.
     fn get(&self, namespace: Option<&str>, name: &str) -> Option<Arc<K>> {
         self.found(namespace, name).ok().flatten()
     }
 
-    /// The objects that belong to a Cluster.
+    /// Returns the objects that belong to a Cluster.
     fn of_cluster(&self, namespace: &str, cluster: &str) -> Vec<K>;
 
-    /// The object of this name, if there is one that cannot be decoded. No other one is unpacked for it.
+    /// Returns the object of this name, if it cannot be decoded. Unpacks no other object.
     fn undecodable(&self, namespace: Option<&str>, name: &str) -> Option<Arc<Undecodable>>;
 
-    /// The first object that belongs to a Cluster and cannot be decoded, if there is one.
+    /// Returns the first object that belongs to a Cluster and cannot be decoded, if there is one.
     fn undecodable_of(&self, namespace: &str, cluster: &str) -> Option<Arc<Undecodable>>;
 }
 
 /// Releases by name.
 pub type Releases = BTreeMap<String, Arc<TanzuKubernetesRelease>>;
 
-/// Every kind that decisions rest on.
+/// All kinds that decisions depend on.
 pub trait Stores:
     Stored<Cluster>
     + Stored<ClusterBootstrap>
@@ -70,41 +70,41 @@ pub trait Stores:
     + Stored<MachinePool>
     + Stored<Package>
 {
-    /// All releases, by name.
+    /// Returns all releases, by name.
     fn releases(&self) -> Arc<Releases>;
 
-    /// A release that cannot be decoded, if there is one.
+    /// Returns a release that cannot be decoded, if there is one.
     fn undecodable_release(&self) -> Option<Arc<Undecodable>>;
 
-    /// What the Packages of the system namespace say of themselves.
+    /// Returns the catalogue of the Packages of the system namespace.
     fn catalogue(&self) -> Arc<Catalogue>;
 
-    /// The time since the store of a kind is known to have missed no change, zero where nothing depends on that; none before it was
-    /// filled.
+    /// Returns the age of the store of a kind: the time since which it may have missed changes. Zero if nothing depends on the age; `None`
+    /// before the first list.
     fn age(&self, kind: StoredKind) -> Option<Duration>;
 
-    /// The first kind that managed Clusters need and that was never listed, if there is one. It is asked for before anything is looked
-    /// up, because what is listed afterwards may be missing in what was.
+    /// Returns the first kind that managed Clusters need and that was never listed, if there is one. Check it before any lookup, because a
+    /// lookup before the list may miss objects.
     fn unlisted(&self) -> Option<StoredKind> {
         let mut kinds = StoredKind::ALL.into_iter();
         kinds.find(|kind| self.age(*kind).is_none())
     }
 }
 
-/// What is kept whole, because every pass needs all of it. A pass goes on with what it has taken when something changes.
+/// Objects that every reconcile needs as a whole. A running reconcile continues with its snapshot after a change.
 #[derive(Debug, Default)]
 pub struct Whole {
-    /// All releases.
+    /// Releases by name.
     pub releases: Arc<Releases>,
-    /// What all Packages of the system namespace say of themselves.
+    /// Catalogue of the Packages of the system namespace.
     pub catalogue: Arc<Catalogue>,
-    /// All OSImages.
+    /// OSImages by name.
     pub images: Arc<Images>,
 }
 
 impl Whole {
-    /// Takes in a release, which is there or was. Says whether anything has changed that a pass over a Cluster or the answer of a hook
-    /// rests on: labels and conditions say what a release is good for, and 5,000 that get them must not wake every Cluster as often.
+    /// Observes an existing or deleted release. Returns whether a change affects the reconcile of a Cluster or the response of a hook.
+    /// Labels and conditions, which report the release status, do not: updates of 5,000 releases must not requeue every Cluster as often.
     pub fn release(&mut self, release: &TanzuKubernetesRelease, is_there: bool) -> bool {
         let (releases, name) = (Arc::make_mut(&mut self.releases), release.name_any());
         let before = if is_there {
@@ -120,7 +120,7 @@ impl Whole {
             })
     }
 
-    /// Takes in an OSImage, which is there or was.
+    /// Observes an existing or deleted OSImage.
     pub fn image(&mut self, image: &OSImage, is_there: bool) {
         let (images, name) = (Arc::make_mut(&mut self.images), image.name_any());
         if is_there {
@@ -130,7 +130,7 @@ impl Whole {
         }
     }
 
-    /// Takes in a Package, which is there or was.
+    /// Observes an existing or deleted Package.
     pub fn package(&mut self, package: &Package, is_there: bool) {
         let (catalogue, name) = (Arc::make_mut(&mut self.catalogue), package.name_any());
         if is_there {
@@ -141,12 +141,12 @@ impl Whole {
     }
 }
 
-/// A kind whose objects belong to Clusters of their namespace.
+/// Kind whose objects belong to Clusters of their namespace.
 pub trait OfCluster: Resource {
-    /// The name of the Cluster that an object with this metadata belongs to.
+    /// Returns the name of the Cluster that an object with this metadata belongs to.
     fn cluster_in(meta: &ObjectMeta) -> Option<String>;
 
-    /// The name of the Cluster that an object belongs to.
+    /// Returns the name of the Cluster that the object belongs to.
     fn cluster_name(&self) -> Option<String> {
         Self::cluster_in(self.meta())
     }
@@ -158,7 +158,7 @@ impl OfCluster for Cluster {
     }
 }
 
-/// It has the name of its Cluster.
+/// A ClusterBootstrap has the name of its Cluster.
 impl OfCluster for ClusterBootstrap {
     fn cluster_in(meta: &ObjectMeta) -> Option<String> {
         meta.name.clone()
@@ -193,7 +193,7 @@ impl OfCluster for PackageInstall {
     }
 }
 
-/// The App of a cluster's kapp-controller is named as its PackageInstall: `<cluster>-kapp-controller`.
+/// The App of a workload cluster's kapp-controller has the name of its PackageInstall: `<cluster>-kapp-controller`.
 impl OfCluster for App {
     fn cluster_in(meta: &ObjectMeta) -> Option<String> {
         let name = meta.name.as_deref()?;
@@ -210,7 +210,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::cache::compact::Kept;
 
-    /// Stores that hold what they are given.
+    /// Stores with fixed content.
     #[derive(Debug, Default)]
     pub(crate) struct Given {
         pub(crate) clusters: Vec<Arc<Cluster>>,
@@ -221,9 +221,9 @@ pub(crate) mod tests {
         pub(crate) machine_deployments: Vec<Arc<MachineDeployment>>,
         pub(crate) machine_pools: Vec<Arc<MachinePool>>,
         pub(crate) packages: Vec<Arc<Package>>,
-        /// Objects of any kind that cannot be decoded.
+        /// Undecodable objects of any kind.
         pub(crate) undecodable: Vec<Arc<Undecodable>>,
-        /// Kinds whose stores were never filled, or are of this age.
+        /// Ages of stores; `None` for a store that was never filled.
         pub(crate) ages: Vec<(StoredKind, Option<Duration>)>,
     }
 
@@ -301,7 +301,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// Stores that are empty, and filled with what they are given right after something was looked up first.
+    /// Empty stores that are filled right after the first lookup.
     #[derive(Debug, Default)]
     pub(crate) struct Filling {
         pub(crate) given: Given,
@@ -360,7 +360,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// An object of this name in namespace `namespace`, with these labels and with `rest` beside its metadata.
+    /// Returns an object of this name in `namespace`, with these labels and with the fields of `rest`.
     pub(crate) fn object<K>(namespace: Option<&str>, name: &str, labels: &Value, rest: &Value) -> Arc<K>
     where
         K: serde::de::DeserializeOwned + kube::Resource<DynamicType = ()>,
@@ -375,7 +375,7 @@ pub(crate) mod tests {
         Arc::new(serde_json::from_value(object).unwrap())
     }
 
-    /// An object that cannot be decoded.
+    /// Returns an object that cannot be decoded.
     pub(crate) fn undecodable(
         kind: &str,
         namespace: Option<&str>,
@@ -399,9 +399,9 @@ pub(crate) mod tests {
         object::<K>(Some("team-a"), name, &labels, &json!({"spec": {}})).cluster_name()
     }
 
-    /// A release gets labels and conditions, is corrected, is marked legacy, and goes.
+    /// A release gets labels and conditions, is corrected, is marked legacy, and is deleted.
     #[test]
-    fn only_what_clusters_rest_on_is_a_change_of_a_release() {
+    fn only_changes_that_clusters_depend_on_count_for_a_release() {
         let mut whole = Whole::default();
         let mut takes = |version: &str, labels: &Value, is_there| {
             let spec = json!({"spec": {"version": version, "kubernetes": {"version": version}}});
@@ -413,7 +413,7 @@ pub(crate) mod tests {
         assert!(takes("v1.35.5", &json!({"v1.35": ""}), true));
         assert!(takes("v1.35.5", &json!({label::LEGACY_TKR: ""}), true));
         assert!(takes("v1.35.5", &json!({label::LEGACY_TKR: ""}), false));
-        assert!(takes("v1.35.5", &json!({}), true), "made again");
+        assert!(takes("v1.35.5", &json!({}), true), "recreated");
         let mut again: Arc<TanzuKubernetesRelease> = object(
             None,
             "one",
@@ -421,7 +421,7 @@ pub(crate) mod tests {
             &json!({"spec": {"version": "v1.35.5", "kubernetes": {"version": "v1.35.5"}}}),
         );
         Arc::make_mut(&mut again).metadata.uid = Some("another".to_owned());
-        assert!(whole.release(&again, true), "it is another one");
+        assert!(whole.release(&again, true), "it is another object");
     }
 
     #[test]

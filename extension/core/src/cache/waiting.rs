@@ -1,33 +1,33 @@
-//! Clusters that wait until more is known of a kind.
+//! Clusters that wait for a kind.
 
 use std::{collections::HashMap, sync::Arc};
 
 use crate::cache::named::NamedKind;
 use crate::cluster::ClusterRef;
 
-/// So many wait at most. One beyond is not woken, and reconciled again after its own time.
+/// Limit of waiting Clusters. A Cluster beyond it is requeued only at its own resync.
 const MOST: usize = 16 * 1024;
 
-/// Which kind each Cluster waits for. It is one, so that there are not more entries than Clusters.
+/// Kind that each Cluster waits for. One kind per Cluster bounds the number of entries by the number of Clusters.
 #[derive(Debug, Default)]
 pub struct Waiting(HashMap<ClusterRef, Arc<NamedKind>>);
 
 impl Waiting {
-    /// A Cluster that is in memory waits for a kind from now on.
+    /// Adds a cached Cluster that waits for a kind.
     pub fn add(&mut self, cluster: &ClusterRef, kind: &Arc<NamedKind>) {
         if self.0.len() < MOST || self.0.contains_key(cluster) {
             self.0.insert(cluster.clone(), Arc::clone(kind));
         }
     }
 
-    /// More is known of a kind: those that wait for it do so no more, and are returned.
+    /// Removes and returns the Clusters that wait for a kind, after its state changed.
     #[must_use]
     pub fn take(&mut self, kind: &NamedKind) -> Vec<ClusterRef> {
         let taken = self.0.extract_if(|_, of| **of == *kind);
         taken.map(|(cluster, _)| cluster).collect()
     }
 
-    /// Forgets the Clusters that are not there any more, of a namespace and a name.
+    /// Drops Clusters for which `is_there` returns false, by namespace and name.
     pub fn forget_gone(&mut self, is_there: impl Fn(&str, &str) -> bool) {
         self.0
             .retain(|cluster, _| is_there(cluster.namespace(), cluster.name()));
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn those_that_are_gone_wait_no_more() {
+    fn deleted_clusters_do_not_wait() {
         let mut waiting = Waiting::default();
         waiting.add(&cluster("one"), &kind("A"));
         waiting.add(&cluster("two"), &kind("A"));
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn however_many_there_are_so_many_wait() {
+    fn the_number_of_waiting_clusters_is_bounded() {
         let (mut waiting, of) = (Waiting::default(), kind("A"));
         for number in 0..2 * MOST {
             waiting.add(&cluster(&number.to_string()), &of);
@@ -78,7 +78,7 @@ mod tests {
         assert_eq!(
             waiting.take(&kind("B")),
             [cluster("0")],
-            "one that waits may wait for another"
+            "a waiting Cluster may wait for another kind"
         );
     }
 }

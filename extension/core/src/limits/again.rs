@@ -1,4 +1,4 @@
-//! When what failed is done again, each thing for itself.
+//! Retry delays per key.
 
 use std::{
     collections::HashMap,
@@ -8,26 +8,26 @@ use std::{
 
 use super::Backoff;
 
-/// The first delay after a failure.
+/// First delay after a failure.
 const MIN_DELAY: Duration = Duration::from_secs(1);
 
-/// The longest one. What changes meanwhile is noticed before.
+/// Longest delay. A change is noticed earlier.
 const MAX_DELAY: Duration = Duration::from_mins(1);
 
-/// The first delay after a conflict.
+/// First delay after a conflict.
 const CONFLICT: Duration = Duration::from_millis(100);
 
-/// When something is done again that failed.
+/// Delay before a retry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Again {
-    /// In a moment: another one wrote first, and what was written is on its way through the watch.
+    /// Short delay: another client wrote first, and its write will arrive through the watch.
     Soon(Duration),
-    /// After a delay that grows.
+    /// Growing delay after a failure.
     Later(Duration),
 }
 
 impl Again {
-    /// After how long.
+    /// Returns the delay.
     #[must_use]
     pub const fn wait(self) -> Duration {
         match self {
@@ -36,7 +36,7 @@ impl Again {
     }
 }
 
-/// The delays of several things, each of its own.
+/// Retry delays of several keys, each with its own backoff.
 #[derive(Debug)]
 pub struct Retries<K> {
     failures: HashMap<K, Backoff>,
@@ -53,7 +53,7 @@ impl<K> Default for Retries<K> {
 }
 
 impl<K: Eq + Hash> Retries<K> {
-    /// Something failed, or ended in a conflict. One that does so again and again is a failure, too.
+    /// Records a failure or conflict and returns the delay. Repeated conflicts count as failures.
     pub fn failed(&mut self, what: K, conflict: bool, now: Instant) -> Again {
         let (failed, first) = if conflict {
             (&mut self.conflicts, CONFLICT)
@@ -71,7 +71,7 @@ impl<K: Eq + Hash> Retries<K> {
         }
     }
 
-    /// The next failure of this is the first one.
+    /// Resets the delays of a key.
     pub fn forget(&mut self, what: &K) {
         self.failures.remove(what);
         self.conflicts.remove(what);
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_has_growing_delays_of_its_own() {
+    fn each_key_has_its_own_growing_delays() {
         let (mut retries, now) = (Retries::default(), Instant::now());
         let last = (0..40).map(|_| retries.failed("a", false, now)).last().unwrap();
         assert!(last.wait() >= MAX_DELAY / 2, "{last:?}");
@@ -93,15 +93,15 @@ mod tests {
             "{other:?}"
         );
         let conflict = retries.failed("a", true, now);
-        assert!(conflict.wait() <= CONFLICT * 2, "of failures alone: {conflict:?}");
+        assert!(conflict.wait() <= CONFLICT * 2, "without failures: {conflict:?}");
 
         retries.forget(&"a");
         let first = retries.failed("a", false, now);
-        assert!(first.wait() <= MIN_DELAY * 2, "begins again: {first:?}");
+        assert!(first.wait() <= MIN_DELAY * 2, "the backoff is reset: {first:?}");
     }
 
     #[test]
-    fn conflicts_that_do_not_end_are_failures() {
+    fn endless_conflicts_are_failures() {
         let (mut retries, now) = (Retries::default(), Instant::now());
         let first = retries.failed("a", true, now);
         assert!(
@@ -113,7 +113,7 @@ mod tests {
         retries.forget(&"a");
         assert!(
             matches!(retries.failed("a", true, now), Again::Soon(_)),
-            "begins again"
+            "the backoff is reset"
         );
     }
 }

@@ -1,17 +1,17 @@
-//! Growing, jittered delays between tries.
+//! Exponential backoff with jitter.
 
 use std::time::{Duration, Instant};
 
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 
-/// Each delay is a fifth longer than the one before, jitter not counted, so that a recovery is noticed early in proportion to the time
-/// that the failure lasted.
+/// Growth factor of the delays, without jitter. It is small, so that a recovery is noticed early in proportion to the duration of the
+/// failure.
 const FACTOR: f32 = 1.2;
 
-/// What has not failed for so long after a try is taken to work.
+/// Time without a failure after which an attempt counts as successful.
 pub(crate) const HEALTHY: Duration = Duration::from_secs(20);
 
-/// The delays of one thing that is tried again whenever it fails.
+/// Delays between the attempts of one operation.
 #[derive(Debug)]
 pub struct Backoff {
     builder: ExponentialBuilder,
@@ -21,7 +21,7 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// Delays from `min` to `max`. The upper half of a delay is random, so that those that failed together do not stay together.
+    /// Returns delays from `min` to `max`. The upper half of a delay is random, so that simultaneous failures do not retry simultaneously.
     #[must_use]
     pub fn new(min: Duration, max: Duration) -> Self {
         let builder = ExponentialBuilder::new()
@@ -38,7 +38,7 @@ impl Backoff {
         }
     }
 
-    /// How long to wait after a failure: as at first, if what was tried after the last delay has not failed for some time.
+    /// Returns the delay after a failure. It is the first delay again if the last attempt worked for some time.
     pub fn failed(&mut self, now: Instant) -> Duration {
         let failed_at = self.failed_at.replace(now);
         if failed_at.is_some_and(|at| now.duration_since(at) >= self.last + HEALTHY) {
@@ -48,7 +48,7 @@ impl Backoff {
         self.last
     }
 
-    /// The next failure is the first one.
+    /// Resets the delays.
     pub fn reset(&mut self) {
         self.delays = self.builder.build();
     }
@@ -61,7 +61,7 @@ mod tests {
     const MIN: Duration = Duration::from_secs(1);
     const MAX: Duration = Duration::from_mins(1);
 
-    /// The delays of a thing that fails `after` each try, and when the last of them is over.
+    /// Returns the delays of an operation that fails `after` each attempt, and the end of the last delay.
     fn delays(backoff: &mut Backoff, after: Duration) -> (Vec<Duration>, Instant) {
         let mut now = Instant::now();
         let delays = (0..40).map(|_| {
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_worked_for_a_while_begins_again() {
+    fn delays_are_reset_after_a_working_attempt() {
         let mut backoff = Backoff::new(MIN, MAX);
         let (_, now) = delays(&mut backoff, Duration::ZERO);
         assert!(backoff.failed(now + HEALTHY) <= MIN * 2);

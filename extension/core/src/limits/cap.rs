@@ -1,20 +1,20 @@
-//! How much a store may hold whose server is not trusted.
+//! Size limit of a store whose server is untrusted.
 
 use std::{collections::HashMap, fmt, io};
 
 use kube::{Resource, ResourceExt};
 use serde::Serialize;
 
-/// What an object takes beside its content, so that many small ones count too.
+/// Overhead of an object in bytes, so that many small objects count too.
 const OVERHEAD: usize = 1024;
 
-/// What an item with fields takes in memory: a map of JSON with one entry, or half of an App without fields.
+/// Size of an item with fields in memory, in bytes: a JSON map with one entry, or half of an App without fields.
 const ITEM: usize = 640;
 
-/// What any other element of a list takes.
+/// Size of any other list element, in bytes.
 const ELEMENT: usize = 32;
 
-/// About how many bytes JSON takes when it is read: its own, and what items of lists and maps take beside their content.
+/// Estimates the memory of decoded JSON in bytes: its length, plus the overhead of list items and map entries.
 #[must_use]
 pub fn memory_of(json: &[u8]) -> usize {
     let structure = json.iter().map(|byte| match byte {
@@ -25,7 +25,7 @@ pub fn memory_of(json: &[u8]) -> usize {
     json.len() + structure.sum::<usize>()
 }
 
-/// Counts what a store holds, and what is listed for it meanwhile.
+/// Accounts for the content of a store and of its list in progress.
 #[derive(Debug)]
 pub struct Cap {
     limit: usize,
@@ -33,7 +33,7 @@ pub struct Cap {
     listed: Sizes,
 }
 
-/// Sizes of objects, by namespace and name.
+/// Object sizes, by namespace and name.
 #[derive(Debug, Default)]
 struct Sizes {
     each: HashMap<(Option<String>, String), usize>,
@@ -41,7 +41,7 @@ struct Sizes {
 }
 
 impl Cap {
-    /// Of `limit` bytes. Nothing is held yet.
+    /// Returns an empty account with a limit of `limit` bytes.
     #[must_use]
     pub fn new(limit: usize) -> Self {
         Self {
@@ -51,39 +51,39 @@ impl Cap {
         }
     }
 
-    /// A list begins.
+    /// Starts a list.
     pub fn list(&mut self) {
         self.listed = Sizes::default();
     }
 
-    /// The list has this object.
+    /// Adds an object of the list.
     pub fn listed<K: Resource + Serialize>(&mut self, object: &K) {
         self.listed.put(object);
     }
 
-    /// The list has ended; it takes the place of what is held.
+    /// Completes the list, which replaces the content of the store.
     pub fn filled(&mut self) {
         self.held = std::mem::take(&mut self.listed);
     }
 
-    /// An object is new or changed.
+    /// Records a new or changed object.
     pub fn touched<K: Resource + Serialize>(&mut self, object: &K) {
         self.held.put(object);
     }
 
-    /// An object is gone.
+    /// Records a deleted object.
     pub fn gone<K: Resource>(&mut self, object: &K) {
         self.held.remove(object);
     }
 
-    /// Why the store has to be given up, if it has to. What is listed lies beside what is held until then.
+    /// Returns the reason to empty the store, if the limit is exceeded. A list in progress counts in addition to the content.
     #[must_use]
     pub fn exceeded(&self) -> Option<GivenUp> {
         let largest = self.held.total.max(self.listed.total);
         (largest > self.limit).then_some(GivenUp::TooMuch(self.limit))
     }
 
-    /// Nothing is held any more.
+    /// Clears the account.
     pub fn clear(&mut self) {
         *self = Self::new(self.limit);
     }
@@ -102,11 +102,11 @@ impl Sizes {
     }
 }
 
-/// About how many bytes an object takes: as many as in JSON, without what its type does not read, and what the elements of lists and
-/// maps take beside their content, which may be empty.
+/// Estimates the memory of an object in bytes: its JSON length without unknown fields, plus the overhead of list items and map entries,
+/// which may be empty.
 fn measure<K: Serialize>(object: &K) -> usize {
     let mut counted = Counted(0);
-    // It was read from JSON, and counting does not fail.
+    // The object was decoded from JSON, and counting cannot fail.
     let _counted = serde_json::to_writer(&mut counted, object);
     counted.0
 }
@@ -124,12 +124,12 @@ impl io::Write for Counted {
     }
 }
 
-/// Why a store was emptied. It is listed again by itself.
+/// Reason to empty a store. Sluice lists it again later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GivenUp {
-    /// It would have held more than so many bytes.
+    /// The content would exceed this limit, in bytes.
     TooMuch(usize),
-    /// Following it ended in a panic.
+    /// Its watch panicked.
     Panicked,
 }
 
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_count_once_and_while_they_are_there() {
+    fn existing_objects_count_once() {
         let mut cap = Cap::new(12_000);
         let touched = |cap: &mut Cap, name, size| {
             cap.touched(&object(name, size));
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_listed_takes_the_place_of_what_is_held() {
+    fn a_list_replaces_the_content() {
         let mut cap = Cap::new(12_000);
         for _ in 0..3 {
             cap.list();
@@ -191,7 +191,7 @@ mod tests {
             assert_eq!(cap.exceeded(), None);
         }
         cap.touched(&object("b", 7_000));
-        assert!(cap.exceeded().is_some(), "what was listed is held");
+        assert!(cap.exceeded().is_some(), "the list is the content");
         cap.gone(&object("b", 0));
         cap.list();
         cap.listed(&object("a", 7_000));
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_empty_takes_memory_too() {
+    fn empty_items_count() {
         let mut nothing_much = object("a", 0);
         nothing_much.metadata.finalizers = Some(vec![String::new(); 1000]);
         nothing_much.metadata.owner_references = Some(vec![OwnerReference::default(); 1000]);
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn many_empty_objects_count_too() {
+    fn empty_objects_count() {
         let mut cap = Cap::new(100 * OVERHEAD);
         let refused = (0..1000).find(|number: &u32| {
             cap.touched(&object(&number.to_string(), 0));

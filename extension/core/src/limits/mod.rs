@@ -1,4 +1,4 @@
-//! Limits towards one server or kind: backoff, circuit breaker, and the size of what is kept.
+//! Limits for one server or kind: backoff, circuit breaker and cache size.
 
 mod again;
 pub(crate) mod backoff;

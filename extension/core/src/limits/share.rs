@@ -1,7 +1,7 @@
-//! How much one holder may have of something of which there is only so much.
+//! Fair share of a limited resource.
 
-/// Whether a holder of `own` of what is taken may take one more: the first one, and then no more than it leaves. So some remain after any
-/// few holders have taken all they may.
+/// Returns whether a holder of `own` units may take one more. A holder may always take a first unit, and then no more than it leaves free.
+/// So units remain after a few holders have taken their maximum.
 #[must_use]
 pub const fn may_have_more(own: usize, taken: usize, limit: usize) -> bool {
     let left = limit.saturating_sub(taken);

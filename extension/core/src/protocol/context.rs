@@ -108,7 +108,7 @@ impl<'a, S: Reconciler> Context<'a, S> {
         let answer = if size > 0 && *all > answers_of(server) {
             ReadResult::Failed(Failure {
                 too_long: true,
-                ..Failure::other(server, "all answers of a pass together are too large")
+                ..Failure::other(server, "results of the reconcile exceed the size limit")
             })
         } else {
             answer

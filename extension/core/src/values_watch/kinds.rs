@@ -1,4 +1,4 @@
-//! Kinds of other projects that packages of managed Clusters take values from.
+//! Kinds of other projects that are values sources of managed Clusters.
 
 use crate::providers;
 use std::{
@@ -12,11 +12,11 @@ use sluice_crds::run::{ClusterBootstrap, ClusterBootstrapSpec};
 use super::GroupKind;
 use crate::{cluster::ClusterRef, packages::bootstrap::packages, value_kinds::provides_values};
 
-/// So many kinds are watched at once: those that are watched stay so while they can be, and a place that is free goes to the kind that
-/// most Clusters name, of those that were in trouble to the one that was so longest ago.
+/// Limit of watched kinds. A watched kind keeps its place while its watch works. A free place goes to the kind that most Clusters name;
+/// among kinds with failed watches, to the earliest failure.
 pub const LIMIT: usize = 16;
 
-/// The kinds whose configurations the binary watches anyway, and wakes Clusters for.
+/// Kinds of configurations, which the binary always watches and which requeue Clusters.
 static OURS: LazyLock<HashSet<(String, String)>> = LazyLock::new(|| {
     let resources = providers::kinds().into_iter().map(|kind| kind.resource);
     resources
@@ -24,19 +24,19 @@ static OURS: LazyLock<HashSet<(String, String)>> = LazyLock::new(|| {
         .collect()
 });
 
-/// Which Cluster names which kinds.
+/// Kinds that each Cluster names.
 #[derive(Debug, Default)]
 pub(super) struct Kinds {
-    /// Of ClusterBootstraps that name some.
+    /// Kinds of each ClusterBootstrap that names any.
     named: HashMap<ClusterRef, BTreeSet<GroupKind>>,
-    /// Clusters that are managed if they have a ClusterBootstrap, as hashes: there are many.
+    /// Hashes of Clusters that are managed if they have a ClusterBootstrap; hashes, because there are many.
     managed: HashSet<u64>,
     hashes: RandomState,
     changed: bool,
 }
 
 impl Kinds {
-    /// A Cluster is there that is managed if it has a ClusterBootstrap, or none is.
+    /// Records whether a Cluster exists that is managed if it has a ClusterBootstrap.
     pub(super) fn cluster(&mut self, cluster: &ClusterRef, is_there: bool) {
         let cluster = self.hashes.hash_one(cluster);
         self.changed |= if is_there {
@@ -46,7 +46,7 @@ impl Kinds {
         };
     }
 
-    /// Whether there is a Cluster of this name that is managed if it has a ClusterBootstrap.
+    /// Returns whether a Cluster of this name exists that is managed if it has a ClusterBootstrap.
     pub(super) fn has_cluster(&self, cluster: &ClusterRef) -> bool {
         self.managed.contains(&self.hashes.hash_one(cluster))
     }
@@ -61,7 +61,7 @@ impl Kinds {
         }
     }
 
-    /// By how many managed Clusters each kind is named, if that may have changed.
+    /// Returns the number of managed Clusters per kind, if it may have changed.
     pub(super) fn changed(&mut self) -> Option<BTreeMap<GroupKind, usize>> {
         if !std::mem::take(&mut self.changed) {
             return None;
@@ -82,7 +82,7 @@ impl Kinds {
     }
 }
 
-/// The kinds of other projects that packages take values from.
+/// Returns the kinds of other projects that are values sources of packages.
 fn third_party(spec: &ClusterBootstrapSpec) -> BTreeSet<GroupKind> {
     let named = packages(spec).into_iter().filter_map(|(_, package)| {
         let by = package.values_from.as_ref()?.provider_ref.as_ref()?;
@@ -96,7 +96,7 @@ fn third_party(spec: &ClusterBootstrapSpec) -> BTreeSet<GroupKind> {
 
 pub(super) fn too_many(count: usize) -> String {
     format!(
-        "ClusterBootstraps take values from {count} kinds of other projects, of which {LIMIT} are watched at once: an edit of an object of \
-         another one reaches its Cluster within a --sync-period"
+        "ClusterBootstraps take values from {count} kinds of other projects, and Sluice watches at most {LIMIT}: changed values of other \
+         kinds take effect within --sync-period"
     )
 }

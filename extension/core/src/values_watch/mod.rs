@@ -1,8 +1,8 @@
-//! Which Clusters are woken because something was edited that their packages take values from: a Secret, or an object of a kind of another
-//! project. A Cluster at rest reads its values otherwise only at its next look.
+//! Requeues of Clusters after changes of their values sources: Secrets, and objects of kinds of other projects. Without a watch, a settled
+//! Cluster reads its values only at its next resync.
 //!
-//! Of both only metadata is watched, of objects that name their Cluster in a label. The binary lists and watches; whom that wakes, what is
-//! watched at all and when it is tried again is said here.
+//! Sluice watches only metadata, of objects that name their Cluster in a label. The binary lists and watches. This module decides which
+//! watches are open, when a failed watch is retried, and which Clusters are requeued.
 
 mod kinds;
 mod own;
@@ -39,49 +39,49 @@ use crate::{
     protocol::{Object, Write},
 };
 
-/// What is watched, what was seen of it, and whom that wakes.
+/// Watched values sources, their observed versions, and the pending requeues.
 #[derive(Debug)]
 pub struct Edits {
     watches: BTreeMap<Watched, Watch>,
     kinds: Kinds,
     wakes: PendingRequeues,
     hashes: RandomState,
-    /// Whether it was said that more kinds are named than are watched.
+    /// Whether the excess over the limit of watched kinds was logged.
     said_limit: bool,
 }
 
-/// One watch.
+/// State of one watch.
 #[derive(Debug)]
 struct Watch {
     versions: Versions,
     tries: Tries,
-    /// How many Clusters name it.
+    /// Number of Clusters that name the kind.
     named_by: usize,
     is_open: bool,
 }
 
-/// What is to be done now.
+/// Actions that are due.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Next {
-    /// Exactly this is watched.
+    /// Complete set of watches to keep open.
     pub watched: BTreeSet<Watched>,
-    /// These Clusters are woken.
+    /// Clusters to requeue.
     pub woken: Vec<ClusterRef>,
-    /// A line for the log.
+    /// Message to log.
     pub warning: Option<String>,
-    /// When there is something to do again at the latest, if nothing happens before.
+    /// Time of the next due action without further events.
     pub at: Option<Instant>,
 }
 
 impl Default for Edits {
-    /// Secrets of all namespaces are watched.
+    /// Watches Secrets of all namespaces.
     fn default() -> Self {
         Self::of(&[])
     }
 }
 
 impl Edits {
-    /// Secrets of these namespaces are watched; of all, if none is named.
+    /// Watches Secrets of these namespaces, or of all namespaces if the list is empty.
     #[must_use]
     pub fn of(namespaces: &[String]) -> Self {
         let hashes = RandomState::new();
@@ -100,30 +100,30 @@ impl Edits {
         }
     }
 
-    /// This process leads from now on. What was edited a moment ago may have been seen by no leader.
+    /// Starts requeues of this process as the leader, including those for recent edits: no earlier leader may have observed them.
     pub fn lead(&mut self) {
         self.wakes.lead();
     }
 
-    /// A Cluster is there, or was.
+    /// Observes an existing or deleted Cluster.
     pub fn cluster(&mut self, cluster: &Cluster, is_there: bool) {
         let is_managed = is_there && cluster.spec.topology.is_some();
         self.kinds.cluster(&ClusterRef::of(cluster), is_managed);
     }
 
-    /// A ClusterBootstrap is there, or was.
+    /// Observes an existing or deleted ClusterBootstrap.
     pub fn bootstrap(&mut self, bootstrap: &ClusterBootstrap, is_there: bool) {
         self.kinds.bootstrap(bootstrap, is_there);
     }
 
-    /// This process has written an object, which its Cluster need not be woken for.
+    /// Records a write of this process, which does not requeue the Cluster.
     pub fn wrote(&mut self, write: &Write, written: &Object, now: Instant) {
         if let Some(meta) = own_write(write, written) {
             self.wakes.withdraw(versions::version(&self.hashes, &meta), now);
         }
     }
 
-    /// Something that is watched, and served so, is tried from now on.
+    /// Starts an attempt to watch a kind as `resource`.
     #[must_use]
     pub fn begin(&self, watched: &Watched, resource: &ApiResource, now: Instant) -> FollowedKind {
         let tries = self.watches.get(watched).map(|watch| &watch.tries);
@@ -133,7 +133,7 @@ impl Edits {
         )
     }
 
-    /// Takes in what the list or watch has brought. A list that is over may say that objects are gone; whose they were has to be looked up.
+    /// Observes an event of the list or watch. A completed list may return deleted objects, whose Clusters the caller must look up.
     pub fn took<K: Resource>(
         &mut self,
         watched: &Watched,
@@ -142,7 +142,7 @@ impl Edits {
     ) -> Option<Gone> {
         let watch = self.watches.get_mut(watched)?;
         match watch.versions.take(brought) {
-            // A label can name any Cluster. One that is made later reads its values in its first pass.
+            // A label can name any Cluster. A Cluster that is created later reads its values in its first reconcile.
             Taken::Edited(edit) if self.kinds.has_cluster(&edit.cluster) => {
                 self.wakes.edited(edit, now);
                 None
@@ -152,7 +152,7 @@ impl Edits {
         }
     }
 
-    /// An object of this Cluster is gone.
+    /// Observes a deleted object of this Cluster.
     pub fn gone(&mut self, cluster: ClusterRef, now: Instant) {
         let edit = Edit {
             cluster,
@@ -161,20 +161,20 @@ impl Edits {
         self.wakes.edited(edit, now);
     }
 
-    /// All of what is watched was listed, and a watch of it is answered where one was refused before. A line for the log, if that is news.
+    /// Records a completed list, and after a refusal also a successful watch. Returns a message to log if an earlier refusal was logged.
     pub fn readable(&mut self, watched: &Watched) -> Option<String> {
         let healed = self.watches.get_mut(watched)?.tries.readable();
         healed.then(|| format!("{watched} can be watched again"))
     }
 
-    /// Nothing is known of what is watched for a while: another kind may have its place.
+    /// Records a watch without data for some time, so that another kind may take its place.
     pub fn troubled(&mut self, watched: &Watched, now: Instant) {
         if let Some(watch) = self.watches.get_mut(watched) {
             watch.tries.troubled(now);
         }
     }
 
-    /// A try has ended so, and why. A line for the log, if that is news.
+    /// Records the end of an attempt. Returns a message to log if it differs from the last one.
     pub fn ended(
         &mut self,
         watched: &Watched,
@@ -187,7 +187,7 @@ impl Edits {
         watch.tries.ended(watched, ended, trouble, now)
     }
 
-    /// What is to be done now.
+    /// Returns the actions that are due.
     pub fn next(&mut self, now: Instant) -> Next {
         let warning = self.follow_names();
         self.choose(now);
@@ -206,7 +206,7 @@ impl Edits {
         }
     }
 
-    /// Forgets kinds that no Cluster names any more, and gets to know others. Says once that there are too many.
+    /// Drops kinds that no Cluster names any more, and adds new ones. Returns the message about too many kinds once.
     fn follow_names(&mut self) -> Option<String> {
         let named = self.kinds.changed()?;
         self.watches.retain(|watched, _| match watched {
@@ -222,7 +222,7 @@ impl Edits {
         (self.said_limit && !before).then(|| kinds::too_many(count))
     }
 
-    /// Says which watches are open: those of Secrets, and [`LIMIT`] of kinds. One that is open stays so while something is known of it.
+    /// Selects the open watches: those of Secrets, and [`LIMIT`] of kinds. An open watch with data stays open.
     fn choose(&mut self, now: Instant) {
         let due = |watch: &Watch| watch.is_open || watch.tries.not_before().is_none_or(|at| at <= now);
         let mut kinds = Vec::new();

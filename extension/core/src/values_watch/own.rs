@@ -1,11 +1,11 @@
-//! What this process has written itself: the pass that wrote it knows of that, or wakes the Cluster for it.
+//! Writes of this process. The reconcile that made a write observes it or requeues the Cluster.
 
 use kube::core::ObjectMeta;
 use serde_json::Value;
 
 use crate::protocol::{Object, Server, Verb, Write};
 
-/// What the watch will show of an object that was written: its UID and, unless it was deleted, its resourceVersion. None where another
+/// Returns the metadata that the watch will deliver for a write: the UID and, except for deletions, the resourceVersion. `None` if another
 /// client may have edited the object since it was read.
 #[must_use]
 pub fn own_write(write: &Write, written: &Object) -> Option<ObjectMeta> {
@@ -48,7 +48,7 @@ mod tests {
     #[case::whatever_it_was_applied(Verb::Apply, json!({"metadata": {"resourceVersion": "6"}}), "")]
     #[case::deleted(Verb::Delete, json!("u"), "u gone")]
     #[case::deleted_whichever_it_was(Verb::Delete, json!(null), "")]
-    fn a_write_that_follows_from_what_was_read_is_known(
+    fn a_write_based_on_the_read_version_is_recorded(
         #[case] verb: Verb,
         #[case] body: Value,
         #[case] shown: &str,

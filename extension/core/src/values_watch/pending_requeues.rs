@@ -1,5 +1,5 @@
-//! When a Cluster is woken for edits: a moment later, so that one pass is made for all that comes together and none for what this process
-//! has written itself, and ever more rarely for what is edited without end.
+//! Delayed requeues after edits. The delay merges simultaneous edits into one reconcile and excludes writes of this process. It grows for
+//! endless edits.
 
 use std::{
     collections::HashMap,
@@ -9,40 +9,40 @@ use std::{
 use super::versions::Edit;
 use crate::cluster::ClusterRef;
 
-/// A Cluster is woken so long after an edit. Until then what this process wrote itself is known.
+/// Delay of a requeue after an edit. By then the writes of this process are recorded.
 const TOGETHER: Duration = Duration::from_millis(100);
 
-/// So many Clusters are woken at once: each reads its values, and those that are upgraded have their turns between them.
+/// Number of Clusters in one batch. Each reads its values, and upgrades run between two batches.
 const BATCH: usize = 10;
 
-/// The time between two batches.
+/// Time between two batches.
 const BETWEEN: Duration = Duration::from_millis(100);
 
-/// Between two wakes of one Cluster at least.
+/// Shortest time between two requeues of one Cluster.
 const GAP: Duration = Duration::from_millis(500);
 
-/// The rest that a Cluster owes each time that it is woken: so often the values of a hot one are read anyway.
+/// Rest that each requeue adds to the debt of a Cluster. A hot Cluster reads its values at this interval anyway.
 const REST: Duration = Duration::from_secs(10);
 
-/// So much rest may be owed. A user who edits one thing after the other waits for none of it.
+/// Upper bound of the debt. A user with a series of edits does not wait.
 const OWED: Duration = Duration::from_secs(100);
 
-/// For so long a replica that does not lead remembers an edit: no longer does it take to lead in the place of another one.
+/// Time that a standby keeps an edit. A leader change takes no longer.
 const REMEMBERED: Duration = Duration::from_mins(2);
 
-/// For so long it is known what this process has written. The watch shows it within this time, or a pass is made for nothing.
+/// Time that writes of this process are kept. If the watch delivers one later, it causes an unnecessary reconcile.
 const OWN: Duration = Duration::from_mins(1);
 
-/// So many edits of one Cluster can be withdrawn.
+/// Number of edits per Cluster that can be withdrawn.
 const WITHDRAWN: usize = 16;
 
-/// Clusters that wait to be woken.
+/// Clusters that wait for their requeue.
 #[derive(Debug, Default)]
 pub(super) struct PendingRequeues {
     leads: bool,
     waiting: HashMap<ClusterRef, Waiting>,
     rests: HashMap<ClusterRef, Rest>,
-    /// What this process has written, and when.
+    /// Hashes of the versions that this process wrote, with the time.
     own: HashMap<u64, Instant>,
     next_batch: Option<Instant>,
 }
@@ -51,27 +51,27 @@ pub(super) struct PendingRequeues {
 struct Waiting {
     since: Instant,
     due: Instant,
-    /// Edits that may turn out to be of this process.
+    /// Edits that may be writes of this process.
     edits: Vec<u64>,
-    /// Whether one is of another one in any case.
+    /// Whether another client made at least one edit.
     is_certain: bool,
 }
 
 #[derive(Debug)]
 struct Rest {
-    /// The Cluster is not woken before.
+    /// Earliest time of the next requeue.
     until: Instant,
-    /// When all rest is made up for that it owes.
+    /// Time at which the debt is repaid.
     owes_until: Instant,
 }
 
 impl PendingRequeues {
-    /// Clusters are woken from now on.
+    /// Starts requeues.
     pub(super) fn lead(&mut self) {
         self.leads = true;
     }
 
-    /// Something of a Cluster was edited.
+    /// Records an edit.
     pub(super) fn edited(&mut self, edit: Edit, now: Instant) {
         if edit
             .version
@@ -95,7 +95,7 @@ impl PendingRequeues {
         }
     }
 
-    /// This process has made the object this version itself, whether or not the watch has shown it.
+    /// Withdraws the edit to `version`, which this process made, before or after the watch delivers it.
     pub(super) fn withdraw(&mut self, version: u64, now: Instant) {
         self.own.retain(|_, at| now.duration_since(*at) < OWN);
         self.own.insert(version, now);
@@ -105,7 +105,7 @@ impl PendingRequeues {
         });
     }
 
-    /// Clusters that are woken now, those first that have waited longest.
+    /// Returns the Clusters to requeue now, longest wait first.
     pub(super) fn due(&mut self, now: Instant) -> Vec<ClusterRef> {
         if !self.leads {
             self.waiting
@@ -135,7 +135,7 @@ impl PendingRequeues {
         due.into_iter().map(|(_, cluster)| cluster).collect()
     }
 
-    /// When the next one is due.
+    /// Returns the time of the next due requeue.
     pub(super) fn next_at(&self) -> Option<Instant> {
         if !self.leads {
             let since = self.waiting.values().map(|waiting| waiting.since).min();

@@ -11,7 +11,7 @@ use crate::protocol::{Key, Server, Verb};
 
 mod kinds;
 
-/// Longer than a Cluster that was just woken waits.
+/// Longer than the wait of a Cluster after its requeue.
 const MOMENT: Duration = Duration::from_secs(1);
 
 fn secrets() -> Watched {
@@ -41,7 +41,7 @@ fn secret(name: &str, cluster: &str, version: u32) -> ConfigMap {
     }
 }
 
-/// Of a management cluster with three Clusters.
+/// Returns the state of a management cluster with three Clusters.
 fn edits() -> Edits {
     let mut edits = Edits::default();
     for name in ["one", "two", "three"] {
@@ -93,7 +93,7 @@ impl Leader {
         self.takes(&Brought::Touched(object));
     }
 
-    /// This process writes an object, which is in this version then.
+    /// Writes an object as this process, with `written` as the result.
     fn writes(&mut self, verb: Verb, body: Value, written: &ConfigMap) {
         let write = Write {
             key: Key::of::<Secret>(Server::Management, Some("team-a"), "one"),
@@ -105,108 +105,108 @@ impl Leader {
         self.edits.wrote(&write, &written, self.now);
     }
 
-    /// Who is woken until a moment from now.
-    fn wakes(&mut self) -> Vec<String> {
-        self.wakes_within(MOMENT)
+    /// Returns the Clusters that are requeued within [`MOMENT`].
+    fn requeued(&mut self) -> Vec<String> {
+        self.requeued_within(MOMENT)
     }
 
-    /// Looks as often as it says itself that there is something to do.
-    fn wakes_within(&mut self, time: Duration) -> Vec<String> {
-        let (until, mut woken) = (self.now + time, Vec::new());
+    /// Returns the Clusters that are requeued within `time`, polling at the reported times.
+    fn requeued_within(&mut self, time: Duration) -> Vec<String> {
+        let (until, mut requeued) = (self.now + time, Vec::new());
         loop {
             let next = self.edits.next(self.now);
             let is_done = next.woken.is_empty();
-            woken.extend(next.woken.iter().map(|cluster| cluster.name().to_owned()));
+            requeued.extend(next.woken.iter().map(|cluster| cluster.name().to_owned()));
             match next.at {
                 Some(at) if at <= until && (at > self.now || !is_done) => self.now = at.max(self.now),
                 _ => break,
             }
         }
         self.now = until;
-        woken.sort();
-        woken
+        requeued.sort();
+        requeued
     }
 }
 
 #[test]
-fn an_edit_wakes_the_cluster_that_the_label_names() {
+fn an_edit_requeues_the_cluster_that_the_label_names() {
     let (before, other) = (secret("a", "one", 1), secret("b", "two", 1));
     let mut leader = Leader::new(&[before, other.clone()]);
-    assert_eq!(leader.wakes(), [""; 0], "what is there was there before");
+    assert_eq!(leader.requeued(), [""; 0], "what is there was there before");
     leader.touches(&secret("a", "one", 2));
-    assert_eq!(leader.wakes(), ["one"]);
+    assert_eq!(leader.requeued(), ["one"]);
     leader.touches(&secret("new", "two", 3));
-    assert_eq!(leader.wakes(), ["two"]);
+    assert_eq!(leader.requeued(), ["two"]);
     leader.takes(&Brought::Gone(&other));
-    assert_eq!(leader.wakes(), ["two"]);
+    assert_eq!(leader.requeued(), ["two"]);
     leader.touches(&secret("a", "one", 2));
-    assert_eq!(leader.wakes(), [""; 0], "it is as it was");
-    assert_eq!(leader.edits.next(leader.now).at, None, "nothing is to do at rest");
+    assert_eq!(leader.requeued(), [""; 0], "the version is the same");
+    assert_eq!(leader.edits.next(leader.now).at, None, "no action is due");
 }
 
 #[rstest]
 #[case::no_label(json!({"name": "a", "namespace": "team-a"}))]
 #[case::an_empty_one(json!({"name": "a", "namespace": "team-a", "labels": {LABEL: ""}}))]
 #[case::no_namespace(json!({"name": "a", "labels": {LABEL: "one"}}))]
-fn what_names_no_cluster_wakes_none(#[case] meta: Value) {
+fn an_object_without_a_cluster_requeues_none(#[case] meta: Value) {
     let mut leader = Leader::new(&[]);
     leader.touches(&ConfigMap {
         metadata: serde_json::from_value::<ObjectMeta>(meta).unwrap(),
         ..ConfigMap::default()
     });
-    assert_eq!(leader.wakes(), [""; 0]);
+    assert_eq!(leader.requeued(), [""; 0]);
 }
 
 #[test]
-fn a_list_after_a_break_wakes_only_those_of_which_something_was_edited() {
+fn a_list_after_an_interruption_requeues_only_clusters_with_edits() {
     let [a, b, c] = [("a", "one"), ("b", "two"), ("c", "three")].map(|(name, of)| secret(name, of, 1));
     let mut leader = Leader::new(&[a.clone(), b, c.clone()]);
     leader.lists(&[a.clone(), secret("b", "two", 2), c.clone()]);
-    assert_eq!(leader.wakes(), ["two"]);
+    assert_eq!(leader.requeued(), ["two"]);
     leader.lists(&[a.clone(), secret("b", "two", 2), c.clone()]);
-    assert_eq!(leader.wakes(), [""; 0]);
+    assert_eq!(leader.requeued(), [""; 0]);
     leader.lists(&[a.clone(), c]);
-    assert_eq!(leader.wakes(), ["two"], "one is gone");
+    assert_eq!(leader.requeued(), ["two"], "one is gone");
     leader.lists(&[a, secret("d", "two", 5)]);
-    assert_eq!(leader.wakes(), ["three", "two"], "one is gone, one is new");
+    assert_eq!(leader.requeued(), ["three", "two"], "one is gone, one is new");
 }
 
 #[test]
-fn a_list_that_breaks_off_says_nothing_of_what_it_has_not_brought() {
+fn an_incomplete_list_deletes_nothing() {
     let (a, b) = (secret("a", "one", 1), secret("b", "two", 1));
     let mut leader = Leader::new(&[a.clone(), b.clone()]);
     leader.takes(&Brought::List);
     leader.takes(&Brought::Listed(&secret("a", "one", 2)));
-    assert_eq!(leader.wakes(), ["one"]);
+    assert_eq!(leader.requeued(), ["one"]);
     leader.lists(&[secret("a", "one", 2), b]);
-    assert_eq!(leader.wakes(), [""; 0]);
+    assert_eq!(leader.requeued(), [""; 0]);
 }
 
-/// The first list is under way for long where there are many.
+/// With many objects the first list takes long.
 #[test]
-fn what_is_edited_during_the_first_list_is_an_edit() {
+fn an_edit_during_the_first_list_counts() {
     let mut leader = Leader::new(&[]);
     leader.edits = edits();
     leader.edits.lead();
     leader.takes(&Brought::List);
     leader.takes(&Brought::Listed(&secret("a", "one", 1)));
     leader.lists(&[secret("a", "one", 2), secret("b", "two", 1)]);
-    assert_eq!(leader.wakes(), ["one"]);
+    assert_eq!(leader.requeued(), ["one"]);
 }
 
 #[test]
-fn edits_that_come_together_wake_their_cluster_once() {
+fn simultaneous_edits_requeue_their_cluster_once() {
     let mut leader = Leader::new(&[]);
     for name in ["a", "b", "c"] {
         leader.touches(&secret(name, "one", 1));
     }
-    assert_eq!(leader.wakes(), ["one"]);
+    assert_eq!(leader.requeued(), ["one"]);
 }
 
 #[rstest]
 #[case::before_the_watch_shows_it(true)]
 #[case::after_the_watch_has_shown_it(false)]
-fn what_this_process_has_written_wakes_no_cluster(#[case] known_first: bool) {
+fn own_writes_requeue_no_cluster(#[case] known_first: bool) {
     let mut leader = Leader::new(&[]);
     let (made, patched) = (secret("a", "one", 1), secret("a", "one", 2));
     let precondition = json!({"metadata": {"resourceVersion": "1"}});
@@ -221,7 +221,7 @@ fn what_this_process_has_written_wakes_no_cluster(#[case] known_first: bool) {
             leader.touches(object);
             leader.writes(verb, body, object);
         }
-        assert_eq!(leader.wakes(), [""; 0]);
+        assert_eq!(leader.requeued(), [""; 0]);
     }
     if known_first {
         leader.writes(Verb::Delete, json!("a"), &ConfigMap::default());
@@ -230,16 +230,16 @@ fn what_this_process_has_written_wakes_no_cluster(#[case] known_first: bool) {
     if !known_first {
         leader.writes(Verb::Delete, json!("a"), &ConfigMap::default());
     }
-    assert_eq!(leader.wakes(), [""; 0]);
+    assert_eq!(leader.requeued(), [""; 0]);
 }
 
 #[test]
-fn an_edit_beside_what_this_process_has_written_wakes_its_cluster() {
+fn an_edit_beside_an_own_write_requeues_its_cluster() {
     let mut leader = Leader::new(&[]);
     leader.touches(&secret("a", "one", 1));
     leader.touches(&secret("b", "one", 2));
     leader.writes(Verb::Create, json!({}), &secret("a", "one", 1));
-    assert_eq!(leader.wakes(), ["one"]);
+    assert_eq!(leader.requeued(), ["one"]);
     leader.touches(&secret("a", "one", 3));
     leader.writes(
         Verb::Patch,
@@ -247,74 +247,74 @@ fn an_edit_beside_what_this_process_has_written_wakes_its_cluster() {
         &secret("a", "one", 3),
     );
     assert_eq!(
-        leader.wakes_within(Duration::from_secs(1)),
+        leader.requeued_within(Duration::from_secs(1)),
         ["one"],
         "another client may have edited it before"
     );
 }
 
-/// It may be the work of a controller that writes a heartbeat.
+/// A controller may write a heartbeat.
 #[test]
-fn an_object_that_is_edited_without_end_wakes_its_cluster_ever_more_rarely() {
+fn endless_edits_requeue_their_cluster_with_growing_delays() {
     let mut leader = Leader::new(&[]);
-    let mut woken = Vec::new();
+    let mut requeued = Vec::new();
     for version in 0..600 {
         leader.touches(&secret("a", "one", version));
-        woken.push(leader.wakes_within(Duration::from_secs(1)).len());
+        requeued.push(leader.requeued_within(Duration::from_secs(1)).len());
     }
-    let first: usize = woken[..20].iter().sum();
-    let last: usize = woken[300..].iter().sum();
+    let first: usize = requeued[..20].iter().sum();
+    let last: usize = requeued[300..].iter().sum();
     assert!((10..=12).contains(&first), "{first}");
     assert!((29..=31).contains(&last), "every ten seconds: {last}");
     leader.touches(&secret("b", "two", 1));
-    assert!(leader.wakes().contains(&"two".to_owned()), "no other one waits");
-    leader.wakes_within(Duration::from_mins(2));
+    assert!(leader.requeued().contains(&"two".to_owned()), "no other waits");
+    leader.requeued_within(Duration::from_mins(2));
     leader.touches(&secret("a", "one", 1000));
-    assert_eq!(leader.wakes(), ["one"], "all is made up for");
+    assert_eq!(leader.requeued(), ["one"], "the debt is repaid");
 }
 
 #[test]
-fn a_user_who_edits_one_thing_after_the_other_waits_for_nothing() {
+fn a_series_of_edits_by_a_user_is_not_delayed() {
     let mut leader = Leader::new(&[]);
     for version in 0..9 {
         leader.touches(&secret("a", "one", version));
-        assert_eq!(leader.wakes_within(Duration::from_secs(1)), ["one"]);
+        assert_eq!(leader.requeued_within(Duration::from_secs(1)), ["one"]);
     }
 }
 
 #[test]
-fn edits_of_many_clusters_wake_a_hundred_in_a_second() {
+fn edits_of_many_clusters_requeue_a_hundred_per_second() {
     let mut leader = Leader::new(&[]);
     for number in 0..500 {
         leader.edits.cluster(&cluster(&format!("c{number}")), true);
         leader.touches(&secret(&number.to_string(), &format!("c{number}"), 1));
     }
-    let first = leader.wakes_within(Duration::from_secs(1)).len();
+    let first = leader.requeued_within(Duration::from_secs(1)).len();
     assert!((90..=110).contains(&first), "{first}");
-    assert_eq!(first + leader.wakes_within(Duration::from_secs(5)).len(), 500);
+    assert_eq!(first + leader.requeued_within(Duration::from_secs(5)).len(), 500);
 }
 
 /// A tenant may label any number of objects with any names.
 #[test]
-fn labels_that_name_no_cluster_keep_none_waiting() {
+fn labels_of_missing_clusters_delay_no_cluster() {
     let mut leader = Leader::new(&[secret("a", "one", 1)]);
     for number in 0..10_000 {
         leader.touches(&secret(&number.to_string(), &format!("c{number}"), 1));
     }
     leader.touches(&secret("a", "one", 2));
-    assert_eq!(leader.wakes(), ["one"]);
+    assert_eq!(leader.requeued(), ["one"]);
 }
 
-/// The leader before it may have ended without acting on it.
+/// The previous leader may have ended before it requeued the Cluster.
 #[test]
-fn the_next_leader_wakes_for_what_was_edited_a_moment_ago() {
+fn the_next_leader_requeues_for_recent_edits() {
     let mut standby = Leader::standby(&[secret("a", "one", 1)]);
     standby.touches(&secret("b", "two", 1));
-    assert_eq!(standby.wakes_within(Duration::from_mins(5)), [""; 0]);
+    assert_eq!(standby.requeued_within(Duration::from_mins(5)), [""; 0]);
     standby.touches(&secret("a", "one", 2));
-    assert_eq!(standby.wakes_within(Duration::from_secs(20)), [""; 0]);
+    assert_eq!(standby.requeued_within(Duration::from_secs(20)), [""; 0]);
     standby.edits.lead();
-    assert_eq!(standby.wakes(), ["one"]);
+    assert_eq!(standby.requeued(), ["one"]);
 }
 
 #[test]
@@ -332,9 +332,9 @@ fn cluster(name: &str) -> Cluster {
 }
 
 proptest! {
-    /// Whatever breaks, and whenever: a Cluster of which a Secret is another one than before is woken, and no other one is.
+    /// With any interruption at any time, exactly the Clusters with a changed Secret are requeued.
     #[test]
-    fn a_list_says_what_was_edited(
+    fn a_list_reveals_edits(
         before in proptest::collection::btree_map(0_u8..8, 0_u32..3, 0..8),
         after in proptest::collection::btree_map(0_u8..8, 0_u32..3, 0..8),
         broken_off in 0_usize..8,
@@ -354,7 +354,7 @@ proptest! {
         let names: BTreeSet<&u8> = before.keys().chain(after.keys()).collect();
         let edited: BTreeSet<&str> =
             names.into_iter().filter(|name| before.get(*name) != after.get(*name)).map(of).collect();
-        let woken = leader.wakes();
-        prop_assert_eq!(woken, { let mut all: Vec<&str> = edited.into_iter().collect(); all.sort_unstable(); all });
+        let requeued = leader.requeued();
+        prop_assert_eq!(requeued, { let mut all: Vec<&str> = edited.into_iter().collect(); all.sort_unstable(); all });
     }
 }

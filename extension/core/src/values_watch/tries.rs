@@ -1,4 +1,4 @@
-//! When something is watched again that could not be, and what is said of it once.
+//! Retries of failed watches, and the log message of each refusal.
 
 use std::time::{Duration, Instant};
 
@@ -11,25 +11,25 @@ use crate::{
     rbac::missing_rule,
 };
 
-/// The first delay after a refusal, which only an administrator ends.
+/// First delay after a refusal, which only an administrator can resolve.
 const MIN_DELAY: Duration = Duration::from_secs(10);
 
-/// The longest one.
+/// Longest delay after a refusal.
 const MAX_DELAY: Duration = Duration::from_mins(5);
 
-/// Why a try has ended.
+/// Cause for the end of an attempt.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Trouble {
     /// The API server does not serve the kind.
     Unserved,
-    /// It refuses to list or to watch, with this status.
+    /// The API server refuses the list or watch, with this status.
     Refused(u16, ApiResource),
-    /// Anything else, which passes.
+    /// Any other, transient cause.
     Passing,
 }
 
 impl Trouble {
-    /// What follows from the status that a request was refused with, if it was.
+    /// Returns the cause for the status code of a refused request, or for a request without a response.
     #[must_use]
     pub fn of(code: Option<u16>, resource: &ApiResource) -> Self {
         match code {
@@ -40,15 +40,15 @@ impl Trouble {
     }
 }
 
-/// How often one thing was tried.
+/// Attempts to watch one target.
 #[derive(Debug)]
 pub(super) struct Tries {
     attempts: Attempts,
     refusals: Backoff,
     not_before: Option<Instant>,
-    /// Since when nothing is known of it.
+    /// Time since which the watch has no data.
     troubled_at: Option<Instant>,
-    /// The line of the log about its refusal.
+    /// Logged message about the refusal.
     said: Option<String>,
 }
 
@@ -69,12 +69,12 @@ impl Tries {
         self.attempts.begin(resource, now)
     }
 
-    /// It is tried no sooner.
+    /// Returns the earliest time of the next attempt.
     pub(super) fn not_before(&self) -> Option<Instant> {
         self.not_before
     }
 
-    /// Since when nothing is known of it.
+    /// Returns the time since which the watch has no data.
     pub(super) fn troubled_at(&self) -> Option<Instant> {
         self.troubled_at
     }
@@ -83,14 +83,14 @@ impl Tries {
         self.troubled_at.get_or_insert(now);
     }
 
-    /// Says whether a refusal was said that is over.
+    /// Records a successful watch. Returns whether an earlier refusal was logged.
     pub(super) fn readable(&mut self) -> bool {
         self.troubled_at = None;
         self.refusals.reset();
         self.said.take().is_some()
     }
 
-    /// A try has ended. Returns a line for the log, if it is another one than before.
+    /// Records the end of an attempt. Returns a message to log if it differs from the last one.
     pub(super) fn ended(
         &mut self,
         watched: &Watched,
@@ -114,9 +114,9 @@ impl Tries {
     }
 }
 
-/// What is missing, what follows from it and the way out, in one line.
+/// Returns a one-line message with the missing permission, the consequence and the remedy.
 fn refusal(watched: &Watched, code: u16, resource: &ApiResource) -> String {
-    let until = "an edit of one reaches its Cluster within a --sync-period";
+    let until = "changed values take effect within --sync-period";
     let way_out = match watched {
         _ if code != 403 => return format!("The API server refuses to watch {watched} with {code}: {until}"),
         Watched::Secrets(None) => "apply the roles of this release, or start Sluice with --secret-namespaces".to_owned(),
@@ -158,12 +158,12 @@ mod tests {
     #[case::too_many(Some(429), Trouble::Passing)]
     #[case::a_bug(Some(500), Trouble::Passing)]
     #[case::silence(None, Trouble::Passing)]
-    fn what_only_an_administrator_ends_is_a_refusal(#[case] code: Option<u16>, #[case] trouble: Trouble) {
+    fn refused_requests_are_refusals(#[case] code: Option<u16>, #[case] trouble: Trouble) {
         assert_eq!(Trouble::of(code, &secrets()), trouble);
     }
 
     #[test]
-    fn a_refusal_is_said_once_and_tried_ever_more_rarely() {
+    fn a_refusal_is_logged_once_and_retried_with_growing_delays() {
         let (mut tries, mut now) = (Tries::default(), Instant::now());
         let mut said = 0;
         let mut delays = Vec::new();
@@ -183,18 +183,18 @@ mod tests {
             "{delays:?}"
         );
 
-        assert!(tries.readable(), "it was said, and is over");
+        assert!(tries.readable(), "the refusal was logged and is over");
         assert!(!tries.readable());
         let again = tries.ended(&all(), Ended::Lost, &forbidden(), now);
-        assert!(again.is_some(), "it is news again");
+        assert!(again.is_some(), "it is logged again");
         assert!(
             tries.not_before().unwrap() <= now + MIN_DELAY * 2,
-            "it begins again"
+            "the backoff is reset"
         );
     }
 
     #[test]
-    fn what_passes_is_tried_soon_and_said_by_nothing() {
+    fn transient_failures_are_retried_soon_and_not_logged() {
         let (mut tries, now) = (Tries::default(), Instant::now());
         for trouble in [Trouble::Passing, Trouble::Unserved] {
             assert_eq!(tries.ended(&all(), Ended::NeverReadable, &trouble, now), None);
@@ -217,7 +217,7 @@ mod tests {
         "Fleet\\nConfig in group fleet.test: ",
         "to list and watch fleetconfigs in group fleet.test and has the label sluice.dev/aggregate-to-extension"
     )]
-    fn a_refusal_names_what_is_missing_and_the_way_out(
+    fn a_refusal_names_the_missing_permission_and_the_remedy(
         #[case] watched: Watched,
         #[case] missing: &str,
         #[case] way_out: &str,

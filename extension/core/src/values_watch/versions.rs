@@ -1,5 +1,4 @@
-//! Which version of each object was seen last: 24 bytes for each, so that a list which is made after a break says what was edited meanwhile,
-//! and nothing else.
+//! Last observed version of each object, in 24 bytes each. A list after an interruption then reveals exactly the objects that were edited.
 
 use std::{
     collections::HashSet,
@@ -12,23 +11,23 @@ use kube::{Resource, core::ObjectMeta};
 use super::LABEL;
 use crate::{cache::Brought, cluster::ClusterRef};
 
-/// An edit of an object, and whom it concerns.
+/// Edit of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Edit {
-    /// The Cluster that the object names, in its own namespace.
+    /// Cluster that the object names, in the namespace of the object.
     pub(super) cluster: ClusterRef,
-    /// A hash of what the object became; none where that is not known.
+    /// Hash of the new version; `None` if it is unknown.
     pub(super) version: Option<u64>,
 }
 
-/// Clusters of which objects are gone, as hashes.
+/// Hashes of Clusters with deleted objects.
 #[derive(Debug)]
 pub struct Gone {
     clusters: HashSet<u64>,
     hashes: RandomState,
 }
 
-/// What was brought says this.
+/// Meaning of an event of a list or watch.
 #[derive(Debug)]
 pub(super) enum Taken {
     Nothing,
@@ -36,18 +35,18 @@ pub(super) enum Taken {
     Gone(Gone),
 }
 
-/// The objects of one watch.
+/// Versions of the objects of one watch.
 #[derive(Debug)]
 pub(super) struct Versions {
     objects: HashTable<ObservedVersion>,
     hashes: RandomState,
-    /// What the list has brought that is under way.
+    /// Objects of the list in progress.
     listed: Option<HashSet<u64>>,
-    /// Whether a list was over once: what was there before is no edit.
+    /// Whether a list completed before. Objects of the first list are no edits.
     was_filled: bool,
 }
 
-/// All three are hashes.
+/// Observed version of one object. All three fields are hashes.
 #[derive(Debug)]
 struct ObservedVersion {
     object: u64,
@@ -56,15 +55,15 @@ struct ObservedVersion {
 }
 
 impl Gone {
-    /// Those of `clusters` that are concerned.
+    /// Returns the Clusters of `clusters` with deleted objects.
     pub fn of(&self, clusters: impl IntoIterator<Item = ClusterRef>) -> Vec<ClusterRef> {
-        let is_concerned = |cluster: &ClusterRef| self.clusters.contains(&self.hashes.hash_one(cluster));
-        clusters.into_iter().filter(is_concerned).collect()
+        let is_affected = |cluster: &ClusterRef| self.clusters.contains(&self.hashes.hash_one(cluster));
+        clusters.into_iter().filter(is_affected).collect()
     }
 }
 
 impl Versions {
-    /// What an object takes, in bytes.
+    /// Size of one entry, in bytes.
     #[cfg(test)]
     pub(super) const SIZE: usize = size_of::<ObservedVersion>();
 
@@ -77,7 +76,7 @@ impl Versions {
         }
     }
 
-    /// Takes in what the list or watch brings.
+    /// Observes an event of the list or watch.
     pub(super) fn take<K: Resource>(&mut self, brought: &Brought<'_, K>) -> Taken {
         let edited = match brought {
             Brought::List => {
@@ -106,7 +105,7 @@ impl Versions {
             std::mem::replace(known, seen).version != version
         } else {
             self.objects.insert_unique(object, seen, |seen| seen.object);
-            // What the first list brings was there before.
+            // Objects of the first list existed before.
             self.was_filled || !is_listed
         };
         is_edited.then_some(Edit {
@@ -130,7 +129,7 @@ impl Versions {
         })
     }
 
-    /// The list is over: what it has not brought is gone.
+    /// Completes the list: objects that it did not contain are deleted.
     fn filled(&mut self) -> Taken {
         self.was_filled = true;
         let Some(listed) = self.listed.take() else {
@@ -157,13 +156,14 @@ impl Versions {
     }
 }
 
-/// The Cluster that an object names.
+/// Returns the Cluster that an object names.
 fn cluster(meta: &ObjectMeta) -> Option<ClusterRef> {
     let name = meta.labels.as_ref()?.get(LABEL).filter(|name| !name.is_empty())?;
     Some(ClusterRef::new(meta.namespace.as_deref()?, name))
 }
 
-/// A hash of what an object is now; of one that is gone without its resourceVersion, because two servers' words for that differ.
+/// Returns a hash of the version of an object. For a deleted object it omits the resourceVersion, because API servers report different
+/// ones.
 pub(super) fn version(hashes: &RandomState, meta: &ObjectMeta) -> u64 {
     hashes.hash_one((&meta.uid, &meta.resource_version))
 }

@@ -1,4 +1,4 @@
-//! What is watched, and by which label.
+//! Watches of values sources, and their label selector.
 
 use std::fmt;
 
@@ -6,29 +6,29 @@ use sluice_crds::labels::label;
 
 use crate::cache::FollowedStore;
 
-/// Objects are watched that have it: it names their Cluster.
+/// Label of watched objects; it names their Cluster.
 pub const LABEL: &str = label::CLUSTER_NAME;
 
-/// A kind by its API group.
+/// Kind with its API group.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GroupKind {
-    /// Its API group, which is never the core group.
+    /// API group, never the core group.
     pub group: String,
-    /// The kind.
+    /// Kind.
     pub kind: String,
 }
 
-/// What one watch is about.
+/// Target of one watch.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Watched {
-    /// Secrets of one namespace, or of all.
+    /// Secrets of one namespace, or of all namespaces.
     Secrets(Option<String>),
-    /// Objects of a kind of another project, which a ClusterBootstrap names.
+    /// Objects of a kind of another project that a ClusterBootstrap names.
     Kind(GroupKind),
 }
 
 impl Watched {
-    /// How its list and watch are asked for again.
+    /// Returns the retry state of its list and watch.
     #[must_use]
     pub fn followed(&self) -> FollowedStore {
         match self {
@@ -43,7 +43,7 @@ impl fmt::Display for Watched {
         match self {
             Self::Secrets(None) => write!(f, "Secrets"),
             Self::Secrets(Some(namespace)) => write!(f, "Secrets in namespace {namespace}"),
-            // A tenant writes these.
+            // Tenants choose these strings.
             Self::Kind(GroupKind { group, kind }) => {
                 write!(f, "{} in group {}", kind.escape_debug(), group.escape_debug())
             }

@@ -1,6 +1,6 @@
 //! Rate limit of requeues after events of a workload cluster. Events of the management cluster are not delayed here.
 //!
-//! Each event-driven reconcile adds a rest to a debt with an upper bound. So a burst of reconciles runs without delay, as during an upgrade.
+//! Each event-driven reconcile adds a rest to a debt with an upper bound. So a burst of reconciles, as during an upgrade, is not delayed.
 //! A server with an endless stream of events gets no more reconciles in the long run than one rest per reconcile allows.
 
 use std::time::{Duration, Instant};
@@ -123,7 +123,8 @@ impl Pace {
         self.running.is_none().then(|| rested.max(self.ended + gap))
     }
 
-    /// Returns whether to requeue the Cluster now. This counts as the end of a reconcile, so that a slow controller is not sent every event.
+    /// Returns whether to requeue the Cluster now. A requeue counts as the end of a reconcile, so that a slow controller does not get every
+    /// event.
     pub fn wakes(&mut self, now: Instant) -> bool {
         let wakes = self.due().is_some_and(|due| due <= now);
         if wakes {
@@ -220,9 +221,7 @@ mod tests {
 
     /// Independent of its events, a server gets at most one reconcile per rest in the long run.
     #[rstest]
-    fn endless_events_are_rate_limited_in_the_long_run(
-        #[values(Weight::Progress, Weight::Proof)] weight: Weight,
-    ) {
+    fn endless_events_are_limited_in_the_long_run(#[values(Weight::Progress, Weight::Proof)] weight: Weight) {
         let began = Instant::now();
         let (mut pace, mut now, mut reconciles) = (Pace::new(began), began, 0_u32);
         while now < began + SECOND * 600 {

@@ -1,8 +1,8 @@
-//! One object of many, as it lies in memory.
+//! Memory layout of one packed object.
 
 use super::{Kept, Packed, Packer};
 
-/// One object. There are hundreds of thousands: see [`Head`] for what is in front of the packed bytes.
+/// Packed object. There are hundreds of thousands, so the fields of [`Head`] precede the packed bytes in one allocation.
 #[derive(Debug)]
 pub(super) struct Entry {
     /// Head, key, resourceVersion, and the object packed without it.
@@ -13,16 +13,16 @@ pub(super) struct Entry {
     pub(super) content: u64,
 }
 
-/// What is in front of the key.
+/// Header in front of the key.
 #[derive(Debug, Clone, Copy)]
 struct Head {
-    /// The number of the list after whose beginning it was last brought.
+    /// Number of the latest list before the last update of the object.
     list: u32,
     /// Length of the key.
     key: u32,
     /// Length of the resourceVersion.
     revision: u32,
-    /// Length of the object's JSON where it is compressed, else 0.
+    /// Length of the object's JSON if it is compressed, else 0.
     json: u32,
 }
 
@@ -72,7 +72,7 @@ impl Entry {
         Head::of(&self.bytes)
     }
 
-    /// The number of the list after whose beginning it was last brought.
+    /// Returns the number of the latest list before the last update of the object.
     pub(super) fn list(&self) -> u32 {
         self.head().list
     }
@@ -82,13 +82,13 @@ impl Entry {
         split(rest, self.head().key).0
     }
 
-    /// The resourceVersion and the packed object.
+    /// Returns the resourceVersion and the packed object.
     fn content(&self) -> (&[u8], &[u8]) {
         let rest = self.bytes.get(Head::LENGTH..).unwrap_or_default();
         split(split(rest, self.head().key).1, self.head().revision)
     }
 
-    /// Namespace and name.
+    /// Returns namespace and name.
     pub(super) fn name(&self) -> Option<(&str, &str)> {
         std::str::from_utf8(self.key()).ok()?.split_once('/')
     }
@@ -99,12 +99,12 @@ fn split(bytes: &[u8], at: u32) -> (&[u8], &[u8]) {
     bytes.split_at_checked(at).unwrap_or((bytes, &[]))
 }
 
-/// The object, which the same packer has packed. Anything else is a bug, and an object that is taken for absent may open a gate.
+/// Unpacks an object that the same packer packed. Panics otherwise: it is a bug, and treating the object as absent could open a gate.
 pub(super) fn unpacked<K: Kept>(packer: &Packer<K>, entry: &Entry) -> K {
     measured(packer, entry).0
 }
 
-/// The same, and how many bytes of memory it takes.
+/// Unpacks an object and returns its size in memory, in bytes.
 pub(super) fn measured<K: Kept>(packer: &Packer<K>, entry: &Entry) -> (K, usize) {
     let (revision, content) = entry.content();
     match packer.unpack(content, entry.head().json) {

@@ -1,10 +1,10 @@
-//! Objects of lists and watches as they are kept.
+//! Objects of lists and watches in their cached form.
 
 use super::{Kept, Packed, Packer};
 use crate::decode::{Item, Undecodable};
 
 impl<K: Kept> Item<K> {
-    /// The object as it is kept, packed; none where it cannot be decoded. One that takes too much becomes such an object.
+    /// Packs the cached form of the object; `None` if it cannot be decoded. An oversized object becomes undecodable.
     pub fn pack(&mut self, by: &Packer<K>) -> Option<Packed> {
         let Self::Decoded(object) = self else { return None };
         object.prune();

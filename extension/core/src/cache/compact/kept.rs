@@ -1,4 +1,4 @@
-//! What is kept of an object.
+//! Cached form of an object.
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
@@ -13,23 +13,23 @@ use sluice_crds::{
 
 use crate::{cache::stores::OfCluster, decode::Decode, upgrade::hop::ControlPlane};
 
-/// The annotation that kubectl keeps a whole object in.
+/// Annotation in which kubectl stores a whole object.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// A kind whose objects are kept packed. What is unpacked is what was packed.
+/// Kind whose objects are packed. Unpacking restores the packed object exactly.
 pub trait Kept: Resource + Serialize + Decode {
-    /// The Cluster in the namespace of an object with this metadata by which it is found as well.
+    /// Returns the Cluster, in the namespace of the object, that an object with this metadata is also indexed by.
     #[must_use]
     fn cluster_of(_meta: &ObjectMeta) -> Option<String> {
         None
     }
 
-    /// The Cluster in the namespace of an object by which it is found as well.
+    /// Returns the Cluster, in the namespace of the object, that the object is also indexed by.
     fn cluster(&self) -> Option<String> {
         Self::cluster_of(self.meta())
     }
 
-    /// Drops what nothing reads.
+    /// Drops unused fields.
     fn prune(&mut self) {
         let meta = self.meta_mut();
         meta.managed_fields = None;
@@ -85,12 +85,12 @@ mod tests {
     use super::*;
     use crate::cache::compact::{Objects, Packer};
 
-    /// What is left of `object` in memory.
+    /// Returns the cached form of `object`.
     fn left<K: Kept + Clone>(object: &Value) -> Value {
         let mut object: K = serde_json::from_value(object.clone()).unwrap();
         object.prune();
         let mut objects = Objects::new(std::sync::Arc::new(Packer::<K>::default()));
-        // Some of them are compressed, and all are the same.
+        // Some copies are compressed, and all are equal.
         let mut left = Vec::new();
         for _ in 0..10 {
             objects.insert(&object);
@@ -101,7 +101,7 @@ mod tests {
         left.remove(0)
     }
 
-    /// With `rest` beside metadata as a server has them.
+    /// Returns an object as served by an API server, with the fields of `rest`.
     fn served(rest: &Value) -> Value {
         let mut object = rest.clone();
         object["apiVersion"] = json!("example.com/v1");
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nothing_reads_is_not_kept() {
+    fn unused_fields_are_dropped() {
         let left = left::<Cluster>(&served(&json!({"spec": {"paused": true}})));
         let expected = json!({
             "name": "one", "namespace": "team-a", "uid": "uid", "resourceVersion": "7", "generation": 3,
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_is_as_it_was() {
+    fn used_fields_of_each_kind_stay() {
         let workers = json!({
             "spec": {"template": {"spec": {"version": "v1.36.3"}}},
             "status": {"replicas": 3, "upToDateReplicas": 2, "versions": [{"version": "v1.35.4", "replicas": 1}]},
@@ -136,7 +136,7 @@ mod tests {
         left::<MachinePool>(&served(&workers));
         let spec = json!({"refName": "a.example.com", "version": "1.0.0", "template": {"spec": {"fetch": [null, {"a": 1.5}]}}});
         let package = left::<Package>(&served(&json!({"spec": spec})));
-        assert_eq!(package["spec"], spec, "it is copied to workloads");
+        assert_eq!(package["spec"], spec, "it is copied to workload clusters");
         let plane = json!({"spec": {"version": "v1.36.3"}, "status": {"version": "v1.36.3", "versions": [{"version": "v1.35.4"}]}});
         let plane = left::<ControlPlane>(&served(&plane));
         assert_eq!(plane["status"]["versions"][0]["version"], "v1.35.4");

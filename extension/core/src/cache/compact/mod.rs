@@ -1,4 +1,4 @@
-//! Objects in memory as few bytes: what nothing reads is dropped, and the rest is packed.
+//! Compact objects in memory: unused fields are dropped, and the rest is compressed.
 
 mod entry;
 mod item;

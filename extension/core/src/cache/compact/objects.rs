@@ -1,4 +1,4 @@
-//! All objects of one kind.
+//! Packed objects of one kind.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -15,31 +15,31 @@ use super::{
 };
 use crate::{cluster::ClusterRef, decode::Undecodable};
 
-/// What a list or a watch has changed.
+/// Change by a list or watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// The object is new, or another one than before.
+    /// The object is new or changed.
     Changed,
-    /// It is as it was, except for its resourceVersion.
+    /// Only the resourceVersion changed.
     Same,
-    /// It is not as it was, which is seen when the list is over.
+    /// The object changed, and readers observe the change at the end of the list.
     SetAside,
 }
 
-/// What a list has changed that is over.
+/// Changes by a completed list.
 #[derive(Debug)]
 pub struct Listed<K> {
-    /// Namespace and name of each object that is new, or another one than before.
+    /// Namespace and name of each new or changed object.
     pub changed: Vec<ClusterRef>,
-    /// What is there no more, or cannot be decoded any more.
+    /// Objects that are deleted or no longer decodable.
     pub gone: Gone<K>,
-    /// Each object that cannot be decoded, and that is new or another one than before.
+    /// New or changed undecodable objects.
     pub undecodable: Vec<Arc<Undecodable>>,
-    /// What could not be decoded, and is there no more or can be decoded now.
+    /// Undecodable objects that are deleted or decodable again.
     pub undecodable_gone: Vec<Arc<Undecodable>>,
 }
 
-/// Objects that are there no more, packed: there may be so many that they would not fit into memory otherwise.
+/// Deleted objects, packed: there may be too many for memory otherwise.
 #[derive(Debug)]
 pub struct Gone<K> {
     packer: Arc<Packer<K>>,
@@ -47,32 +47,32 @@ pub struct Gone<K> {
 }
 
 impl<K: Kept> Gone<K> {
-    /// Each object, unpacked when its turn comes.
+    /// Returns the objects, unpacked one at a time.
     pub fn iter(&self) -> impl Iterator<Item = K> {
         self.entries.iter().map(|entry| unpacked(&self.packer, entry))
     }
 }
 
-/// The objects of one kind by namespace and name, packed. Those that belong to a Cluster are found by it as well.
+/// Packed objects of one kind, indexed by namespace and name, and by Cluster if they belong to one.
 #[derive(Debug)]
 pub struct Objects<K> {
     packer: Arc<Packer<K>>,
     table: HashTable<Entry>,
-    /// The Cluster by which an object is found, where it is found by one. Hashes of keys.
+    /// Cluster of each object that belongs to one, as hashes of keys.
     placed: HashMap<u64, u64>,
     hasher: RandomState,
-    /// The number of the last list.
+    /// Number of the last list.
     list: u32,
-    /// Whether a list was over once, so that readers rely on all of it.
+    /// Whether a list completed, so that readers rely on complete content.
     filled: bool,
-    /// What the list that is under way has changed. A list comes in the order of names, so that between two pages readers would see new
-    /// states of some objects beside old ones of others, in an order that never was.
+    /// Changes by the list in progress. A list arrives in the order of names, so between two pages readers would observe a mix of new and
+    /// old states that never existed.
     aside: Option<Vec<Aside>>,
-    /// Objects that cannot be decoded, by key, each with the number of the list after whose beginning it was last brought.
+    /// Undecodable objects by key, each with the number of the latest list before its last update.
     undecodable: BTreeMap<String, (u32, Arc<Undecodable>)>,
 }
 
-/// What a list has brought that is not as it was.
+/// Changed object of a list in progress.
 #[derive(Debug)]
 enum Aside {
     Object(Placed),
@@ -90,21 +90,21 @@ impl Aside {
     }
 }
 
-/// An object, and where it is found.
+/// Object with its index keys.
 #[derive(Debug)]
 struct Placed {
     /// Hash of its key.
     own: u64,
-    /// That of its Cluster, where it is found by one.
+    /// Hash of the key of its Cluster, if it belongs to one.
     cluster: Option<u64>,
     entry: Entry,
 }
 
 impl<K: Kept> Packer<K> {
-    /// Packs an object for [`Objects::put`]: without its resourceVersion, which changes where nothing else does.
+    /// Packs an object for [`Objects::put`], without its resourceVersion, which may change alone.
     ///
     /// # Errors
-    /// It takes more than an object of the kind may.
+    /// The object exceeds the size limit of its kind.
     pub fn pack_kept(&self, object: &mut K) -> Result<Packed, TooLarge> {
         let revision = object.meta_mut().resource_version.take();
         let json = serde_json::to_vec(object);
@@ -117,7 +117,7 @@ impl<K: Kept> Packer<K> {
     }
 }
 
-/// What an object is found by.
+/// Returns the key of an object.
 fn key(namespace: Option<&str>, name: &str) -> String {
     format!("{}/{name}", namespace.unwrap_or_default())
 }
@@ -130,7 +130,7 @@ fn key_of(meta: &ObjectMeta) -> String {
 }
 
 impl<K: Kept> Objects<K> {
-    /// None yet.
+    /// Returns an empty collection.
     #[must_use]
     pub fn new(packer: Arc<Packer<K>>) -> Self {
         Self {
@@ -145,19 +145,19 @@ impl<K: Kept> Objects<K> {
         }
     }
 
-    /// A list of all objects begins. What it changes is seen once [`Self::listed`]; of the first one, which nothing rests on before it
-    /// is over, as it comes.
+    /// Starts a list of all objects. Readers observe its changes after [`Self::listed`]. Changes of the first list are visible immediately,
+    /// because no reader depends on an incomplete first list.
     pub fn list(&mut self) {
         self.list = self.list.wrapping_add(1);
         self.aside = self.filled.then(Vec::new);
     }
 
-    /// The list has brought all objects.
+    /// Completes the list.
     pub fn listed(&mut self) -> Listed<K> {
         let (mut changed, mut gone) = (Vec::new(), Vec::new());
         let (mut undecodable, mut undecodable_gone) = (Vec::new(), Vec::new());
         let aside = self.aside.take().unwrap_or_default();
-        // An object that is edited while the list comes is in it twice. An event for each would report as gone what the second brings.
+        // An object that is edited during the list occurs twice in it. An event for each would report the second as deleted.
         let last: HashMap<u64, usize> = aside
             .iter()
             .enumerate()
@@ -212,8 +212,8 @@ impl<K: Kept> Objects<K> {
         }
     }
 
-    /// A list or a watch brings `object`, which was packed to `packed` by the packer of these objects. It takes the place of the one of its
-    /// name, which is returned if it could not be decoded.
+    /// Stores `object` of a list or watch, with `packed` from the packer of these objects. Returns the replaced object if it was
+    /// undecodable.
     pub fn put(&mut self, object: &K, packed: &Packed) -> (Change, Option<Arc<Undecodable>>) {
         let key = key_of(object.meta());
         let own = self.hasher.hash_one(key.as_bytes());
@@ -229,7 +229,7 @@ impl<K: Kept> Objects<K> {
             .is_some_and(|there| there.content == packed.content);
         let placed = Placed { own, cluster, entry };
         match &mut self.aside {
-            // A list that is streamed may bring an object again, as it is known.
+            // A streamed list may deliver an unchanged object again.
             Some(aside) if !is_same || aside.iter().any(|before| before.own() == own) => {
                 aside.push(Aside::Object(placed));
                 return (Change::SetAside, None);
@@ -240,8 +240,7 @@ impl<K: Kept> Objects<K> {
         (if is_same { Change::Same } else { Change::Changed }, mended)
     }
 
-    /// A list or a watch brings an object that cannot be decoded. It takes the place of the one of its name, which is returned if it could
-    /// be decoded: what is known of it is out of date.
+    /// Stores an undecodable object of a list or watch. Returns the replaced object if it was decodable, because its state is outdated.
     pub fn put_undecodable(&mut self, object: &Undecodable) -> (Change, Option<K>) {
         let key = key_of(&object.metadata);
         let own = self.hasher.hash_one(key.as_bytes());
@@ -268,10 +267,10 @@ impl<K: Kept> Objects<K> {
         before
     }
 
-    /// An object takes the place of the one of its name, which is returned if it could not be decoded.
+    /// Replaces the object of the same key. Returns the replaced object if it was undecodable.
     fn place(&mut self, Placed { own, cluster, entry }: Placed) -> Option<Arc<Undecodable>> {
         if self.placed.get(&own).copied() != cluster {
-            // It belongs to another Cluster now.
+            // The object belongs to another Cluster now.
             self.take(entry.key());
         }
         let mended = entry.name().filter(|_| !self.undecodable.is_empty());
@@ -295,7 +294,7 @@ impl<K: Kept> Objects<K> {
         mended.map(|(_, object)| object)
     }
 
-    /// The same for an object that is not packed yet.
+    /// Packs and stores an object.
     #[cfg(test)]
     pub(super) fn insert(&mut self, object: &K) -> Change
     where
@@ -305,7 +304,7 @@ impl<K: Kept> Objects<K> {
         self.put(object, &packed).0
     }
 
-    /// The object with this metadata is gone. Returns what was there, decoded or not.
+    /// Removes the object with this metadata. Returns the removed object, decodable or not.
     pub fn remove(&mut self, meta: &ObjectMeta) -> (Option<K>, Option<Arc<Undecodable>>) {
         let key = key_of(meta);
         let before = self
@@ -328,27 +327,27 @@ impl<K: Kept> Objects<K> {
         self.table.find(at, |entry| entry.key() == key)
     }
 
-    /// Forgets all.
+    /// Removes all objects.
     pub fn clear(&mut self) {
         (self.table, self.placed, self.aside) = (HashTable::new(), HashMap::new(), None);
         self.undecodable.clear();
         self.filled = true;
     }
 
-    /// The object of this name; kinds without namespaces have none.
+    /// Returns the object of this name; the namespace is `None` for cluster-scoped kinds.
     #[must_use]
     pub fn get(&self, namespace: Option<&str>, name: &str) -> Option<K> {
         self.measured(namespace, name).map(|(object, _)| object)
     }
 
-    /// The same, and how many bytes of memory it takes.
+    /// Returns the object of this name and its size in memory, in bytes.
     #[must_use]
     pub fn measured(&self, namespace: Option<&str>, name: &str) -> Option<(K, usize)> {
         let found = self.find(key(namespace, name).as_bytes());
         found.map(|entry| measured(&self.packer, entry))
     }
 
-    /// The objects that belong to a Cluster.
+    /// Returns the objects that belong to a Cluster.
     #[must_use]
     pub fn of_cluster(&self, namespace: &str, cluster: &str) -> Vec<K> {
         let at = self.hasher.hash_one(key(Some(namespace), cluster).as_bytes());
@@ -362,7 +361,7 @@ impl<K: Kept> Objects<K> {
             .collect()
     }
 
-    /// The object of this name, if there is one that cannot be decoded.
+    /// Returns the object of this name, if it cannot be decoded.
     #[must_use]
     pub fn undecodable(&self, namespace: Option<&str>, name: &str) -> Option<Arc<Undecodable>> {
         if self.undecodable.is_empty() {
@@ -372,7 +371,7 @@ impl<K: Kept> Objects<K> {
         Some(Arc::clone(found))
     }
 
-    /// The first object that belongs to a Cluster and cannot be decoded, if there is one.
+    /// Returns the first object that belongs to a Cluster and cannot be decoded, if there is one.
     #[must_use]
     pub fn undecodable_of(&self, namespace: &str, cluster: &str) -> Option<Arc<Undecodable>> {
         let belongs = |meta: &ObjectMeta| {
@@ -382,35 +381,35 @@ impl<K: Kept> Objects<K> {
         all.find(|object| belongs(&object.metadata)).cloned()
     }
 
-    /// All objects that cannot be decoded, by namespace and name.
+    /// Returns all undecodable objects, by namespace and name.
     pub fn all_undecodable(&self) -> impl Iterator<Item = &Arc<Undecodable>> {
         self.undecodable.values().map(|(_, object)| object)
     }
 
-    /// All objects, one after the other: each is unpacked when its turn comes.
+    /// Returns all objects, unpacked one at a time.
     pub fn iter(&self) -> impl Iterator<Item = K> {
         self.table.iter().map(|entry| unpacked(&self.packer, entry))
     }
 
-    /// Namespace and name of each object.
+    /// Returns namespace and name of each object.
     pub fn names(&self) -> impl Iterator<Item = (&str, &str)> {
         self.table.iter().filter_map(Entry::name)
     }
 
-    /// Those of `uids` that no object has.
+    /// Returns the UIDs of `uids` without an object.
     pub fn missing<'a>(&self, uids: impl Iterator<Item = &'a str>) -> Vec<String> {
         let there: HashSet<u64> = self.table.iter().map(|entry| entry.uid).collect();
         let missing = uids.filter(|uid| !there.contains(&self.hash_of_uid(uid)));
         missing.map(str::to_owned).collect()
     }
 
-    /// How many there are.
+    /// Returns the number of decodable objects.
     #[must_use]
     pub fn len(&self) -> usize {
         self.table.len()
     }
 
-    /// Whether there is none.
+    /// Returns whether there is no decodable object.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.table.is_empty()
@@ -421,7 +420,7 @@ impl<K: Kept> Objects<K> {
     }
 }
 
-/// Whether an object that cannot be decoded is as it was, except for its resourceVersion.
+/// Returns whether two undecodable objects differ only in their resourceVersion.
 fn is_same(before: &Undecodable, now: &Undecodable) -> bool {
     let content = |object: &Undecodable| {
         let mut object = object.clone();
@@ -431,7 +430,7 @@ fn is_same(before: &Undecodable, now: &Undecodable) -> bool {
     content(before) == content(now)
 }
 
-/// The hash by which the object with `key` is found.
+/// Returns the hash of the index entry of the object with `key`.
 fn place(placed: &HashMap<u64, u64>, hasher: &RandomState, key: &[u8]) -> u64 {
     let own = hasher.hash_one(key);
     placed.get(&own).copied().unwrap_or(own)

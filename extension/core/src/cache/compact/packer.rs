@@ -1,6 +1,6 @@
-//! One object as few bytes.
+//! Compression of single objects.
 //!
-//! Objects of one kind are alike, so the first ones make the dictionary that the others are compressed with.
+//! Objects of one kind are similar, so the first ones provide the dictionary for the others.
 
 use std::{
     collections::HashMap,
@@ -16,34 +16,34 @@ use serde_json::value::RawValue;
 use sluice_crds::decode::{self, Limit};
 use zstd::bulk::{Compressor, Decompressor};
 
-/// So many objects make a dictionary.
+/// Number of objects in the dictionary.
 const SAMPLES: usize = 8;
 
-/// So much of each of them, in bytes. An object of a tenant may have a megabyte.
+/// Size of each sample, in bytes. An object of a tenant may have a megabyte.
 const SAMPLE: usize = 8 * 1024;
 
-/// Levels above it cost time and save nothing.
+/// Compression level. Higher levels cost time and save nothing.
 const LEVEL: i32 = 1;
 
 /// Marks the length of JSON that was compressed without the dictionary.
 const PLAIN: u32 = 1 << 31;
 
-/// An object, packed.
+/// Packed object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Packed {
-    /// JSON, or what it was compressed to.
+    /// JSON, or compressed JSON.
     pub(super) bytes: Vec<u8>,
-    /// The length of the JSON where it was compressed, else 0; with [`PLAIN`] where that was without the dictionary.
+    /// Length of compressed JSON, else 0; with [`PLAIN`] if compressed without the dictionary.
     pub(super) length: u32,
     /// Hash of the JSON.
     pub(super) content: u64,
 }
 
-/// An object takes more than one of its kind may in a store.
+/// Error of an object above the size limit of its kind.
 #[derive(Debug, thiserror::Error)]
 #[error("field {field}: what Sluice keeps of the object takes {} KiB, compressed, and {} KiB at most", bytes.div_ceil(1024), limit / 1024)]
 pub struct TooLarge {
-    /// The field that takes most of it.
+    /// Largest field.
     field: String,
     bytes: usize,
     limit: usize,
@@ -60,9 +60,9 @@ pub struct Packer<K> {
 struct State {
     samples: Vec<u8>,
     sampled: usize,
-    /// Once there are samples enough.
+    /// Codec with the dictionary, once there are enough samples.
     codec: Option<Codec>,
-    /// For objects that are longer than a sample.
+    /// Codec for objects longer than a sample.
     plain: Option<Codec>,
 }
 
@@ -91,7 +91,7 @@ impl State {
         self.samples.extend(json.iter().take(SAMPLE));
         self.sampled += 1;
         if self.sampled == SAMPLES {
-            // Without a dictionary objects stay as they are.
+            // Without a dictionary, objects stay uncompressed.
             self.codec = Codec::of(&std::mem::take(&mut self.samples)).ok();
         }
     }
@@ -148,12 +148,12 @@ impl<K: Serialize + DeserializeOwned> Packer<K> {
     /// Packs an object.
     ///
     /// # Errors
-    /// It cannot be written as JSON.
+    /// The object cannot be encoded as JSON.
     pub fn pack(&self, object: &K) -> serde_json::Result<Packed> {
         Ok(self.packed(serde_json::to_vec(object)?))
     }
 
-    /// Packs JSON to at most so many bytes.
+    /// Packs JSON to at most `limit` bytes.
     pub(super) fn pack_within(&self, json: Vec<u8>, limit: usize) -> Result<Packed, TooLarge> {
         if json.len() <= limit {
             return Ok(self.packed(json));
@@ -179,10 +179,10 @@ impl<K: Serialize + DeserializeOwned> Packer<K> {
         }
     }
 
-    /// The object that was packed to `bytes`, of this `length`, and how many bytes of memory it takes.
+    /// Unpacks an object from `bytes` with this `length`. Returns the object and its size in memory, in bytes.
     ///
     /// # Errors
-    /// This packer has not packed it.
+    /// Another packer packed the object.
     pub(super) fn unpack(&self, bytes: &[u8], length: u32) -> io::Result<(K, usize)> {
         let decompressed;
         let json = if length == 0 {
@@ -196,14 +196,14 @@ impl<K: Serialize + DeserializeOwned> Packer<K> {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // What it holds is whole after each call.
+        // The state is consistent after each call, so a poisoned lock is usable.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The path of the field that takes most of an object.
+/// Returns the path of the largest field of an object.
 fn largest_field(json: &[u8]) -> String {
-    /// How far down it is looked for.
+    /// Depth of the search.
     const LEVELS: usize = 4;
     let mut path = Vec::new();
     let mut rest = json;
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_packed_is_unpacked() {
+    fn packed_objects_can_be_unpacked() {
         let packer = Packer::default();
         let all: Vec<Packed> = (0..20)
             .map(|number| packer.pack(&object(number)).unwrap())
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_like_no_other_is_unpacked_too() {
+    fn a_dissimilar_object_can_be_unpacked() {
         let packer = Packer::default();
         for _ in 0..SAMPLES {
             packer.pack(&json!({"text": "x".repeat(10 * SAMPLE)})).unwrap();
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_one_has_packed_is_no_object() {
+    fn objects_of_another_packer_are_rejected() {
         let (packer, other) = (Packer::default(), Packer::<Value>::default());
         let all: Vec<Packed> = (0..20)
             .map(|number| packer.pack(&object(number)).unwrap())

@@ -1,4 +1,4 @@
-//! The objects that were looked up last.
+//! Recently used objects.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -6,21 +6,21 @@ use kube::core::ObjectMeta;
 
 use super::Kept;
 
-/// Some objects as they were unpacked, of those that were looked up last: Cluster API asks about the same Cluster again and again.
+/// Unpacked objects of recent lookups: Cluster API repeats its hook calls for the same Cluster.
 #[derive(Debug)]
 pub struct Recent<K> {
-    /// Each with the bytes that it takes.
+    /// Objects with their size in bytes.
     objects: VecDeque<(Arc<K>, usize)>,
     most: usize,
-    /// Bytes that all of them take.
+    /// Total size in bytes.
     memory: usize,
 }
 
-/// Bytes that the objects of one kind may take.
+/// Size limit of the objects of one kind, in bytes.
 const MEMORY: usize = 2 * 1024 * 1024;
 
 impl<K: Kept> Recent<K> {
-    /// None yet, and never more than `most`, or than take 2 MiB.
+    /// Returns an empty collection for at most `most` objects and 2 MiB.
     #[must_use]
     pub fn new(most: usize) -> Self {
         Self {
@@ -30,14 +30,14 @@ impl<K: Kept> Recent<K> {
         }
     }
 
-    /// The object of this name, if it was looked up lately.
+    /// Returns the object of this name, if it was looked up recently.
     pub fn get(&mut self, namespace: Option<&str>, name: &str) -> Option<Arc<K>> {
         let (object, memory) = self.take(namespace, name)?;
         self.push(Arc::clone(&object), memory);
         Some(object)
     }
 
-    /// An object was looked up that takes so many bytes.
+    /// Adds an object with its size in bytes.
     pub fn add(&mut self, object: &Arc<K>, memory: usize) {
         self.forget(object.meta());
         if memory > MEMORY {
@@ -50,7 +50,7 @@ impl<K: Kept> Recent<K> {
         }
     }
 
-    /// The object with this metadata is another one now, or gone.
+    /// Drops the object with this metadata, after a change or deletion.
     pub fn forget(&mut self, meta: &ObjectMeta) {
         let _before = self.take(
             meta.namespace.as_deref(),
@@ -58,7 +58,7 @@ impl<K: Kept> Recent<K> {
         );
     }
 
-    /// All are other ones now, or gone.
+    /// Drops all objects.
     pub fn clear(&mut self) {
         self.objects.clear();
         self.memory = 0;

@@ -1,6 +1,6 @@
-//! One pass over one configuration: a pure function of what is known.
+//! Reconcile of one configuration: a pure function of its context.
 //!
-//! What the package needs is written first, the Secret with its values last; then the status says what came of it.
+//! It writes the objects that the package needs first, then the values Secret, and the status last.
 
 mod objects;
 mod owner;
@@ -25,33 +25,33 @@ use crate::{
     schedule::{SyncPeriod, wait},
 };
 
-/// How soon a configuration of a hot Cluster is looked at again whose result depends on what no watch shows: Secrets are read by name.
+/// Requeue interval for a configuration of a hot Cluster that depends on unwatched objects: Secrets are read by name.
 const UNWATCHED: Duration = Duration::from_secs(10);
 
-/// One configuration.
+/// Configuration with the inputs of its reconcile.
 pub struct Configuration {
-    /// Its kind.
+    /// Kind of the configuration.
     pub kind: Kind,
-    /// The configuration itself.
+    /// Configuration object.
     pub object: Arc<DynamicObject>,
-    /// How often it is looked at when nothing happens.
+    /// Resync interval.
     pub sync_period: SyncPeriod,
-    /// Whether its Cluster has a connection with watches to its workload.
+    /// Whether the Cluster has a connection with watches to its workload cluster.
     pub is_hot: bool,
 }
 
-/// What a pass leaves.
+/// Effects of a reconcile.
 #[derive(Debug, Clone, Default)]
 pub struct Effects {
-    /// What the configuration depends on.
+    /// Sources that the configuration depends on.
     pub sources: Vec<Source>,
-    /// What is wrong; `Some(None)` is nothing any more.
+    /// Problem of the configuration; `Some(None)` if an earlier one is resolved.
     pub problem: Option<Option<Problem>>,
-    /// Namespace and name of its Cluster, which is to be looked at once something was written: it may wait for nothing else.
+    /// Namespace and name of its Cluster, to be requeued after a write: the Cluster may wait for only that.
     pub cluster: Option<(String, String)>,
 }
 
-/// All that is known to one pass over a configuration.
+/// Context of the reconcile of a configuration.
 pub type Context<'a> = protocol::Context<'a, Configuration>;
 
 type Interrupt = protocol::Interrupt<Problem>;
@@ -104,10 +104,10 @@ impl Reconciler for Configuration {
     }
 }
 
-/// The pass, as far as it comes with what is known. `after` is what it leaves, also where it does not come to its end.
+/// Reconciles a configuration as far as the known results allow. Fills `effects` even if the reconcile is incomplete.
 ///
 /// # Errors
-/// What has to be read or written before it goes on; or why it cannot.
+/// The missing reads or writes, or the reason why the reconcile cannot continue.
 pub fn reconcile(known: &Context<'_>, effects: &mut Effects) -> Step<Done> {
     let Configuration {
         object,
@@ -122,7 +122,7 @@ pub fn reconcile(known: &Context<'_>, effects: &mut Effects) -> Step<Done> {
     effects.sources = known.sources().collect();
     let (mut uid, mut unwatched) = (object.uid(), false);
     let outcome = match owner::cluster(known) {
-        // It takes its configurations with it.
+        // Garbage collection deletes the configurations of a deleted Cluster.
         Ok(found) if found.metadata.deletion_timestamp.is_some() => return Ok(Done::AwaitChange),
         Ok(found) => {
             if let Some(problem) = owner::paused(known.facts, found) {
@@ -144,12 +144,12 @@ pub fn reconcile(known: &Context<'_>, effects: &mut Effects) -> Step<Done> {
     Ok(Done::RequeueAfter(match problem {
         _ if unwatched && *is_hot => UNWATCHED,
         Some(_) if unwatched => wait(&uid, status::not_ready_for(known)),
-        // With its Cluster, whose look finds what this pass has written.
+        // Resync together with the Cluster, whose reconcile then observes these writes.
         _ => sync_period.until_resync(&uid, known.began.instant),
     }))
 }
 
-/// The Cluster is paused: nothing is written but that this is why there are no values, where they are not there.
+/// Handles a paused Cluster: writes only the pause as the reason for missing or outdated values.
 fn rest(known: &Context<'_>, effects: &mut Effects, problem: &Problem) -> Step<Done> {
     if !status::is_current(known) {
         effects.problem = Some(Some(problem.clone()));
@@ -158,12 +158,12 @@ fn rest(known: &Context<'_>, effects: &mut Effects, problem: &Problem) -> Step<D
     Ok(Done::AwaitChange)
 }
 
-/// Writes all that follows from a configuration. Says the name of the Secret with the values.
+/// Writes all objects of a configuration and returns the name of the values Secret.
 fn written(known: &Context<'_>, cluster: &Cluster, unwatched: &mut bool) -> Step<String> {
     let config = known.facts;
     let (output, sources) = values::values(known, cluster, unwatched)?;
     let secret = secret::wanted(config, cluster, &output)?;
-    // One that was found by its name is made one of its Cluster.
+    // A configuration that was found by its name gets the Cluster as an owner.
     let adopted = iter::once_with(|| objects::adopt(known, cluster, config.key(), &config.object.metadata));
     let extra = output
         .objects
@@ -178,7 +178,7 @@ fn written(known: &Context<'_>, cluster: &Cluster, unwatched: &mut bool) -> Step
         .iter()
         .map(|source| objects::adopt_secret(known, cluster, &sources, source));
     let values = iter::once_with(|| secret::write(known, &secret));
-    // All of it is read at once, and written in this order.
+    // The parts are read together and written in this order.
     in_order(together(
         adopted.chain(extra).chain(removed).chain(owned).chain(values),
     )?)?;

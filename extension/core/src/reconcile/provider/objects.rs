@@ -1,4 +1,4 @@
-//! What belongs to a package beside its values: owners, extra objects, and what is not needed any more.
+//! Objects of a package besides its values: owner references, extra objects and obsolete objects.
 
 use k8s_openapi::{
     api::core::v1::Secret,
@@ -16,7 +16,7 @@ use crate::{
     providers::{Source, Sources, source::text},
 };
 
-/// The Cluster as an owner.
+/// Returns an owner reference to the Cluster.
 pub(super) fn reference(cluster: &Cluster) -> OwnerReference {
     let cluster = Owner {
         name: cluster.name_any(),
@@ -26,8 +26,8 @@ pub(super) fn reference(cluster: &Cluster) -> OwnerReference {
     build::owner(&cluster, false)
 }
 
-/// `found` and those of `wanted` that are missing; `None` when none is. An object has one controller: one that was made again under its
-/// name takes the place of the one before.
+/// Returns `found` with the missing owners of `wanted`; `None` if none is missing. An object has one controller: a recreated controller
+/// replaces the earlier one of the same name.
 pub(super) fn with_owners(
     found: &[OwnerReference],
     wanted: &[OwnerReference],
@@ -46,7 +46,7 @@ pub(super) fn with_owners(
     (all != found).then_some(all)
 }
 
-/// Adds the Cluster to the owners of an object, if it is none of them.
+/// Adds the Cluster to the owners of an object, if it is missing.
 pub(super) fn adopt(known: &Context<'_>, cluster: &Cluster, key: Key, object: &ObjectMeta) -> Step<()> {
     let found = object.owner_references.as_deref().unwrap_or_default();
     let Some(owners) = with_owners(found, &[reference(cluster)]) else {
@@ -56,11 +56,11 @@ pub(super) fn adopt(known: &Context<'_>, cluster: &Cluster, key: Key, object: &O
         json!({"uid": object.uid, "resourceVersion": object.resource_version, "ownerReferences": owners});
     let patch = json!({ "metadata": metadata });
     known
-        .write(Write::patch(key, patch, "it goes with its Cluster"))
+        .write(Write::patch(key, patch, "object is deleted with its Cluster"))
         .map(drop)
 }
 
-/// A Secret that a configuration names goes with its Cluster.
+/// Adds the Cluster to the owners of a Secret that a configuration names, so that both are deleted together.
 pub(super) fn adopt_secret(
     known: &Context<'_>,
     cluster: &Cluster,
@@ -78,12 +78,12 @@ pub(super) fn adopt_secret(
     adopt(known, cluster, key, &secret.metadata)
 }
 
-/// Makes an object that the package needs what it has to be. Of its owners those that `former_owners` names go, and those of others stay.
+/// Creates or updates an object that the package needs. Removes the owners in `former_owners` and keeps all other owners.
 ///
-/// Objects of the whole cluster are roles of names that Sluice may write. A POST does not say a name to an authorizer, so one that is
-/// missing is applied; only Sluice writes it, and it is the same for all Clusters.
+/// Cluster-scoped objects are roles, which RBAC lets Sluice write by name. The authorizer sees no name in a POST, so a missing role is
+/// applied. Only Sluice writes it, and it is the same for all Clusters.
 pub(super) fn extra(known: &Context<'_>, wanted: &Value, former_owners: &[String]) -> Step<()> {
-    const WHY: &str = "a package needs it";
+    const WHY: &str = "package needs the object";
     let source = source_of(wanted);
     let current = found(known, &source)?.into_iter().flatten().next();
     let mut next = wanted.clone();
@@ -95,7 +95,7 @@ pub(super) fn extra(known: &Context<'_>, wanted: &Value, former_owners: &[String
         let kept: Vec<_> = found.iter().filter(is_kept).cloned().collect();
         let all = with_owners(&kept, &owners(wanted)).unwrap_or(kept);
         if all == found {
-            // Those of others stay.
+            // Other owners stay.
             drop(
                 next["metadata"]
                     .as_object_mut()
@@ -123,7 +123,7 @@ pub(super) fn extra(known: &Context<'_>, wanted: &Value, former_owners: &[String
     known.write(write).map(drop)
 }
 
-/// Removes an object that is not needed any more.
+/// Deletes an obsolete object.
 pub(super) fn remove(known: &Context<'_>, source: &Source) -> Step<()> {
     let Some(current) = found(known, source)?.into_iter().flatten().next() else {
         return Ok(());
@@ -133,11 +133,11 @@ pub(super) fn remove(known: &Context<'_>, source: &Source) -> Step<()> {
         return Ok(());
     };
     known
-        .write(Write::delete(key, uid, "no package needs it any more"))
+        .write(Write::delete(key, uid, "no package needs the object any more"))
         .map(drop)
 }
 
-/// The object that `source` names, as requests name it; `None` when its kind is not served.
+/// Returns the key of the object of `source`; `None` if its kind is not served.
 fn key(known: &Context<'_>, source: &Source) -> Step<Option<Key>> {
     let Source::Object {
         group,
@@ -171,7 +171,7 @@ fn source_of(object: &Value) -> Source {
     }
 }
 
-/// Whether `found` says everything that `wanted` says. Lists are equal or not.
+/// Returns whether `found` contains all fields of `wanted`. Lists must be equal.
 fn contains(found: &Value, wanted: &Value) -> bool {
     match (found, wanted) {
         (Value::Object(found), Value::Object(wanted)) => wanted
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn owners_of_others_stay_and_a_controller_follows_the_one_before_it() {
+    fn other_owners_stay_and_a_recreated_controller_replaces_the_earlier_one() {
         let (other, before, now) = (
             owner("other", "1", false),
             owner("one", "2", true),

@@ -1,4 +1,4 @@
-//! The Cluster of a configuration.
+//! Cluster of a configuration.
 
 use kube::{Resource as _, ResourceExt as _};
 use sluice_crds::{foreign::Cluster, labels::annotation};
@@ -9,7 +9,7 @@ use crate::{
     providers::{OwnerBy, Problem, Reason, cluster::named},
 };
 
-/// The Cluster that a configuration belongs to.
+/// Returns the Cluster that a configuration belongs to.
 pub(super) fn cluster<'a>(known: &'a Context<'_>) -> Step<&'a Cluster> {
     let config = known.facts;
     let owner = config.object.owner_references().iter().find(|owner| {
@@ -38,7 +38,7 @@ pub(super) fn cluster<'a>(known: &'a Context<'_>) -> Step<&'a Cluster> {
     })
 }
 
-/// That a user has paused the Cluster, if one has: nothing is written for it meanwhile.
+/// Returns the problem of a paused Cluster, if a user paused it. Nothing is written for it during the pause.
 pub(super) fn paused(config: &Configuration, cluster: &Cluster) -> Option<Problem> {
     let (by, end) = match pause(cluster)? {
         Pause::Spec => ("spec.paused".to_owned(), "set it to false"),

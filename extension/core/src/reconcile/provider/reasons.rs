@@ -1,4 +1,4 @@
-//! How many configurations have which reason.
+//! Number of configurations by reason.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -10,7 +10,7 @@ use kube::{ResourceExt as _, core::DynamicObject};
 
 use crate::reconcile::provider::reason;
 
-/// The reason of each configuration that has one: by its kind, and by a hash of its namespace and name.
+/// Reasons of configurations, by kind and by a hash of namespace and name.
 #[derive(Debug, Default)]
 pub struct Reasons {
     of: BTreeMap<Arc<str>, HashMap<u64, &'static str>>,
@@ -18,7 +18,7 @@ pub struct Reasons {
 }
 
 impl Reasons {
-    /// Takes in a configuration of a kind, which is there or was.
+    /// Observes an existing or deleted configuration of a kind.
     pub fn saw(&mut self, kind: &Arc<str>, config: &DynamicObject, is_there: bool) {
         let id = self.hasher.hash_one((config.namespace(), config.name_any()));
         let of_kind = self.of.entry(Arc::clone(kind)).or_default();
@@ -28,7 +28,7 @@ impl Reasons {
         };
     }
 
-    /// How many configurations there are by kind and reason.
+    /// Returns the number of configurations by kind and reason.
     #[must_use]
     pub fn counts(&self) -> BTreeMap<(&str, &'static str), usize> {
         let mut counts = BTreeMap::new();

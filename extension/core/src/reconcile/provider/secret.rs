@@ -1,4 +1,4 @@
-//! The Secret with the values of a configuration.
+//! Values Secret of a configuration.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ use crate::{
     providers::{Output, Problem, Reason},
 };
 
-/// The Secret as it has to be.
+/// Returns the desired Secret.
 pub(super) fn wanted(config: &Configuration, cluster: &Cluster, output: &Output) -> Result<Secret, Problem> {
     let name = names::provider_values_secret(&cluster.name_any(), output.addon)
         .map_err(|error| Problem::new(Reason::NameTooLong, format!("Secret with values: {error}")))?;
@@ -47,9 +47,9 @@ pub(super) fn wanted(config: &Configuration, cluster: &Cluster, output: &Output)
     })
 }
 
-/// Writes the Secret, if it is another one. What another leader has written since it was read stays: 409 says so.
+/// Writes the Secret, if it differs. The write fails with 409 if another leader wrote the Secret since the read.
 pub(super) fn write(known: &Context<'_>, wanted: &Secret) -> Step<()> {
-    const WHY: &str = "it holds the values of a configuration";
+    const WHY: &str = "values of the configuration";
     let namespace = wanted.namespace();
     let (server, name) = (Server::Management, wanted.name_any());
     let write = match known.read::<Secret>(&name, (server, namespace.as_deref()), ReadPhase::Plan)? {
@@ -65,7 +65,7 @@ pub(super) fn write(known: &Context<'_>, wanted: &Secret) -> Step<()> {
     known.write(write).map(drop)
 }
 
-/// What makes `found` say what `wanted` says; `None` when it does. Labels, annotations and owners of others stay.
+/// Returns the patch from `found` to `wanted`; `None` if they match. Other labels, annotations and owners stay.
 fn patch(wanted: &Secret, found: &Secret) -> Option<Value> {
     let within = |wanted: &BTreeMap<String, String>, found: &BTreeMap<String, String>| {
         wanted.iter().all(|(key, value)| found.get(key) == Some(value))
@@ -78,7 +78,7 @@ fn patch(wanted: &Secret, found: &Secret) -> Option<Value> {
     {
         return None;
     }
-    // A merge keeps the keys that it does not name.
+    // A merge patch keeps keys that it omits.
     let mut data: BTreeMap<&String, Value> = found
         .data
         .iter()

@@ -1,4 +1,4 @@
-//! What came of a configuration, in one write, and only when something differs.
+//! Status of a configuration, in one write and only after a change.
 
 use std::time::Duration;
 
@@ -13,13 +13,13 @@ use crate::{
     providers::{Problem, Reason},
 };
 
-/// The one condition that a pass writes.
+/// Only condition that a reconcile writes.
 const READY: &str = "Ready";
-/// Its reason when nothing is wrong.
+/// Reason of the condition without a problem.
 const WRITTEN: &str = "ValuesWritten";
 
-/// The reason of the condition of a configuration; of templates, and of what no pass has looked at yet, there is none. Only known
-/// spellings become labels of metrics, so that their number stays bounded.
+/// Returns the reason of the condition of a configuration; `None` for templates and before the first reconcile. Only known reasons become
+/// metric labels, so their number is bounded.
 pub(in crate::reconcile) fn reason(config: &Value) -> Option<&'static str> {
     let conditions = config.pointer("/status/conditions")?.as_array()?;
     let ready = conditions.iter().find(|condition| condition["type"] == READY)?;
@@ -31,7 +31,7 @@ pub(in crate::reconcile) fn reason(config: &Value) -> Option<&'static str> {
     })
 }
 
-/// Whether its values are those of the configuration as it is, by its status.
+/// Returns whether the status reports values of the current configuration.
 pub(super) fn is_current(known: &Context<'_>) -> bool {
     let object = &known.facts.object;
     let status = read(&object.data);
@@ -39,7 +39,7 @@ pub(super) fn is_current(known: &Context<'_>) -> bool {
     status.observed_generation == object.metadata.generation && status.conditions.iter().any(is_ready)
 }
 
-/// How long the configuration has not been ready, by its status.
+/// Returns the duration for which the status has reported the configuration as not ready.
 pub(super) fn not_ready_for(known: &Context<'_>) -> Duration {
     let status = read(&known.facts.object.data);
     let is_it = |condition: &&Condition| condition.type_ == READY && condition.status == "False";
@@ -50,13 +50,13 @@ pub(super) fn not_ready_for(known: &Context<'_>) -> Duration {
     lasted.unwrap_or_default()
 }
 
-/// The status of a configuration; none where it cannot be read.
+/// Returns the status of a configuration; empty if it cannot be decoded.
 fn read(config: &Value) -> ConfigStatus {
     let status = config.get("status").cloned().unwrap_or_default();
     serde_json::from_value(status).unwrap_or_default()
 }
 
-/// Writes the status, if it is another one.
+/// Writes the status, if it differs.
 pub(super) fn write(known: &Context<'_>, secret: Option<String>, problem: Option<&Problem>) -> Step<()> {
     let config = known.facts;
     let (key, metadata) = (config.key(), &config.object.metadata);
@@ -64,7 +64,7 @@ pub(super) fn write(known: &Context<'_>, secret: Option<String>, problem: Option
     let read = read(&config.object.data);
     let status = ConfigStatus {
         conditions: conditions(&read.conditions, secret.as_deref(), problem, known.began),
-        // Values that were written once stay in use until there are new ones.
+        // Written values stay in use until new ones exist.
         secret_ref: secret.or_else(|| read.secret_ref.clone()),
         observed_generation: metadata.generation,
     };
@@ -76,7 +76,7 @@ pub(super) fn write(known: &Context<'_>, secret: Option<String>, problem: Option
     if status == read && message(&next) == message(&current) {
         return Ok(());
     }
-    // It has been adopted, maybe.
+    // The adoption may have changed the resourceVersion.
     let version = known
         .made(&key, Verb::Patch)
         .map(|adopted| &adopted["metadata"]["resourceVersion"]);
@@ -85,11 +85,11 @@ pub(super) fn write(known: &Context<'_>, secret: Option<String>, problem: Option
         .unwrap_or_else(|| json!(metadata.resource_version));
     let patch = json!({"metadata": {"uid": metadata.uid, "resourceVersion": version}, "status": next});
     known
-        .write(Write::patch_status(key, patch, "what came of a configuration"))
+        .write(Write::patch_status(key, patch, "status of the configuration"))
         .map(drop)
 }
 
-/// Conditions of others stay; `Ready` keeps its time while its status is the same.
+/// Returns the conditions. Other conditions stay, and `Ready` keeps its transition time while its status is the same.
 fn conditions(
     current: &[Condition],
     secret: Option<&str>,

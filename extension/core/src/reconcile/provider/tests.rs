@@ -1,4 +1,4 @@
-//! Whole passes over one configuration.
+//! Complete reconciles of one configuration.
 
 mod server;
 
@@ -11,11 +11,11 @@ use serde_json::{Value, json};
 use super::*;
 use server::{ACCOUNT, CLUSTER, CONFIG, LOGIN, Outcome, ROLE, VALUES, World, merge, owner};
 
-/// At the time of the Cluster.
+/// Resync together with the Cluster.
 const SYNC: RangeInclusive<Duration> = Duration::from_mins(1)..=Duration::from_mins(10);
 const SOON: RangeInclusive<Duration> = UNWATCHED..=UNWATCHED;
 
-/// A configuration that asks for everything, of which nothing is there yet but a Secret.
+/// Returns a configuration that needs all objects, of which only a Secret exists.
 fn everything() -> World {
     let mut world = World::new(&json!({"text": "a", "login": "login", "account": true}));
     let login = json!({
@@ -26,11 +26,11 @@ fn everything() -> World {
     world
 }
 
-fn passes(world: &mut World) -> (Outcome, Effects) {
-    world.pass().unwrap()
+fn reconciled(world: &mut World) -> (Outcome, Effects) {
+    world.reconcile().unwrap()
 }
 
-/// When the next pass is made.
+/// Returns the delay before the next reconcile.
 fn after(outcome: &Outcome) -> Duration {
     let Ok(Done::RequeueAfter(after)) = outcome else {
         panic!("{outcome:?}");
@@ -49,7 +49,7 @@ fn text(world: &World) -> String {
 #[test]
 fn everything_is_written_once_and_in_order() {
     let mut world = everything();
-    let (outcome, after) = passes(&mut world);
+    let (outcome, after) = reconciled(&mut world);
     assert_eq!(
         outcome,
         Ok(Done::RequeueAfter(UNWATCHED)),
@@ -81,56 +81,56 @@ fn everything_is_written_once_and_in_order() {
     );
     assert_eq!(text(&world), "login: eA==\ntext: a\n");
 
-    let (outcome, _) = passes(&mut world);
+    let (outcome, _) = reconciled(&mut world);
     assert_eq!(outcome, Ok(Done::RequeueAfter(UNWATCHED)));
     assert_eq!(world.written, Vec::<String>::new());
-    assert_eq!(world.read.len(), 2, "what no watch shows: {:?}", world.read);
+    assert_eq!(world.read.len(), 2, "unwatched objects: {:?}", world.read);
 }
 
 #[test]
-fn a_configuration_that_depends_on_no_secret_is_looked_at_rarely() {
+fn a_configuration_without_secrets_is_requeued_at_the_resync() {
     let mut world = World::new(&json!({"text": "a"}));
-    assert!(SYNC.contains(&after(&passes(&mut world).0)));
-    assert!(SYNC.contains(&after(&passes(&mut world).0)));
+    assert!(SYNC.contains(&after(&reconciled(&mut world).0)));
+    assert!(SYNC.contains(&after(&reconciled(&mut world).0)));
     assert_eq!(world.read, ["Secret one-made-up-data-values"]);
     assert_eq!(world.written, Vec::<String>::new());
 }
 
-/// Nothing rests on the credentials of a cold Cluster before it is looked at.
+/// Nothing depends on the credentials of a cold Cluster before its resync.
 #[test]
-fn what_no_watch_shows_is_read_soon_only_while_the_cluster_is_hot() {
+fn unwatched_objects_are_read_soon_only_while_the_cluster_is_hot() {
     let mut world = everything();
     for (is_cold, then) in [(false, SOON), (true, SYNC), (false, SOON)] {
         world.is_cold = is_cold;
-        let next = after(&passes(&mut world).0);
+        let next = after(&reconciled(&mut world).0);
         assert!(then.contains(&next), "{next:?}");
     }
 }
 
-/// A user waits for what the credentials of a new Cluster come to, and no watch shows them.
+/// A user waits for the effect of the credentials of a new Cluster, and no watch covers them.
 #[rstest]
 #[case::at_first(0, 7_500..=10_000)]
 #[case::after_five_minutes(300, 22_500..=30_000)]
 #[case::after_an_hour(3_600, 45_000..=60_000)]
-fn missing_credentials_of_a_cold_cluster_are_asked_for_ever_more_rarely(
+fn missing_credentials_of_a_cold_cluster_are_read_with_growing_delays(
     #[case] seconds: i64,
     #[case] milliseconds: RangeInclusive<u128>,
 ) {
     let mut world = World::new(&json!({"text": "a", "login": "missing"}));
     world.is_cold = true;
-    passes(&mut world).0.unwrap();
+    reconciled(&mut world).0.unwrap();
     assert_eq!(world.reason(), Some("CredentialsNotFound"));
     world.now = Timestamp::UNIX_EPOCH + SignedDuration::from_secs(seconds);
-    let next = after(&passes(&mut world).0);
+    let next = after(&reconciled(&mut world).0);
     assert!(milliseconds.contains(&next.as_millis()), "{next:?}");
     world.is_cold = false;
-    assert_eq!(passes(&mut world).0, Ok(Done::RequeueAfter(UNWATCHED)));
+    assert_eq!(reconciled(&mut world).0, Ok(Done::RequeueAfter(UNWATCHED)));
 }
 
 #[test]
 fn owners_of_others_stay() {
     let mut world = everything();
-    passes(&mut world).0.unwrap();
+    reconciled(&mut world).0.unwrap();
     let owners = |world: &World, place| {
         let owners = world.get(place).unwrap()["metadata"]["ownerReferences"].clone();
         let owners = owners.as_array().unwrap().clone();
@@ -148,7 +148,7 @@ fn owners_of_others_stay() {
     world.edit(VALUES, |secret| {
         secret["metadata"]["ownerReferences"] = json!([owner("other", "other")]);
     });
-    passes(&mut world).0.unwrap();
+    reconciled(&mut world).0.unwrap();
     assert_eq!(
         world.written,
         ["Patch Account one", "Patch Secret one-made-up-data-values"]
@@ -156,33 +156,33 @@ fn owners_of_others_stay() {
     assert_eq!(owners(&world, ACCOUNT), ["other", "infrastructure"]);
     assert_eq!(owners(&world, VALUES), ["other", "uid"]);
     assert_eq!(world.get(ACCOUNT).unwrap()["spec"]["may"], json!(["read"]));
-    passes(&mut world).0.unwrap();
+    reconciled(&mut world).0.unwrap();
     assert_eq!(world.written, Vec::<String>::new());
 }
 
 #[test]
 fn a_secret_holds_the_values_and_nothing_else() {
     let mut world = everything();
-    passes(&mut world).0.unwrap();
+    reconciled(&mut world).0.unwrap();
     world.edit(VALUES, |secret| {
         secret["data"] = json!({"values.yaml": "b2xk", "more.yaml": "b2xk"});
         secret["metadata"]["labels"]["theirs"] = json!("stays");
     });
-    passes(&mut world).0.unwrap();
+    reconciled(&mut world).0.unwrap();
     let secret = world.get(VALUES).unwrap();
     assert!(secret["data"].get("more.yaml").is_none(), "{secret}");
     assert_eq!(secret["metadata"]["labels"]["theirs"], "stays");
     assert_eq!(text(&world), "login: eA==\ntext: a\n");
-    passes(&mut world).0.unwrap();
+    reconciled(&mut world).0.unwrap();
     assert_eq!(world.written, Vec::<String>::new());
 }
 
-/// Another leader, which knows more, writes while this one does.
+/// Another leader with newer state writes concurrently.
 #[rstest]
 #[case::changed(json!({"metadata": {"uid": "same"}, "data": {"values.yaml": "bmV3"}}), true)]
 #[case::made_again(json!({"metadata": {"uid": "another"}, "data": {"values.yaml": "bmV3"}}), true)]
 #[case::created(json!({"metadata": {}, "data": {"values.yaml": "bmV3"}}), false)]
-fn what_was_written_since_it_was_read_stays(#[case] newer: Value, #[case] there: bool) {
+fn a_write_since_the_read_stays(#[case] newer: Value, #[case] there: bool) {
     let mut world = everything();
     if there {
         world.put(
@@ -191,12 +191,12 @@ fn what_was_written_since_it_was_read_stays(#[case] newer: Value, #[case] there:
         );
     }
     world.later = Some((VALUES, newer));
-    let (outcome, _) = passes(&mut world);
+    let (outcome, _) = reconciled(&mut world);
     assert_eq!(outcome, Err(Some(409)));
     assert_eq!(world.get(VALUES).unwrap()["data"]["values.yaml"], "bmV3");
-    assert_eq!(world.reason(), None, "nothing is said to be written");
+    assert_eq!(world.reason(), None, "the status reports no written values");
     // It is read again.
-    passes(&mut world).0.unwrap();
+    reconciled(&mut world).0.unwrap();
     assert_eq!(text(&world), "login: eA==\ntext: a\n");
 }
 
@@ -208,47 +208,47 @@ fn what_was_written_since_it_was_read_stays(#[case] newer: Value, #[case] there:
 fn nothing_is_written_after_a_refusal(#[case] kind: &'static str, #[case] writes: usize) {
     let mut world = everything();
     world.refuses = Some((kind, 403));
-    assert_eq!(passes(&mut world).0, Err(Some(403)));
+    assert_eq!(reconciled(&mut world).0, Err(Some(403)));
     assert_eq!(world.written.len(), writes, "{:?}", world.written);
     assert_eq!(world.reason(), None);
     world.refuses = None;
-    passes(&mut world).0.unwrap();
+    reconciled(&mut world).0.unwrap();
     assert_eq!(world.reason(), Some("ValuesWritten"));
 }
 
 #[test]
-fn what_is_not_needed_any_more_is_removed() {
+fn obsolete_objects_are_deleted() {
     let mut world = everything();
-    passes(&mut world).0.unwrap();
+    reconciled(&mut world).0.unwrap();
     world.edit(CONFIG, |config| config["spec"]["account"] = json!(false));
-    passes(&mut world).0.unwrap();
+    reconciled(&mut world).0.unwrap();
     assert_eq!(world.written, ["Delete Account one"]);
     assert!(world.get(ACCOUNT).is_none());
     assert!(world.get(ROLE).is_some(), "other Clusters need it");
-    passes(&mut world).0.unwrap();
+    reconciled(&mut world).0.unwrap();
     assert_eq!(world.written, Vec::<String>::new());
 }
 
 #[test]
 fn a_crash_after_any_write_converges() {
     let mut edited = everything();
-    passes(&mut edited).0.unwrap();
+    reconciled(&mut edited).0.unwrap();
     edited.edit(CONFIG, |config| {
         config["spec"] = json!({"text": "b", "login": "login"});
     });
     for begin in [everything(), edited] {
         let mut undisturbed = begin.clone();
-        passes(&mut undisturbed).0.unwrap();
+        reconciled(&mut undisturbed).0.unwrap();
         let writes = undisturbed.written.len();
         assert!(writes > 1);
         for made in 0..writes {
             let mut world = begin.clone();
             world.ends_after = Some(made);
-            assert!(world.pass().is_none(), "it ends");
+            assert!(world.reconcile().is_none(), "it ends");
             world.ends_after = None;
-            passes(&mut world).0.unwrap();
+            reconciled(&mut world).0.unwrap();
             assert_eq!(world.end(), undisturbed.end(), "after {made} writes");
-            passes(&mut world).0.unwrap();
+            reconciled(&mut world).0.unwrap();
             assert_eq!(world.written, Vec::<String>::new(), "after {made} writes");
         }
     }
@@ -271,15 +271,15 @@ fn a_crash_after_any_write_converges() {
     world.unwatchable = Some("Infrastructure");
     world.edit(CONFIG, |config| config["spec"] = json!({"text": "a", "infrastructure": true}));
 }, "ControlPlaneKindUnreadable", SYNC)]
-fn what_is_wrong_is_said_and_values_stay(
+fn a_problem_is_reported_and_values_stay(
     #[case] wrong: fn(&mut World),
     #[case] reason: &str,
     #[case] then: RangeInclusive<Duration>,
 ) {
     let mut world = everything();
-    passes(&mut world).0.unwrap();
+    reconciled(&mut world).0.unwrap();
     wrong(&mut world);
-    let (outcome, effects) = passes(&mut world);
+    let (outcome, effects) = reconciled(&mut world);
     assert!(then.contains(&after(&outcome)), "{outcome:?}");
     let problem = effects.problem.flatten().unwrap();
     assert_eq!(problem.reason.as_str(), reason);
@@ -288,11 +288,11 @@ fn what_is_wrong_is_said_and_values_stay(
     let status = &world.get(CONFIG).unwrap()["status"];
     assert_eq!(status["secretRef"], "one-made-up-data-values");
     assert_eq!(status["message"], problem.message);
-    passes(&mut world).0.unwrap();
+    reconciled(&mut world).0.unwrap();
     assert_eq!(world.written, Vec::<String>::new());
 }
 
-/// The author of a configuration may lack the right to read Secrets.
+/// The author of a configuration may lack permission to read Secrets.
 #[rstest]
 #[case::of_cluster_api("login", "cluster.x-k8s.io/secret", Some("login"))]
 #[case::of_a_service_account("login", "kubernetes.io/service-account-token", Some("login"))]
@@ -300,7 +300,7 @@ fn what_is_wrong_is_said_and_values_stay(
 #[case::named_after_its_cluster("one-ca", "Opaque", Some("one-ca"))]
 #[case::named_after_another_cluster("two-ca", "Opaque", Some("two-ca"))]
 #[case::named_like_one_of_no_cluster("three-ca", "Opaque", None)]
-fn values_take_no_credential_of_kubernetes(
+fn values_contain_no_credential_of_kubernetes(
     #[case] name: &'static str,
     #[case] type_: &str,
     #[case] refused: Option<&str>,
@@ -309,7 +309,7 @@ fn values_take_no_credential_of_kubernetes(
     world.put(("Cluster", "team-a", "two"), json!({"metadata": {}, "spec": {}}));
     let secret = json!({"apiVersion": "v1", "kind": "Secret", "type": type_, "data": {"login": "eA=="}});
     world.put(("Secret", "team-a", name), secret);
-    let problem = passes(&mut world).1.problem.flatten();
+    let problem = reconciled(&mut world).1.problem.flatten();
     assert_eq!(problem.is_some(), refused.is_some(), "{problem:?}");
     assert_eq!(world.get(VALUES).is_some(), refused.is_none());
     if let (Some(problem), Some(name)) = (problem, refused) {
@@ -322,19 +322,19 @@ fn values_take_no_credential_of_kubernetes(
 }
 
 #[test]
-fn a_kind_that_is_not_served_has_no_objects_and_is_asked_for_again() {
+fn an_unserved_kind_has_no_objects_and_is_read_again() {
     let mut world = World::new(&json!({"text": "a", "infrastructure": true}));
     world.unserved = Some("Infrastructure");
-    assert_eq!(passes(&mut world).0, Ok(Done::RequeueAfter(UNWATCHED)));
+    assert_eq!(reconciled(&mut world).0, Ok(Done::RequeueAfter(UNWATCHED)));
 }
 
 #[rstest]
 #[case::unwatchable(|world: &mut World| world.unwatchable = Some("Account"))]
 #[case::unserved(|world: &mut World| world.unserved = Some("Account"))]
-fn an_object_that_is_needed_and_cannot_be_read_is_a_failure(#[case] away: fn(&mut World)) {
+fn an_unreadable_required_object_is_a_failure(#[case] away: fn(&mut World)) {
     let mut world = everything();
     away(&mut world);
-    let (outcome, _) = passes(&mut world);
+    let (outcome, _) = reconciled(&mut world);
     assert_eq!(outcome, Err(None));
     assert!(world.get(VALUES).is_none(), "{:?}", world.written);
 }
@@ -353,10 +353,10 @@ fn an_object_that_is_needed_and_cannot_be_read_is_a_failure(#[case] away: fn(&mu
 #[case::a_deleted_configuration(Done::Forget, |world: &mut World| world.edit(CONFIG, |config| {
     config["metadata"]["deletionTimestamp"] = json!("2030-01-01T00:00:00Z");
 }))]
-fn what_rests_is_left_alone(#[case] done: Done, #[case] rest: fn(&mut World)) {
+fn deleted_objects_and_templates_are_left_alone(#[case] done: Done, #[case] rest: fn(&mut World)) {
     let mut world = everything();
     rest(&mut world);
-    let (outcome, after) = passes(&mut world);
+    let (outcome, after) = reconciled(&mut world);
     assert_eq!(outcome, Ok(done));
     assert_eq!((world.written.len(), world.read.len()), (0, 0));
     assert_eq!(after.problem, None);
@@ -367,14 +367,14 @@ fn what_rests_is_left_alone(#[case] done: Done, #[case] rest: fn(&mut World)) {
     );
 }
 
-/// Pauses the Cluster, or ends the pause.
+/// Pauses or resumes the Cluster.
 fn pause(world: &mut World, paused: bool) {
     world.edit(CLUSTER, |cluster| cluster["spec"]["paused"] = json!(paused));
 }
 
-/// The configuration says that the pause is why it has no values, once, and nothing else is written.
-fn says_paused(world: &mut World) {
-    let (outcome, effects) = passes(world);
+/// Asserts that the configuration reports the pause as the reason for missing values, once, and that nothing else is written.
+fn reports_paused(world: &mut World) {
+    let (outcome, effects) = reconciled(world);
     assert_eq!(outcome, Ok(Done::AwaitChange));
     assert_eq!(world.written, ["PatchStatus CalicoConfig one"]);
     assert_eq!(world.reason(), Some("ClusterPaused"));
@@ -383,8 +383,8 @@ fn says_paused(world: &mut World) {
     assert_eq!(status["message"], problem.message);
     assert_eq!(status["conditions"][0]["message"], problem.message);
     let sources: Vec<String> = effects.sources.iter().map(ToString::to_string).collect();
-    assert_eq!(sources, ["Cluster team-a/one"], "its change ends the rest");
-    assert_eq!(passes(world).0, Ok(Done::AwaitChange));
+    assert_eq!(sources, ["Cluster team-a/one"], "a change requeues");
+    assert_eq!(reconciled(world).0, Ok(Done::AwaitChange));
     assert_eq!((world.written.len(), world.read.len()), (0, 0));
 }
 
@@ -402,87 +402,87 @@ fn says_paused(world: &mut World) {
     "Cluster team-a/one is paused by spec.paused and annotation cluster.x-k8s.io/paused: set the one to false and remove \
      the other, and CalicoConfig team-a/one gets its values"
 )]
-fn a_configuration_without_values_says_what_pauses_its_cluster(#[case] paused: Value, #[case] message: &str) {
+fn a_configuration_without_values_reports_the_pause(#[case] paused: Value, #[case] message: &str) {
     let mut world = everything();
     world.edit(CLUSTER, |cluster| merge(cluster, &paused));
-    says_paused(&mut world);
+    reports_paused(&mut world);
     assert_eq!(world.get(CONFIG).unwrap()["status"]["message"], message);
     world.edit(CLUSTER, |cluster| {
         cluster["spec"]["paused"] = json!(false);
         cluster["metadata"]["annotations"] = json!({});
     });
-    passes(&mut world).0.unwrap();
+    reconciled(&mut world).0.unwrap();
     assert_eq!(world.reason(), Some("ValuesWritten"));
     assert_eq!(text(&world), "login: eA==\ntext: a\n");
 }
 
 #[test]
-fn a_configuration_that_is_edited_in_a_pause_keeps_its_values_and_says_so() {
+fn a_configuration_edited_in_a_pause_keeps_its_values_and_reports_it() {
     let mut world = everything();
-    passes(&mut world).0.unwrap();
+    reconciled(&mut world).0.unwrap();
     pause(&mut world, true);
     world.edit(CONFIG, |config| {
         config["spec"]["text"] = json!("b");
         config["metadata"]["generation"] = json!(2);
     });
-    says_paused(&mut world);
+    reports_paused(&mut world);
     assert_eq!(text(&world), "login: eA==\ntext: a\n");
     assert_eq!(
         world.get(CONFIG).unwrap()["status"]["secretRef"],
         "one-made-up-data-values"
     );
     pause(&mut world, false);
-    passes(&mut world).0.unwrap();
+    reconciled(&mut world).0.unwrap();
     assert_eq!(world.reason(), Some("ValuesWritten"));
     assert_eq!(text(&world), "login: eA==\ntext: b\n");
 }
 
-/// What was wrong before may be put right meanwhile, and no pass finds it out.
+/// An earlier problem may be resolved in the meantime, and no reconcile observes it.
 #[test]
 fn a_configuration_with_a_problem_waits_for_the_end_of_a_pause() {
     let mut world = World::new(&json!({"text": "a", "login": "missing"}));
-    passes(&mut world).0.unwrap();
+    reconciled(&mut world).0.unwrap();
     assert_eq!(world.reason(), Some("CredentialsNotFound"));
     pause(&mut world, true);
-    says_paused(&mut world);
+    reports_paused(&mut world);
     pause(&mut world, false);
-    passes(&mut world).0.unwrap();
+    reconciled(&mut world).0.unwrap();
     assert_eq!(world.reason(), Some("CredentialsNotFound"));
 }
 
 #[test]
 fn a_configuration_whose_values_are_current_is_left_alone_in_a_pause() {
     let mut world = everything();
-    passes(&mut world).0.unwrap();
+    reconciled(&mut world).0.unwrap();
     pause(&mut world, true);
-    let (outcome, effects) = passes(&mut world);
+    let (outcome, effects) = reconciled(&mut world);
     assert_eq!(outcome, Ok(Done::AwaitChange));
     assert_eq!((world.written.len(), world.read.len()), (0, 0));
     assert_eq!(effects.problem, None);
     assert_eq!(world.reason(), Some("ValuesWritten"));
 }
 
-/// One that an earlier release made goes with the Cluster, and would outlive what it is made for.
+/// Objects of an earlier release are deleted with the Cluster, and would outlive the object that they belong to.
 #[test]
-fn owners_that_an_earlier_release_gave_an_object_keep_it_no_longer() {
+fn owners_of_an_earlier_release_are_removed() {
     let mut world = everything();
-    passes(&mut world).0.unwrap();
+    reconciled(&mut world).0.unwrap();
     world.edit(ACCOUNT, |account| {
         account["metadata"]["ownerReferences"] = json!([owner("one", "uid"), owner("other", "other")]);
     });
-    passes(&mut world).0.unwrap();
+    reconciled(&mut world).0.unwrap();
     assert_eq!(world.written, ["Patch Account one"]);
     let owners = world.get(ACCOUNT).unwrap()["metadata"]["ownerReferences"].clone();
     assert_eq!(
         owners,
         json!([owner("other", "other"), owner("one", "infrastructure")])
     );
-    passes(&mut world).0.unwrap();
+    reconciled(&mut world).0.unwrap();
     assert_eq!(world.written, Vec::<String>::new());
 }
 
 #[test]
-fn a_configuration_does_not_show_what_it_holds() {
+fn debug_output_of_a_configuration_omits_its_content() {
     let config = json!({"metadata": {"name": "one", "namespace": "ns"}, "spec": {"password": "canary"}});
     let config = Configuration {
         kind: crate::providers::kinds().remove(0),

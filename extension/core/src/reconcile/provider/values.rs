@@ -1,4 +1,4 @@
-//! Values, from whatever they are computed from.
+//! Values of a configuration, and the reads of their sources.
 
 use serde_json::Value;
 use sluice_crds::foreign::Cluster;
@@ -10,7 +10,7 @@ use crate::{
     providers::{self, Output, Problem, Reason, Source, Sources},
 };
 
-/// What a configuration turns into, and what it was computed from. Sets `unwatched` where that is something that no watch shows.
+/// Returns the output of a configuration and its sources. Sets `unwatched` if a source has no watch.
 pub(super) fn values(
     known: &Context<'_>,
     cluster: &Cluster,
@@ -32,7 +32,7 @@ pub(super) fn values(
     }
 }
 
-/// The objects that `source` names; `None` where their kind is not served. Secrets are asked for by name, everything else is watched.
+/// Returns the objects of `source`; `None` if their kind is not served. Secrets are read by name, other objects through a watch.
 pub(super) fn found<'a>(known: &'a Context<'_>, source: &Source) -> Step<Option<Vec<&'a Value>>> {
     if let Source::Object {
         namespace: Some(namespace),
@@ -62,7 +62,7 @@ pub(super) fn found<'a>(known: &'a Context<'_>, source: &Source) -> Step<Option<
     match answer {
         ReadResult::Listed(objects) => Ok(Some(objects.iter().map(|object| &object.0).collect())),
         ReadResult::Absent => Ok(None),
-        // A kind that the Cluster names is its user's to put right, and no matter of others.
+        // Only the user of the Cluster can correct a kind that the Cluster names.
         ReadResult::Unwatchable(why) if source.kind_is_given() => {
             let (group, kind) = source.group_kind();
             let message =
@@ -77,7 +77,7 @@ pub(super) fn found<'a>(known: &'a Context<'_>, source: &Source) -> Step<Option<
     }
 }
 
-/// Whether a Secret is a credential of Kubernetes or Cluster API. The author of a configuration may lack the right to read those.
+/// Returns whether a Secret is a credential of Kubernetes or Cluster API. The author of a configuration may lack permission to read those.
 fn is_credential(known: &Context<'_>, secret: &Value, (namespace, name): (&str, &str)) -> Step<bool> {
     if is_credential_type(secret["type"].as_str()) {
         return Ok(true);

@@ -1,8 +1,8 @@
-//! Which kinds are watched, and when a refusal is tried again.
+//! Selection of watched kinds, and retries after refusals.
 
 use super::*;
 
-/// The ClusterBootstrap of a Cluster that takes values from objects of these groups and kinds.
+/// Returns the ClusterBootstrap of a Cluster that takes values from objects of these groups and kinds.
 fn bootstrap(name: &str, kinds: &[(&str, &str)]) -> ClusterBootstrap {
     let package = |(group, kind): &(&str, &str)| {
         let provider = json!({"apiGroup": group, "kind": kind, "name": name});
@@ -17,7 +17,7 @@ fn bootstrap(name: &str, kinds: &[(&str, &str)]) -> ClusterBootstrap {
     .unwrap()
 }
 
-/// What is watched when each of these Clusters takes values from these kinds of one group.
+/// Returns the state in which each of these Clusters takes values from these kinds of one group.
 fn naming(clusters: &[(&str, &[&str])]) -> Edits {
     let mut edits = Edits::default();
     for (name, kinds) in clusters {
@@ -97,7 +97,7 @@ fn names(count: usize) -> Vec<String> {
 }
 
 #[test]
-fn sixteen_kinds_are_watched_at_once_which_is_said_once() {
+fn at_most_sixteen_kinds_are_watched_and_the_excess_is_logged_once() {
     let (names, now) = (names(40), Instant::now());
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let mut edits = naming(&[("one", &names), ("two", &names[30..])]);
@@ -124,7 +124,7 @@ fn refused(edits: &mut Edits, kind: &Watched, now: Instant) -> Option<String> {
 }
 
 #[test]
-fn a_kind_that_is_refused_leaves_its_place_to_another_one_until_it_is_tried_again() {
+fn a_refused_kind_yields_its_place_until_its_retry() {
     let (names, now) = (names(17), Instant::now());
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let mut edits = naming(&[("one", &names)]);
@@ -144,7 +144,7 @@ fn a_kind_that_is_refused_leaves_its_place_to_another_one_until_it_is_tried_agai
 
 /// Tenants may name any number of them.
 #[test]
-fn kinds_that_cannot_be_watched_keep_no_other_one_from_it_for_long() {
+fn unwatchable_kinds_do_not_block_others_for_long() {
     let (names, mut now) = (names(200), Instant::now());
     let mut names: Vec<&str> = names.iter().map(String::as_str).collect();
     names.push("Z");
@@ -160,7 +160,7 @@ fn kinds_that_cannot_be_watched_keep_no_other_one_from_it_for_long() {
             refused(&mut edits, &kind(&name), now);
         }
         now += Duration::from_millis(100);
-        assert!(tries < 1000, "it is never tried");
+        assert!(tries < 1000, "it is never watched");
     }
     edits.readable(&kind("Z"));
     for _ in 0..100 {
@@ -175,7 +175,7 @@ fn kinds_that_cannot_be_watched_keep_no_other_one_from_it_for_long() {
 }
 
 #[test]
-fn what_is_tried_again_says_when() {
+fn the_time_of_a_retry_is_reported() {
     let (mut edits, now) = (naming(&[("one", &["K"])]), Instant::now());
     edits.next(now);
     refused(&mut edits, &kind("K"), now);
@@ -186,7 +186,7 @@ fn what_is_tried_again_says_when() {
 }
 
 #[test]
-fn what_was_seen_of_a_kind_is_kept_while_it_is_tried_again() {
+fn observed_versions_survive_retries() {
     let (mut edits, now) = (naming(&[("one", &["K"])]), Instant::now());
     let take = |edits: &mut Edits, brought: &Brought<'_, ConfigMap>| {
         assert!(edits.took(&kind("K"), brought, now).is_none());
@@ -207,7 +207,7 @@ fn what_was_seen_of_a_kind_is_kept_while_it_is_tried_again() {
 }
 
 #[test]
-fn secrets_are_watched_in_each_namespace_that_is_named() {
+fn secrets_are_watched_in_each_named_namespace() {
     let namespaces = ["b", "a", "b"].map(str::to_owned);
     let watched = Edits::of(&namespaces).next(Instant::now()).watched;
     let expected = ["a", "b"].map(|namespace| Watched::Secrets(Some(namespace.to_owned())));

@@ -7,7 +7,7 @@ use sluice_crds::{foreign::MachineDeployment, labels::label};
 
 use super::*;
 
-/// A worker of a Cluster in namespace `ns`.
+/// Returns a MachineDeployment of a Cluster in namespace `ns`.
 fn worker(name: &str, cluster: &str, version: u8) -> MachineDeployment {
     serde_json::from_value(json!({
         "metadata": {
@@ -40,7 +40,7 @@ fn undecodable(name: &str, cluster: &str, revision: &str, why: &str) -> Undecoda
 }
 
 #[test]
-fn an_object_that_cannot_be_decoded_takes_the_place_of_the_one_of_its_name() {
+fn an_undecodable_object_replaces_the_object_of_its_name() {
     let mut objects = objects();
     let (good, odd) = (worker("one", "a", 1), undecodable("one", "a", "2", "deep"));
     objects.insert(&good);
@@ -63,7 +63,7 @@ fn an_object_that_cannot_be_decoded_takes_the_place_of_the_one_of_its_name() {
 }
 
 #[test]
-fn a_list_brings_objects_that_cannot_be_decoded_and_takes_them_away() {
+fn a_list_adds_and_removes_undecodable_objects() {
     let mut objects = objects();
     let odd = |name: &str, revision: &str| undecodable(name, "a", revision, "deep");
     objects.list();
@@ -102,13 +102,13 @@ fn a_list_brings_objects_that_cannot_be_decoded_and_takes_them_away() {
     assert_eq!(objects.all_undecodable().count(), 0);
 }
 
-/// An object is edited between two pages of a list, or while a list is streamed.
+/// A client edits an object between two pages of a list, or during a streamed list.
 #[rstest]
 #[case::corrected(&[false, true], true)]
 #[case::damaged(&[true, false], false)]
 #[case::damaged_again(&[false, true, false], false)]
 #[case::corrected_again(&[true, false, true], true)]
-fn what_a_list_brings_twice_is_as_it_came_last(
+fn the_last_occurrence_in_a_list_counts(
     #[case] brought: &[bool],
     #[case] is_decoded: bool,
     #[values(None, Some(true), Some(false))] before: Option<bool>,
@@ -135,7 +135,7 @@ fn what_a_list_brings_twice_is_as_it_came_last(
     let there = ClusterRef::new("ns", "one");
     assert_eq!(objects.get(Some("ns"), "one").is_some(), is_decoded);
     assert_eq!(objects.undecodable(Some("ns"), "one").is_some(), !is_decoded);
-    // An object that is reported as gone after it was brought is forgotten.
+    // An object that is reported as deleted after its delivery is dropped.
     let expected_gone = usize::from(before == Some(true) && !is_decoded);
     assert_eq!(gone(&listed).len(), expected_gone, "{listed:?}");
     assert_eq!(listed.changed.contains(&there), is_decoded, "{listed:?}");
@@ -145,7 +145,7 @@ fn what_a_list_brings_twice_is_as_it_came_last(
 }
 
 #[test]
-fn a_list_replaces_what_was_there() {
+fn a_list_replaces_the_content() {
     let mut objects = objects();
     let (one, two, again) = (
         worker("one", "a", 1),
@@ -182,7 +182,7 @@ fn an_object_that_moves_to_another_cluster_is_found_there_only() {
 }
 
 #[test]
-fn another_object_of_the_name_is_a_change() {
+fn a_recreated_object_is_a_change() {
     let mut objects = objects();
     let (one, mut other) = (worker("one", "a", 1), worker("one", "a", 1));
     other.metadata.uid = Some("another".to_owned());
@@ -194,13 +194,13 @@ fn another_object_of_the_name_is_a_change() {
     );
 }
 
-/// What a server does, in the order in which a watch and lists show it.
+/// Action of a server, in the order of watches and lists.
 #[derive(Clone, Debug)]
 enum Event {
     Put(u8, u8, u8),
     Remove(u8),
     List(BTreeMap<u8, u8>),
-    /// A list that ends before its last page.
+    /// List that ends before its last page.
     Interrupted(BTreeMap<u8, u8>),
 }
 
@@ -215,7 +215,7 @@ fn event() -> impl Strategy<Value = Event> {
 }
 
 proptest! {
-    /// The same as a map of whole objects.
+    /// Behaves like a map of whole objects.
     #[test]
     fn objects_are_as_the_server_has_them(events in proptest::collection::vec(event(), 0..60)) {
         let (mut objects, mut server) = (objects(), HashMap::new());
@@ -240,7 +240,7 @@ proptest! {
                             server.insert(name, object);
                         }
                     }
-                    // The next one is begun at once.
+                    // The next list starts immediately.
                     objects.aside = None;
                 }
                 Event::List(listed) => {

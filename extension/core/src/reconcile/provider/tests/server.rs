@@ -1,4 +1,4 @@
-//! An API server that knows preconditions, and the passes over the one configuration on it.
+//! Fake API server with preconditions, and reconciles of its only configuration.
 
 use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
@@ -24,7 +24,7 @@ pub(super) const ACCOUNT: Place = ("Account", "team-a", "one");
 pub(super) const ROLE: Place = ("ClusterRole", "", "accounts");
 pub(super) const CLUSTER: Place = ("Cluster", "team-a", "one");
 
-/// A kind that asks for everything that a kind may ask for.
+/// Kind that uses all features of a provider.
 struct MadeUp;
 
 #[derive(Deserialize)]
@@ -33,10 +33,10 @@ struct Spec {
     text: String,
     /// Name of a Secret that is adopted.
     login: Option<String>,
-    /// Whether there is an account, which a role has to be there for.
+    /// Whether there is an account, which needs a role.
     #[serde(default)]
     account: bool,
-    /// Whether the infrastructure is read, whose kind the Cluster names.
+    /// Whether values depend on the infrastructure, whose kind the Cluster names.
     #[serde(default)]
     infrastructure: bool,
 }
@@ -94,34 +94,34 @@ pub(super) fn owner(name: &str, uid: &str) -> Value {
     json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "name": name, "uid": uid})
 }
 
-/// What a pass came to: when the next one is made, or with which code it was refused.
+/// Outcome of a reconcile: the next requeue, or the status code of the failure.
 pub(super) type Outcome = Result<Done, Option<u16>>;
 
 #[derive(Clone, Default)]
 pub(super) struct World {
     objects: BTreeMap<(String, String, String), Value>,
     revision: u64,
-    /// Every write, such as `Create Secret one`.
+    /// Writes, such as `Create Secret one`.
     pub(super) written: Vec<String>,
-    /// What was asked of the API server itself.
+    /// Objects read from the API server.
     pub(super) read: Vec<String>,
-    /// A kind whose writes are refused, and with which code.
+    /// Kind whose writes are refused, and the status code.
     pub(super) refuses: Option<(&'static str, u16)>,
-    /// A kind that cannot be watched.
+    /// Kind that cannot be watched.
     pub(super) unwatchable: Option<&'static str>,
-    /// A kind that is not served.
+    /// Kind that is not served.
     pub(super) unserved: Option<&'static str>,
-    /// What another one writes as soon as an object was read.
+    /// Write of another client right after an object was read.
     pub(super) later: Option<(Place, Value)>,
-    /// Its Cluster has no connection to its workload.
+    /// Whether the Cluster has no connection to its workload cluster.
     pub(super) is_cold: bool,
     pub(super) now: Timestamp,
-    /// The process ends after so many writes.
+    /// Number of writes after which the process ends.
     pub(super) ends_after: Option<usize>,
 }
 
 impl World {
-    /// A configuration with this spec, which finds its Cluster by its name.
+    /// Returns a configuration with this spec, which finds its Cluster by its name.
     pub(super) fn new(spec: &Value) -> Self {
         let mut world = Self::default();
         let cluster = json!({
@@ -153,12 +153,12 @@ impl World {
         self.put(place, object);
     }
 
-    /// The reason of the condition.
+    /// Returns the reason of the condition.
     pub(super) fn reason(&self) -> Option<&'static str> {
         status::reason(self.get(CONFIG).unwrap())
     }
 
-    /// All objects, without what differs from run to run.
+    /// Returns all objects, without fields that differ between runs.
     pub(super) fn end(&self) -> BTreeMap<(String, String, String), Value> {
         let mut objects = self.objects.clone();
         for metadata in objects.values_mut().map(|object| &mut object["metadata"]) {
@@ -183,8 +183,8 @@ impl World {
         object
     }
 
-    /// One pass, unless the process ends in it.
-    pub(super) fn pass(&mut self) -> Option<(Outcome, Effects)> {
+    /// Reconciles once; returns `None` if the process ends during the reconcile.
+    pub(super) fn reconcile(&mut self) -> Option<(Outcome, Effects)> {
         let configuration = Configuration {
             kind: Kind::of::<MadeUp>(),
             object: Arc::new(serde_json::from_value(self.get(CONFIG).unwrap().clone()).unwrap()),
@@ -207,12 +207,12 @@ impl World {
                 Ok(done) => return Some((Ok(done), effects)),
                 Err(Interrupt::Failed(failure)) => return Some((Err(failure.code), effects)),
                 Err(Interrupt::Held(problem)) => panic!("{problem}"),
-                Err(Interrupt::Need(asks)) => {
+                Err(Interrupt::Need(reads)) => {
                     assert!(
-                        asks.iter().any(|ask| !known.has(ask)),
+                        reads.iter().any(|read| !known.has(read)),
                         "it requests only known reads"
                     );
-                    for ask in asks {
+                    for ask in reads {
                         let answer = self.answer(&ask);
                         known.record_answer(ask, answer);
                     }
@@ -316,7 +316,7 @@ impl World {
         if *verb == Verb::Create || differs("uid") || differs("resourceVersion") {
             return refused(409);
         }
-        // What two leaders read, one of them may have written.
+        // Another leader may write between the read and the write.
         assert!(
             *verb == Verb::Apply || !sent["resourceVersion"].is_null(),
             "{write:?}"
