@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use http::{StatusCode, Uri};
+use http::{Method, StatusCode, Uri};
 use kube::Client;
 use prometheus_client::{
     encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder},
@@ -22,7 +22,7 @@ struct Labels {
     host: Arc<str>,
 }
 
-/// The status of the response; none where the server did not respond.
+/// Status of the response; `None` without a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Code(Option<StatusCode>);
 
@@ -54,7 +54,7 @@ impl RestClientMetrics {
         );
     }
 
-    /// `client`, which talks to `server`, with each request counted. The head of a watch counts, its events do not.
+    /// Returns a client of `server` with counted requests. A watch counts once, without its events.
     #[must_use]
     pub fn counting(&self, client: Client, server: &Uri) -> Client {
         // Not the authority, which may have credentials.
@@ -72,10 +72,14 @@ impl RestClientMetrics {
         middleware(client, move |client, request| {
             let (metrics, host) = (metrics.clone(), Arc::clone(&host));
             async move {
-                let method = request.method().clone();
+                let mut pending = Pending {
+                    metrics,
+                    host,
+                    method: request.method().clone(),
+                    code: Code(None),
+                };
                 let answer = client.send(request).await;
-                let code = Code(answer.as_ref().ok().map(http::Response::status));
-                metrics.of(code, method.as_str(), &host).inc();
+                pending.code = Code(answer.as_ref().ok().map(http::Response::status));
                 Ok(answer?)
             }
         })
@@ -91,9 +95,25 @@ impl RestClientMetrics {
     }
 }
 
+/// A request, counted when it is dropped: a timeout or a canceled reconcile drops it without a response.
+struct Pending {
+    metrics: RestClientMetrics,
+    host: Arc<str>,
+    method: Method,
+    code: Code,
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        self.metrics.of(self.code, self.method.as_str(), &self.host).inc();
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use http::{Method, Request, Response};
+    use std::time::Duration;
+
+    use http::{Request, Response};
     use k8s_openapi::api::core::v1::ConfigMap;
     use kube::{
         Api,
@@ -101,14 +121,18 @@ mod tests {
         client::Body,
     };
     use prometheus_client::encoding::text::encode;
+    use tokio::time::timeout;
 
     use super::*;
 
-    /// A client that answers with an empty object, but breaks the connection of a delete.
+    /// A client that answers with an empty object, but breaks the connection of a delete, and never answers a PUT.
     fn answering() -> Client {
         let answer = |request: Request<Body>| async move {
             if request.method() == Method::DELETE {
                 return Err("connection reset");
+            }
+            if request.method() == Method::PUT {
+                std::future::pending::<()>().await;
             }
             let status = match *request.method() {
                 Method::POST => StatusCode::CREATED,
@@ -121,7 +145,7 @@ mod tests {
         Client::new(tower::service_fn(answer), "default")
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn requests_of_the_management_client_are_counted_and_no_others() {
         let (metrics, mut registry) = (RestClientMetrics::default(), Registry::default());
         metrics.register(&mut registry);
@@ -137,6 +161,9 @@ mod tests {
                 .await
                 .unwrap();
             api.delete("one", &DeleteParams::default()).await.unwrap_err();
+            let (parameters, config) = (PostParams::default(), ConfigMap::default());
+            let late = timeout(Duration::from_secs(30), api.replace("one", &parameters, &config));
+            assert!(late.await.is_err(), "it is answered");
         }
 
         let mut text = String::new();
@@ -152,6 +179,7 @@ mod tests {
                 r#"rest_client_requests_total{code="200",method="GET",host="10.0.0.1:6443"} 2"#,
                 r#"rest_client_requests_total{code="201",method="POST",host="10.0.0.1:6443"} 1"#,
                 r#"rest_client_requests_total{code="<error>",method="DELETE",host="10.0.0.1:6443"} 1"#,
+                r#"rest_client_requests_total{code="<error>",method="PUT",host="10.0.0.1:6443"} 1"#,
             ]
         );
     }
