@@ -105,7 +105,7 @@ pub mod annotation {
     /// On a Cluster: time of the last retrigger of a failed hook call by Sluice.
     pub const RETRIGGERED_AT: &str = "lifecycle.sluice.dev/retriggered-at";
     /// On a Secret with values in a workload cluster: time of the last resync of its App that Sluice requested from kapp-controller.
-    pub const NUDGED_AT: &str = "lifecycle.sluice.dev/nudged-at";
+    pub const APP_RESYNCED_AT: &str = "lifecycle.sluice.dev/nudged-at";
     /// On a PackageInstall of the system namespace: name of the Package with releases that Sluice installs by it.
     pub const TKR_PACKAGE: &str = "lifecycle.sluice.dev/tkr-package";
     /// On a PackageInstall, of kapp-controller: name of a Secret whose files the first ytt step includes.
@@ -261,7 +261,7 @@ const READ: [&str; 55] = [
     annotation::PENDING_HOOKS,
     annotation::OK_TO_DELETE,
     annotation::RETRIGGERED_AT,
-    annotation::NUDGED_AT,
+    annotation::APP_RESYNCED_AT,
     annotation::TKR_PACKAGE,
     annotation::YTT_PATHS,
     annotation::CONFIGURATION_UID,

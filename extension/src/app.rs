@@ -27,15 +27,16 @@ use tracing::info;
 
 use self::{
     leading::{Management, lead},
-    listeners::{hooks, plain, reviews_at},
+    listeners::{admission_config, hooks, plain},
     metrics::Metrics,
     serving::Serving,
-    status_listener::{Ends, Showing, show},
+    status_listener::{RunningStatusService, ShutdownSignals, show},
 };
 use crate::{
-    admission::{Admission, World},
+    admission::{Admission, Caches},
     cache::{
-        control_plane::ControlPlanes, event_handlers::EventHandlers, stores::Stores, values_watch::Edits,
+        control_plane::ControlPlanes, event_handlers::EventHandlers, stores::Stores,
+        values_watch::ValuesWatches,
     },
     controllers::{providers, registration::RegistrationMetrics, releases},
     flags::Args,
@@ -112,7 +113,7 @@ async fn run(
         event_handlers.uncounted.clone(),
     );
     if !args.hold_unresolved {
-        index.lets_unresolved_go();
+        index.release_unresolved();
     }
     let health = Health::default();
     let mut registry = Registry::default();
@@ -132,13 +133,13 @@ async fn run(
     let _heart = beat(&health);
     let admission = Admission::new(args.system_namespace.clone(), metrics.admission);
     let drained = CancellationToken::new();
-    let ends = Ends {
+    let ends = ShutdownSignals {
         stop: &stop,
         drained: &drained,
     };
     let shown = show(&args, showing, &event_handlers, metrics.status, &health, ends).await?;
     let (status, shown) = shown
-        .map(|Showing { status, listening }| (status, listening))
+        .map(|RunningStatusService { status, listening }| (status, listening))
         .unzip();
     let probes_at = serving
         .bind(plain(args.health_addr), serve::Metrics::default())
@@ -146,7 +147,7 @@ async fn run(
     let router = sluice_hooks::router(index.clone(), metrics.hooks);
     let hooks = serving.run(hooks, router, &drained);
     let reviews = admitting
-        .run_once_bound(reviews_at(&args), admission.router(), &drained)
+        .run_once_bound(admission_config(&args), admission.router(), &drained)
         .await?;
     let probes = health::router(health.clone(), Arc::new(registry));
     let probes = serving.run(probes_at, probes, &drained);
@@ -184,7 +185,7 @@ async fn run(
 fn event_handlers(args: &Args) -> EventHandlers {
     let handlers = Handlers::of(args.extension_configs.iter().map(String::as_str));
     EventHandlers {
-        edits: Edits::of(&args.secret_namespaces),
+        values_watches: ValuesWatches::of(&args.secret_namespaces),
         management: Arc::new(Mutex::new(ManagementClusters::of(&args.system_namespace))),
         system_namespace: args.system_namespace.clone(),
         ..EventHandlers::of(handlers)
@@ -258,15 +259,15 @@ async fn control(args: &Args, parts: Parts, stop: &CancellationToken) -> anyhow:
             // A review reads a Package that is not cached yet.
             stores.filled_for_reviews().await;
             // Every replica answers reviews, also without leadership.
-            admission.set_caches(World::new(stores, control_planes, of_reviews));
+            admission.set_caches(Caches::new(stores, control_planes, of_reviews));
         }
     }));
     if let Some((status, client)) = parts.status.as_ref().zip(of_status) {
         // Every replica serves the status service and authorizes its callers.
         status.set_caches(stores.clone(), client);
     }
-    let edits = event_handlers.edits.clone();
-    let watching = edits.run(
+    let values_watches = event_handlers.values_watches.clone();
+    let watching = values_watches.run(
         client.clone(),
         event_handlers.triggers.clone(),
         stores.clusters.clone(),

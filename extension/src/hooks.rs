@@ -42,7 +42,7 @@ struct Inner {
     /// Stores; unset until their watches start.
     stores: OnceLock<Stores>,
     /// Set when unresolved Clusters are released that should have been resolved to a release.
-    unresolved_go: OnceLock<()>,
+    unresolved_released: OnceLock<()>,
     /// Clock of the management API server, which determines the age of deletions.
     server_clock: ServerClock,
     /// Observation of the lease; unset without leader election.
@@ -67,7 +67,7 @@ impl Index {
             deletion_limit: u32::try_from(deletion_limit.as_secs()).unwrap_or(u32::MAX),
             began: Instant::now(),
             stores: OnceLock::new(),
-            unresolved_go: OnceLock::new(),
+            unresolved_released: OnceLock::new(),
             server_clock: ServerClock::default(),
             leadership: OnceLock::new(),
             noted: Mutex::default(),
@@ -89,8 +89,8 @@ impl Index {
     }
 
     /// Releases unresolved Clusters from now on, although they should have been resolved to a release.
-    pub fn lets_unresolved_go(&self) {
-        self.0.unresolved_go.get_or_init(|| ());
+    pub fn release_unresolved(&self) {
+        self.0.unresolved_released.get_or_init(|| ());
     }
 
     /// Returns the clock of the management API server, for its clients to update.
@@ -103,8 +103,8 @@ impl Index {
     pub async fn follow(&self, stores: Stores) {
         let stores = self.0.stores.get_or_init(|| stores);
         // Before that, the held Clusters are unknown.
-        stores.tell_managed().await;
-        let (mut standings, mut counting) = (HeldProgress::default(), Counting::default());
+        stores.filled_for_managed().await;
+        let (mut progress, mut counting) = (HeldProgress::default(), Counting::default());
         let mut tick = tokio::time::interval(COUNT_EVERY);
         let mut unlisted = stores.unlisted();
         loop {
@@ -122,7 +122,7 @@ impl Index {
                 |cluster| over.hold_snapshot(cluster.namespace(), cluster.name()),
             );
             self.0.holds.show(&counting, clock().now);
-            let counted = standings.observe(self.0.began.elapsed(), counting.held());
+            let counted = progress.observe(self.0.began.elapsed(), counting.held());
             // The previous count is dropped after the lock is released, so that no hook waits for it.
             let _before = std::mem::replace(&mut lock(&self.0.noted).held, counted);
         }
@@ -157,7 +157,7 @@ impl Index {
                 ?ages,
                 "Stale: caches are out of sync with the API server, holding hook calls"
             ),
-            Some(false) => info!("Current again: caches are in sync with the API server"),
+            Some(false) => info!("Current again: caches are in sync with the API server again"),
             None => {}
         }
     }
@@ -196,7 +196,7 @@ impl Index {
         index::Index {
             stores,
             system_namespace: &self.0.system_namespace,
-            hold_unresolved: self.0.unresolved_go.get().is_none(),
+            hold_unresolved: self.0.unresolved_released.get().is_none(),
             note: |uid: &str| lock(&self.0.noted).noted(uid),
         }
     }

@@ -24,7 +24,7 @@ pub(crate) fn commit() -> String {
     commit.unwrap_or_default()
 }
 
-/// The processors that there are, and their model.
+/// Number and model of the processors.
 pub(crate) fn machine() -> String {
     let processors = thread::available_parallelism().map_or(0, std::num::NonZero::get);
     let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();

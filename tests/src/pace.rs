@@ -2,19 +2,19 @@
 
 use serde::Serialize;
 
-/// Fewer releases than these say nothing about the pace.
+/// Fewer releases are not significant.
 pub const LEAST: usize = 20;
 
 /// How many seconds releases may take.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Goals {
-    /// Half of them, where that is asked for.
+    /// Limit for half of them, if set.
     pub p50: Option<f64>,
     /// Nineteen of twenty.
     pub p95: f64,
 }
 
-/// What is to be said of the pace.
+/// Verdict on the pace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Pace {

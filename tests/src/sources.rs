@@ -200,7 +200,7 @@ fn after_text(text: &[char], at: usize) -> usize {
     at + 1
 }
 
-/// What a file says.
+/// Text of a file.
 struct Read {
     tokens: Vec<String>,
     lines: usize,

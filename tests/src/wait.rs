@@ -16,7 +16,7 @@ const PERIOD: Duration = Duration::from_millis(50);
 /// a server is still coming up.
 #[derive(Debug)]
 pub enum Unmet {
-    /// The condition does not hold yet; the text is what was seen instead.
+    /// The condition does not hold yet; the text is the observed state.
     NotYet(String),
     /// The condition cannot come true any more (a process has died): the wait ends at once.
     Never(String),
@@ -34,7 +34,7 @@ pub fn never<T>(reason: impl Display) -> Result<T, Unmet> {
     Err(Unmet::Never(reason.to_string()))
 }
 
-/// Goes on waiting, saying what was seen.
+/// Continues the wait, and reports the observed state.
 pub fn not_yet<T>(seen: impl Display) -> Result<T, Unmet> {
     Err(Unmet::NotYet(seen.to_string()))
 }
@@ -45,7 +45,7 @@ pub enum Error {
     /// The deadline passed.
     #[error("waited {:.1} s for {what}; last seen: {seen}", .after.as_secs_f64())]
     TimedOut {
-        /// What was waited for.
+        /// Awaited condition.
         what: String,
         /// How long.
         after: Duration,
@@ -55,7 +55,7 @@ pub enum Error {
     /// The probe gave up.
     #[error("gave up waiting for {what} after {:.1} s: {reason}", .after.as_secs_f64())]
     Hopeless {
-        /// What was waited for.
+        /// Awaited condition.
         what: String,
         /// How long.
         after: Duration,
@@ -114,7 +114,7 @@ mod tests {
     const SHORT: Duration = Duration::from_millis(300);
 
     #[tokio::test]
-    async fn returns_what_the_probe_found() {
+    async fn returns_the_result_of_the_probe() {
         let mut probes = 0;
         let found = until("three probes", Duration::from_secs(10), || {
             probes += 1;
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn names_the_wait_and_what_was_seen_last() {
+    async fn names_the_wait_and_the_last_observation() {
         let error = until::<(), _, _>("a server", SHORT, || async { Err("connection refused")? })
             .await
             .unwrap_err();

@@ -107,13 +107,13 @@ pub fn legacy_pause(cluster: &Cluster, record: Option<&UpgradeRecord>) -> Option
     let answers =
         Some(record.observed_cluster_generation) == cluster.metadata.generation && record.label == label;
     let mut first = record.gates.iter().filter(|gate| is_first(gate.hook));
-    let released = cluster.metadata.deletion_timestamp.is_some() || first.all(lets_go);
+    let released = cluster.metadata.deletion_timestamp.is_some() || first.all(permits_removal);
     let stopped = is_paused_by_addons_manager(cluster);
     (answers && released && (stopped || !cluster.spec.paused)).then_some(LegacyPause { stopped })
 }
 
 /// Whether a gate permits removal of the pause. Cluster API plans the steps of an upgrade only for a Cluster that is not paused.
-fn lets_go(gate: &Gate) -> bool {
+fn permits_removal(gate: &Gate) -> bool {
     gate.open || GateReason::parse(&gate.reason) == Some(GateReason::UpgradePlanUnknown)
 }
 

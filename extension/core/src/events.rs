@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_problem_warns_and_what_went_well_does_not() {
+    fn only_problems_are_warnings() {
         let said = Event::Said("Retriggered", "note".to_owned());
         assert_eq!(Notice::of(&said), Some(Notice::said("Retriggered", "note")));
         assert!(!Notice::said("Retriggered", "note").warns);

@@ -5,7 +5,7 @@
 
 mod same;
 
-pub use same::{same_values, say_nothing};
+pub use same::{are_empty, same_values};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use sluice_crds::{

@@ -23,7 +23,7 @@ pub use self::underway::{is_underway, last_moved};
 use crate::reasons::{Hold, PackageReason};
 use crate::text::lines;
 use clauses::{
-    CLAUSES, Clause, Evidence, asks_for_the_target, failure, observed_install, stopped, unfinished,
+    CLAUSES, Clause, Evidence, failure, observed_install, specifies_the_target, stopped, unfinished,
 };
 use first_run::observed_app;
 
@@ -92,14 +92,14 @@ impl Judgement {
     /// Withdraws the proof, because the App [is not made from](is_made_from) its Package. A package without a proof keeps its reason.
     #[must_use]
     pub fn withdrawn_for_app(self, package: &str) -> Self {
-        let message = format!("waiting for an App that is made from Package {package} as it is");
+        let message = format!("waiting for an App made from the current content of Package {package}");
         self.withdrawn(PackageReason::AppTemplateMismatch, message)
     }
 
     /// Withdraws the proof, because the spec of the PackageInstall is incomplete. A package without a proof keeps its reason.
     #[must_use]
     pub fn withdrawn_for_install(self) -> Self {
-        let message = "waiting for a PackageInstall that asks for what it has to";
+        let message = "waiting for the PackageInstall to have the desired spec";
         self.withdrawn(PackageReason::PackageInstallMismatch, message)
     }
 
@@ -116,7 +116,7 @@ impl Judgement {
     pub fn with_repairs(mut self, so_far: u8, once_more: bool) -> Self {
         self.record.repairs = so_far;
         if once_more {
-            let message = "what it is deployed from was altered; it is deployed again";
+            let message = "the copy of the Package or the values Secret was altered; Sluice deploys it again";
             self = self.without_proof(
                 PackageState::Pending,
                 Hold::new(PackageReason::PackageInstallPending, message),
@@ -334,7 +334,7 @@ fn unproven(
 
 /// Returns the state of a package without a proof.
 fn state(evidence: &Evidence<'_>) -> PackageState {
-    if !asks_for_the_target(evidence) || evidence.install.metadata.deletion_timestamp.is_some() {
+    if !specifies_the_target(evidence) || evidence.install.metadata.deletion_timestamp.is_some() {
         return PackageState::Pending;
     }
     if stopped(evidence) || !observed_install(evidence) {

@@ -14,13 +14,13 @@ use sluice_core::{
 
 /// Object of a response.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Of<'a> {
+pub(super) struct ReviewedObject<'a> {
     pub(super) group: &'static str,
     pub(super) kind: &'static str,
     pub(super) name: &'a str,
 }
 
-impl<'a> Of<'a> {
+impl<'a> ReviewedObject<'a> {
     /// Creates the object for a kind of the addons-manager.
     pub(super) const fn kind(kind: Kind, name: &'a str) -> Self {
         Self {
@@ -51,7 +51,12 @@ pub(super) fn plain(status: StatusCode, text: &str) -> Response {
 }
 
 /// Builds the response to the review `uid` of an object, with an RFC 6902 patch where the object changes.
-pub(super) fn reviewed(uid: &str, of: Of<'_>, verdict: &Verdict, patch: Option<&str>) -> Response {
+pub(super) fn reviewed(
+    uid: &str,
+    of: ReviewedObject<'_>,
+    verdict: &Verdict,
+    patch: Option<&str>,
+) -> Response {
     let mut response = json!({"uid": uid, "allowed": verdict.faults.is_empty()});
     if !verdict.warnings.is_empty() {
         response["warnings"] = warnings(&verdict.warnings).into();
@@ -75,7 +80,7 @@ pub(super) fn reviewed(uid: &str, of: Of<'_>, verdict: &Verdict, patch: Option<&
 }
 
 /// Builds the status of an invalid object like an API server: one line, and each field by itself.
-fn status(Of { group, kind, name }: Of<'_>, faults: &[Fault]) -> Value {
+fn status(ReviewedObject { group, kind, name }: ReviewedObject<'_>, faults: &[Fault]) -> Value {
     let texts: Vec<String> = faults.iter().map(ToString::to_string).collect();
     let all = match texts.as_slice() {
         [one] => one.clone(),

@@ -52,7 +52,7 @@ const LARGEST: usize = 4 * 1024 * 1024;
 
 /// Sources of lookups.
 #[derive(Clone)]
-pub struct World {
+pub struct Caches {
     stores: Stores,
     control_planes: Arc<ControlPlanes>,
     client: Client,
@@ -63,9 +63,9 @@ pub struct World {
 /// Resource of a kind, `None` if it is not served; or the reason why that is unknown.
 type Served = Result<Option<ApiResource>, String>;
 
-impl fmt::Debug for World {
+impl fmt::Debug for Caches {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("World").finish_non_exhaustive()
+        f.debug_struct("Caches").finish_non_exhaustive()
     }
 }
 
@@ -76,7 +76,7 @@ struct SecretType {
     type_: Option<String>,
 }
 
-impl World {
+impl Caches {
     /// Creates lookups in the caches and at the management API server. `client` has no rate limit: callers determine the number of
     /// requests, so no other part of Sluice uses its connections.
     #[must_use]
@@ -107,16 +107,16 @@ impl World {
             own: &review.namespace,
             system: system_namespace,
         };
-        let mut looked = Lookups::new();
+        let mut finished = Lookups::new();
         loop {
-            let needed = match judge(review, system_namespace, &looked) {
+            let needed = match judge(review, system_namespace, &finished) {
                 Ok(verdict) => return verdict,
                 Err(needed) => needed,
             };
             let mut asked = Vec::new();
             for lookup in needed {
                 match self.cached(&lookup, places) {
-                    Some(seen) => drop(looked.insert(lookup, seen)),
+                    Some(seen) => drop(finished.insert(lookup, seen)),
                     None => asked.push(lookup),
                 }
             }
@@ -126,10 +126,10 @@ impl World {
             // Waiting reviews would pile up under load.
             let Some(_slot) = slots.take(&peer) else {
                 let busy = || LookupResult::Unknown("too many reviews at once".to_owned());
-                looked.extend(asked.into_iter().map(|lookup| (lookup, busy())));
+                finished.extend(asked.into_iter().map(|lookup| (lookup, busy())));
                 continue;
             };
-            self.ask(asked, places, until, &mut looked).await;
+            self.ask(asked, places, until, &mut finished).await;
         }
     }
 
@@ -139,15 +139,15 @@ impl World {
             own: &review.namespace,
             system: system_namespace,
         };
-        let mut looked = Lookups::new();
+        let mut finished = Lookups::new();
         loop {
-            let needed = match complete(review, &looked) {
+            let needed = match complete(review, &finished) {
                 Ok(completion) => return completion,
                 Err(needed) => needed,
             };
             for lookup in needed {
                 let seen = self.cached(&lookup, places).unwrap_or_else(not_kept);
-                looked.insert(lookup, seen);
+                finished.insert(lookup, seen);
             }
         }
     }
@@ -165,7 +165,7 @@ impl World {
     }
 
     /// Reads all of `asked` from the API server.
-    async fn ask(&self, asked: Vec<Lookup>, places: Places<'_>, until: Instant, looked: &mut Lookups) {
+    async fn ask(&self, asked: Vec<Lookup>, places: Places<'_>, until: Instant, finished: &mut Lookups) {
         let late = || LookupResult::Unknown(LATE.to_owned());
         let mut waiting = asked.into_iter();
         let mut asking = FuturesUnordered::new();
@@ -179,7 +179,7 @@ impl World {
                 });
             }
             match asking.next().await {
-                Some((lookup, seen)) => looked.insert(lookup, seen),
+                Some((lookup, seen)) => finished.insert(lookup, seen),
                 None => return,
             };
         }
@@ -282,7 +282,7 @@ impl World {
         let named = NamedKind::given(group, kind);
         let turn = lock(&self.discoveries).turn(&named, places.own, now());
         let (Turn::Now(found) | Turn::Before(found)) = turn else {
-            return Err("too many kinds are asked about; try again in a minute".to_owned());
+            return Err("too many kinds in reviews; try again in a minute".to_owned());
         };
         let discover = async || match timeout_at(until, served(&self.client, group, kind)).await {
             Ok(found) => found.map_err(|error| reason(&failure(Server::Management, &error))),
@@ -326,7 +326,7 @@ fn absent(resource: &Resource) -> LookupResult {
 }
 
 fn not_kept() -> LookupResult {
-    LookupResult::Unknown("it is not kept in memory".to_owned())
+    LookupResult::Unknown("Sluice does not cache it".to_owned())
 }
 
 /// Cause of a lookup that exceeded its timeout.

@@ -12,7 +12,7 @@ use sluice_core::admission::Verdict;
 
 use super::Webhook;
 
-/// From 100 µs, where an answer from memory lies, to the 5 s that the API server waits.
+/// Buckets from 100 µs, the time of a response from the cache, to the 5 s that the API server waits.
 const SECONDS: [f64; 11] = [
     0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.01, 0.05, 0.25, 1.0, 2.0, 5.0,
 ];
@@ -158,7 +158,7 @@ impl AdmissionMetrics {
         );
     }
 
-    /// A review arrives. It is in flight until the returned value is dropped.
+    /// Counts a review as in flight until the returned guard is dropped.
     pub(super) fn begin(&self, webhook: &'static str) -> InFlight<'_> {
         let gauge = self.in_flight.get_or_create_owned(&WebhookLabel { webhook });
         gauge.inc();
@@ -171,7 +171,7 @@ impl AdmissionMetrics {
     }
 }
 
-/// A review that is being answered.
+/// Review in flight.
 #[derive(Debug)]
 pub(super) struct InFlight<'a> {
     metrics: &'a AdmissionMetrics,
@@ -181,7 +181,7 @@ pub(super) struct InFlight<'a> {
 }
 
 impl InFlight<'_> {
-    /// The review is answered.
+    /// Counts the response.
     pub(super) fn answered(self, outcome: Outcome, code: StatusCode) {
         let (metrics, webhook, code) = (self.metrics, self.webhook, code.as_u16());
         let outcome = outcome.as_str();
@@ -197,7 +197,7 @@ impl InFlight<'_> {
     }
 }
 
-/// A caller that goes before its answer ends the review, too.
+/// Also ends the review of a caller that disconnects.
 impl Drop for InFlight<'_> {
     fn drop(&mut self) {
         self.gauge.dec();

@@ -34,11 +34,11 @@ use sluice_hooks::{Budget, Peer, Repeats, Unread, in_turn};
 use tracing::{debug, error, info};
 
 use self::{
-    answer::{Of, plain, reviewed},
+    answer::{ReviewedObject, plain, reviewed},
     wire::{Asked, Malformed},
 };
 pub use self::{
-    lookups::World,
+    lookups::Caches,
     metrics::{AdmissionMetrics, Outcome},
 };
 use crate::server::{
@@ -72,7 +72,7 @@ pub struct Admission(Arc<Inner>);
 struct Inner {
     system_namespace: String,
     /// Caches; unset until all Clusters are cached.
-    world: OnceLock<World>,
+    caches: OnceLock<Caches>,
     bodies: Budget,
     lookups: Shares<IpAddr>,
     refused: Repeats<&'static str>,
@@ -85,7 +85,7 @@ impl Admission {
     pub fn new(system_namespace: String, metrics: AdmissionMetrics) -> Self {
         Self(Arc::new(Inner {
             system_namespace,
-            world: OnceLock::new(),
+            caches: OnceLock::new(),
             bodies: Budget::of(SMALL_KIB, LARGE_KIB, MAX_BODY),
             lookups: Shares::of(LOOKUPS),
             refused: Repeats::default(),
@@ -93,9 +93,9 @@ impl Admission {
         }))
     }
 
-    /// Sets the caches in `world`, from which reviews are decided from now on.
-    pub fn set_caches(&self, world: World) {
-        self.0.world.get_or_init(|| world);
+    /// Sets the caches in `caches`, from which reviews are decided from now on.
+    pub fn set_caches(&self, caches: Caches) {
+        self.0.caches.get_or_init(|| caches);
     }
 
     /// Returns the routes, which are those of the addons-manager.
@@ -120,7 +120,7 @@ impl Admission {
             .await;
         let (outcome, response) = answered.unwrap_or_else(|_panic| {
             error!(webhook = name, "Review panicked; see the panic above");
-            let text = "the review ended in a bug of Sluice; its log says more";
+            let text = "the review panicked; see the log of Sluice";
             (Outcome::Failed, plain(StatusCode::INTERNAL_SERVER_ERROR, text))
         });
         if outcome.is_of_the_caller()
@@ -197,14 +197,14 @@ impl Admission {
         let Some(review) = review else {
             return (
                 Outcome::Admitted,
-                reviewed(uid, Of::kind(kind, ""), &Verdict::default(), None),
+                reviewed(uid, ReviewedObject::kind(kind, ""), &Verdict::default(), None),
             );
         };
         let system = &self.0.system_namespace;
-        let verdict = match self.0.world.get() {
-            Some(world) => {
+        let verdict = match self.0.caches.get() {
+            Some(caches) => {
                 let slots = (&self.0.lookups, peer);
-                world.judge(&review, system, slots, LOOKUP_TIMEOUT).await
+                caches.judge(&review, system, slots, LOOKUP_TIMEOUT).await
             }
             None => match judge(&review, system, &Lookups::new()) {
                 Ok(verdict) => verdict,
@@ -213,7 +213,7 @@ impl Admission {
         };
         let outcome = Outcome::of(&verdict);
         said(Webhook::Validate(kind), &review.namespace, &review.name, outcome);
-        let of = Of::kind(kind, &review.name);
+        let of = ReviewedObject::kind(kind, &review.name);
         (outcome, reviewed(uid, of, &verdict, None))
     }
 
@@ -224,11 +224,11 @@ impl Admission {
         let Some(review) = review else {
             return Ok((
                 Outcome::Admitted,
-                reviewed(&uid, Of::kind(kind, ""), &Verdict::default(), None),
+                reviewed(&uid, ReviewedObject::kind(kind, ""), &Verdict::default(), None),
             ));
         };
-        let completion = match self.0.world.get() {
-            Some(world) => world.complete(&review, &self.0.system_namespace),
+        let completion = match self.0.caches.get() {
+            Some(caches) => caches.complete(&review, &self.0.system_namespace),
             None => match complete(&review, &Lookups::new()) {
                 Ok(completion) => completion,
                 Err(_) => return Ok(starting()),
@@ -245,7 +245,7 @@ impl Admission {
         };
         let outcome = Outcome::of(&verdict);
         said(Webhook::Default, &review.namespace, &review.name, outcome);
-        let of = Of::kind(kind, &review.name);
+        let of = ReviewedObject::kind(kind, &review.name);
         Ok((outcome, reviewed(&uid, of, &verdict, patch.as_deref())))
     }
 
@@ -261,10 +261,10 @@ impl Admission {
     /// Responds once control planes are read, which takes a fraction of a second for the first Cluster of a kind.
     async fn resolved_later(&self, review: clusters::Review, peer: IpAddr) -> (Outcome, Response) {
         // Waiting reviews would pile up under load.
-        if let (Some(_slot), Some(world), Some(asked)) =
-            (self.0.lookups.take(&peer), self.0.world.get(), &review.asked)
+        if let (Some(_slot), Some(caches), Some(asked)) =
+            (self.0.lookups.take(&peer), self.0.caches.get(), &review.asked)
         {
-            let read = tokio::time::timeout(LOOKUP_TIMEOUT, world.read_control_planes(asked));
+            let read = tokio::time::timeout(LOOKUP_TIMEOUT, caches.read_control_planes(asked));
             let _either_way = read.await.is_ok();
         }
         self.resolution(&review)
@@ -283,18 +283,18 @@ impl Admission {
             asked,
             ..
         } = review;
-        let of = Of::cluster(name);
+        let of = ReviewedObject::cluster(name);
         let Some(asked) = asked else {
             return Ok((Outcome::Admitted, reviewed(uid, of, &Verdict::default(), None)));
         };
-        let Some(world) = self.0.world.get() else {
+        let Some(caches) = self.0.caches.get() else {
             return Ok(starting());
         };
         let Resolution {
             faults,
             warnings,
             patch,
-        } = match world.resolve(asked) {
+        } = match caches.resolve(asked) {
             Ok(resolution) => resolution,
             Err(Unknown::Running) => return Err(Unknown::Running),
             Err(unknown) => return Ok(unavailable(&unknown)),

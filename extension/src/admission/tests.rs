@@ -28,9 +28,9 @@ async fn filled(client: &kube::Client) -> (Stores, tokio::task::JoinHandle<()>) 
     (stores, following)
 }
 
-fn world(stores: Stores, client: kube::Client) -> World {
+fn caches(stores: Stores, client: kube::Client) -> Caches {
     let control_planes = ControlPlanes::new(client.clone(), Requeues::default(), Vec::new());
-    World::new(stores, Arc::new(control_planes), client)
+    Caches::new(stores, Arc::new(control_planes), client)
 }
 
 /// Returns a review of a ClusterBootstrap `new` that was `old`.
@@ -98,7 +98,7 @@ async fn admission(network: &Frozen) -> (Admission, tokio::task::JoinHandle<()>)
     });
     let (stores, following) = filled(&client).await;
     let admission = Admission::new("system".to_owned(), AdmissionMetrics::default());
-    admission.set_caches(world(stores, client));
+    admission.set_caches(caches(stores, client));
     (admission, following)
 }
 
@@ -384,7 +384,7 @@ async fn what_is_missing_is_patched_and_nothing_else() {
 }
 
 #[rstest]
-#[case::empty("", "it names no TanzuKubernetesRelease")]
+#[case::empty("", "it must name the TanzuKubernetesRelease")]
 #[case::unknown(
     "v2",
     "tanzukubernetesreleases.run.tanzu.vmware.com \"v2\" not found; the nearest are v1"
@@ -424,7 +424,7 @@ async fn resolving() -> (Admission, tokio::task::JoinHandle<()>) {
     });
     let (stores, following) = filled(&client).await;
     let admission = Admission::new("system".to_owned(), AdmissionMetrics::default());
-    admission.set_caches(world(stores, client));
+    admission.set_caches(caches(stores, client));
     (admission, following)
 }
 
@@ -489,7 +489,7 @@ async fn a_cluster_with_a_label_waits_for_its_class() {
     object["spec"]["topology"]["classRef"]["name"] = json!("other");
     let (status, text, _) = resolved(&admission, &labelled).await;
     assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
-    assert!(text.contains("does not know ClusterClass other yet"), "{text}");
+    assert!(text.contains("has not observed ClusterClass other yet"), "{text}");
 }
 
 #[tokio::test(start_paused = true)]

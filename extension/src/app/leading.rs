@@ -76,9 +76,9 @@ pub(super) async fn lead(
     let EventHandlers {
         triggers,
         dependents,
-        sweeps,
+        fan_outs,
         uncalled,
-        edits,
+        values_watches,
         ..
     } = parts.event_handlers;
     let mut elector = args.leader.leader_elect.then(|| {
@@ -94,9 +94,9 @@ pub(super) async fn lead(
 
     let concurrency = args.cluster_concurrency;
     // Requeues are collected from here on: the reconciler starts with every Cluster, so earlier ones do not matter.
-    let (wakes, changes) = (triggers.listen(), sweeps.listen());
+    let (requeues, changes) = (triggers.listen(), fan_outs.listen());
     let releases_changed = releases.listen();
-    edits.lead();
+    values_watches.lead();
     let contract = Contract::new(client.clone(), args.control_plane_groups.clone());
     let remotes = Arc::new(Remotes::new(
         args.system_namespace.clone(),
@@ -112,7 +112,7 @@ pub(super) async fn lead(
         remotes: Arc::clone(&remotes),
         configurations: parts.configurations,
         triggers: triggers.clone(),
-        edits: edits.clone(),
+        values_watches: values_watches.clone(),
         events: Notifier::new(client.clone()),
         sync_period: SyncPeriod::of_day(args.sync_period, clock()),
         retries: Mutex::default(),
@@ -126,11 +126,11 @@ pub(super) async fn lead(
         control_planes,
         remotes,
         index: parts.index,
-        edits,
+        values_watches,
         events: Notifier::new(client.clone()),
         metrics: parts.reconciles,
         slots: bootstrap::Slots::new(concurrency),
-        memories: Mutex::default(),
+        local_states: Mutex::default(),
     });
     let (names, bootstraps) = (args.extension_configs.clone(), stores.bootstraps.clone());
     let registration = registration::run(
@@ -144,7 +144,7 @@ pub(super) async fn lead(
     let reconciling = async {
         let controllers = async {
             tokio::join!(
-                bootstrap::run(context, wakes, concurrency, heart, stop.clone()),
+                bootstrap::run(context, requeues, concurrency, heart, stop.clone()),
                 providers::run(providers, kinds(), concurrency, stop.clone()),
                 releases::run(releases, releases_changed, stop.clone()),
             )
@@ -164,7 +164,7 @@ pub(super) async fn lead(
 pub(super) async fn leads(elector: Option<&mut Elector>, stores: &Stores, stop: &CancellationToken) -> bool {
     // The caches are filled before the replica acquires the lease, because it renews from that moment on.
     let filled = async {
-        stores.tell_managed().await;
+        stores.filled_for_managed().await;
         let _some_are_not = timeout(FIRST_LISTS, stores.synced()).await;
     };
     tokio::select! {

@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// Returns the listener of the admission webhooks. It serves the certificate of the hook server, whose health check covers both.
-pub(super) fn reviews_at(args: &Args) -> serve::Config {
+pub(super) fn admission_config(args: &Args) -> serve::Config {
     let AdmissionArgs {
         admission_port,
         admission_client_ca,
@@ -36,7 +36,7 @@ pub(super) fn reviews_at(args: &Args) -> serve::Config {
 }
 
 /// Returns the listener of the status service, if enabled. It serves the certificate of the hook server, too.
-pub(super) fn status_at(args: &Args) -> Option<serve::Config> {
+pub(super) fn status_config(args: &Args) -> Option<serve::Config> {
     Some(serve::Config {
         serves: "status",
         address: args.status_addr?,

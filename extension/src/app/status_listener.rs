@@ -7,16 +7,16 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tracing::error;
 
-use super::{listeners::status_at, serving::Serving};
+use super::{listeners::status_config, serving::Serving};
 use crate::{
     cache::event_handlers::EventHandlers,
     flags::Args,
     server::health::Health,
-    status::{Life, Status, StatusMetrics},
+    status::{Lifecycle, Status, StatusMetrics},
 };
 
 /// Running status service.
-pub(super) struct Showing {
+pub(super) struct RunningStatusService {
     pub(super) status: Status,
     /// Task that ends with the service and its connections.
     pub(super) listening: JoinHandle<()>,
@@ -27,7 +27,7 @@ const SILENT: Duration = Duration::from_mins(1);
 
 /// Shutdown signals of the status service.
 #[derive(Clone, Copy)]
-pub(super) struct Ends<'a> {
+pub(super) struct ShutdownSignals<'a> {
     /// Canceled when the process is asked to stop.
     pub(super) stop: &'a CancellationToken,
     /// Canceled when listeners close.
@@ -45,19 +45,19 @@ pub(super) async fn show(
     event_handlers: &EventHandlers,
     metrics: StatusMetrics,
     health: &Health,
-    ends: Ends<'_>,
-) -> anyhow::Result<Option<Showing>> {
-    let (Some(runtime), Some(config)) = (runtime, status_at(args)) else {
+    ends: ShutdownSignals<'_>,
+) -> anyhow::Result<Option<RunningStatusService>> {
+    let (Some(runtime), Some(config)) = (runtime, status_config(args)) else {
         return Ok(None);
     };
     let status = Status::new(metrics);
-    let Ends { stop, drained } = ends;
-    let life = Life {
+    let ShutdownSignals { stop, drained } = ends;
+    let life = Lifecycle {
         leaves: stop.clone(),
         ends: drained.clone(),
         heart: health.heartbeat("status", SILENT),
     };
-    let (router, following) = status.serve(event_handlers.shown.listen(), life)?;
+    let (router, following) = status.router_and_follower(event_handlers.shown.listen(), life)?;
     let listening = runtime.run_once_bound(config, router, drained).await;
     let listening = listening.context("serve the status service")?;
     let drained = drained.clone();
@@ -75,5 +75,5 @@ pub(super) async fn show(
             );
         }
     });
-    Ok(Some(Showing { status, listening }))
+    Ok(Some(RunningStatusService { status, listening }))
 }

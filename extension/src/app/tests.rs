@@ -24,7 +24,7 @@ use crate::{
 fn reconciler(frozen: &Frozen) -> (Health, AbortOnDrop, AbortOnDrop) {
     let client = frozen.client(|_| Vec::new());
     let triggers = Requeues::default();
-    let wakes = triggers.listen();
+    let requeues = triggers.listen();
     let (context, following) = bootstrap::world::context(&client, &Fence::open(), &triggers);
     let context = Arc::new(context);
     let health = Health::default();
@@ -32,7 +32,7 @@ fn reconciler(frozen: &Frozen) -> (Health, AbortOnDrop, AbortOnDrop) {
     let following = AbortOnDrop(tokio::spawn(following));
     let running = AbortOnDrop(tokio::spawn(async move {
         context.stores.synced().await;
-        bootstrap::run(context, wakes, CONCURRENCY, heart, CancellationToken::new()).await;
+        bootstrap::run(context, requeues, CONCURRENCY, heart, CancellationToken::new()).await;
     }));
     (health, following, running)
 }

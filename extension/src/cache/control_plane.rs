@@ -75,7 +75,7 @@ impl ControlPlanes {
     /// state of its kind changes.
     ///
     /// # Errors
-    /// Its kind is not in memory.
+    /// Its kind is not cached.
     pub fn get(
         &self,
         cluster: &ClusterRef,
@@ -102,7 +102,7 @@ impl ControlPlanes {
     /// Returns the same for a review: no Cluster is requeued, and no kind is read.
     ///
     /// # Errors
-    /// Its kind is not in memory.
+    /// Its kind is not cached.
     pub fn known(
         &self,
         cluster: &ClusterRef,
@@ -152,9 +152,9 @@ impl ControlPlanes {
             let (triggers, waiting) = (self.triggers.clone(), Arc::clone(&self.waiting));
             let named = Arc::clone(&named);
             move || {
-                let woken = lock(&waiting).take(&named);
-                for cluster in woken {
-                    triggers.wake(cluster);
+                let requeued = lock(&waiting).take(&named);
+                for cluster in requeued {
+                    triggers.enqueue(cluster);
                 }
             }
         };

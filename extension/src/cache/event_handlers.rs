@@ -15,7 +15,7 @@ use sluice_crds::{
 };
 
 use crate::{
-    cache::{values_watch::Edits, watch::Presence},
+    cache::{values_watch::ValuesWatches, watch::Presence},
     lock::lock,
     queue::{
         dependents::Dependents,
@@ -41,7 +41,7 @@ pub struct EventHandlers {
     /// Requeues provider configurations.
     pub dependents: Dependents,
     /// Requeues Clusters after changes of shared objects.
-    pub sweeps: Feed<SharedDependency>,
+    pub fan_outs: Feed<SharedDependency>,
     /// Clusters whose hook decisions may have changed since the last count.
     pub uncounted: Arc<Mutex<Uncounted>>,
     /// Clusters for which Cluster API failed to call a hook.
@@ -49,7 +49,7 @@ pub struct EventHandlers {
     /// Clusters by ClusterClass.
     pub classes: Arc<Mutex<Classes>>,
     /// Watches of values sources.
-    pub edits: Edits,
+    pub values_watches: ValuesWatches,
     /// Namespace of the Packages that install releases.
     pub system_namespace: String,
     /// Requeues the release controller.
@@ -73,7 +73,7 @@ impl EventHandlers {
     /// Records the class and topology of a Cluster, and the hooks that its conditions report as failed.
     pub(crate) fn contents(&self, cluster: &Cluster, presence: Presence) {
         let reference = ClusterRef::of(cluster);
-        self.edits.cluster(cluster, presence);
+        self.values_watches.cluster(cluster, presence);
         let is_there = presence == Presence::There;
         if lock(&self.management).saw(&reference, cluster, is_there) {
             self.releases.send(ReleaseEvent::All);
@@ -96,7 +96,7 @@ impl EventHandlers {
         lock(&self.uncounted).one(reference.clone());
         self.releases.send(ReleaseEvent::Cluster(reference.clone()));
         self.shown.send(Changed::One(reference.clone()));
-        self.triggers.wake(reference);
+        self.triggers.enqueue(reference);
     }
 
     pub(crate) fn bootstrap(&self, bootstrap: &ObjectMeta) {
@@ -109,7 +109,7 @@ impl EventHandlers {
     pub(crate) fn release(&self, release: &ObjectMeta) {
         lock(&self.uncounted).all();
         self.shown.send(Changed::All);
-        self.sweeps.send(SharedDependency::Release(name(release)));
+        self.fan_outs.send(SharedDependency::Release(name(release)));
         self.marked();
     }
 
@@ -120,11 +120,11 @@ impl EventHandlers {
 
     pub(crate) fn template(&self, template: &ObjectMeta) {
         lock(&self.uncounted).all();
-        self.sweeps.send(SharedDependency::Template(name(template)));
+        self.fan_outs.send(SharedDependency::Template(name(template)));
     }
 
     pub(crate) fn package(&self, package: &ObjectMeta) {
-        self.sweeps.send(SharedDependency::Package(name(package)));
+        self.fan_outs.send(SharedDependency::Package(name(package)));
         self.releases.send(ReleaseEvent::All);
         self.releases.send(ReleaseEvent::Package(name(package)));
     }
@@ -139,7 +139,8 @@ impl EventHandlers {
 
     pub(crate) fn class(&self, class: &ObjectMeta) {
         let namespace = class.namespace.clone().unwrap_or_default();
-        self.sweeps.send(SharedDependency::Class(namespace, name(class)));
+        self.fan_outs
+            .send(SharedDependency::Class(namespace, name(class)));
     }
 }
 

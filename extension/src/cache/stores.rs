@@ -41,7 +41,7 @@ use crate::{
     lock::lock,
 };
 
-/// All stores. The first reconcile waits for some of them, see [`Stores::tell_managed`]. Each dependent of another store waits for that
+/// All stores. The first reconcile waits for some of them, see [`Stores::filled_for_managed`]. Each dependent of another store waits for that
 /// store.
 #[derive(Debug, Clone)]
 pub struct Stores {
@@ -128,7 +128,7 @@ impl Stores {
             copy_objects(&whole, Whole::package),
             EventHandlers::package,
         );
-        let (noted, named) = (handlers.clone(), handlers.edits.clone());
+        let (noted, named) = (handlers.clone(), handlers.values_watches.clone());
         let clusters = opening.follow(
             Api::all(dating(client.clone(), of_clusters)),
             all(),
@@ -207,7 +207,7 @@ impl Stores {
 
     /// Waits until the stores show which Clusters are managed, whatever other API is missing. The status service and the leader start at
     /// that point.
-    pub async fn tell_managed(&self) {
+    pub async fn filled_for_managed(&self) {
         self.clusters.filled().await;
         self.bootstraps.filled().await;
         self.releases.filled().await;

@@ -7,7 +7,7 @@ use std::{
 };
 
 use futures::{Stream, StreamExt as _};
-use sluice_core::reconcile::shared_dependency::{Classes, SharedDependency, Sweep};
+use sluice_core::reconcile::shared_dependency::{Classes, FanOutQueue, SharedDependency};
 use tokio::{
     task::yield_now,
     time::{Instant, interval, timeout_at},
@@ -36,32 +36,32 @@ pub async fn run(
     mut changes: impl Stream<Item = SharedDependency> + Unpin,
     triggers: Requeues,
 ) {
-    let (mut fan_out, mut batches) = (Sweep::default(), interval(BETWEEN));
+    let (mut fan_out, mut batches) = (FanOutQueue::default(), interval(BETWEEN));
     loop {
         tokio::select! {
             biased;
             _ = batches.tick(), if fan_out.left() > 0 => {
                 for cluster in fan_out.next(BATCH) {
-                    triggers.wake(cluster);
+                    triggers.enqueue(cluster);
                 }
             }
             Some(first) = changes.next() => {
                 let shared = together(first, &mut changes).await;
                 let concerned = lock(&classes).dependents_of(&shared);
                 let concerned = concerned.unwrap_or_else(|| stores.clusters.names());
-                requeue_dependents(&stores, concerned, &shared, &mut fan_out).await;
+                collect_dependents(&stores, concerned, &shared, &mut fan_out).await;
                 info!(changes = shared.len(), clusters = fan_out.left(), "Requeueing Clusters after a change of shared objects");
             }
         }
     }
 }
 
-/// Collects the dependent Clusters. Yields in between, so that readers and writers of the stores make progress.
-async fn requeue_dependents(
+/// Adds the Clusters that depend on `shared` to `fan_out`. Yields in between, so that readers and writers of the stores make progress.
+async fn collect_dependents(
     stores: &Stores,
     clusters: Vec<ClusterRef>,
     shared: &BTreeSet<SharedDependency>,
-    fan_out: &mut Sweep,
+    fan_out: &mut FanOutQueue,
 ) {
     for (count, named) in clusters.into_iter().enumerate() {
         let (namespace, name) = (Some(named.namespace()), named.name());
@@ -123,10 +123,10 @@ mod tests {
         let (stores, following) = Stores::open(&Frozen::new().client(items), "tkg-system", &event_handlers);
         tokio::spawn(following);
         stores.synced().await;
-        let (requeues, changes) = (event_handlers.triggers.listen(), event_handlers.sweeps.listen());
+        let (requeues, changes) = (event_handlers.triggers.listen(), event_handlers.fan_outs.listen());
         let classes = Arc::clone(&event_handlers.classes);
         tokio::spawn(run(stores, classes, changes, event_handlers.triggers.clone()));
-        (event_handlers.sweeps, requeues)
+        (event_handlers.fan_outs, requeues)
     }
 
     /// Returns the names of requeued Clusters, in order.
@@ -141,9 +141,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn simultaneous_changes_requeue_a_cluster_once() {
-        let (sweeps, requeues) = running().await;
+        let (fan_outs, requeues) = running().await;
         for number in 0..750 {
-            sweeps.send(SharedDependency::Package(format!("package-{number}")));
+            fan_outs.send(SharedDependency::Package(format!("package-{number}")));
         }
         sleep(Duration::from_secs(10)).await;
         let expected: Vec<String> = (0..10).map(|number| format!("c{number}")).collect();
@@ -152,9 +152,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_change_of_a_class_requeues_its_clusters() {
-        let (sweeps, requeues) = running().await;
-        sweeps.send(SharedDependency::Class("team-a".to_owned(), "class".to_owned()));
-        sweeps.send(SharedDependency::Class("team-b".to_owned(), "class".to_owned()));
+        let (fan_outs, requeues) = running().await;
+        fan_outs.send(SharedDependency::Class("team-a".to_owned(), "class".to_owned()));
+        fan_outs.send(SharedDependency::Class("team-b".to_owned(), "class".to_owned()));
         sleep(Duration::from_secs(1)).await;
         assert_eq!(names(requeues).len(), 10);
     }
@@ -162,10 +162,10 @@ mod tests {
     /// For example, changes of a class that no Cluster uses.
     #[tokio::test(start_paused = true)]
     async fn endless_changes_do_not_delay_requeues() {
-        let (sweeps, requeues) = running().await;
-        sweeps.send(SharedDependency::Release("new".to_owned()));
+        let (fan_outs, requeues) = running().await;
+        fan_outs.send(SharedDependency::Release("new".to_owned()));
         for number in 0..500 {
-            sweeps.send(SharedDependency::Class(
+            fan_outs.send(SharedDependency::Class(
                 "team-b".to_owned(),
                 format!("class-{number}"),
             ));

@@ -20,7 +20,7 @@ const IDLE: Duration = Duration::from_secs(15);
 const BUFFER: usize = 64 * 1024;
 
 /// Returns a client with at most `idle` idle connections, none of them older than 15 s. kube's own client keeps each connection of its
-/// busiest moment until the server ends it, with 40 KiB and more for each.
+/// peak until the server ends it, with 40 KiB and more for each.
 /// # Errors
 /// The authentication or TLS settings of `config` are invalid.
 pub(crate) fn client(config: Config, idle: usize) -> kube::Result<Client> {

@@ -124,7 +124,7 @@ impl Elector {
         Self { leadership, ..self }
     }
 
-    /// The same that shows in `metrics` whether this process leads.
+    /// Reports in `metrics` whether this process leads.
     #[must_use]
     pub fn counted_in(self, metrics: LeaderMetrics) -> Self {
         Self { metrics, ..self }

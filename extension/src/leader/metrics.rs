@@ -38,7 +38,7 @@ impl LeaderMetrics {
         );
     }
 
-    /// This replica leads, or does not lead any more.
+    /// Sets whether this replica leads.
     pub fn set(&self, leads: bool) {
         self.leads.set(leads.into());
     }

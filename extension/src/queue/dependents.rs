@@ -20,14 +20,14 @@ pub struct Dependents(Arc<Mutex<Inner>>);
 #[derive(Debug, Default)]
 struct Inner {
     dependencies: Dependencies<ConfigRef>,
-    wakes: HashMap<Arc<str>, mpsc::UnboundedSender<ClusterRef>>,
+    queues: HashMap<Arc<str>, mpsc::UnboundedSender<ClusterRef>>,
 }
 
 impl Inner {
     /// Requeues a configuration in the queue of its kind, which merges duplicates.
     fn enqueue(&self, config: &ConfigRef) {
-        if let Some(wake) = self.wakes.get(&config.kind) {
-            let _gone_at_shutdown = wake.unbounded_send(config.object.clone());
+        if let Some(queue) = self.queues.get(&config.kind) {
+            let _gone_at_shutdown = queue.unbounded_send(config.object.clone());
         }
     }
 }
@@ -59,12 +59,12 @@ impl Dependents {
     /// Returns the requeues of a kind.
     pub(crate) fn requeues(&self, kind: &Arc<str>) -> impl Stream<Item = ClusterRef> + Send + use<> {
         let (sender, receiver) = mpsc::unbounded();
-        lock(&self.0).wakes.insert(Arc::clone(kind), sender);
+        lock(&self.0).queues.insert(Arc::clone(kind), sender);
         receiver
     }
 
     /// Requeues a configuration that has changed, or whose values a reconcile of its Cluster lacks.
-    pub(crate) fn wake(&self, config: &ConfigRef) {
+    pub(crate) fn enqueue(&self, config: &ConfigRef) {
         lock(&self.0).enqueue(config);
     }
 }

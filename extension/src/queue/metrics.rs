@@ -17,7 +17,7 @@ use tokio::time::Instant;
 
 use crate::lock::lock;
 
-/// The buckets of client-go.
+/// Buckets of client-go.
 const SECONDS: [f64; 12] = [1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 1e1, 1e2, 1e3];
 
 /// Both are the name of the controller, as controller-runtime sets them.
@@ -91,7 +91,7 @@ impl WorkQueues {
         registry.register_collector(Box::new(self.clone()));
     }
 
-    /// The metrics of the queues of a controller, whose series exist from now on.
+    /// Returns the metrics of the queues of a controller. Their series exist from now on.
     #[must_use]
     pub fn of(&self, controller: &'static str) -> WorkQueueMetrics {
         let labels = Labels::of(controller);
@@ -106,7 +106,7 @@ impl WorkQueues {
     }
 }
 
-/// Encodes what grows with the time, so that it is measured when metrics are scraped.
+/// Collector of durations that grow with time; it measures them at each scrape.
 impl Collector for WorkQueues {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let (processors, now) = (lock(&self.processors).clone(), Instant::now());
@@ -163,29 +163,29 @@ pub struct WorkQueueMetrics {
 }
 
 impl WorkQueueMetrics {
-    /// An item that was not in the queue is added.
+    /// Counts an item that is added to the queue.
     pub(super) fn added(&self) {
         self.adds.inc();
         self.depth.inc();
     }
 
-    /// An item leaves the queue to be processed.
+    /// Counts an item that leaves the queue.
     pub(super) fn taken(&self, queued: Duration) {
         self.depth.dec();
         self.queued_seconds.observe(queued.as_secs_f64());
     }
 
-    /// The queue ends with so many items in it.
+    /// Removes the remaining items of an ended queue.
     pub(super) fn dropped(&self, items: usize) {
         self.depth.dec_by(i64::try_from(items).unwrap_or(i64::MAX));
     }
 
-    /// An item will be added after a delay.
+    /// Counts an item that is added after a delay.
     pub(super) fn retried(&self) {
         self.retries.inc();
     }
 
-    /// Processing of an item starts, and lasts until the returned value is dropped.
+    /// Starts processing of an item, which ends when the returned guard is dropped.
     pub(super) fn processing(&self) -> Processing {
         let mut started = lock(&self.processors.0);
         let number = started.next;
@@ -201,7 +201,7 @@ impl WorkQueueMetrics {
     }
 }
 
-/// One item that is being processed.
+/// Item in processing.
 #[derive(Debug)]
 pub(super) struct Processing {
     metrics: WorkQueueMetrics,

@@ -27,7 +27,7 @@ impl Requeues {
     }
 
     /// Requeues a Cluster after a change that the stores show.
-    pub fn wake(&self, cluster: ClusterRef) {
+    pub fn enqueue(&self, cluster: ClusterRef) {
         self.0.send(Requeue {
             cluster,
             needs_read: false,
@@ -45,7 +45,7 @@ impl Requeues {
     /// Requeues the Cluster that an object of kind `K` with this metadata belongs to.
     pub fn enqueue_owner<K: OfCluster>(&self, meta: &ObjectMeta) {
         if let Some(name) = K::cluster_in(meta) {
-            self.wake(ClusterRef::new(
+            self.enqueue(ClusterRef::new(
                 meta.namespace.as_deref().unwrap_or_default(),
                 &name,
             ));

@@ -15,10 +15,10 @@ use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use crate::queue::metrics::WorkQueueMetrics;
 
-/// What is woken, from those who wake to the one who takes turns. Before [`Self::listen`] nothing is kept: a replica that does not lead may
-/// run for months, and begins with everything anyway. Cheap to clone; all clones are one.
+/// Channel from event handlers to a work queue. Items before [`Self::listen`] are dropped: a standby may run for months, and a new leader
+/// reconciles everything anyway. Clones share the channel.
 ///
-/// Unbounded afterwards: the queue receives every item at once and merges duplicates.
+/// The channel is unbounded: the queue receives every item at once and merges duplicates.
 #[derive(Debug)]
 pub struct Feed<T>(Arc<OnceLock<mpsc::UnboundedSender<T>>>);
 
@@ -58,7 +58,7 @@ const AFTER_PANIC: Duration = Duration::from_mins(1);
 /// Queued items in order of arrival.
 #[derive(Debug)]
 struct Due<'a, T> {
-    /// With the time at which each was added.
+    /// Items with the time of their addition.
     order: VecDeque<(T, Instant)>,
     known: HashSet<T>,
     metrics: &'a WorkQueueMetrics,
@@ -98,7 +98,7 @@ pub(crate) async fn run<T, F>(
     concurrency: u16,
     stop: &CancellationToken,
     metrics: &WorkQueueMetrics,
-    mut pass: impl FnMut(T) -> F,
+    mut reconcile: impl FnMut(T) -> F,
 ) where
     T: Clone + Eq + Hash + Unpin,
     F: Future<Output = Option<Duration>> + Send + 'static,
@@ -120,10 +120,10 @@ pub(crate) async fn run<T, F>(
             && let Some(item) = due.take(&busy)
         {
             busy.insert(item.clone());
-            let (processing, pass) = (metrics.processing(), pass(item.clone()));
+            let (processing, reconcile) = (metrics.processing(), reconcile(item.clone()));
             let task = AbortOnDropHandle::new(tokio::spawn(async move {
                 let _processing = processing;
-                pass.await
+                reconcile.await
             }));
             running.push(async move { (item, task.await.unwrap_or(Some(AFTER_PANIC))) });
         }
@@ -167,7 +167,7 @@ mod tests {
         WorkQueues::default().of("test")
     }
 
-    /// A queue of reconciles that take a second each, after which each item has its turn again after `wait`.
+    /// Runs a queue whose reconciles take a second each and requeue after `wait`.
     fn started(concurrency: u16, wait: Option<Duration>) -> (mpsc::UnboundedSender<&'static str>, Began) {
         let ((sender, requeues), began, start) = (mpsc::unbounded(), Began::default(), Instant::now());
         let seen = Arc::clone(&began);
@@ -309,7 +309,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn metrics_follow_items_through_the_queue() {
-        let ((wakes, woken), queues) = (mpsc::unbounded(), WorkQueues::default());
+        let ((sender, requeues), queues) = (mpsc::unbounded(), WorkQueues::default());
         let (metrics, stop) = (queues.of("test"), CancellationToken::new());
         let nothing = [
             "depth 0",
@@ -324,7 +324,7 @@ mod tests {
         ];
         assert_eq!(shown(&queues), nothing, "series exist from the start");
         for item in ["a", "b", "c", "d", "d"] {
-            wakes.unbounded_send(item).unwrap();
+            sender.unbounded_send(item).unwrap();
         }
         let again = |_| async {
             sleep(4 * SECOND).await;
@@ -357,15 +357,15 @@ mod tests {
                 "longest_running_processor_seconds 1.0",
             ];
             assert_eq!(shown(&queues), half);
-            // One is added that has no turn before the end.
-            wakes.unbounded_send("a").unwrap();
-            wakes.unbounded_send("b").unwrap();
-            wakes.unbounded_send("e").unwrap();
+            // These items are not processed before the end.
+            sender.unbounded_send("a").unwrap();
+            sender.unbounded_send("b").unwrap();
+            sender.unbounded_send("e").unwrap();
             sleep(SECOND).await;
             assert_eq!(shown(&queues)[0], "depth 3");
             stop.cancel();
         };
-        tokio::join!(run(woken, 2, &stop, &metrics, again), measure);
+        tokio::join!(run(requeues, 2, &stop, &metrics, again), measure);
         let ended = shown(&queues);
         assert_eq!(ended[0], "depth 0", "an ended queue leaves nothing behind");
         assert_eq!(ended[7..], nothing[7..]);

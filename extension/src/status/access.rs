@@ -107,7 +107,7 @@ impl Access {
     /// # Errors
     /// Same as [`Self::may_see`].
     pub(super) async fn still_may_see(&self, token: &str, namespace: &str) -> Result<(), Status> {
-        let late = |_| Status::unavailable("the management API server does not say who may see what");
+        let late = |_| Status::unavailable("the management API server did not authorize the caller in time");
         let authorized = timeout(
             REAUTHORIZATION,
             self.user(token, namespace, Asks::Reauthorization),
@@ -193,7 +193,7 @@ impl Access {
                 K::kind(&())
             )),
             error => Status::unavailable(format!(
-                "the management API server does not answer a {}: {}",
+                "the management API server did not respond to a {}: {}",
                 K::kind(&()),
                 error_chain(&error)
             )),

@@ -20,7 +20,7 @@ use tokio::time::{interval, sleep};
 use tonic_health::{ServingStatus, server::HealthReporter};
 use tracing::error;
 
-use super::{Life, Status, World, message};
+use super::{Caches, Lifecycle, Status, message};
 use crate::{lock::lock, telemetry::metrics::watch_panicked};
 
 /// Interval of the health report about the caches.
@@ -37,7 +37,7 @@ pub(super) struct Follower {
     pub(super) status: Status,
     /// Reports whether calls are served.
     pub(super) health: HealthReporter,
-    pub(super) life: Life,
+    pub(super) life: Lifecycle,
 }
 
 impl Follower {
@@ -49,7 +49,7 @@ impl Follower {
                 return;
             };
             watch_panicked();
-            error!("Status service panicked; rebuilding its snapshots");
+            error!("Update of status snapshots panicked; restarting it");
             sleep(AFTER_PANIC).await;
         }
     }
@@ -59,23 +59,23 @@ impl Follower {
         let leaves = self.life.leaves.clone();
         let mut leaving = pin!(leaves.cancelled().fuse());
         let filled = async {
-            let world = self.status.0.world.wait().await;
-            world.stores.tell_managed().await;
-            world
+            let caches = self.status.0.caches.wait().await;
+            caches.stores.filled_for_managed().await;
+            caches
         };
         let mut filled = pin!(filled);
         // Changes before the first full read are part of it.
-        let world = loop {
+        let caches = loop {
             tokio::select! {
                 biased;
-                world = &mut filled => break world,
+                caches = &mut filled => break caches,
                 _ = ticks.tick() => self.report().await,
                 () = &mut leaving => self.report().await,
                 change = changes.next() => if change.is_none() { return },
             }
         };
-        let read = |cluster: &ClusterRef| view(&world.stores, cluster);
-        self.show(self.all(world), read).await;
+        let read = |cluster: &ClusterRef| view(&caches.stores, cluster);
+        self.show(self.all(caches), read).await;
         let _filled_before = self.status.0.filled.set(());
         self.report().await;
         loop {
@@ -98,7 +98,7 @@ impl Follower {
             while let Some(change) = next {
                 match change {
                     Changed::One(cluster) => drop(clusters.insert(cluster)),
-                    Changed::All => clusters.extend(self.all(world)),
+                    Changed::All => clusters.extend(self.all(caches)),
                 }
                 next = changes.try_recv().ok();
             }
@@ -107,9 +107,9 @@ impl Follower {
     }
 
     /// Returns every Cluster that exists or is in the snapshot store.
-    fn all(&self, world: &World) -> HashSet<ClusterRef> {
+    fn all(&self, caches: &Caches) -> HashSet<ClusterRef> {
         let shown = lock(&self.status.0.board).clusters();
-        world
+        caches
             .stores
             .clusters
             .all_names()

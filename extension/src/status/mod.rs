@@ -20,7 +20,7 @@ use sluice_core::{cache::stored_kind::StoredKind, gate::unsynced::Unsynced, stat
 use tokio::sync::{SetOnce, watch};
 
 use self::{access::Access, streams::Streams};
-pub use self::{metrics::StatusMetrics, routes::Life};
+pub use self::{metrics::StatusMetrics, routes::Lifecycle};
 use crate::{cache::stores::Stores, server::shares::Shares};
 
 /// Responses with a page or one Cluster that wait to be read. A user gets at most as many as remain for others.
@@ -32,7 +32,7 @@ pub struct Status(Arc<Inner>);
 
 struct Inner {
     /// Caches; unset until their watches start.
-    world: SetOnce<World>,
+    caches: SetOnce<Caches>,
     /// Set once the snapshot store holds every Cluster.
     filled: SetOnce<()>,
     /// Snapshot of each Cluster as an encoded message, about a kilobyte each.
@@ -45,7 +45,7 @@ struct Inner {
 }
 
 /// Caches, and the authorization of callers.
-struct World {
+struct Caches {
     stores: Stores,
     access: Access,
 }
@@ -61,7 +61,7 @@ impl Status {
     #[must_use]
     pub fn new(metrics: StatusMetrics) -> Self {
         Self(Arc::new(Inner {
-            world: SetOnce::new(),
+            caches: SetOnce::new(),
             filled: SetOnce::new(),
             board: Mutex::default(),
             changes: watch::Sender::new(0),
@@ -74,13 +74,13 @@ impl Status {
     /// `client` has no other user.
     pub fn set_caches(&self, stores: Stores, client: Client) {
         let access = Access::new(client);
-        let _known_before = self.0.world.set(World { stores, access });
+        let _known_before = self.0.caches.set(Caches { stores, access });
     }
 
     /// Returns the reason why the caches may not be used, if any.
     fn unsynced(&self) -> Option<Unsynced> {
-        match self.0.world.get().filter(|_| self.0.filled.get().is_some()) {
-            Some(world) => Unsynced::of(world.stores.ages()),
+        match self.0.caches.get().filter(|_| self.0.filled.get().is_some()) {
+            Some(caches) => Unsynced::of(caches.stores.ages()),
             None => Some(Unsynced::Unlisted(StoredKind::Cluster)),
         }
     }

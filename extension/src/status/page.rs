@@ -34,10 +34,8 @@ pub(super) fn behind(token: &str, selection: &Selection) -> Result<Option<Cluste
     if token.is_empty() {
         return Ok(None);
     }
-    let wrong = || {
-        "page_token is not next_page_token of an answer to the same request; begin again without one"
-            .to_owned()
-    };
+    let wrong =
+        || "page_token is not a next_page_token of the same request; start again without one".to_owned();
     let text = BASE64_URL_SAFE_NO_PAD
         .decode(token)
         .ok()

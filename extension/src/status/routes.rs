@@ -51,7 +51,7 @@ const READ: Duration = Duration::from_secs(30);
 
 /// Lifecycle of the service.
 #[derive(Debug, Clone)]
-pub struct Life {
+pub struct Lifecycle {
     /// Start of the shutdown: from then on the health service sends clients to another replica.
     pub leaves: CancellationToken,
     /// End of all streams.
@@ -65,10 +65,10 @@ impl Status {
     ///
     /// # Errors
     /// The descriptors of the service are invalid, which is a bug.
-    pub fn serve(
+    pub fn router_and_follower(
         &self,
         changes: UnboundedReceiver<Changed>,
-        life: Life,
+        life: Lifecycle,
     ) -> anyhow::Result<(Router, impl Future<Output = ()> + Send + use<>)> {
         let (health, health_service) = tonic_health::server::health_reporter();
         let reflection = || {
@@ -161,7 +161,7 @@ async fn arrived(request: Request) -> Result<Request, Response> {
     match timeout(ARRIVES, whole).await {
         Ok(Ok(whole)) => Ok(Request::from_parts(head, Body::from(whole.to_bytes()))),
         Ok(Err(_)) => {
-            let line = "the request is larger than 16 KiB, or did not arrive whole";
+            let line = "the request is larger than 16 KiB, or arrived incompletely";
             Err(tonic::Status::invalid_argument(line).into_http())
         }
         Err(_elapsed) => {

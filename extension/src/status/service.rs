@@ -87,7 +87,7 @@ impl StatusService for Service {
     async fn get_cluster(&self, request: Request<GetClusterRequest>) -> Answer<GetClusterResponse> {
         let (metadata, extensions, GetClusterRequest { namespace, name }) = request.into_parts();
         let Selection::One(cluster) = selection(&namespace, &name)? else {
-            let line = "namespace and name of a Cluster are needed";
+            let line = "namespace and name of a Cluster are required";
             return Err(tonic::Status::invalid_argument(line));
         };
         let user = self.status.admit(&metadata, &extensions, &namespace).await?;
@@ -159,10 +159,12 @@ impl Watching {
     async fn next(&mut self) -> Result<WatchClustersResponse, tonic::Status> {
         loop {
             if self.service.ends.is_cancelled() {
-                return Err(tonic::Status::unavailable("this replica ends; watch again"));
+                return Err(tonic::Status::unavailable(
+                    "this replica is shutting down; watch again",
+                ));
             }
             if self.leaving.has_begun() {
-                let line = "this connection has reached its age, or another certificate is served; watch again over another one";
+                let line = "the connection has reached its maximum age, or the certificate was rotated; watch again over a new connection";
                 return Err(tonic::Status::unavailable(line));
             }
             if Instant::now() >= self.reauthorize_at {
@@ -176,7 +178,7 @@ impl Watching {
                 Next::Removed(cluster) => return message(Change::Removed, Some(&cluster)),
                 Next::Synced => return message(Change::Synced, None),
                 Next::Behind => {
-                    let line = "the reader is too far behind to be sent what is gone; watch again";
+                    let line = "the client is too far behind to receive deletions; watch again";
                     return Err(tonic::Status::aborted(line));
                 }
                 Next::Nothing => {}
@@ -195,8 +197,8 @@ impl Watching {
     async fn may_go_on(&mut self) -> Result<(), tonic::Status> {
         let status = &self.service.status;
         status.current()?;
-        let world = status.0.world.get().ok_or_else(starting)?;
-        let authorized = world.access.still_may_see(&self.token, &self.namespace).await;
+        let caches = status.0.caches.get().ok_or_else(starting)?;
+        let authorized = caches.access.still_may_see(&self.token, &self.namespace).await;
         let outcome = match &authorized {
             Ok(()) => Reauthorization::Allowed,
             Err(refused) => match refused.code() {
@@ -221,9 +223,9 @@ impl Status {
         namespace: &str,
     ) -> Result<User, tonic::Status> {
         let token = bearer(metadata)?;
-        let world = self.0.world.get().ok_or_else(starting)?;
+        let caches = self.0.caches.get().ok_or_else(starting)?;
         let peer = extensions.get::<Peer>().cloned().unwrap_or_default();
-        let user = world.access.may_see(token, namespace, peer.address()).await?;
+        let user = caches.access.may_see(token, namespace, peer.address()).await?;
         self.current()?;
         Ok(user)
     }
@@ -232,7 +234,7 @@ impl Status {
     fn answering(&self, user: &User) -> Result<Answering, tonic::Status> {
         let full = || {
             tonic::Status::resource_exhausted(format!(
-                "user {:?} has its share of the {ANSWERS} answers that wait to be read at this replica; read them, or try again",
+                "user {:?} has its share of the {ANSWERS} unread responses of this replica; read them, or try again",
                 user.name
             ))
         };
@@ -244,10 +246,10 @@ impl Status {
         match self.unsynced() {
             None => Ok(()),
             Some(Unsynced::Unlisted(_)) => Err(tonic::Status::unavailable(
-                "this replica has not read all Clusters yet; try again",
+                "this replica has not listed all Clusters yet; try again",
             )),
             Some(Unsynced::Stale) => Err(tonic::Status::unavailable(
-                "the API server has not confirmed for 45 s what this replica remembers; ask another one",
+                "the cache of this replica has been out of sync with the API server for 45 s; try another replica",
             )),
         }
     }
@@ -279,13 +281,12 @@ fn bearer(metadata: &MetadataMap) -> Result<&str, tonic::Status> {
 fn selection(namespace: &str, name: &str) -> Result<Selection, tonic::Status> {
     for (field, value) in [("namespace", namespace), ("name", name)] {
         if value.len() > LONGEST_NAME || value.contains('/') {
-            let line =
-                format!("{field} is no name of an object: at most {LONGEST_NAME} characters, none of them /");
+            let line = format!("{field} is not an object name: at most {LONGEST_NAME} characters without /");
             return Err(tonic::Status::invalid_argument(line));
         }
     }
     let needs =
-        || tonic::Status::invalid_argument(format!("name {name:?} needs the namespace of the Cluster"));
+        || tonic::Status::invalid_argument(format!("name {name:?} requires the namespace of the Cluster"));
     Selection::of(namespace, name).ok_or_else(needs)
 }
 

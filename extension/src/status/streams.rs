@@ -38,7 +38,7 @@ pub(super) struct Permit {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Full {
     #[error(
-        "{ALL} streams are open at this replica; ask another one, or watch a whole namespace with one stream"
+        "{ALL} streams are open at this replica; try another replica, or watch a whole namespace with one stream"
     )]
     All,
     #[error("user {0:?} has {OF_ONE} streams open at this replica; watch a whole namespace with one stream")]

@@ -1,7 +1,7 @@
 //! Tests of the service through its clients.
 
 mod bounds;
-mod looks;
 mod panics;
+mod reauthorization;
 mod rig;
 mod wire;

@@ -109,9 +109,9 @@ pub fn watch_panicked() {
 #[derive(Clone, Debug, Default)]
 pub struct ReconcileMetrics {
     cut_off: Counter,
-    /// What controller-runtime counts.
+    /// Metrics of controller-runtime.
     pub controllers: Arc<Controllers>,
-    /// What passes find out about upgrades.
+    /// Metrics of upgrades.
     pub upgrades: UpgradeMetrics,
 }
 
@@ -132,7 +132,7 @@ impl ReconcileMetrics {
         );
     }
 
-    /// A slow pass was cut off.
+    /// Counts a canceled slow reconcile.
     pub fn cut_off(&self) {
         self.cut_off.inc();
     }

@@ -75,7 +75,7 @@ fn count(count: usize) -> f64 {
     count as f64
 }
 
-/// What the kernel accounts to the process.
+/// Resource usage of the process, as the kernel reports it.
 #[derive(Debug, PartialEq)]
 struct Usage {
     cpu_seconds: f64,

@@ -68,7 +68,7 @@ impl Pace {
 
     fn wake_if_due(&self) {
         if self.state().wakes(now()) {
-            self.triggers.wake(self.cluster.clone());
+            self.triggers.enqueue(self.cluster.clone());
         }
     }
 

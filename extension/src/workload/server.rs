@@ -130,7 +130,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_server_that_does_not_answer_is_asked_seldom() {
         let (server, triggers) = (Switched::default(), Requeues::default());
-        let mut woken = Box::pin(triggers.listen());
+        let mut requeues = Box::pin(triggers.listen());
         let known = Server::new(Pace::new(ClusterRef::new("", "one"), triggers));
         let (client, store) = (known.guard(server.client()), known.listen(server.client()));
         assert!(asks(&client).await);
@@ -142,11 +142,14 @@ mod tests {
         }
         let asked = server.asked() - before;
         assert!((15..60).contains(&asked), "asked {asked} times in ten minutes");
-        assert!(woken.next().now_or_never().is_none());
+        assert!(requeues.next().now_or_never().is_none());
 
         server.switch(false);
         assert!(asks(&store).await, "a store always sends requests");
-        assert!(woken.next().now_or_never().is_some(), "its Cluster is requeued");
+        assert!(
+            requeues.next().now_or_never().is_some(),
+            "its Cluster is requeued"
+        );
         assert!(asks(&client).await, "and all requests are sent again");
     }
 }

@@ -119,7 +119,7 @@ impl Server {
 
 fn remotes() -> (Remotes, impl Stream<Item = crate::queue::requeues::Requeue>) {
     let triggers = Requeues::default();
-    let woken = triggers.listen();
+    let requeues = triggers.listen();
     (
         Remotes::new(
             "tkg-system".to_owned(),
@@ -127,26 +127,26 @@ fn remotes() -> (Remotes, impl Stream<Item = crate::queue::requeues::Requeue>) {
             Dependents::default(),
             Fence::open(),
         ),
-        woken,
+        requeues,
     )
 }
 
 /// Reconciles for this long after each requeue of the Cluster, for five minutes. Returns the start times.
 async fn reconcile(
     remotes: &Remotes,
-    woken: impl Stream<Item = crate::queue::requeues::Requeue>,
+    requeues: impl Stream<Item = crate::queue::requeues::Requeue>,
     length: Duration,
     changes: bool,
 ) -> Vec<Instant> {
-    let mut woken = Box::pin(woken);
+    let mut requeues = Box::pin(requeues);
     let mut reconciles = Vec::new();
     let end = Instant::now() + Duration::from_mins(5);
     while Instant::now() < end {
-        let Ok(Some(_)) = tokio::time::timeout_at(end, woken.next()).await else {
+        let Ok(Some(_)) = tokio::time::timeout_at(end, requeues.next()).await else {
             break;
         };
         // A controller merges requeues that arrive meanwhile.
-        while woken.next().now_or_never().is_some() {}
+        while requeues.next().now_or_never().is_some() {}
         reconciles.push(Instant::now());
         let passing = remotes.begin("uid").expect("a pace");
         sleep(length).await;
@@ -192,9 +192,9 @@ async fn events_without_end_keep_no_slot(
     #[case] changes: bool,
     #[case] last_rest: Duration,
 ) {
-    let (remotes, woken) = remotes();
+    let (remotes, requeues) = remotes();
     let _remote = open(&remotes, &Server::default(), || every(Duration::from_millis(100)));
-    let reconciles = reconcile(&remotes, woken, length, changes).await;
+    let reconciles = reconcile(&remotes, requeues, length, changes).await;
     let distances: Vec<_> = distances(&reconciles).collect();
     let between = Duration::from_millis(110);
     let at_once = distances
@@ -214,10 +214,10 @@ async fn events_without_end_keep_no_slot(
 
 #[tokio::test(start_paused = true)]
 async fn an_event_after_a_rest_is_noticed_at_once() {
-    let (remotes, woken) = remotes();
+    let (remotes, requeues) = remotes();
     let apart = Duration::from_secs(10);
     let _remote = open(&remotes, &Server::default(), move || every(apart));
-    let reconciles = reconcile(&remotes, woken, Duration::from_millis(50), false).await;
+    let reconciles = reconcile(&remotes, requeues, Duration::from_millis(50), false).await;
     let events = &reconciles[reconciles.len() - 25..];
     let late = |distance: Duration| distance.abs_diff(apart) > Duration::from_millis(10);
     assert!(!distances(events).any(late), "{events:?}");
@@ -225,23 +225,23 @@ async fn an_event_after_a_rest_is_noticed_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn what_happens_on_the_management_cluster_is_never_delayed() {
-    let (remotes, woken) = remotes();
-    let mut woken = Box::pin(woken);
+    let (remotes, requeues) = remotes();
+    let mut requeues = Box::pin(requeues);
     let remote = open(&remotes, &Server::default(), || every(Duration::from_millis(100)));
     sleep(Duration::from_secs(1)).await;
     let passing = remotes.begin("uid");
-    while woken.next().now_or_never().is_some() {}
+    while requeues.next().now_or_never().is_some() {}
     sleep(Duration::from_mins(1)).await;
-    assert!(woken.next().now_or_never().is_none(), "a reconcile runs");
-    remotes.triggers.wake(ClusterRef::new("team-a", "one"));
-    assert!(woken.next().now_or_never().is_some());
+    assert!(requeues.next().now_or_never().is_none(), "a reconcile runs");
+    remotes.triggers.enqueue(ClusterRef::new("team-a", "one"));
+    assert!(requeues.next().now_or_never().is_some());
     drop((passing, remote));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_connection_that_is_opened_again_keeps_its_pace() {
-    let (remotes, woken) = remotes();
-    let mut woken = Box::pin(woken);
+    let (remotes, requeues) = remotes();
+    let mut requeues = Box::pin(requeues);
     let server = Server::default();
     let mut reconciles = 0;
     let end = Instant::now() + Duration::from_mins(1);
@@ -251,9 +251,9 @@ async fn a_connection_that_is_opened_again_keeps_its_pace() {
         let remote = open(&remotes, &server, stream::pending);
         sleep(Duration::from_millis(10)).await;
         drop(passing);
-        let woke = timeout(Duration::from_mins(1), woken.next()).await;
-        assert!(woke.is_ok_and(|cluster| cluster.is_some()));
-        while woken.next().now_or_never().is_some() {}
+        let next = timeout(Duration::from_mins(1), requeues.next()).await;
+        assert!(next.is_ok_and(|cluster| cluster.is_some()));
+        while requeues.next().now_or_never().is_some() {}
         reconciles += 1;
         drop(remote);
     }
@@ -263,7 +263,7 @@ async fn a_connection_that_is_opened_again_keeps_its_pace() {
 
 #[tokio::test(start_paused = true)]
 async fn an_unreachable_server_is_not_requested_in_each_reconcile() {
-    let (remotes, _woken) = remotes();
+    let (remotes, _requeues) = remotes();
     let server = Server::default();
     server.0.is_away.store(true, Ordering::Relaxed);
     let remote = open(&remotes, &server, stream::pending);
@@ -284,7 +284,7 @@ fn is_not_asked(error: &kube::Error) -> bool {
 
 #[tokio::test(start_paused = true)]
 async fn the_cache_of_a_workload_cluster_has_a_maximum_size() {
-    let (remotes, _woken) = remotes();
+    let (remotes, _requeues) = remotes();
     let remote = open(&remotes, &Server::default(), || {
         // Another App each time.
         stream::unfold(0, |number| async move {
@@ -313,7 +313,7 @@ async fn the_cache_of_a_workload_cluster_has_a_maximum_size() {
 
 #[tokio::test(start_paused = true)]
 async fn a_store_that_panics_is_filled_again() {
-    let (remotes, _woken) = remotes();
+    let (remotes, _requeues) = remotes();
     let panics = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&panics);
     let remote = open(&remotes, &Server::default(), move || {
@@ -351,7 +351,7 @@ async fn a_store_that_panics_is_filled_again() {
 
 #[tokio::test(start_paused = true)]
 async fn a_list_of_empty_pages_without_end_is_begun_again_after_growing_delays() {
-    let (remotes, _woken) = remotes();
+    let (remotes, _requeues) = remotes();
     let server = Server::default();
     server.0.pages.store(true, Ordering::Relaxed);
     let client = bounded(server.client(stream::pending), client::BOUNDS);
@@ -371,7 +371,7 @@ async fn a_list_of_empty_pages_without_end_is_begun_again_after_growing_delays()
 
 #[tokio::test]
 async fn a_client_is_made_while_nothing_is_locked() {
-    let (remotes, _woken) = remotes();
+    let (remotes, _requeues) = remotes();
     let cluster = ClusterRef::new("team-a", "one");
     let made = || {
         let free = remotes.live.try_lock().is_ok() && remotes.paces.try_lock().is_ok();

@@ -92,7 +92,7 @@ async fn a_token_that_is_refused_and_still_in_the_file_ends_a_watch() {
 async fn a_deletion_while_no_stream_was_open_is_printed_as_json(#[case] second: Vec<WatchClustersResponse>) {
     let (files, _token) = with_token("any");
     let service = Scripted::start(files, move |number, _| match number {
-        0 => (open(), Some(Status::unavailable("this replica ends"))),
+        0 => (open(), Some(Status::unavailable("this replica is shutting down"))),
         _ => (second.clone(), None),
     });
 

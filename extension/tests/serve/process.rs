@@ -181,7 +181,7 @@ async fn what_is_no_request_is_logged_once() {
 
     replica.terminate();
     replica.ended().await;
-    let ours = ["Starting", "Listening", "Stopping", "Closed"];
+    let ours = ["Starting", "Listening", "Stopping", "Listener stopped"];
     let log = replica.log().iter();
     let lines: Vec<_> = log
         .filter(|line| !ours.contains(&line["message"].as_str().unwrap_or_default()))

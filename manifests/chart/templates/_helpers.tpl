@@ -1,6 +1,6 @@
-{{/* A text of manifests/base with the namespaces of this installation. */}}
+{{/* Replaces the namespaces in a file of manifests/base. */}}
 {{- define "sluice.placed" -}}
-{{- /* By way of a mark: the namespace of Sluice may have the name that is replaced next. */ -}}
+{{- /* A placeholder, because the release namespace may contain tkg-system. */ -}}
 {{- .text | replace "tkg-system" "\x00" | replace "sluice-system" .root.Release.Namespace | replace "\x00" .root.Values.systemNamespace -}}
 {{- end }}
 
@@ -13,7 +13,7 @@
 {{- end -}}
 {{- end }}
 
-{{/* Which namespaces Cluster API asks about. */}}
+{{/* Namespaces for which Cluster API calls Sluice. */}}
 {{- define "sluice.namespaceSelector" -}}
 {{- with .Values.extensionConfig -}}
 {{- if .namespaces -}}

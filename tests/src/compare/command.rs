@@ -36,7 +36,7 @@ struct Arguments {
     /// Where performance.md is.
     #[arg(long, value_name = "DIRECTORY", default_value = "docs")]
     docs: PathBuf,
-    /// Where Linux says how much memory is available.
+    /// Source of the available memory.
     #[arg(long, default_value = "/proc/meminfo", hide = true)]
     meminfo: PathBuf,
 }

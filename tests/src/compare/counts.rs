@@ -35,11 +35,11 @@ pub(super) fn audited() -> Audited {
 pub struct Counts {
     /// Reads of objects, and watches that were begun.
     pub reads: usize,
-    /// Requests for what the server serves.
+    /// Requests for served resources.
     pub discovery: usize,
     /// Changes.
     pub writes: usize,
-    /// Reads and changes by what they do: `patch secrets`.
+    /// Number of requests by verb and resource, such as `patch secrets`.
     pub by_kind: BTreeMap<String, usize>,
 }
 

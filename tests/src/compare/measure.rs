@@ -20,7 +20,7 @@ const UPGRADE: Duration = Duration::from_mins(4);
 /// One upgrade. All times are seconds since the change of label and version.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Upgrade {
-    /// Who upgraded the packages.
+    /// Flow that upgraded the packages.
     pub flow: Flow,
     /// Seconds that Deployments took until they were ready.
     pub delay_s: u64,

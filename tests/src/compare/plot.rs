@@ -11,7 +11,7 @@ use super::report::{Figures, table};
 use super::side::Flow;
 use crate::figures::with_table;
 
-/// What the table stands between.
+/// Markers around the table.
 const MARKS: (&str, &str) = (
     "<!-- begin of the table of flows -->\n",
     "<!-- end of the table of flows -->\n",
@@ -206,7 +206,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_flow_has_a_lane_that_says_how_it_went() {
+    fn each_flow_has_a_lane_with_its_result() {
         let svg = picture(&[
             upgrade(Flow::Pause, 30, -4.0),
             upgrade(Flow::Sluice, 0, 0.7),

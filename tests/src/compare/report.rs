@@ -17,11 +17,11 @@ use crate::figures::{self, commit, machine, median};
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Figures {
     machine: String,
-    /// What was compared.
+    /// Compared flows.
     commit: String,
     /// One for each delay and flow.
     rows: Vec<Row>,
-    /// What they are made from, in the order in which it was measured.
+    /// Measurements, in their order.
     pub(super) upgrades: Vec<Upgrade>,
 }
 
@@ -42,13 +42,13 @@ struct Row {
     workload_reads: f64,
     workload_writes: f64,
 
-    // Beside what the contract names.
+    // Fields outside the contract.
     management_reads: f64,
     /// How much of `workload_reads` is discovery.
     workload_discovery: f64,
     /// Upgrades in which a later step came before packages were proven again on the new control plane.
     not_proven_again: usize,
-    /// Reads and writes of all upgrades together, by what they do.
+    /// Reads and writes of all upgrades together, by verb and resource.
     management_by_kind: BTreeMap<String, usize>,
     workload_by_kind: BTreeMap<String, usize>,
 }

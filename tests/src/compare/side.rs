@@ -22,7 +22,7 @@ const NAMESPACE: &str = "compare";
 /// Packages whose Deployment takes the delay until it is ready. The fourth one, kapp-controller, replaces nothing that runs.
 pub(super) const DELAYED: [&str; 3] = ["antrea", "metrics-server", "secretgen-controller"];
 
-/// Who upgrades packages.
+/// Flow that upgrades packages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Flow {
@@ -106,7 +106,7 @@ impl Side {
         Ok(cluster)
     }
 
-    /// Has the pause flow unpause at another moment from now on.
+    /// Sets when the pause flow unpauses Clusters from now on.
     pub async fn unpauses(&self, unpause: Unpause) -> Result<()> {
         match &self.stand_in {
             Some(stand_in) => stand_in.restart(unpause).await,

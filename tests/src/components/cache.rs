@@ -32,7 +32,7 @@ impl Cache {
     }
 }
 
-/// Where programs keep what they may lose.
+/// Cache directory of the programs.
 pub(crate) fn user_cache() -> Result<PathBuf> {
     if let Some(chosen) = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from)
         && chosen.is_absolute()
@@ -58,7 +58,7 @@ fn inputs() -> String {
     digest(modules.chain(components).chain(machine))
 }
 
-/// Name of a directory for what is built from these inputs.
+/// Name of the directory for builds from these inputs.
 pub(crate) fn digest(inputs: impl Iterator<Item = String>) -> String {
     let mut hasher = Sha256::new();
     for field in inputs {

@@ -1,4 +1,4 @@
-//! What is built, from which module and with which linker flags.
+//! Components, with their modules and linker flags.
 
 use std::ops::RangeInclusive;
 

@@ -71,7 +71,7 @@ impl ClusterApiRelease {
         })
     }
 
-    /// Flags of the linker that have the manager say its version.
+    /// Linker flags that set the version of the manager.
     pub(super) fn linker_flags(self) -> String {
         let package = "sigs.k8s.io/cluster-api/version";
         let version = self.version();
@@ -130,7 +130,7 @@ mod tests {
 
     /// The linker writes the version into the program, whatever it is built from.
     #[test]
-    fn a_release_says_the_version_that_it_is_built_from() {
+    fn a_release_reports_its_source_version() {
         use ClusterApiRelease::{Newest, V1_11, V1_12, V1_13};
         for release in [Newest, V1_13, V1_12, V1_11] {
             let module = release.program().map_or(CLUSTER_API, |program| program.module);

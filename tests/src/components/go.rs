@@ -14,12 +14,12 @@ use super::catalogue::Module;
 use super::once::{once, replace};
 use crate::processes::{notice, out_of_memory};
 
-/// Runs `go` with these words in a directory, hands each line of its standard error to `said`, and returns its standard output. Its
-/// environment has nothing of the machine that would change what is built: no other toolchain, no C, no `go.work` above the directory, no flags
-/// that are meant for other builds.
+/// Runs `go` with these arguments in a directory, passes each line of its standard error to `said`, and returns its standard output. The
+/// environment excludes settings of the machine that would change the build: other toolchains, C, `go.work` above the directory, and flags
+/// of other builds.
 ///
 /// # Errors
-/// `go says: ` and the last line of its complaint, where it does not succeed.
+/// `go says: ` and the last line of standard error if it fails.
 pub(crate) fn go<W: AsRef<OsStr>>(
     directory: &Path,
     words: &[W],
@@ -50,7 +50,7 @@ pub(crate) fn go<W: AsRef<OsStr>>(
     });
     let mut complaint = String::new();
     for line in BufReader::new(errors).lines() {
-        let line = line.context("read what go says")?;
+        let line = line.context("read stderr of go")?;
         said(&line);
         // With -v it names packages, which have no space in them.
         if !line.starts_with("go: downloading") && line.contains(' ') {
@@ -62,7 +62,7 @@ pub(crate) fn go<W: AsRef<OsStr>>(
         .map_err(|_| anyhow!("the thread that reads what go prints panicked"))?;
     let succeeded = running.wait().context("wait for go")?.success();
     ensure!(succeeded, "go says: {}", complaint.trim());
-    printed.context("read what go prints")
+    printed.context("read stdout of go")
 }
 
 /// Builds the program in this directory as `program`, which it replaces.

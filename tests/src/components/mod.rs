@@ -39,7 +39,7 @@ pub struct Binaries {
 impl Binaries {
     /// The programs of every stack of this process, built first where that is needed.
     ///
-    /// The first call on a machine takes minutes and says what it is doing; with everything in place a call
+    /// The first call on a machine takes minutes and prints its progress; with everything in place a call
     /// takes milliseconds. Several processes may call at once: one builds, the others wait for it.
     pub async fn ready() -> Result<Arc<Self>> {
         static READY: OnceCell<Arc<Binaries>> = OnceCell::const_new();

@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fails_or_is_killed_leaves_nothing_that_others_take_for_complete() {
+    fn a_failed_or_killed_build_leaves_no_complete_result() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("file");
         let failed = once(&path, |unfinished| {

@@ -54,7 +54,7 @@ impl Isolation {
     }
 }
 
-/// Checks that there is a Go toolchain that is new enough.
+/// Checks that the Go toolchain is new enough.
 pub(super) fn go() -> Result<()> {
     let version = match super::go::go(Path::new("."), &["env", "GOVERSION"], |_| ()) {
         Ok(version) => version.trim().to_owned(),

@@ -11,7 +11,7 @@ use super::upgrade;
 use crate::pace::{Goals, LEAST, Pace, Quantiles};
 use crate::scenario::{Scene, World};
 
-/// How many seconds may pass from the last proof to the write of the version.
+/// Longest time in seconds from the last proof to the write of the version.
 const GOALS: Goals = Goals {
     p50: Some(0.7),
     p95: 1.5,
@@ -32,7 +32,7 @@ struct Series {
     releases_without_lag: usize,
     control_plane_release_lag_seconds: Quantiles,
     workers_release_lag_seconds: Quantiles,
-    /// What the pace is judged by.
+    /// Limits for the pace.
     all_release_lag_seconds: Quantiles,
     pace: Pace,
     passed: bool,
@@ -170,7 +170,7 @@ mod tests {
     }
 
     /// Twenty releases with the figures that twenty upgrades had while each reconcile was followed by a rest of 1 to 3 s.
-    fn with_rests() -> Vec<f64> {
+    fn with_pauses() -> Vec<f64> {
         [[1.5; 9].as_slice(), &[1.69; 9], &[1.85; 2]].concat()
     }
 
@@ -184,16 +184,16 @@ mod tests {
     }
 
     #[test]
-    fn rests_between_the_last_proof_and_either_release_fail_the_series() {
+    fn pauses_between_the_last_proof_and_either_release_fail_the_series() {
         for (control_planes, workers) in [
-            (with_rests(), vec![0.5; 20]),
+            (with_pauses(), vec![0.5; 20]),
             (vec![0.5; 20], vec![2.7; 20]),
-            (with_rests(), vec![2.7; 20]),
+            (with_pauses(), vec![2.7; 20]),
         ] {
             let series = series(&control_planes, &workers);
             assert_eq!((series.pace, series.passed), (Pace::Missed, false));
         }
-        let series = series(&with_rests(), &[2.7; 20]);
+        let series = series(&with_pauses(), &[2.7; 20]);
         assert!((series.release_lag_seconds_median - 1.69).abs() < 1e-9);
         assert!((series.release_lag_seconds_max - 1.85).abs() < 1e-9);
     }
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn too_few_releases_are_said_and_fail_a_series_that_is_long_enough() {
+    fn too_few_releases_are_reported_and_fail_a_long_series() {
         let by_hand = series(&[9.0; 9], &[9.0; 9]);
         assert_eq!((by_hand.pace, by_hand.passed), (Pace::TooFew, true));
         assert!(by_hand.lines().concat().contains("18 releases are too few"));

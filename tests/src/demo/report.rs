@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_before_the_last_proof_is_early_whatever_the_clock_says() {
+    fn a_write_before_the_last_proof_is_early_regardless_of_the_clock() {
         let mut facts = facts();
         facts.milestones[1].revision = 15;
         assert!(Report::of(&facts).early_release);

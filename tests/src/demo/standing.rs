@@ -1,4 +1,4 @@
-//! A stack that stays: `demo up` leaves it running in a process of its own, `demo down` ends that process and with it everything.
+//! A persistent stack: `demo up` leaves it running in a background process, and `demo down` ends that process and its children.
 
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt as _;
@@ -27,7 +27,7 @@ const UP: Duration = Duration::from_mins(30);
 /// How long its end may take.
 const DOWN: Duration = Duration::from_mins(1);
 
-/// `target/demo/up.json`: what a standing stack says of itself once it is ready.
+/// `target/demo/up.json`: description of a running persistent stack.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct State {
     process: i32,
@@ -58,7 +58,7 @@ impl State {
     }
 }
 
-/// Starts the standing stack and waits until it is ready.
+/// Starts the persistent stack and waits until it is ready.
 pub(super) async fn up(terminal: &Terminal) -> Result<()> {
     if let Some(state) = State::read()? {
         if state.runs() {
@@ -79,7 +79,7 @@ pub(super) async fn up(terminal: &Terminal) -> Result<()> {
         .spawn()
         .context("start the process that holds the stack")?;
     let child = Mutex::new(child);
-    terminal.waiting("the stack and its Cluster; everything that is said goes to up.log");
+    terminal.waiting("the stack and its Cluster; output goes to up.log");
     let state = wait::until("the stack to be up", UP, || async {
         let ended = child.lock().unwrap_or_else(PoisonError::into_inner).try_wait()?;
         if let Some(status) = ended {
@@ -95,7 +95,7 @@ pub(super) async fn up(terminal: &Terminal) -> Result<()> {
     Ok(())
 }
 
-/// Ends the standing stack.
+/// Ends the persistent stack.
 pub(super) async fn down(terminal: &Terminal) -> Result<()> {
     let Some(state) = State::read()? else {
         terminal.say(Tone::Plain, "no stack is up");
@@ -116,7 +116,7 @@ pub(super) async fn down(terminal: &Terminal) -> Result<()> {
     Ok(())
 }
 
-/// Holds the stack until it is asked to end.
+/// Runs the stack until a stop request.
 pub(super) async fn serve(terminal: &Terminal) -> Result<()> {
     let mut end = signal(SignalKind::terminate())?;
     let world = World::start("demo-up", &Hooks::AskedAbout(Scope::Everywhere)).await?;

@@ -48,7 +48,7 @@ impl<'a> Story<'a> {
         self.began
     }
 
-    /// Tells what is new.
+    /// Prints new events.
     pub(super) fn go_on(&mut self) {
         let answers = self.cluster.hook_answers().unwrap_or_default();
         let new_answers: Vec<HookAnswer> = answers
@@ -140,7 +140,7 @@ impl<'a> Story<'a> {
                 }
             }
             Event::Paused { paused: true } => self.line(at, Tone::Bad, "Cluster", "paused"),
-            // A false success is ordinary for kapp-controller, and exactly what must not be believed.
+            // kapp-controller can report a false success here; it is no proof.
             Event::FalseSuccess { .. }
             | Event::ProvenAgain { .. }
             | Event::Paused { paused: false }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// What a line is about.
+/// Kind of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Tone {
     /// A heading.
@@ -73,7 +73,7 @@ impl Terminal {
         });
     }
 
-    /// Says what is being waited for; shown on a terminal only.
+    /// Shows the current wait; only on a terminal.
     pub(super) fn waiting(&self, what: impl Into<String>) {
         self.spinner.set_message(what.into());
     }

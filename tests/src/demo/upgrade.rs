@@ -28,7 +28,7 @@ const UPGRADE: Duration = Duration::from_mins(4);
 /// The ClusterClass of the demo.
 pub(super) fn class() -> Class {
     Class {
-        // The values of antrea say what a Cluster runs on.
+        // The values of antrea depend on the infrastructure kind.
         infrastructure: Infrastructure::Docker,
         ..Class::default()
     }

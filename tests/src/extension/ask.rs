@@ -15,7 +15,7 @@ const GROUP_VERSION: &str = "hooks.runtime.cluster.x-k8s.io/v1alpha1";
 pub struct HookReply {
     /// `Success` or `Failure`.
     pub status: String,
-    /// The reason and what is waited for; empty when released.
+    /// Reason and message of the hold; empty for a release.
     #[serde(default)]
     pub message: String,
     /// Seconds until the next call; 0 when released.
@@ -27,13 +27,13 @@ pub struct HookReply {
 }
 
 impl HookReply {
-    /// Whether Cluster API may go on.
+    /// Whether the answer releases the call.
     #[must_use]
     pub fn is_released(&self) -> bool {
         self.status == "Success" && self.retry_after_seconds == 0
     }
 
-    /// Whether Cluster API has to wait, for `reason`.
+    /// Whether the answer holds the call for `reason`.
     #[must_use]
     pub fn is_held(&self, reason: &str) -> bool {
         self.status == "Success" && self.retry_after_seconds > 0 && self.reason() == reason

@@ -18,8 +18,8 @@ pub(super) const CERTIFICATES: &str = "/tmp/k8s-webhook-server/serving-certs";
 /// User and group that the manifests run Sluice as.
 const USER: u32 = 65532;
 
-/// What a container runtime does, as far as files and users go: the file system is mounted so that it cannot be written, the certificate
-/// and /proc into it, and the program gets its user. As an ordinary user there is no other user to change to.
+/// Emulates a container runtime for files and users: mounts the file system read-only, with the certificate and /proc, and sets the user.
+/// An unprivileged user cannot change to another user.
 const ENTER: &str = r#"
 image=$1 certificates=$2 user=$3
 shift 3
@@ -42,7 +42,7 @@ pub struct Image {
 }
 
 impl Image {
-    /// Carries out what the Dockerfile does once the binary is built.
+    /// Runs the steps of the Dockerfile after the build of the binary.
     pub async fn build(core: &StackCore) -> Result<Self> {
         let directory = core.directory().subdirectory("image")?.join("rootfs");
         let output = Command::new(root().join("image/rootfs.sh"))

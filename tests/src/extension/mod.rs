@@ -99,7 +99,7 @@ impl Extension {
     pub async fn terminate(&self, grace: Duration) -> Result<()> {
         let statuses = try_join_all(self.replicas.iter().map(|replica| replica.terminate(grace))).await?;
         for status in statuses {
-            ensure!(status.success(), "a replica that was asked to end: {status}");
+            ensure!(status.success(), "a replica failed on SIGTERM: {status}");
         }
         Ok(())
     }
@@ -158,8 +158,8 @@ impl Extension {
         self.thaw(leader).await
     }
 
-    /// Lets a leader that was stopped go on. If it lost its lease meanwhile it has to end by itself; then it is started again, and
-    /// how it ended is returned.
+    /// Resumes a stopped leader. If it has lost its lease, it must end by itself; then this starts it again and returns its exit
+    /// status.
     pub async fn thaw(&self, leader: &Replica) -> Result<Option<ExitStatus>> {
         let thawed = Timestamp::now();
         leader.thaw().await?;
@@ -193,7 +193,7 @@ impl Extension {
         registration::register(&self.client, name, &url, &self.ca_bundle, scope).await
     }
 
-    /// Waits until Cluster API says whether it could discover the hooks of an ExtensionConfig (`True` or `False`), with a text.
+    /// Waits until condition `Discovered` of an ExtensionConfig is `True` or `False`, with a text in its message.
     pub async fn discovered_is(&self, name: &str, status: &str, text: &str) -> Result<()> {
         registration::discovered_is(&self.client, name, status, text).await
     }

@@ -26,7 +26,7 @@ pub struct Planner {
 }
 
 impl Planner {
-    /// What a ClusterClass in `namespace` names as `generateUpgradePlanExtension`.
+    /// Returns the `generateUpgradePlanExtension` for a ClusterClass in `namespace`.
     #[must_use]
     pub fn handler(namespace: &str) -> String {
         format!("{HANDLER}.{}", name(namespace))
@@ -72,7 +72,7 @@ fn router() -> Router {
         )
         .route(
             &format!("/{GROUP}/generateupgradeplan/{HANDLER}"),
-            // Cluster API does not say that what it sends is JSON.
+            // Cluster API sets no Content-Type for its JSON.
             post(|body: Bytes| async move { Json(plan(&serde_json::from_slice(&body).unwrap_or_default())) }),
         )
 }

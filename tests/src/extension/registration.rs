@@ -30,7 +30,7 @@ pub(crate) async fn register(
     discovered_is(client, name, "True", "").await
 }
 
-/// Waits until Cluster API says whether it could discover the hooks (`True` or `False`), with a text.
+/// Waits until condition `Discovered` of an ExtensionConfig is `True` or `False`, with a text in its message.
 pub(crate) async fn discovered_is(client: &Client, name: &str, status: &str, text: &str) -> Result<()> {
     wait::until(
         format!("Discovered of ExtensionConfig {name} to be {status} with {text:?}"),

@@ -169,7 +169,7 @@ impl Replica {
             .signal(Signal::SIGSTOP)
     }
 
-    /// Lets a stopped process go on. It may end by itself from now on, as a leader does that was stopped for too long.
+    /// Resumes a stopped process. A leader that was stopped for too long ends by itself.
     pub(super) async fn thaw(&self) -> Result<()> {
         let process = self.process.lock().await;
         let process = process.as_ref().context("the replica does not run")?;
@@ -197,7 +197,7 @@ impl Replica {
         Ok(None)
     }
 
-    /// Whether its process is the holder of a lease.
+    /// Whether this process holds a lease.
     pub(super) async fn is(&self, holder: &str) -> bool {
         let process = self.process.lock().await;
         process

@@ -71,7 +71,7 @@ pub(super) async fn serve(
     Ok((port, tokio::spawn(serving).abort_handle()))
 }
 
-/// The real server, and what is wrong in front of it.
+/// The real server, and the fault in front of it.
 #[derive(Clone)]
 struct Real {
     client: Client,
@@ -151,7 +151,7 @@ async fn answer(State(real): State<Real>, request: Request<Body>) -> Answer {
     }
 }
 
-/// A page with these items, which says that another one follows.
+/// A page with these items and a `continue` token.
 fn one_of_many_pages(page: u64, items: &str) -> Answer {
     let list =
         format!("{{\"metadata\":{{\"resourceVersion\":\"1\",\"continue\":\"{page}\"}},\"items\":[{items}]}}");

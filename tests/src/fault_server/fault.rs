@@ -1,6 +1,6 @@
 //! The ways in which an API server misbehaves.
 
-/// What is wrong.
+/// Fault of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     /// It completes the TLS handshake and never responds.
@@ -23,7 +23,7 @@ pub enum Fault {
     Dense,
     /// A list of a billion bytes.
     BillionBytes,
-    /// A list of which every page says that another one follows.
+    /// A list with a `continue` token on every page.
     EndlessPages,
     /// The same, and no page has an object.
     EmptyPages,

@@ -21,7 +21,7 @@ const LATE: Duration = Duration::from_secs(2);
 /// the first request.
 const READS_BEFORE_RESET: u32 = 2;
 
-/// Whether the fault is there.
+/// Whether the fault is active.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum State {
     Well,
@@ -57,7 +57,7 @@ pub(super) async fn serve(
     Ok((address, tokio::spawn(accepting).abort_handle()))
 }
 
-/// One connection, to its end or to the next change of what is wrong.
+/// Serves one connection until its end or the next change of the fault.
 async fn connection(
     client: TcpStream,
     (real, misbehaving): (u16, u16),
@@ -75,7 +75,7 @@ async fn connection(
     };
     let server = TcpStream::connect((Ipv4Addr::LOCALHOST, target))
         .await
-        .context("connect to what is behind it")?;
+        .context("connect to the real server")?;
     server.set_nodelay(true)?;
     let (from_client, to_client) = client.into_split();
     let (from_server, to_server) = server.into_split();

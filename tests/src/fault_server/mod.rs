@@ -50,7 +50,7 @@ impl FaultServer {
         })
     }
 
-    /// What is wrong with it when it is struck.
+    /// Fault while the server is struck.
     #[must_use]
     pub fn fault(&self) -> Fault {
         self.fault

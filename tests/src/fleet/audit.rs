@@ -25,7 +25,7 @@ pub(super) struct Asked {
 /// What kind of request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum What {
-    /// A read of one object, or of what is no store.
+    /// A read of one object, or of a path without a store.
     Read,
     /// A list of a store, also one that a watch begins with.
     List,

@@ -35,7 +35,7 @@ const REST: Duration = Duration::from_secs(30);
 /// Timeout until Sluice has written all packages of the upgraded clusters.
 const TIMEOUT: Duration = Duration::from_mins(5);
 
-/// What was measured.
+/// Measurements.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Figures {
     pub(super) waiting_requests_per_cluster_minute: f64,

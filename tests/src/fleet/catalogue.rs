@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_in_a_row_all_differ_from_what_was_there() {
+    fn consecutive_changes_all_differ() {
         let mut now = release(MINORS[0], 1);
         let mut seen = vec![now["spec"]["bootstrapPackages"].clone()];
         for size in 0..5 {

@@ -14,7 +14,7 @@ use crate::objects::TKR;
 /// MachineDeployments of one cluster.
 const POOLS: usize = 3;
 
-/// Who writes what: a user, Cluster API with its topology controller, and its providers.
+/// Field managers: a user, Cluster API with its topology controller, and its providers.
 const USER: &str = "kubectl";
 const MANAGER: &str = "manager";
 const TOPOLOGY: &str = "capi-topology";
@@ -305,7 +305,7 @@ fn given(name: &str, minor: u16) -> Value {
     cluster
 }
 
-/// What the resolver of releases has written for a Kubernetes version.
+/// `TKR_DATA` of the release resolver for a Kubernetes version.
 pub(super) fn release_data(version: &str, release: &str) -> Value {
     let image = |tag: &str| json!({"imageRepository": "registry.invalid/tkg", "imageTag": tag});
     json!({

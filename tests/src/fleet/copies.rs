@@ -28,7 +28,7 @@ const SEEN: Duration = Duration::from_secs(5);
 /// Transactions that are under way at once.
 const UNDER_WAY: usize = 4;
 
-/// What a cluster has on the management cluster, to be copied.
+/// Objects of a cluster on the management cluster, to copy.
 pub(super) struct Form {
     /// Names, UIDs and the kubeconfig: what differs between copies.
     differing: AhoCorasick,
@@ -44,7 +44,7 @@ struct Stored {
 }
 
 impl Form {
-    /// What the cluster `first` has.
+    /// Reads the objects of the cluster `first`.
     pub(super) async fn of(objects: &Objects, first: &str) -> Result<Self> {
         let mut found = Vec::new();
         for kind in OF_A_CLUSTER {
@@ -149,7 +149,7 @@ impl Form {
     }
 }
 
-/// Whether a value of `data`, decoded, holds `name`.
+/// Whether a decoded value of `data` contains `name`.
 fn names(data: &Value, name: &str) -> bool {
     let values = data.as_object().into_iter().flatten();
     let mut decoded = values.filter_map(|(_, value)| BASE64_STANDARD.decode(value.as_str()?).ok());
@@ -179,7 +179,7 @@ impl Store {
         .await
     }
 
-    /// Deletes the copies with these numbers, whose names begin with this digit, and what was written for them meanwhile.
+    /// Deletes the copies with these numbers, whose names begin with this digit, and their dependent objects.
     pub(super) async fn delete(
         &self,
         form: &Form,

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::catalogue::template;
 use super::kinds::APP;
 
-/// Lines that kapp says of a deployment.
+/// Output lines of kapp for a deployment.
 const SAID: usize = 30;
 
 /// Whether kapp-controller still has to reconcile a PackageInstall.

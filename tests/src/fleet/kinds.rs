@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_object_is_kept_where_the_api_server_looks_for_it() {
+    fn an_object_has_the_key_that_the_api_server_reads() {
         assert_eq!(SECRET.one("a"), "/api/v1/namespaces/fleet/secrets/a");
         assert_eq!(SECRET.key("m", "a"), "/m/secrets/fleet/a");
         assert_eq!(

@@ -47,7 +47,7 @@ const STORES: usize = 10;
 /// The API server, its etcd, both replicas and the workloads share two processors.
 const CHECKS_PER_SECOND: u32 = 50;
 
-/// How long kube-apiserver may take for what was written into etcd.
+/// Timeout for kube-apiserver to read the fleet from etcd.
 const PREPARED: Duration = Duration::from_mins(10);
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -64,7 +64,7 @@ pub(super) struct Setup {
     pub(super) peer: Option<Peer>,
 }
 
-/// A moment, and the seconds of processors that the leader had taken by then.
+/// A time, and the CPU seconds of the leader until then.
 struct Mark {
     at: Timestamp,
     instant: Instant,
@@ -89,8 +89,8 @@ pub(super) struct Running<'a> {
     pub(super) audit: Audit,
 }
 
-/// Measures a fleet of as many clusters as the entry says, whose numbers begin at 0. The replicas run on. What is measured is in the
-/// entry also where something fails, or this is given up.
+/// Measures a fleet with the number of clusters in the entry, numbered from 0. The replicas keep running. After a failure or
+/// cancellation the entry contains the measurements so far.
 pub(super) async fn measure<'a>(bed: &'a Bed, entry: &mut Entry, setup: &Setup) -> Result<Running<'a>> {
     let (clusters, sync_period) = (entry.clusters, setup.sync_period);
     let leases = Api::<Lease>::namespaced(bed.client(), "sluice-system");
@@ -169,7 +169,7 @@ pub(super) async fn leader(bed: &Bed, name: &str, sync_period: Duration) -> Resu
     Ok(replica)
 }
 
-/// kube-apiserver has read into its caches what was written into etcd, which takes it longer than the writing.
+/// Waits until kube-apiserver has cached the objects in etcd, which takes longer than their write.
 async fn at_rest(bed: &Bed) -> Result<()> {
     let (began, gauge) = (Instant::now(), Gauge::of(bed.management.id().await?));
     wait::until("the management API server to be at rest", PREPARED, || async {
@@ -346,7 +346,7 @@ impl Entry {
         // The last of them are being read.
         sleep(8 * POLL).await;
         let peak = leader.peak()?;
-        // Where nothing was listed again, the peak says nothing of it.
+        // Without a relist the peak shows nothing.
         self.relist_peak_ratio = (lists > 0).then_some(peak / before);
         self.relists = Some(lists);
         say(format_args!(

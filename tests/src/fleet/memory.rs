@@ -14,20 +14,20 @@ use super::command::LARGEST;
 const MIB: u64 = 1024 * 1024;
 const GIB: u64 = 1024 * MIB;
 
-/// What a fleet without clusters takes at most: etcd, kube-apiserver with all definitions, both replicas, the listener, and the building of
-/// the peer.
+/// Largest memory of a fleet without clusters: etcd, kube-apiserver with all definitions, both replicas, the listener, and the build of the
+/// peer.
 const BASE: u64 = 2 * GIB;
 
-/// What each cluster takes at most, in all programs together: 10,000 of them were seen to need 12 to 16 GB, the peer included.
+/// Largest memory per cluster in all programs together: 10,000 clusters needed 12 to 16 GB, including the peer.
 const PER_CLUSTER: u64 = 2 * MIB;
 
-/// What has to stay available. Below it the run is given up.
+/// Memory that must stay available; below it the run stops.
 const LEFT: u64 = 3 * GIB;
 
 /// Time between two samples.
 const SAMPLE: Duration = Duration::from_secs(1);
 
-/// Where Linux says how much memory is available.
+/// Source of the available memory.
 #[derive(Debug, Clone)]
 pub(crate) struct Meminfo(PathBuf);
 
@@ -73,7 +73,7 @@ impl Meminfo {
     }
 }
 
-/// What was seen of the memory so far.
+/// Memory samples so far.
 #[derive(Debug, Default)]
 struct Seen {
     /// The fewest bytes that were available.
@@ -173,7 +173,7 @@ fn available(meminfo: &str) -> Option<u64> {
 
 /// For people.
 fn gib(bytes: u64) -> String {
-    // Rounded down, so that what is below a limit does not look like it.
+    // Rounded down, so that a value below a limit does not appear as the limit.
     let tenths = bytes * 10 / GIB;
     format!("{}.{} GiB", tenths / 10, tenths % 10)
 }
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn what_this_machine_has_is_read() {
+    fn the_memory_of_this_machine_is_read() {
         assert!(Meminfo::of("/proc/meminfo").available().unwrap() > MIB);
         assert_eq!(
             available("MemTotal: 1 kB\nMemAvailable:    2048 kB\n"),
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fleet_is_refused_where_the_file_says_that_memory_is_short() {
+    fn a_fleet_is_refused_if_memory_is_short() {
         let machine = Machine::with(4);
         let error = machine
             .meminfo()

@@ -16,7 +16,7 @@ impl Objects {
         Self(client)
     }
 
-    /// Applies an object as `manager`. Says what it is now.
+    /// Applies an object as `manager`, and returns the result.
     pub(super) async fn apply(&self, kind: Kind, manager: &str, object: &Value) -> Result<Value> {
         let path = format!("{}?fieldManager={manager}&force=true", kind.one(name_of(object)));
         self.patch(&path, "application/apply-patch+yaml", object).await
@@ -69,7 +69,7 @@ impl Objects {
             return Ok(Vec::new());
         };
         let wanted = items.into_iter().filter(|item| name_of(item).starts_with(name));
-        // Items of built-in kinds do not say what they are.
+        // List items of built-in kinds have no apiVersion and kind.
         Ok(wanted
             .map(|item| {
                 let name = name_of(&item).to_owned();

@@ -25,7 +25,7 @@ const REST: Duration = Duration::from_secs(10);
 #[derive(Debug, Clone)]
 pub(super) struct Peer(PathBuf);
 
-/// What was measured of it.
+/// Measurements of the peer.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Measured {
     pub(super) ready_s: f64,

@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result};
 use super::report::{Entry, table};
 use crate::figures::with_table;
 
-/// What the table stands between.
+/// Markers around the table.
 const BEGIN: &str = "<!-- begin of the table -->\n";
 const END: &str = "<!-- end of the table -->\n";
 
@@ -44,9 +44,11 @@ const MEMORY: [Line; 3] = [
 ];
 
 const REQUESTS: [Line; 3] = [
-    line("a look, management", |entry| entry.requests_per_look_management),
-    line("a look, workload", |entry| entry.requests_per_look_workload),
-    line("between looks, all", |entry| entry.requests_between_looks),
+    line("drift check, management", |entry| {
+        entry.requests_per_look_management
+    }),
+    line("drift check, workload", |entry| entry.requests_per_look_workload),
+    line("between drift checks, all", |entry| entry.requests_between_looks),
 ];
 
 const fn line(name: &'static str, of: fn(&Entry) -> Option<f64>) -> Line {

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::bump::Figures;
 
-/// What was measured with so many clusters. What was not is null.
+/// Measurements with this number of clusters; null if not measured.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Entry {
     pub(super) clusters: u32,
@@ -31,7 +31,7 @@ pub(super) struct Entry {
     pub(super) sweep_seconds_after_catalogue_change: Option<f64>,
     pub(super) idle_cpu_percent: Option<f64>,
 
-    // Beside what the contract names.
+    // Fields outside the contract.
     pub(super) pss_mb_leader: Option<f64>,
     pub(super) pss_mb_standby: Option<f64>,
     /// Until the leader holds the lease, which it takes once every store is filled.
@@ -115,7 +115,7 @@ impl Entry {
         }
     }
 
-    /// Takes what was measured beside these clusters.
+    /// Adds measurements with these clusters.
     pub(super) fn beside(&mut self, figures: Figures) {
         self.kib_per_hot_cluster = Some(figures.kib_per_hot_cluster);
         self.waiting_requests_per_cluster_minute = Some(figures.waiting_requests_per_cluster_minute);
@@ -143,7 +143,7 @@ fn growth(smaller: &Entry, larger: &Entry, of: Figure) -> Option<f64> {
     Some(more / f64::from(clusters))
 }
 
-/// What a figure would be with [`AIM`] clusters if it went on to grow as between the two largest sizes.
+/// Extrapolates a figure to [`AIM`] clusters from the growth between the two largest sizes.
 fn estimate(entries: &[Entry], of: Figure) -> Option<f64> {
     let [.., smaller, larger] = entries else {
         return None;
@@ -157,7 +157,7 @@ pub(super) fn path() -> PathBuf {
     crate::figures::directory().join("fleet.json")
 }
 
-/// Writes the file, and says where.
+/// Writes the file, and prints its path.
 pub(super) fn write(entries: &[Entry]) -> Result<PathBuf> {
     let path = path();
     if let Some(directory) = path.parent() {
@@ -176,7 +176,7 @@ pub(super) fn read() -> Result<Vec<Entry>> {
     serde_json::from_str(&text).with_context(|| format!("read {}", path.display()))
 }
 
-/// Each goal, each value under the size that it was measured at, and whether the goal is met at the size that it is for.
+/// Each goal, each value under its measured size, and whether the size of the goal meets it.
 pub(super) fn table(entries: &[Entry]) -> String {
     let is_measured = entries.iter().any(|entry| entry.clusters == AIM);
     let mut table = format!("| {:36} | {:>8} |", "figure", "goal");
@@ -207,7 +207,7 @@ pub(super) fn table(entries: &[Entry]) -> String {
     table + "\n"
 }
 
-/// Whether a goal is met with [`AIM`] clusters. Of a smaller size only that it is missed there already is said.
+/// Whether a goal is met with [`AIM`] clusters. A smaller size can only show that the goal is missed.
 fn met(entries: &[Entry], most: f64, of: Figure) -> String {
     let measured = entries
         .iter()
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_measured_beside_one_size_stands_there_alone() {
+    fn a_measurement_with_one_size_appears_only_there() {
         let mut entries = [entry(100, 20.0), entry(1_000, 24.0)];
         entries[0].beside(Figures {
             waiting_requests_per_cluster_minute: 7.76,

@@ -33,7 +33,7 @@ const LONGEST: usize = 4 * 1024 * 1024;
 /// Changes that a watch may be behind.
 const BEHIND: usize = 65_536;
 
-/// How long a watch lasts that does not say.
+/// Duration of a watch without `timeoutSeconds`.
 const WATCH: Duration = Duration::from_mins(5);
 
 /// The listener, until it is dropped.
@@ -84,12 +84,12 @@ impl Workloads {
             .admin_kubeconfig(&format!("https://127.0.0.1:{}/{name}", self.port))
     }
 
-    /// What the clusters have.
+    /// Contents of the clusters.
     pub(super) fn contents(&self) -> MutexGuard<'_, Contents> {
         self.shared.contents()
     }
 
-    /// Writes an object of a cluster, as a program in it does. Says what it is now.
+    /// Writes an object as a program in a cluster, and returns the result.
     pub(super) fn write(&self, cluster: &str, path: &str, object: Value) -> Value {
         self.shared.write(cluster, &Path::of(path), object)
     }

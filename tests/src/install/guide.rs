@@ -77,7 +77,7 @@ impl Guide {
         })
     }
 
-    /// Whether it has this text.
+    /// Whether the page contains this text.
     #[must_use]
     pub fn says(&self, text: &str) -> bool {
         self.text.contains(text)

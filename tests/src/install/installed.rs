@@ -15,7 +15,7 @@ const LABELS: [&str; 3] = [
     "clusterctl.cluster.x-k8s.io",
 ];
 
-/// The same of annotations, with what a controller counts.
+/// The same for annotations, with counters of controllers.
 const ANNOTATIONS: [&str; 5] = [
     "deployment.kubernetes.io/revision",
     "helm.sh/resource-policy",
@@ -69,7 +69,7 @@ impl std::fmt::Display for Object {
     }
 }
 
-/// Objects as the API server has them, without what it, or the tool that has installed them, writes by itself.
+/// Objects of the API server, without fields that the server or the installer sets.
 #[derive(Debug, Clone)]
 pub struct Installed(BTreeMap<Object, Value>);
 
@@ -140,12 +140,12 @@ impl Installed {
         self.0.keys()
     }
 
-    /// Its objects, and what they say.
+    /// Objects and their content.
     pub fn contents(&self) -> impl Iterator<Item = (&Object, &Value)> {
         self.0.iter()
     }
 
-    /// What is not the same in `other`, one line each: an object that one of them lacks, or the first field of an object.
+    /// Differences from `other`, one line each: a missing object, or the first different field of an object.
     #[must_use]
     pub fn differences(&self, other: &Self) -> Vec<String> {
         let all: BTreeSet<&Object> = self.0.keys().chain(other.0.keys()).collect();
@@ -162,7 +162,7 @@ impl Installed {
     }
 }
 
-/// What every namespace gets, and what Helm remembers of a release.
+/// Default objects of a namespace, and release Secrets of Helm.
 fn is_record(object: &Object, content: &Value) -> bool {
     match (object.kind.as_str(), object.name.as_str()) {
         ("ServiceAccount", "default") | ("ConfigMap", "kube-root-ca.crt") => true,
@@ -178,7 +178,7 @@ fn is_record(object: &Object, content: &Value) -> bool {
 fn plain(mut object: Value) -> Value {
     if let Some(fields) = object.as_object_mut() {
         fields.remove("status");
-        // Of lists some servers say neither.
+        // Some servers omit both in lists.
         fields.remove("apiVersion");
         fields.remove("kind");
     }
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_tool_marks_is_no_difference() {
+    fn marks_of_a_tool_are_no_difference() {
         let helm = json!({"metadata": {"name": "x", "uid": "1", "labels": {"app.kubernetes.io/managed-by": "Helm", "a": "b"}}});
         let other = json!({"metadata": {"name": "x", "uid": "2", "labels": {"a": "b"}}});
         let (helm, other) = (installed(&[("x", helm)]), installed(&[("x", other)]));
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_there_before_is_not_installed() {
+    fn existing_objects_are_not_installed() {
         let before = installed(&[("x", json!({}))]);
         let after = installed(&[("x", json!({"a": 1})), ("y", json!({}))]);
         let changed = after.clone().since(&before).unwrap_err().to_string();

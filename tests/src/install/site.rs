@@ -50,7 +50,7 @@ impl Said {
         Ok(self.output)
     }
 
-    /// Standard error of commands that have failed, of which one line has to say this.
+    /// Checks that a line of standard error of failed commands contains this text.
     pub fn refused(self, text: &str) -> Result<()> {
         ensure!(!self.succeeded, "not refused: {}", self.output);
         ensure!(
@@ -110,7 +110,7 @@ impl Shell {
     }
 }
 
-/// An API server with the definitions that an installation rests on: of Cluster API, cert-manager and the Prometheus operator. None of
+/// An API server with the definitions that an installation requires: of Cluster API, cert-manager and the Prometheus operator. None of
 /// their controllers runs, only those of Kubernetes, which end namespaces.
 pub struct Site {
     api: ApiServer,
@@ -154,7 +154,7 @@ impl Site {
         apply::apply_crds(&self.client(), &self.definitions).await
     }
 
-    /// Runs commands that delete definitions, and annotates what stays, as docs/install.md says.
+    /// Runs commands that delete definitions, and annotates remaining ones as docs/install.md describes.
     pub async fn delete_definitions(&self, commands: &str) -> Result<String> {
         let client = self.client();
         let look_again = async {

@@ -73,7 +73,7 @@ impl Tool {
     }
 }
 
-/// CustomResourceDefinitions of other projects that an installation rests on: a module, its version, and files of it.
+/// CustomResourceDefinitions of other projects that an installation requires: a module, its version, and files of it.
 pub const DEFINITIONS: [(&str, &str, &[&str]); 2] = [
     (
         "github.com/cert-manager/cert-manager",

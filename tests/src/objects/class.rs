@@ -10,7 +10,7 @@ use crate::provider::{GROUP, INFRASTRUCTURE_GROUP, SwapDelay, VERSION};
 /// Name of the class and of every template.
 const NAME: &str = "harness";
 
-/// What the Clusters of a class run on: in either case nothing, but some packages want to know its kind.
+/// Infrastructure kinds of the Clusters of a class. All are stand-ins, but the values of some packages depend on the kind.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Infrastructure {
     /// A kind that no package knows.
@@ -31,7 +31,7 @@ impl Infrastructure {
         }
     }
 
-    /// What the object says that packages read.
+    /// Fields of the object that packages read.
     fn spec(self) -> Value {
         match self {
             Self::Harness | Self::Docker => json!({}),
@@ -39,14 +39,14 @@ impl Infrastructure {
         }
     }
 
-    /// What the machines of control planes are made from, where packages read that.
+    /// Machine template of control planes, for packages that read it.
     fn machines(self, namespace: &str) -> Option<Value> {
         let spec = json!({"datacenter": "dc0", "network": {"devices": [{"networkName": "VM Network"}]}});
         (self == Self::VSphere).then(|| template((INFRASTRUCTURE_GROUP, "VSphereMachine"), namespace, &spec))
     }
 }
 
-/// What can be chosen of a ClusterClass.
+/// Options of a ClusterClass.
 #[derive(Debug, Clone, Default)]
 pub struct Class {
     /// Artificial pauses around a change of the control plane's version.

@@ -1,16 +1,16 @@
 //! Excuses of an early write: a hook response cannot be withdrawn.
 //!
-//! A write of the control plane is judged as things stand at that write. Between the answer that allowed it and the write,
-//! a user may edit what is asked for, and a package may lose its proof. Two writes say when the answer was given:
+//! The observer judges a write of the control plane by the state at that write. Between the answer that allowed it and the write,
+//! a user may edit the spec, and a package may lose its proof. Two writes limit the time of the answer:
 //!
 //! - the record in the ClusterBootstrap opened the gate: no answer came before it;
 //! - Cluster API noted on the Cluster that AfterControlPlaneUpgrade is pending: the answer came before it.
 //!
-//! What was lost after Cluster API's note does not count. What was lost between the two counts, unless it was lost by an edit that
-//! the gate cannot have known of when it answered: one that came less than [`Edit::notice`] before the note. An edit of the
-//! ClusterBootstrap that the record has seen and opened the gate in spite of counts. So does what was missing already when the gate was
-//! opened, but for values that changed less than [`READ`] before: they are read before the record is written. Without the two writes
-//! everything counts.
+//! A proof lost after Cluster API's note does not count. A proof lost between the two writes counts, unless an edit less than
+//! [`Edit::notice`] before the note removed it, because Sluice may not have observed that edit. An edit of the ClusterBootstrap counts if
+//! the record observed it and opened the gate nevertheless. A proof that was missing when the gate opened counts as well, except for
+//! values that changed less than [`READ`] before, because Sluice reads them before it writes the record. Without the two writes all
+//! missing proofs count.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -24,13 +24,13 @@ use super::key::{Key, Kind, Place};
 /// The hook that a version of the control plane waits for.
 const HOOK: &str = "BeforeControlPlaneUpgrade";
 
-/// Time between the reads that a record rests on and the write of it.
+/// Time between the reads for a record and its write.
 const READ: Duration = Duration::from_secs(1);
 
 /// Time between Cluster API's note and the write. Cluster API writes the note again now and then without having asked.
 const WRITE: Duration = Duration::from_secs(10);
 
-/// The moment when Cluster API noted an answer.
+/// Position at which Cluster API noted an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Answered {
     pub(super) revision: Revision,
@@ -64,7 +64,7 @@ struct Lost {
     by: Option<Edit>,
 }
 
-/// An edit of what is asked for.
+/// An edit of the desired state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Edit {
     Bootstrap,
@@ -100,7 +100,7 @@ impl NextGate {
     ) -> Option<Self> {
         let record = &bootstrap["status"]["upgrade"];
         if record["observedBootstrapGeneration"] != bootstrap["metadata"]["generation"] {
-            // The record does not know of the edit yet; it says what it said before.
+            // The record does not contain the edit yet, so its gates are those before.
             return gate;
         }
         let hop = record["hop"].as_str().filter(|hop| *hop != current)?;

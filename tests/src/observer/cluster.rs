@@ -15,7 +15,7 @@ const PENDING_HOOKS: &str = "runtime.cluster.x-k8s.io/pending-hooks";
 /// A Cluster and its control plane.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ClusterView {
-    /// What the Cluster object says; nothing while there is none.
+    /// State of the Cluster object; none without a Cluster.
     pub(super) object: Option<ClusterObject>,
     /// uid of the control plane object, which names the workload's part of etcd.
     pub(super) control_plane_uid: String,
@@ -35,7 +35,7 @@ pub(super) struct ClusterView {
     pub(super) answered: Option<Answered>,
 }
 
-/// What is read of the Cluster object.
+/// Observed fields of the Cluster object.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct ClusterObject {
     /// Name of the wanted release; empty without.
@@ -53,7 +53,7 @@ pub(super) struct ClusterObject {
 /// Whether all packages were proven again by the API server of a new version.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Reproof {
-    /// They were, at some moment.
+    /// All packages were proven again at some revision.
     pub(super) seen: bool,
     /// A write that needs it has been judged.
     pub(super) judged: bool,

@@ -46,7 +46,7 @@ pub(super) struct Proof {
     pub(super) version: String,
     /// Revision of the write that completed the proof.
     pub(super) revision: Revision,
-    /// Where the run began that the proof rests on.
+    /// Start of the run of the proof.
     pub(super) run_began: Revision,
     generations: (Value, Value),
     app_uid: String,
@@ -141,7 +141,7 @@ impl Evidence {
         self.deployed_by.filter(|_| is_current && goes_on)
     }
 
-    /// Whether kapp-controller says that it failed.
+    /// Whether kapp-controller reports a failure.
     pub(super) fn has_failed(&self) -> bool {
         [&self.install, &self.app]
             .into_iter()
@@ -149,7 +149,7 @@ impl Evidence {
             .any(|object| is_true(object, "ReconcileFailed"))
     }
 
-    /// What is there instead of a proof.
+    /// State of the package without a proof.
     pub(super) fn describe(&self) -> String {
         let Some(install) = &self.install else {
             return "no PackageInstall".to_owned();
@@ -173,7 +173,7 @@ impl Evidence {
         )
     }
 
-    /// The version that the PackageInstall claims while its App says otherwise, once for each generation.
+    /// Version that the PackageInstall claims while its App contradicts it, once for each generation.
     fn false_success(&mut self) -> Option<String> {
         let install = self.install.as_ref()?;
         let version = text(install, "/status/version");
@@ -193,7 +193,7 @@ impl Evidence {
     fn weigh(&mut self, revision: Revision) -> Option<Finding> {
         let found = self.found(revision);
         match (&found, &self.proof) {
-            (Some(found), Some(kept)) if found.rests_on_same_run(kept) => return None,
+            (Some(found), Some(kept)) if found.is_of_same_run(kept) => return None,
             (None, Some(kept)) if self.stands(kept) => return None,
             _ => {}
         }
@@ -236,7 +236,7 @@ impl Evidence {
 }
 
 impl Proof {
-    fn rests_on_same_run(&self, other: &Self) -> bool {
+    fn is_of_same_run(&self, other: &Self) -> bool {
         self.version == other.version
             && self.run_began == other.run_began
             && self.generations == other.generations

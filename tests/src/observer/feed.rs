@@ -20,7 +20,7 @@ pub type Revision = i64;
 pub struct Change {
     /// Position in the order of all writes.
     pub revision: Revision,
-    /// When the observer saw it. No order rests on it.
+    /// Time of the observation. No order depends on it.
     pub seen: Timestamp,
     /// etcd key.
     pub key: String,
@@ -97,7 +97,7 @@ impl Gateway {
             .await
             .context("watch etcd")?;
         let mut lines = batches(lines).boxed();
-        // The first line says that the watch is established: what is written after it is seen.
+        // The first line confirms the watch, which shows all later writes.
         lines.next().await.context("etcd ended a watch at once")??;
         Ok(lines)
     }

@@ -368,7 +368,7 @@ impl Ledger {
         });
     }
 
-    /// Records a violation if something is missing for `step` to `version` at this moment.
+    /// Records a violation if `step` to `version` lacks a proof at this revision.
     fn judge(&mut self, change: &Change, name: &Name, version: &str, step: Step, write: String) {
         let cluster = self.clusters.get(name);
         let gate = cluster
@@ -409,7 +409,7 @@ impl Ledger {
         }
     }
 
-    /// Notes what has been proven, or is proven no more, by a write.
+    /// Records new and lost proofs after a write.
     fn look_again(&mut self, change: &Change, key: &Key) {
         let affected: Vec<Name> = self
             .clusters
@@ -447,7 +447,7 @@ impl Ledger {
         }
     }
 
-    /// Whether a write may change what is proven for a Cluster.
+    /// Whether a write may change the proofs of a Cluster.
     fn concerns(&self, key: &Key, name: &Name, cluster: &ClusterView) -> bool {
         if let Place::Workload(uid) = &key.place {
             return *uid == cluster.control_plane_uid;

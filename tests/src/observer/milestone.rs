@@ -9,7 +9,7 @@ use super::feed::Revision;
 pub struct Milestone {
     /// Position in the order of all writes.
     pub revision: Revision,
-    /// When the observer saw it. No order rests on it.
+    /// Time of the observation. No order depends on it.
     pub seen: Timestamp,
     /// Namespace of the Cluster.
     pub namespace: String,
@@ -19,7 +19,7 @@ pub struct Milestone {
     pub event: Event,
 }
 
-/// What can happen.
+/// Kinds of milestones.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// The label of the release was set or changed.

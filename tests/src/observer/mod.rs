@@ -2,10 +2,10 @@
 //! proven.
 //!
 //! It judges the raw objects by rules of its own and shares no code with the product. All API servers of a stack have one etcd, so
-//! one watch sees everything in one order, whatever API server is being replaced meanwhile.
+//! one watch sees everything in one order, even during the replacement of an API server.
 //!
-//! A package is proven at a version when its PackageInstall and its App say so, by a run that began after the PackageInstall was
-//! given the values that the ClusterBootstrap asks for, as they stand there now: contents are compared.
+//! A package is proven at a version when its PackageInstall and its App report success, by a run that began after the PackageInstall
+//! got the current values of the ClusterBootstrap. The observer compares contents.
 //!
 //! - A version of the control plane needs every package of its release proven, those of phase AfterControlPlane excepted.
 //! - Once the control plane runs a version, every package has to be proven again, by a run that began after that. The end of the hop

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::key::Kind;
 
-/// What a value in protobuf begins with.
+/// Prefix of a value in protobuf.
 const PROTOBUF: &[u8] = b"k8s\0";
 
 /// Numbers of fields: the object in its envelope, the data of a Secret, key and value of an entry of a map.
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_nested_deeply_is_null_and_the_rest_is_read() {
+    fn deeply_nested_fields_are_null_and_the_rest_is_read() {
         let deep = format!("{}{}", "[".repeat(300), "]".repeat(300));
         let object = format!(r#"{{"spec":{{"a":{deep},"b":1}}}}"#);
         let read = decode(Kind::App, object.as_bytes()).unwrap();

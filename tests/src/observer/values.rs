@@ -1,4 +1,4 @@
-//! The values of packages: what a ClusterBootstrap asks for, and what a PackageInstall was given.
+//! The values of packages: those of a ClusterBootstrap, and those of a PackageInstall.
 //!
 //! Contents are compared, never names: a name with a digest in it is a promise of the product, and it is judged here.
 
@@ -26,7 +26,7 @@ pub(super) struct Sources {
 #[derive(Debug, Default)]
 struct Stored {
     files: Files,
-    /// Where its content changed last. A deletion is no change: what was given is not taken back by it.
+    /// Revision of its last content change. A deletion is no change, because it does not revoke used values.
     changed: Revision,
     exists: bool,
 }
@@ -58,7 +58,7 @@ pub(super) struct Given {
 }
 
 impl Sources {
-    /// Takes a write of a Secret. Whether it changed anything.
+    /// Applies a write of a Secret, and returns whether the content changed.
     pub(super) fn secret_written(
         &mut self,
         revision: Revision,
@@ -77,7 +77,7 @@ impl Sources {
         stored.changed == revision || !existed
     }
 
-    /// Takes a write of an object that may provide values. Whether it does, or did.
+    /// Applies a write of an object that may provide values, and returns whether it provides or provided some.
     pub(super) fn provider_written(&mut self, key: &str, object: Option<&Value>) -> bool {
         let named = object.and_then(|object| Some((object, object["status"]["secretRef"].as_str()?)));
         let Some((object, secret)) = named else {
@@ -95,7 +95,7 @@ impl Sources {
         true
     }
 
-    /// What `valuesFrom` of a package asks for as things stand, or what is missing.
+    /// Current values of `valuesFrom` of a package, or the missing object.
     pub(super) fn asked(&self, namespace: &str, values_from: &Value) -> Result<Asked, String> {
         if !values_from["inline"].is_null() {
             return Ok(Asked::Document(values_from["inline"].clone()));
@@ -126,7 +126,7 @@ impl Sources {
         })
     }
 
-    /// What a PackageInstall with these `spec.values` was given, or what is missing. `named` is where they were written.
+    /// Values of a PackageInstall with these `spec.values`, or the missing object. `named` is the revision of `spec.values`.
     pub(super) fn given(
         &self,
         place: &Place,
@@ -158,7 +158,7 @@ impl Sources {
 }
 
 impl Given {
-    /// Whether these are the values that were asked for.
+    /// Whether these are the desired values.
     pub(super) fn is(&self, asked: &Asked) -> bool {
         match asked {
             Asked::Files(files) => self.files == *files,

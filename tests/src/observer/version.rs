@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_semantic_version_has_no_order() {
+    fn an_invalid_semantic_version_has_no_order() {
         assert_eq!(order("latest", "latest"), Some(Ordering::Equal));
         for text in [
             "latest", "1.0", "1.0.0.0", "01.0.0", "1.0.0-", "1.0.0+", "1.0.0-01", "vv1.0.0",

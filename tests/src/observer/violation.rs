@@ -11,9 +11,9 @@ pub struct Violation {
     pub namespace: String,
     /// Name of the Cluster.
     pub cluster: String,
-    /// What was written.
+    /// Written version.
     pub write: String,
-    /// What was missing.
+    /// Missing proofs.
     pub missing: Vec<String>,
 }
 

@@ -26,7 +26,7 @@ pub(super) struct Machine {
 }
 
 impl Workers {
-    /// Takes a write; whether it changed the version.
+    /// Applies a write, and returns whether it changed the version.
     pub(super) fn written(&mut self, object: &Value) -> bool {
         self.cluster = label(object, CLUSTER_NAME);
         self.replicas = object["spec"]["replicas"].as_u64();

@@ -9,7 +9,7 @@ pub const VALUES: &str = "canary-of-values-3f1c";
 /// In kubeconfigs that are refused.
 pub const KUBECONFIG: &str = "canary-of-a-kubeconfig";
 
-/// How `canary` reads in a text: as it is, and in base64, wherever it begins in what was encoded.
+/// Forms of `canary` in a text: plain, and in base64 at each offset.
 ///
 /// The characters that also depend on what stands before and after it are left out.
 #[must_use]

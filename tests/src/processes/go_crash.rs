@@ -13,7 +13,7 @@ const BEFORE_TRACE: usize = 100;
 /// The crash of one process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Crash<'a> {
-    /// The line that says why.
+    /// Line with the cause.
     pub(crate) cause: &'a str,
     /// The innermost function of the first trace, with its arguments.
     pub(crate) function: &'a str,
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_only_about_a_panic_is_none() {
+    fn a_mention_of_a_panic_is_no_panic() {
         for harmless in [
             "panic: is a word that a program may write",
             "fatal error: is one, too\ngo on",

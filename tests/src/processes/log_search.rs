@@ -26,7 +26,7 @@ pub struct Secret {
     forms: Vec<String>,
 }
 
-/// What was found in the logs, one line for each; the secret itself is not repeated.
+/// Matches in the logs, one line each, without the secret itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Found {
     /// Logs with a panic or a crash in them, the crash that is known of kapp-controller left out.
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_secret_is_not_found_and_what_is_found_is_not_repeated() {
+    fn only_secrets_match_and_matches_do_not_contain_them() {
         assert_eq!(leaks("canary-in-a-gold-mine"), Vec::<String>::new());
         assert_eq!(leaks(CANARY), ["sluice.log tells a password"]);
     }

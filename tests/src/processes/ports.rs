@@ -58,7 +58,7 @@ impl Port {
 
 /// Whether nothing listens on a port.
 ///
-/// The probe binds and never listens: a child that is being started at this moment by another thread keeps a copy of the
+/// The probe binds and never listens: a child that another thread starts at the same time keeps a copy of the
 /// socket until its `exec`, and a copy that listens would keep the port from its server.
 fn can_be_bound(number: u16) -> bool {
     let bind = || {
@@ -138,7 +138,7 @@ mod tests {
             .unwrap();
         assert!(!busy.success());
         drop(port);
-        // A child that another test starts at this moment keeps the lock until its exec.
+        // A child that another test starts at the same time keeps the lock until its exec.
         let free = Command::new("flock")
             .args(["--timeout", "10", &path, "true"])
             .status()

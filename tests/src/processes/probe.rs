@@ -16,7 +16,7 @@ impl Probe {
     pub(crate) fn new(server: &str, path: &'static str) -> anyhow::Result<Self> {
         let mut config = Config::new(server.parse()?);
         config.accept_invalid_certs = true;
-        // The wait around the probe tries again, and wants to know what it saw.
+        // The wait around the probe retries, and reports the last error.
         config.default_retry = false;
         Ok(Self {
             client: Client::try_from(config)?,
@@ -30,14 +30,14 @@ impl Probe {
         match self.client.request_text(request).await {
             Ok(_) => Ok(()),
             Err(error) => {
-                // Only the sources say "connection refused".
+                // Only the sources of the error contain "connection refused".
                 let error = anyhow::Error::from(error);
                 wait::not_yet(format!("{error:#}"))
             }
         }
     }
 
-    /// What the server answers.
+    /// Answer of the server.
     pub(crate) async fn text(&self) -> anyhow::Result<String> {
         let request = http::Request::get(self.path).body(Vec::new())?;
         Ok(self.client.request_text(request).await?)

@@ -34,7 +34,7 @@ pub struct Launch {
     known_ends: Option<KnownEnds>,
 }
 
-/// Says of what one process wrote whether it ended for a cause that is known.
+/// Decides from the log of a process whether its end has a known cause.
 type KnownEnds = fn(&str) -> bool;
 
 impl Launch {
@@ -94,7 +94,7 @@ pub struct Process {
     exit: watch::Receiver<Option<ExitStatus>>,
 }
 
-/// What is known of the end of a process before it ends.
+/// Expected ends of a process.
 #[derive(Debug, Default)]
 struct End {
     /// It was asked to end.
@@ -441,7 +441,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_end_that_may_happen_is_counted_and_needs_a_cause_that_is_known() -> Result<()> {
+    async fn an_expected_end_is_counted_and_needs_a_known_cause() -> Result<()> {
         assert_eq!(ends("echo known; exit 2").await?, (2, 0));
         assert_eq!(ends("echo boom; exit 2").await?, (2, 1));
         assert_eq!(ends("exit 0").await?, (2, 1));

@@ -46,12 +46,12 @@ impl Relay {
         self.frozen.send_replace(true);
     }
 
-    /// Forwards what has waited, and all that follows.
+    /// Forwards delayed data, and all later data.
     pub fn thaw(&self) {
         self.frozen.send_replace(false);
     }
 
-    /// From now on what is sent arrives `delay` later, in each direction.
+    /// Delays all later data by `delay`, in each direction.
     pub fn delay(&self, delay: Duration) {
         self.delay.send_replace(delay);
     }
@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_is_sent_to_a_frozen_or_slow_relay_arrives_later() -> Result<()> {
+    async fn data_through_a_frozen_or_slow_relay_arrives_later() -> Result<()> {
         let target = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let relay = Relay::start(target.local_addr()?.port()).await?;
         let mut client = TcpStream::connect(relay.address).await?;

@@ -264,7 +264,7 @@ impl Watchdog {
         writeln!(self.orders, "{line}").context("tell the watchdog of a stack what to do")
     }
 
-    /// Lets it clean up, and waits until it has.
+    /// Starts the cleanup, and waits for its end.
     fn finish(self) -> Result<()> {
         let Self { mut child, orders } = self;
         drop(orders);
@@ -296,7 +296,7 @@ pub fn marked_processes(directory: &Path) -> Vec<u32> {
         .collect()
 }
 
-/// What a process takes now; none where there is no such process.
+/// Memory of a process; none if it does not exist.
 #[must_use]
 pub fn resident(id: u32) -> Option<Resident> {
     let status = fs::read_to_string(format!("/proc/{id}/status")).ok()?;

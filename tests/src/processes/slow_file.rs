@@ -50,7 +50,7 @@ impl SlowFile {
         &self.url
     }
 
-    /// Keeps it back from now on, or gives it to all who wait for it.
+    /// Blocks all reads of the file, or answers the waiting ones.
     pub fn set_given(&self, given: bool) {
         self.given.send_replace(given);
     }

@@ -58,7 +58,7 @@ pub struct Endpoint {
     pub port: u16,
 }
 
-/// What the provider has reported.
+/// Reported state of the provider.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HarnessControlPlaneStatus {
@@ -83,7 +83,7 @@ pub struct HarnessControlPlaneStatus {
 )]
 pub(super) struct HarnessClusterSpec {}
 
-/// The same under a name that packages know, because some values say what a Cluster runs on.
+/// The same under a name that packages know, because some values depend on the infrastructure kind.
 #[derive(CustomResource, Clone, Debug, Default, Serialize, Deserialize)]
 #[kube(
     group = "infrastructure.cluster.x-k8s.io",
@@ -135,7 +135,7 @@ pub(super) struct HarnessConfigSpec {}
 )]
 pub(super) struct HarnessMachineSpec {}
 
-/// The part of a status that says whether the work is done.
+/// Completion part of a status.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Progress {
     /// One-time steps.

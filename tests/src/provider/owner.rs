@@ -1,4 +1,4 @@
-//! Who an object belongs to.
+//! Owners of objects.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::api::ListParams;

@@ -24,7 +24,7 @@ use crate::stack::kubelet::Delays;
 /// Requeue interval while a required object is missing that has no watch.
 pub(super) const REQUEUE: Duration = Duration::from_millis(200);
 
-/// What the controllers share.
+/// Shared state of the controllers.
 pub(super) struct Context {
     pub(super) core: Arc<StackCore>,
     pub(super) client: Client,

@@ -1,4 +1,4 @@
-//! A workload cluster: its API server, and what a node would run.
+//! A workload cluster: its API server, and the stand-ins of a node.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -27,7 +27,7 @@ impl Workload {
         self.api.lose_data().await
     }
 
-    /// Ends the kubelet, what it runs, and the API server.
+    /// Ends the kubelet, its processes, and the API server.
     pub async fn stop(&self) -> Result<()> {
         self.kubelet.stop().await?;
         self.api.kill().await

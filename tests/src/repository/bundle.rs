@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 use tar::{Builder, Header};
 
-/// Where a bundle says which images belong to it. imgpkg takes nothing without it for a bundle.
+/// Image lock of a bundle. imgpkg requires it.
 const IMAGES: &str = ".imgpkg/images.yml";
 
 /// Files by path.

@@ -46,7 +46,7 @@ impl Files {
         })
     }
 
-    /// How a file is fetched that there is not.
+    /// Response for a missing file.
     #[must_use]
     pub fn missing(&self) -> Value {
         self.fetch("missing.tar")

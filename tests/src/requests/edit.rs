@@ -32,7 +32,7 @@ pub(crate) async fn merge(client: &Client, path: &str, change: &Value) -> Result
     existing(client.request(request).await)
 }
 
-/// Deletes an object whatever its finalizers say; none if it does not exist.
+/// Deletes an object regardless of its finalizers; none if it does not exist.
 pub(crate) async fn delete_by_force(client: &Client, path: &str) -> Result<Option<()>> {
     let found = merge(client, path, &json!({"metadata": {"finalizers": null}})).await?;
     existing(

@@ -55,7 +55,7 @@ impl<B> Policy<Request<Body>, Response<B>, BoxError> for OnceMore {
     }
 }
 
-/// Whether the connection ended although it was there.
+/// Whether an established connection ended.
 fn broke(error: &(dyn Error + 'static)) -> bool {
     let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
     matches!(
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_may_be_made_twice_is_made_once_more() {
+    async fn idempotent_requests_are_retried() {
         let reads = async |breaks| Api::<Namespace>::all(client_of(breaks).await).get("a").await;
         reads(0).await.unwrap();
         reads(1).await.unwrap();

@@ -168,7 +168,7 @@ impl Cluster {
         Ok(before)
     }
 
-    /// Merges a patch into the Cluster, once: what is refused is an error.
+    /// Merges a patch into the Cluster once; a rejection is an error.
     pub async fn try_patch(&self, patch: &Value) -> Result<()> {
         super::disturb::merge(&self.scene.client(), &self.path(), patch).await
     }
@@ -249,7 +249,7 @@ impl Cluster {
         delays.set(self.scene.namespace(), &self.name, name, delay);
     }
 
-    /// Waits until Cluster API says that the Cluster is Available.
+    /// Waits until condition Available of the Cluster is True.
     pub async fn is_available(&self, deadline: Duration) -> Result<()> {
         let what = format!("Cluster {} to be Available", self.name);
         self.until(what, deadline, |cluster| {
@@ -342,7 +342,7 @@ impl Cluster {
         Ok(serde_json::to_value(configs.get(&name).await?.data)?)
     }
 
-    /// What has happened so far.
+    /// Milestones so far.
     #[must_use]
     pub fn milestones(&self) -> Vec<Milestone> {
         let observer = self.scene.world().observer();

@@ -62,7 +62,7 @@ async fn follow(client: &Client, path: &str, seen: &Mutex<Vec<Row>>) -> Result<(
     while let Some(line) = lines.next().await {
         let event: Value = serde_json::from_str(&line?)?;
         let table = &event["object"];
-        // Only the first table of a watch says which columns there are.
+        // Only the first table of a watch contains the column definitions.
         let columns = table["columnDefinitions"].as_array().into_iter().flatten();
         let columns: Vec<String> = columns
             .map(|column| text(&column["name"]).to_uppercase())

@@ -39,7 +39,7 @@ pub struct Deaths {
 
 struct Shared {
     world: Arc<World>,
-    /// What the names of the objects begin with at which it dies.
+    /// Prefix of the names of objects at whose writes Sluice dies.
     names: String,
     /// Held while Sluice is dead.
     dead: Arc<tokio::sync::Mutex<()>>,
@@ -136,7 +136,7 @@ fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What is asked for by an API server before it stores a write.
+/// Admission webhook before the store of a write.
 async fn review(
     State((shared, client, server)): State<(Arc<Shared>, Arc<Client>, String)>,
     Json(review): Json<Value>,
@@ -219,8 +219,7 @@ fn name(request: &Value) -> Option<&str> {
     name.or_else(|| request["object"]["metadata"]["name"].as_str())
 }
 
-/// Which write this is; `None` for one that is let alone. Of the ClusterBootstrap each status that says something else of its gates is
-/// a write of its own.
+/// Name of a write; `None` for an ignored one. Each status of a ClusterBootstrap with other gates is a separate write.
 fn which(server: &str, request: &Value, names: &str) -> Option<String> {
     let name = name(request)?;
     if !name.starts_with(names) {

@@ -29,7 +29,7 @@ pub(crate) struct Write {
     pub(crate) record: Value,
 }
 
-/// All writes since some moment, in order.
+/// All writes since a revision, in order.
 #[derive(Debug, Clone, Default)]
 pub struct Records(pub(crate) Vec<Write>);
 
@@ -152,7 +152,7 @@ impl Records {
             .map(|(write, _)| &write.record)
     }
 
-    /// Whether a write between two revisions has a gate open.
+    /// Whether a write between two revisions opens a gate.
     #[must_use]
     pub fn leaves_open(&self, hook: &str, version: &str, (after, before): (Revision, Revision)) -> bool {
         let between = |write: &&Write| write.revision > after && write.revision < before;

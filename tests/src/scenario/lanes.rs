@@ -17,7 +17,7 @@ use crate::extension::Scope;
 use crate::stack::Options;
 use crate::stack::complaints::Complaints;
 
-/// What the start of a stack takes, about, with its end.
+/// Approximate duration of the start and end of a stack.
 const STACK: Duration = Duration::from_secs(20);
 
 /// Scenarios that have not begun yet.
@@ -117,7 +117,7 @@ async fn on_stacks(waiting: &Waiting, place: Place, jobs: usize) -> Ended {
     while let Some(first) = waiting.next(place, None) {
         match on_one_stack(waiting, first, jobs).await {
             Ok(more) => ended.add(more),
-            // What has passed on earlier ones is noted nevertheless.
+            // Successes on earlier stacks are recorded nevertheless.
             Err(error) => {
                 say(&format!("the stack {} failed: {error:#}", place.of()));
                 ended.failed += 1;

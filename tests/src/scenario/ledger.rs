@@ -26,7 +26,7 @@ pub(super) fn read(path: &Path) -> Ledger {
     })
 }
 
-/// Adds what has passed at `landing`, and returns the ledger.
+/// Adds successes at `landing`, and returns the ledger.
 pub(super) fn note(path: &Path, landing: &str, passed: &[(&str, Duration)]) -> Result<Ledger> {
     let directory = path.parent().context("a ledger in no directory")?;
     fs::create_dir_all(directory).with_context(|| format!("create {}", directory.display()))?;
@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_noted_is_read_again_and_what_cannot_be_read_is_begun_again() {
+    fn a_ledger_is_read_again_and_an_unreadable_one_is_replaced() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("sluice").join("scenarios.json");
         assert_eq!(read(&path), Ledger::default());

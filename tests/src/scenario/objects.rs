@@ -38,7 +38,7 @@ impl Objects {
         deleted.map(drop).with_context(|| format!("delete {path}"))
     }
 
-    /// Makes an object what it was when `sound` was read, whether it exists or not.
+    /// Restores an object to `sound`, whether it exists or not.
     pub async fn restore(&self, path: &str, sound: &Value) -> Result<()> {
         // A controller may write between reading the version and replacing it.
         wait::until(format!("{path} to be restored"), TIMEOUT, || async {

@@ -28,9 +28,9 @@ struct Dependent {
 }
 
 impl Cluster {
-    /// Pauses the Cluster, takes it, its ClusterBootstrap and the Secrets away that this names, makes them again in this order without
-    /// status, gives everything that they owned back to them, and lets them go on. Nothing is collected as garbage meanwhile. Returns what
-    /// the API server warned of as it took the ClusterBootstrap.
+    /// Pauses the Cluster, and deletes it, its ClusterBootstrap and the Secrets that the latter references. Creates them again in this
+    /// order without status, restores their dependents, and ends the pause, without garbage collection meanwhile. Returns the warnings of
+    /// the API server about the ClusterBootstrap.
     pub async fn relocate(&self) -> Result<Vec<String>> {
         let client = self.scene().client();
         merge(&client, &self.path(), &json!({"spec": {"paused": true}})).await?;
@@ -128,7 +128,7 @@ fn without_status(mut object: Value) -> Value {
     object
 }
 
-/// Creates an object at the path of which it was read. Returns it, and what the API server warned of.
+/// Creates an object at its former path. Returns the object and the warnings of the API server.
 async fn create(client: &Client, path: &str, object: &Value) -> Result<(Value, Vec<String>)> {
     let collection = path.rsplit_once('/').context("the path of an object")?.0;
     let request = http::Request::post(collection)

@@ -25,13 +25,13 @@ type Running = Pin<Box<dyn Future<Output = Result<()>> + Send>>;
 pub struct Scenario {
     /// Its name, also of its namespace.
     pub name: &'static str,
-    /// What it proves, in one line.
+    /// Purpose of the scenario, in one line.
     pub proves: &'static str,
     /// Its ClusterClass.
     pub class: Class,
-    /// Whether Cluster API asks Sluice about its namespace.
+    /// Whether Cluster API calls Sluice for its namespace.
     pub asks_sluice: bool,
-    /// What it shares with others.
+    /// Resources that it shares with other scenarios.
     pub place: Place,
     /// The Cluster API of its stack.
     pub cluster_api: ClusterApiRelease,
@@ -41,7 +41,7 @@ pub struct Scenario {
     pub run: fn(Scene) -> Running,
 }
 
-/// What a scenario shares with others.
+/// Resources that a scenario shares with others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
     /// A stack with others beside it.
@@ -158,7 +158,7 @@ struct Arguments {
     /// With `--in-turn`: so many seconds after the beginning no other one is begun, but for those that are due.
     #[arg(long, value_name = "SECONDS", default_value_t = 240)]
     budget: u64,
-    /// Notes what passes at this commit, for turns to come.
+    /// Records successes at this commit for later selections.
     #[arg(long, value_name = "COMMIT")]
     landing: Option<String>,
     /// Where that is noted; by default in the user's cache directory.
@@ -170,7 +170,7 @@ struct Arguments {
     /// How many that need a stack of their own run beside them.
     #[arg(long, default_value_t = 2)]
     lanes: usize,
-    // What cargo and test runners pass to every test program.
+    // Arguments that cargo and test runners pass to every test program.
     #[arg(long, hide = true)]
     nocapture: bool,
     #[arg(long, hide = true)]
@@ -233,7 +233,7 @@ impl Arguments {
     }
 }
 
-/// Runs the scenarios, and notes which passed; whether none failed.
+/// Runs the scenarios, records successes, and returns whether none failed.
 fn run(arguments: &Arguments, chosen: Vec<Scenario>) -> Result<bool> {
     let names: Vec<&str> = chosen.iter().map(|scenario| scenario.name).collect();
     let landing = arguments.landing.as_deref().filter(|commit| !commit.is_empty());

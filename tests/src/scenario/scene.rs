@@ -63,7 +63,7 @@ impl Scene {
         Ok(scene)
     }
 
-    /// What the scenario shares with others.
+    /// Resources that the scenario shares with others.
     #[must_use]
     pub fn world(&self) -> &Arc<World> {
         &self.world

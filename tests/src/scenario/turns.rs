@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_passed_longest_ago_is_next_and_what_never_did_before_it() {
+    fn the_oldest_success_is_next_after_scenarios_without_one() {
         let ledger = ledger(
             &["1", "2", "3"],
             &[("new", "3", 1), ("old", "1", 2), ("middle", "2", 3)],
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_budget_says_what_is_begun() {
+    fn a_budget_limits_started_scenarios() {
         let turn = |due, took| Turn {
             name: "s".to_owned(),
             age: None,
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn what_did_not_pass_within_ten_landings_is_overdue() {
+    fn a_scenario_without_success_in_ten_landings_is_overdue() {
         let commits: Vec<String> = (0..12).map(|number| number.to_string()).collect();
         let landings: Vec<&str> = commits.iter().map(String::as_str).collect();
         let ledger = ledger(&landings, &[("just", "2", 1), ("too-long", "1", 1)]);

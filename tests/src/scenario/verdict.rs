@@ -23,7 +23,7 @@ pub fn in_order(writes: &[(&str, Revision)]) -> Result<()> {
     Ok(())
 }
 
-/// What tells whether an object is still the same one, and whether its spec is.
+/// Identity of an object and of its spec.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
     /// `metadata.uid`.
@@ -44,7 +44,7 @@ impl Identity {
     }
 }
 
-/// Fails unless every object is still there, and still the same one, whatever its spec says by now.
+/// Fails unless every object exists with the same UID, regardless of its spec.
 pub fn same_objects(before: &BTreeMap<String, Identity>, after: &BTreeMap<String, Identity>) -> Result<()> {
     ensure!(!before.is_empty(), "there were no objects");
     for (name, was) in before {
@@ -60,7 +60,7 @@ pub fn same_objects(before: &BTreeMap<String, Identity>, after: &BTreeMap<String
     Ok(())
 }
 
-/// Fails unless `measured` is at most `factor` times what the same took in the same run without the thing under test.
+/// Fails unless `measured` is at most `factor` times the same duration in this run without the fault.
 pub fn kept_pace(alone: Duration, measured: Duration, factor: f64) -> Result<()> {
     ensure!(!alone.is_zero(), "nothing was measured to compare with");
     let ratio = measured.as_secs_f64() / alone.as_secs_f64();

@@ -16,10 +16,10 @@ use crate::stack::{Options, Stack};
 /// Name of the ExtensionConfig.
 const EXTENSION_CONFIG: &str = "sluice";
 
-/// Whether Cluster API asks Sluice.
+/// Whether Cluster API calls Sluice.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Hooks {
-    /// Sluice runs and is asked about these namespaces.
+    /// Sluice runs, and Cluster API calls it for these namespaces.
     AskedAbout(Scope),
     /// Sluice does not run.
     Absent,
@@ -27,7 +27,7 @@ pub enum Hooks {
 
 /// A stack with provider and observer, and with Sluice where it is wanted.
 pub struct World {
-    // The provider first: what it runs ends before the stack does.
+    // Drop the provider first: its processes end before the stack does.
     provider: Provider,
     observer: Observer,
     extension: Option<Extension>,

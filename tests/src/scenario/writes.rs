@@ -48,7 +48,7 @@ impl Cluster {
 }
 
 impl Writes {
-    /// What was written between `before` and these counts, and how often, deletions included.
+    /// Written objects between `before` and these counts, with the number of writes, including deletions.
     #[must_use]
     pub fn since(&self, before: &Self) -> BTreeMap<String, i64> {
         let now = |key: &String| self.keys.get(key).copied();
@@ -69,7 +69,7 @@ impl Writes {
     }
 }
 
-/// Fails unless each key was written exactly as often as `expected` says; none there means any number.
+/// Fails unless the number of writes of each key is that in `expected`; none means any number.
 pub fn are_expected(written: &BTreeMap<String, i64>, expected: impl Fn(&str) -> Option<i64>) -> Result<()> {
     let unexpected: BTreeMap<&String, &i64> = written
         .iter()

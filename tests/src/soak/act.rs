@@ -26,13 +26,13 @@ const GRACE: Duration = Duration::from_secs(20);
 /// Keeps Cluster API from starting an upgrade while it is set.
 const START_HELD: &str = "before-upgrade.hook.cluster.cluster.x-k8s.io/soak";
 
-/// A disturbance that has been taken back. Times say only how long a release was undisturbed.
+/// A reverted disturbance. Its times only decide how long a release was undisturbed.
 #[derive(Debug, Clone, serde::Serialize)]
 pub(super) struct Happened {
     pub(super) kind: Kind,
     /// The package that it concerns, where it is one.
     pub(super) package: Option<&'static str>,
-    /// Whether the object that it disturbs was not there, so that nothing has happened.
+    /// Whether the target object was missing, so that nothing happened.
     pub(super) absent: bool,
     /// Where it took proofs away.
     pub(super) withdrawals: Vec<Withdrawal>,

@@ -11,7 +11,7 @@ use crate::objects::{self, Release, TKR};
 use crate::requests::edit;
 use crate::scenario::VERSIONS;
 
-/// Asks for the release, in the way that the plan says.
+/// Requests the release as planned.
 pub(super) async fn first(subject: &Subject, how: Option<&Planned>) -> Result<()> {
     let cluster = &subject.cluster;
     let target = subject.target().clone();

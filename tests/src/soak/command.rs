@@ -36,7 +36,7 @@ struct Arguments {
     /// Seed of their plans, once or more; by default another one each time.
     #[arg(long)]
     seed: Vec<u64>,
-    /// The same, on a stack of their own, but what comes of them is only reported.
+    /// The same on a stack of their own; the results are only reported.
     #[arg(long, value_name = "SEED")]
     report_seed: Vec<u64>,
     /// Number of the first one. With `--runs 1` it makes one run of a soak again.
@@ -297,7 +297,7 @@ fn tell_pace(report: &Report, outcomes: &[Outcome]) {
     }
 }
 
-/// What a disturbed release may have waited for: Cluster API that asks late, a lease, or what the extension said.
+/// Possible causes of delay of a disturbed release: a late call of Cluster API, a lease, or a hold.
 fn disturbed(outcome: &Outcome, weighed: &Weighed) -> Option<String> {
     let Weighed { released, lag, cause } = weighed;
     let cause = cause.as_ref()?;

@@ -9,7 +9,7 @@ use serde::{Serialize, Serializer};
 pub enum Kind {
     /// All replicas of the extension are killed and started again.
     ExtensionRestart,
-    /// All replicas of the extension are asked to end, and stay away.
+    /// All replicas of the extension terminate, and stay down.
     ExtensionDown,
     /// The leader is killed, and comes back some time later.
     LeaderKilled,
@@ -19,7 +19,7 @@ pub enum Kind {
     ClusterApiRestart,
     /// The workload's API server is killed and stays away.
     WorkloadApiDown,
-    /// kapp-controller of the workload is killed and started again. What it was deploying it leaves as it is.
+    /// kapp-controller of the workload cluster is killed and restarted, and its deployment stays incomplete.
     KappControllerRestart,
     /// `spec.paused` of a PackageInstall.
     PackageInstallPaused,
@@ -109,13 +109,13 @@ impl Kind {
         }
     }
 
-    /// Whether it is a way to begin the upgrade rather than something that happens to it.
+    /// Whether it is a way to start the upgrade rather than a fault during the upgrade.
     #[must_use]
     pub fn is_bump(self) -> bool {
         matches!(self, Self::VersionBeforeLabel | Self::LabelBeforeVersion)
     }
 
-    /// Whether every Cluster of the stack feels it, not only the one whose run it belongs to.
+    /// Whether it affects every Cluster of the stack, not only that of its run.
     #[must_use]
     pub fn is_shared(self) -> bool {
         matches!(
@@ -128,19 +128,19 @@ impl Kind {
         )
     }
 
-    /// Whether the extension may be without a leader meanwhile, and until a lease has run out.
+    /// Whether the extension may have no leader meanwhile, and until a lease expires.
     #[must_use]
     pub fn takes_leader(self) -> bool {
         self.is_shared() && self != Self::ClusterApiRestart
     }
 
-    /// Whether a server cannot be reached meanwhile.
+    /// Whether a server is unreachable meanwhile.
     #[must_use]
     pub fn is_outage(self) -> bool {
         self.is_shared() || self == Self::WorkloadApiDown
     }
 
-    /// Whether it concerns one package of the release.
+    /// Whether it affects one package of the release.
     #[must_use]
     pub fn has_package(self) -> bool {
         matches!(

@@ -7,7 +7,7 @@ use super::act::Happened;
 use crate::objects::Release;
 use crate::observer::{Event, Milestone, Revision};
 
-/// What a version was written to.
+/// Object of a written version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Part {
@@ -75,13 +75,13 @@ impl Released {
         self.since(self.proven)
     }
 
-    /// Seconds from a moment to the write.
-    pub(super) fn since(&self, moment: Timestamp) -> f64 {
-        self.written.duration_since(moment).as_secs_f64()
+    /// Seconds from `start` to the write.
+    pub(super) fn since(&self, start: Timestamp) -> f64 {
+        self.written.duration_since(start).as_secs_f64()
     }
 }
 
-/// What was written before.
+/// Previous write.
 fn before<'a>(
     milestones: &'a [Milestone],
     written: &'a Milestone,

@@ -148,7 +148,7 @@ impl Withdrawal {
 }
 
 impl Happened {
-    /// Whether it can have taken away what the observer misses.
+    /// Whether it can have removed the proof that the observer misses.
     fn concerns(&self, missing: &str) -> bool {
         self.package
             .is_none_or(|package| missing.starts_with(&format!("{package}.")))
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_after_the_write_or_concerns_another_package_is_no_excuse() {
+    fn later_disturbances_and_those_of_other_packages_are_no_excuse() {
         assert!(is_early(WRITTEN, "antrea", &[(30, false), (OPENED, true)]));
         assert!(is_early(60, "metrics-server", &[(30, false), (OPENED, true)]));
     }
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_watch_shows_is_seen_later_but_before_the_gate_opens() {
+    fn unwatched_changes_are_seen_later_but_before_the_gate_opens() {
         let edited = |revision| Withdrawal {
             unwatched: true,
             ..Withdrawal::at(revision)

@@ -107,7 +107,7 @@ impl Plan {
         VERSIONS[self.from + 1]
     }
 
-    /// What the packages with a Deployment take.
+    /// Delay of the packages with a Deployment.
     pub(super) fn delays(&self) -> [(&'static str, Delay); 2] {
         [
             ("antrea", Delay::After(self.antrea)),
@@ -115,7 +115,7 @@ impl Plan {
         ]
     }
 
-    /// The disturbance that says how the upgrade begins, if one does.
+    /// The disturbance that starts the upgrade, if one does.
     #[must_use]
     pub fn bump(&self) -> Option<&Planned> {
         self.disturbances.iter().find(|planned| planned.kind.is_bump())

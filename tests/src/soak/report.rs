@@ -55,7 +55,7 @@ pub struct Report {
     pub undisturbed_releases: usize,
     /// Seconds from the last proof to the write in those.
     pub undisturbed_release_lag: Quantiles,
-    /// What is to be said of them.
+    /// Verdict on the runs.
     pub pace: Pace,
 }
 
@@ -145,14 +145,14 @@ pub(super) fn longest_disturbed(outcomes: &[Outcome]) -> Vec<(&Outcome, &Weighed
 /// Which runs a report is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Of {
-    /// Those that decide whether the soak passes.
+    /// Runs that decide the result of the soak.
     Judged,
     /// Those that are only reported.
     Reported,
 }
 
 impl Of {
-    /// What the names of its files begin with.
+    /// Prefix of its file names.
     fn prefix(self) -> &'static str {
         match self {
             Self::Judged => "",
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn what_found_no_object_did_not_happen() {
+    fn a_disturbance_without_an_object_did_not_happen() {
         let happened = |kind, absent| Happened {
             kind,
             package: None,

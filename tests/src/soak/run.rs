@@ -48,12 +48,12 @@ pub(super) struct Outcome {
     pub(super) released: Vec<Released>,
     /// The same, once it is known what all runs of the stack have done.
     pub(super) weighed: Vec<Weighed>,
-    /// What the extension answered about the Cluster.
+    /// Hook answers of the extension about the Cluster.
     pub(super) answers: Vec<HookAnswer>,
     /// From the change of version to the end of the upgrade.
     pub(super) upgrade: Duration,
     pub(super) total: Duration,
-    /// What the objects look like, where something is wrong.
+    /// State of the objects after a failure.
     pub(super) evidence: Option<Value>,
 }
 
@@ -150,7 +150,7 @@ fn asked_for(happened: &mut [Happened], (ended, ended_at): (Timestamp, Revision)
     }
 }
 
-/// Waits until the Cluster is where it is meant to be, and the record says so.
+/// Waits until the Cluster reaches its target and the record shows it.
 async fn settled(subject: &Subject) -> Result<()> {
     let Subject { cluster, .. } = subject;
     let began = Instant::now();

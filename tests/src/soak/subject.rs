@@ -17,7 +17,7 @@ use crate::wait;
 /// How long a write of a disturbance, or its being taken back, may take: servers are being restarted meanwhile.
 const WRITE: Duration = Duration::from_mins(1);
 
-/// A Cluster and what it is meant to become.
+/// A Cluster and its target.
 #[derive(Clone)]
 pub(super) struct Subject {
     pub(super) cluster: Cluster,
@@ -140,7 +140,7 @@ impl Subject {
         })
     }
 
-    /// Tries until it succeeds: what a disturbance writes must not fail because of another one.
+    /// Retries until success, because another disturbance must not fail the writes of this one.
     pub(super) async fn persist<T, F: Future<Output = Result<T>>>(
         &self,
         what: &str,

@@ -1,4 +1,4 @@
-//! Which releases of a stack were undisturbed, and what the others may have waited for.
+//! Undisturbed releases of a stack, and possible delays of the others.
 //!
 //! A release is undisturbed if no disturbance of its Cluster, and none that all Clusters share, was under way at its last proof or
 //! later, or had ended so shortly before that it may still have been waited for ([`Happened::quiet`]). One that began only when the
@@ -24,7 +24,7 @@ pub(super) const GOALS: Goals = Goals { p50: None, p95: 2.5 };
 /// A release is late after this.
 const LATE: Duration = Duration::from_millis(2_500);
 
-/// What is written back is shown by watches, and a held call is made again, within this.
+/// Time within which watches show a reverted disturbance, and Cluster API repeats a held call.
 const SHOWN: Duration = Duration::from_secs(3);
 
 /// A lease of the extension lasts 12 s. The next leader reads it each second, and then reconciles all Clusters.
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ended_long_before_the_last_proof_or_found_no_object_disturbs_nothing() {
+    fn early_disturbances_and_those_without_an_object_affect_nothing() {
         for (kind, began, ended, quiet) in [
             // A write.
             (Kind::ClusterPaused, -40.0, -10.0, -7.0),
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn what_began_after_the_write_or_when_the_release_was_late_disturbs_nothing() {
+    fn disturbances_after_the_write_or_a_late_release_affect_nothing() {
         let began = |began, lag| disturbed(happened(Kind::ExtensionDown, began, began + 3.0), lag);
         assert_eq!(began(1.1, 1.0), (false, false));
         assert_eq!(began(0.9, 1.0), (true, true));
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cause_is_what_ended_last_before_the_write_and_what_was_asked_since() {
+    fn the_cause_is_the_last_ended_disturbance_and_the_calls_since() {
         let all = vec![
             happened(Kind::ExtensionDown, -9.0, 1.0),
             happened(Kind::ClusterPaused, -4.0, 2.0),
@@ -306,18 +306,18 @@ mod tests {
     }
 
     #[test]
-    fn late_is_what_misses_the_goal() {
+    fn a_release_that_misses_the_goal_is_late() {
         assert!((LATE.as_secs_f64() - GOALS.p95).abs() < 1e-9);
     }
 
     #[test]
-    fn releases_that_take_as_long_as_with_rests_miss_the_goal() {
-        let mut with_rests = vec![1.69; 10];
+    fn releases_as_slow_as_with_pauses_miss_the_goal() {
+        let mut with_pauses = vec![1.69; 10];
         assert_eq!(
-            GOALS.judge(&[with_rests.as_slice(), &[1.85; 10]].concat()),
+            GOALS.judge(&[with_pauses.as_slice(), &[1.85; 10]].concat()),
             Pace::Kept
         );
-        with_rests.extend([2.7; 10]);
-        assert_eq!(GOALS.judge(&with_rests), Pace::Missed);
+        with_pauses.extend([2.7; 10]);
+        assert_eq!(GOALS.judge(&with_pauses), Pace::Missed);
     }
 }

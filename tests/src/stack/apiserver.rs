@@ -123,7 +123,7 @@ impl ApiServer {
         self.signal(Signal::SIGSTOP).await
     }
 
-    /// Lets a stopped server go on.
+    /// Resumes a stopped server.
     pub async fn thaw(&self) -> Result<()> {
         self.signal(Signal::SIGCONT).await
     }
@@ -234,7 +234,7 @@ impl ApiServer {
             "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
             format!("--service-account-key-file={}", file("sa.pub")),
             format!("--service-account-signing-key-file={}", file("sa.key")),
-            // Front proxy: lets kapp-controller serve an aggregated API.
+            // Front proxy, so that kapp-controller can serve an aggregated API.
             format!("--requestheader-client-ca-file={}", file("front.crt")),
             "--requestheader-allowed-names=front-proxy-client".to_owned(),
             "--requestheader-username-headers=X-Remote-User".to_owned(),
@@ -260,7 +260,7 @@ impl ApiServer {
 pub async fn client(kubeconfig: &str) -> Result<Client> {
     let kubeconfig = Kubeconfig::from_yaml(kubeconfig).context("read a kubeconfig")?;
     let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
-    // Everything is on loopback, whatever the environment of the tests says about proxies.
+    // Everything is on loopback, regardless of proxy variables in the environment.
     config.proxy_url = None;
     // Told apart from the extension under test, which has the same credentials on workload clusters.
     config.headers.push((USER_AGENT, HeaderValue::from_static(NAME)));

@@ -27,13 +27,13 @@ pub struct Request {
     pub uri: String,
     /// `get`, `patch`.
     pub verb: String,
-    /// What it is about, `clusterbootstraps/status`; empty for a request about no object.
+    /// Resource of the request, such as `clusterbootstraps/status`; empty for a request without an object.
     pub resource: String,
-    /// What it asks for.
+    /// Kind of the request.
     pub what: What,
 }
 
-/// What a request asks for.
+/// Kinds of requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum What {
     /// Which groups and kinds there are, or the version of the server.
@@ -127,7 +127,7 @@ impl Lines {
         Self { path, read: 0 }
     }
 
-    /// Hands over each line that was written since the last call, where it is of the form that is asked for; none where there is no log.
+    /// Passes each new matching line since the last call to the callback; none without a log.
     pub(crate) fn each_new<T: DeserializeOwned>(&mut self, mut each: impl FnMut(T)) -> Result<()> {
         let Ok(mut file) = File::open(&self.path) else {
             return Ok(());

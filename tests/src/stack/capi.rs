@@ -30,7 +30,7 @@ pub struct ClusterApi {
 /// Feature gate `RuntimeSDK`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RuntimeSdk {
-    /// Extensions are asked.
+    /// Cluster API calls extensions.
     On,
     /// As Cluster API comes: there are no extensions.
     Off,

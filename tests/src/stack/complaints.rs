@@ -85,7 +85,7 @@ mod tests {
     use crate::processes::log_search::Secret;
 
     #[tokio::test]
-    async fn what_a_log_should_not_hold_is_a_complaint() {
+    async fn forbidden_log_lines_are_complaints() {
         let directory = RunDirectory::create("complaints").unwrap();
         let complaints = || Complaints::of(&directory).unwrap();
         directory.guard([Secret::new("a password", "canary-in-a-coal-mine")]);

@@ -68,7 +68,7 @@ pub struct Settings {
     pub environment: Vec<(String, String)>,
     /// How long the main process runs before it is kapp-controller, as a container that takes its time to start.
     pub starts_after: Duration,
-    /// Whether a kubelet starts it again when it ends, so that its end is no failure of the stack.
+    /// Whether a kubelet restarts it, so that its end is no failure of the stack.
     pub kept_alive: bool,
 }
 
@@ -389,7 +389,7 @@ impl KappController {
         ]
     }
 
-    /// The API server says that the APIService is available, and lists packages.
+    /// The APIService is available, and its API lists packages.
     async fn available(&self) -> Result<(), wait::Unmet> {
         let get = |path: &str| http::Request::get(path).body(Vec::new());
         let path = "/apis/apiregistration.k8s.io/v1/apiservices/v1alpha1.data.packaging.carvel.dev";

@@ -34,7 +34,7 @@ struct Kustomization {
     resources: Vec<String>,
 }
 
-/// What the base holds.
+/// Objects of the base.
 #[derive(Debug, Clone)]
 pub struct Base {
     objects: Vec<Value>,
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_transformer_that_is_not_understood_is_refused() {
+    fn an_unknown_transformer_is_refused() {
         let root = tempfile::tempdir().unwrap();
         write(root.path(), "kustomization.yaml", "namePrefix: x-\nresources: []");
         let error = Base::read_from(root.path()).unwrap_err();

@@ -45,7 +45,7 @@ pub struct StackCore {
 }
 
 impl StackCore {
-    /// Builds what is missing, makes a directory and starts etcd. `name` serves to name kept logs.
+    /// Builds missing components, creates a directory and starts etcd. `name` is part of the names of kept logs.
     pub async fn start(name: &str) -> Result<Arc<Self>> {
         Self::start_with(name, None).await
     }
@@ -88,7 +88,7 @@ impl StackCore {
     }
 }
 
-/// What a stack is started with.
+/// Options of a stack.
 #[derive(Debug, Clone)]
 pub struct Options {
     name: String,
@@ -207,7 +207,7 @@ impl Stack {
         })
     }
 
-    /// What the API servers of the stack share.
+    /// Shared state of the API servers of the stack.
     #[must_use]
     pub fn core(&self) -> &Arc<StackCore> {
         &self.core
@@ -256,7 +256,7 @@ impl Stack {
 
     /// Stops everything and removes the stack's directory.
     pub async fn stop(&self) -> Result<()> {
-        // Otherwise what is killed now would be started again.
+        // Otherwise the kubelet would restart killed processes.
         self.keeper.abort();
         self.core.directory().close().await
     }

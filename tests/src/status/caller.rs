@@ -19,7 +19,7 @@ use crate::stack::kapp_controller::token;
 /// How long a verb may take that asks once.
 const ANSWER: Duration = Duration::from_mins(1);
 
-/// What a caller may `get` ClusterBootstraps of.
+/// ClusterBootstraps that a caller may `get`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rights {
     /// Its own namespace.

@@ -36,7 +36,7 @@ impl GoClient {
         BUILT.get_or_try_init(build).await.cloned()
     }
 
-    /// Makes one call, without a token where there is no caller, and returns what was printed: answers, or how the call was refused.
+    /// Makes one call, without a token if there is no caller, and returns the output: answers, or the error.
     pub async fn call(
         &self,
         replica: &Replica,

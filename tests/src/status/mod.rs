@@ -8,7 +8,7 @@ pub use go_client::GoClient;
 
 use serde_json::Value;
 
-/// The JSON objects in what a client has printed, one a line; what else is there was written to standard error.
+/// The JSON objects in the output of a client, one per line; other lines are standard error.
 #[must_use]
 pub fn messages(printed: &str) -> Vec<Value> {
     let lines = printed.lines().filter(|line| line.starts_with('{'));

@@ -17,7 +17,7 @@ use crate::TIMEOUT;
 const INFRASTRUCTURE: &str = "infrastructure.cluster.x-k8s.io";
 const SUPERVISOR: &str = "vmware.infrastructure.cluster.x-k8s.io";
 
-/// Group, kind, plural, whether it belongs to a namespace.
+/// Group, kind, plural, and whether it is namespaced.
 const KINDS: [(&str, &str, &str, bool); 13] = [
     (INFRASTRUCTURE, "VSphereCluster", "vsphereclusters", true),
     (

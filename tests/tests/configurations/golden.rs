@@ -20,13 +20,13 @@ use tokio::sync::Mutex;
 use crate::around::{class, read, remove, secret, write};
 use crate::{TIMEOUT, tells_no_credential};
 
-/// What a definition, or Cluster API, refuses, and no controller ever sees.
+/// Cases that a definition or Cluster API rejects, and no controller ever sees.
 const NEVER_LET_IN: [&str; 2] = [
     "kapp-controller/problem-unreadable.yaml",
     "antrea/problem-range.yaml",
 ];
 
-/// What a case becomes when its problem is repaired: the case beside it of this name, `minimal` for all others.
+/// Repaired form of a case: the neighboring case of this name, `minimal` for all others.
 const REPAIRED: [(&str, &str); 9] = [
     ("antrea/problem-nsx-both.yaml", "nsx-inline.yaml"),
     ("antrea/problem-nsx-key.yaml", "nsx-inline.yaml"),
@@ -143,7 +143,7 @@ impl Case {
             }
             (outcome, _) => outcome,
         };
-        // What is in a namespace of the case's own disturbs no other.
+        // Each case has its own namespace, so its objects affect no other case.
         for object in &shared {
             remove(client, object).await?;
         }
@@ -287,7 +287,7 @@ impl Case {
         Ok(())
     }
 
-    /// Waits until the configuration says that it is not ready, and why.
+    /// Waits until the configuration is not ready, for this reason.
     pub(crate) async fn is_refused(&self, client: &Client, reason: &str) -> Result<()> {
         let texts: Vec<&str> = self.expect["says"]
             .as_array()
@@ -311,7 +311,7 @@ impl Case {
             }
         })
         .await?;
-        // Once it is repaired nothing shows any more what it said.
+        // After the repair no trace of the problem remains.
         tells_no_credential("status", &status)
     }
 

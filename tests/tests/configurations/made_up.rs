@@ -42,7 +42,7 @@ pub(crate) fn start(client: &Client) -> JoinSet<()> {
         remotes: Arc::new(remotes),
         configurations: Configurations::default(),
         triggers: handlers.triggers,
-        edits: handlers.edits,
+        values_watches: handlers.values_watches,
         events: Notifier::new(client.clone()),
         sync_period: SyncPeriod {
             length: Duration::from_mins(10),

@@ -66,7 +66,7 @@ async fn configurations_become_values() -> Result<()> {
     stack.stop().await
 }
 
-/// The metric says of each kind how many are well, and what is wrong with the others.
+/// The metric counts ready configurations of each kind, and the others by reason.
 async fn every_configuration_is_counted(client: &Client, extension: &Extension) -> Result<()> {
     let wrong = [
         (
@@ -90,7 +90,7 @@ async fn every_configuration_is_counted(client: &Client, extension: &Extension) 
     }
     for (kind, reason) in counted {
         let line = format!("sluice_configurations{{kind=\"{kind}\",reason=\"{reason}\"}} ");
-        // The metric follows the watch, which shows the condition a moment after it was written.
+        // The metric follows the watch, which delivers the condition shortly after its write.
         wait::until(format!("metric {line}"), TIMEOUT, || async {
             let metrics = extension.metrics().await?;
             if metrics.contains(&line) {

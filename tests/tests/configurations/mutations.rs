@@ -33,7 +33,7 @@ pub(crate) async fn every_source_is_observed(client: &Client) -> Result<()> {
         towards_nsx(client),
         network_and_tolerations(client),
         the_identity_of_a_tenant(client),
-        what_is_wrong_can_be_repaired(client),
+        problems_can_be_repaired(client),
     )
     .map(drop)
 }
@@ -283,7 +283,7 @@ async fn network_and_tolerations(client: &Client) -> Result<()> {
     families(client).await
 }
 
-/// Ranges of addresses, and the annotation that says in which order their families count.
+/// Address ranges, and the annotation with the order of their families.
 async fn families(client: &Client) -> Result<()> {
     class(client, "mutated-calico").await?;
     let mut calico = case("calico/minimal.yaml", "mutated-calico")?;
@@ -309,7 +309,7 @@ async fn families(client: &Client) -> Result<()> {
         .context("another order of families")
 }
 
-/// Whom an identity is for, and whether it is ready.
+/// Allowed namespaces and readiness of an identity.
 async fn the_identity_of_a_tenant(client: &Client) -> Result<()> {
     let mut case = case("vsphere-csi/identity.yaml", "mutated-tenant")?;
     let values = case.settle(client).await?;
@@ -333,8 +333,8 @@ async fn the_identity_of_a_tenant(client: &Client) -> Result<()> {
     remove(client, source(&case, "Secret")?).await
 }
 
-/// A configuration says what is missing, keeps the values that it has, and goes on when it is there.
-async fn what_is_wrong_can_be_repaired(client: &Client) -> Result<()> {
+/// A configuration reports the missing object, keeps its values, and continues when the object exists.
+async fn problems_can_be_repaired(client: &Client) -> Result<()> {
     let mut case = case("vsphere-cpi/minimal.yaml", "repaired")?;
     let values = case.settle(client).await?;
     let breaks = [
@@ -356,7 +356,7 @@ async fn what_is_wrong_can_be_repaired(client: &Client) -> Result<()> {
     a_cluster_that_comes_later(client).await
 }
 
-/// What is edited while the Cluster is paused says so, and is written once the pause ends.
+/// An edit during a pause of the Cluster is reported, and written when the pause ends.
 async fn a_pause_is_said(client: &Client) -> Result<()> {
     class(client, "paused").await?;
     let mut case = case("calico/minimal.yaml", "paused")?;

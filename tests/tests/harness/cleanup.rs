@@ -23,7 +23,7 @@ use sluice_tests::wait;
 /// How the owner is to end; set only for the owner.
 const ENDING: &str = "SLUICE_TEST_ENDING";
 
-/// What the owner prints before the directory of its stack.
+/// Output of the owner before the directory of its stack.
 const ANNOUNCEMENT: &str = "stack in ";
 
 /// Started by the other tests: starts a stack in which kapp is waiting for a Deployment that never gets

@@ -60,7 +60,7 @@ fn definitions_are_read_side_by_side() -> Result<()> {
     Ok(())
 }
 
-/// Puts a module where Go looks before it downloads anything. Each file has its own path as its content.
+/// Puts a module into the directory that Go checks before a download. Each file has its own path as its content.
 fn downloaded(cache: &Path, name: &str, version: &str, files: &[&str]) -> Result<()> {
     let sources = cache.join(format!("{name}@{version}"));
     for file in files {

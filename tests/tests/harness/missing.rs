@@ -1,4 +1,4 @@
-//! One line says what a machine lacks that cannot build the stack.
+//! One line names the missing requirement of a machine that cannot build the stack.
 //!
 //! Each test runs this very test program again in such a surrounding; `asks_for_the_programs` is what runs
 //! there.
@@ -25,7 +25,7 @@ async fn asks_for_the_programs() {
     }
 }
 
-/// What a process says that asks for the programs with an empty cache, `programs` in its PATH and `more` in
+/// Output of a process that builds the programs with an empty cache, `programs` in its PATH and `more` in
 /// its environment. It must be one line.
 fn told(programs: &Path, more: &[(&str, &str)]) -> Result<String> {
     let cache = tempfile::tempdir()?;

@@ -24,7 +24,7 @@ async fn say(client: &Client, said: &str) -> Result<()> {
     install(client, &config).await
 }
 
-/// Waits until the PackageInstall has succeeded and the ConfigMap says `wanted`.
+/// Waits until the PackageInstall has succeeded and the ConfigMap contains `wanted`.
 async fn hears(client: &Client, wanted: &str) -> Result<()> {
     let path = format!("/apis/packaging.carvel.dev/v1alpha1/namespaces/{NAMESPACE}/packageinstalls/words");
     wait::until(

@@ -73,7 +73,7 @@ async fn read(client: &Client, written: &Value) -> Result<DynamicObject> {
     Ok(api(client, &object).await?.get(name).await?)
 }
 
-/// All that was written is there, and nothing else but what a server adds to the metadata.
+/// All written fields are stored, and the server adds only metadata.
 fn assert_same(read: &DynamicObject, written: &Value, version: &str) -> Result<()> {
     let mut expected = written.clone();
     let fields = expected.as_object_mut().context("an object")?;

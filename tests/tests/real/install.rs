@@ -142,7 +142,7 @@ async fn run(site: &Site, guide: &Guide, commands: &str) -> Result<()> {
     said.well().map(drop).with_context(|| commands.to_owned())
 }
 
-/// Overlays, the values of the chart that give the same, and what the overlay has beside it.
+/// Overlays, the equivalent chart values, and additional objects of the overlay.
 const OVERLAYS: [(&str, &str, &[&str]); 3] = [
     ("status", "statusService.enabled=true", &[]),
     (
@@ -226,7 +226,7 @@ helm upgrade sluice manifests/chart --namespace addons --reset-then-reuse-values
 ";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_chosen_is_installed_and_what_is_missing_is_said() -> Result<()> {
+async fn chosen_parts_are_installed_and_missing_ones_are_reported() -> Result<()> {
     let core = StackCore::start("chosen").await?;
     let site = Site::prepare(&core, "chosen").await?;
     let before = Installed::read(&site.client()).await?;
@@ -285,7 +285,7 @@ async fn what_is_chosen_is_installed_and_what_is_missing_is_said() -> Result<()>
     core.directory().close().await
 }
 
-/// Values that are wrong, what is said of each, and what is right of it.
+/// Invalid values, the error message of each, and a valid value.
 const WRONG: [(&str, &str); 12] = [
     ("replicas=0", "/replicas"),
     ("replicas=two", "/replicas"),

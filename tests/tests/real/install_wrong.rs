@@ -42,7 +42,7 @@ impl Operator {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_goes_wrong_has_a_way_out() -> Result<()> {
+async fn failed_installations_can_be_repaired() -> Result<()> {
     let core = StackCore::start("wrong").await?;
     let site = Site::prepare(&core, "wrong").await?;
     let files = site.shell().home().join("certificate");
@@ -93,7 +93,7 @@ async fn nothing_is_there(operator: &Operator) -> Result<()> {
     Ok(())
 }
 
-/// The ExtensionConfig gets another name: the old one stays until it is deleted, and the notes say so.
+/// The ExtensionConfig gets another name: the old one stays until its deletion, and the notes report it.
 async fn another_name(operator: &Operator) -> Result<()> {
     let commands = "helm upgrade sluice manifests/chart --namespace sluice-system --reset-then-reuse-values \
          --set extensionConfig.name=gate,replicas=1,flags.control-plane-group={a.example.com,b.example.com}";

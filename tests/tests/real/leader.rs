@@ -83,7 +83,7 @@ impl Replica {
         self.fence.lets_write(Instant::now())
     }
 
-    /// Its end, asked for or not.
+    /// Its end, requested or not.
     async fn end(self) -> Result<Result<(), Error>> {
         Ok(timeout(TIMEOUT, self.task)
             .await
@@ -184,7 +184,7 @@ async fn a_slow_api_server_costs_the_lease_only_when_renewals_come_too_late() ->
 
 /// The effect of a change of the machine's clock.
 #[tokio::test]
-async fn what_a_lease_says_of_the_time_decides_nothing() -> Result<()> {
+async fn times_in_a_lease_decide_nothing() -> Result<()> {
     on_a_server(async |server| {
         let mut first = Replica::start(server, "first").await?;
         first.leads().await?;

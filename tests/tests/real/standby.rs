@@ -24,7 +24,7 @@ const GROWTH: u64 = 16 << 20;
 /// Of every Cluster.
 const RELEASE: &str = "v1.36.3---standby";
 
-/// How soon a replica has seen what is written.
+/// Timeout for a replica to observe a write.
 const SEEN: Duration = Duration::from_secs(30);
 
 #[tokio::test(flavor = "multi_thread")]

@@ -24,10 +24,10 @@ const CONNECTIONS: &str = "20";
 /// How often each Cluster changes while nothing reads.
 const ROUNDS: usize = 4;
 
-/// What it all may cost, in bytes.
+/// Memory limit of all streams, in bytes.
 const COST: u64 = 20_000_000;
 
-/// How soon a replica has seen what is written, and how soon streams are open.
+/// Timeout for a replica to observe a write, and for streams to open.
 const SEEN: Duration = Duration::from_mins(1);
 
 #[tokio::test(flavor = "multi_thread")]
@@ -123,7 +123,7 @@ fn objects(number: usize) -> [Value; 2] {
     [cluster, bootstrap]
 }
 
-/// Writes a record of twenty packages, none of them ready, that says `text`, for each Cluster.
+/// Writes a record of twenty unready packages with message `text` for each Cluster.
 async fn change(stack: &Stack, text: &str) -> Result<()> {
     let objects = Objects::of(stack.client());
     stream::iter(0..CLUSTERS)

@@ -124,7 +124,7 @@ async fn asked_again(cluster: &Cluster, count: usize) -> Result<Vec<HookAnswer>>
     Ok(answers.into_iter().skip(before).collect())
 }
 
-/// Whether kapp waits for the App's present generation, by what the App says.
+/// Whether kapp waits for the current generation of the App, by its status.
 fn waits(app: &Value) -> bool {
     let status = &app["status"];
     let output = status["deploy"]["stdout"].as_str().unwrap_or_default();

@@ -13,7 +13,7 @@ const UNSAFE: &str = "unsafe.topology.cluster.x-k8s.io/disable-update-version-ch
 pub(crate) fn scenario() -> Scenario {
     Scenario::new(
         "back-and-forth",
-        "a target moved back and forth, a second bump while held, a label that is gone for a while: never lost, never early",
+        "a target that changes back and forth, a second bump while held, a label that is missing for a while: never lost, never early",
         |scene| Box::pin(run(scene)),
     )
 }
@@ -36,7 +36,7 @@ async fn moved_back(scene: &Scene, old: &Release, new: &Release) -> Result<()> {
     cluster.patch(&back).await?;
     cluster.is_settled(TIMEOUT).await?;
     outcome(&cluster, "Cancelled").await?;
-    // What was proven on the way to it the first time is not deployed again.
+    // Packages that were proven the first time are not deployed again.
     held(&cluster, new).await?;
     released(&cluster, new, before).await?;
     outcome(&cluster, "Completed").await

@@ -12,7 +12,7 @@ use crate::common::{MidHold, additional, held, is_held, metrics, released, relea
 pub(crate) fn edited() -> Scenario {
     Scenario::new(
         "bootstrap-edited",
-        "another package version and policy in mid-hold and in the second before the release: it waits for what is asked for now",
+        "another package version and policy in mid-hold and in the second before the release: it waits for the current spec",
         |scene| Box::pin(run_edited(scene)),
     )
 }
@@ -34,7 +34,7 @@ async fn run_edited(scene: Scene) -> Result<()> {
     cluster.patch_bootstrap(&policy).await?;
     cluster.control_plane_is_untouched(before).await?;
 
-    // antrea gets ready and the version moves in the same moment: the release needs the new one, fully reconciled.
+    // antrea gets ready at the same time as the version changes: the release needs the new version, fully reconciled.
     let history = cluster.history().await?;
     let mut patch = refer(last.name()).await?;
     patch["spec"]["upgradePolicy"] = Value::Null;
@@ -53,7 +53,7 @@ async fn run_edited(scene: Scene) -> Result<()> {
     in_order(&[
         ("the edit", edit),
         ("the proof of metrics 2.0.2", seen),
-        ("the record that lets the control plane go", opened),
+        ("the record that releases the control plane", opened),
         ("the write of the control plane", written),
     ])?;
     in_order(&[
@@ -78,7 +78,7 @@ async fn proven(cluster: &sluice_tests::scenario::Cluster, wanted: &str) -> Resu
 pub(crate) fn deleted() -> Scenario {
     Scenario::new(
         "bootstrap-deleted",
-        "the ClusterBootstrap is forced away in mid-hold: it is made again, and nothing is released meanwhile",
+        "the ClusterBootstrap is deleted by force in mid-hold: Sluice creates it again, and nothing is released meanwhile",
         |scene| Box::pin(run_deleted(scene)),
     )
 }

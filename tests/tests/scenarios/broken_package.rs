@@ -50,7 +50,7 @@ async fn run(scene: Scene) -> Result<()> {
     other.is_settled(TIMEOUT).await?;
 
     let message = broken.says("metrics", TIMEOUT).await?;
-    ensure!(message.contains("PackageFailed"), "the Cluster says {message:?}");
+    ensure!(message.contains("PackageFailed"), "the Cluster has {message:?}");
     bootstrap_tells(&broken).await?;
     broken.control_plane_is_untouched(before).await?;
 
@@ -59,7 +59,7 @@ async fn run(scene: Scene) -> Result<()> {
     broken.is_settled(TIMEOUT).await
 }
 
-/// The ClusterBootstrap names the package and quotes what ytt says.
+/// The ClusterBootstrap names the package and quotes the error of ytt.
 async fn bootstrap_tells(cluster: &Cluster) -> Result<()> {
     let what = "the ClusterBootstrap to say why metrics failed".to_owned();
     cluster

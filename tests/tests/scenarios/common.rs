@@ -1,4 +1,4 @@
-//! The upgrade that most scenarios disturb: held by one package that gets ready when it is asked to.
+//! The upgrade that most scenarios disturb: held by one package that becomes ready on request.
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
@@ -85,7 +85,7 @@ pub(crate) async fn is_held(cluster: &Cluster, new: &Release, before: Revision) 
     cluster.control_plane_is_untouched(before).await
 }
 
-/// Waits until the record says that a package is in `state`.
+/// Waits until the record shows a package in `state`.
 pub(crate) async fn record_says(cluster: &Cluster, package: &str, state: &str) -> Result<()> {
     let what = format!(
         "the record of {} to say that {package} is {state}",
@@ -107,7 +107,7 @@ pub(crate) async fn record_says(cluster: &Cluster, package: &str, state: &str) -
         .await
 }
 
-/// Lets antrea get ready, and returns the write of the control plane once all is at rest.
+/// Makes antrea ready, and returns the write of the control plane once all is at rest.
 pub(crate) async fn released(cluster: &Cluster, new: &Release, before: Revision) -> Result<Milestone> {
     cluster.control_plane_is_untouched(before).await?;
     cluster.delay("antrea", Delay::NONE);
@@ -129,7 +129,7 @@ pub(crate) fn revision(written: &Value) -> Result<Revision> {
     Ok(revision.context("an answer without resourceVersion")?.parse()?)
 }
 
-/// The values that a package of `release` was installed with last, as it says itself in the workload cluster.
+/// Last values of a package of `release`, as the package reports in the workload cluster.
 pub(crate) async fn given(cluster: &Cluster, release: &Release, short: &str) -> Result<Value> {
     let package = release.packages().find(|package| package.short() == short);
     let package = package.with_context(|| format!("a release without {short}"))?;
@@ -144,7 +144,7 @@ pub(crate) async fn given(cluster: &Cluster, release: &Release, short: &str) -> 
     Ok(serde_json::from_str(values.as_str().context("no values")?)?)
 }
 
-/// Waits until the record says that the upgrade is completed.
+/// Waits until the record shows a completed upgrade.
 pub(crate) async fn is_completed(cluster: &Cluster) -> Result<()> {
     let what = format!("the record of {} to be complete", cluster.name());
     cluster
@@ -159,7 +159,7 @@ pub(crate) async fn is_completed(cluster: &Cluster) -> Result<()> {
         .await
 }
 
-/// Whether kapp-controller has finished with an App as it is.
+/// Whether kapp-controller has finished the current generation of an App.
 pub(crate) fn is_deployed(app: &Value) -> bool {
     let status = &app["status"];
     let conditions = status["conditions"].as_array();
@@ -169,12 +169,12 @@ pub(crate) fn is_deployed(app: &Value) -> bool {
         && conditions.into_iter().flatten().any(succeeded)
 }
 
-/// What an API server says of a request that a [`Refusal`] refuses.
+/// Error message of the API server for a request that a [`Refusal`] rejects.
 pub(crate) const REFUSED: &str = "refused by the scenario";
 
 const ADMISSION: &str = "admissionregistration.k8s.io/v1";
 
-/// Has an API server refuse an operation, from a moment after its objects are there until its binding is deleted.
+/// Makes an API server reject an operation, from shortly after the creation of the objects until the deletion of the binding.
 pub(crate) struct Refusal<'a> {
     pub(crate) name: &'a str,
     pub(crate) operation: &'a str,

@@ -22,7 +22,7 @@ const OWNED: [(&str, &str); 3] = [
 pub(crate) fn scenario() -> Scenario {
     Scenario::new(
         "created-again",
-        "a Cluster is deleted and created again under its name while the garbage collector is stopped: what is collected later is none of its values, and it is upgraded",
+        "a Cluster is deleted and created again under its name while the garbage collector is stopped: it keeps its values during the later collection, and is upgraded",
         |scene| Box::pin(run(scene)),
     )
     .alone()
@@ -137,7 +137,7 @@ async fn has_values(cluster: &Cluster, release: &Release) -> Result<()> {
     Ok(())
 }
 
-/// Waits until the record says that the upgrade to `release` is completed.
+/// Waits until the record shows a completed upgrade to `release`.
 async fn is_completed_at(cluster: &Cluster, release: &Release) -> Result<()> {
     let what = format!("the upgrade of {} to be complete", cluster.name());
     cluster

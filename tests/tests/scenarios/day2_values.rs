@@ -50,7 +50,7 @@ async fn run(scene: Scene) -> Result<()> {
     cluster.is_available(TIMEOUT).await?;
     cluster.is_settled(TIMEOUT).await?;
     let settled = Settled { cluster, release };
-    settled.rests().await?;
+    settled.is_settled().await?;
 
     settled
         .edited("metrics", settled.edit_inline(), |values| values["replicas"] == 3)
@@ -107,8 +107,8 @@ impl Settled {
         package.with_context(|| format!("a release without {short}"))
     }
 
-    /// Every package has its proof, so nothing is waited for, and the Cluster is Available.
-    async fn rests(&self) -> Result<()> {
+    /// Waits until every package is proven and the Cluster is Available.
+    async fn is_settled(&self) -> Result<()> {
         for package in self.release.packages() {
             record_says(&self.cluster, package.short(), "Ready").await?;
         }
@@ -155,7 +155,7 @@ impl Settled {
             took.as_secs_f64(),
             LIMIT.as_secs()
         );
-        self.rests().await
+        self.is_settled().await
     }
 
     async fn edit_inline(&self) -> Result<()> {

@@ -12,7 +12,7 @@ use sluice_tests::wait;
 
 use crate::common::{antrea_config, release};
 
-/// Timeout of each wait. Without deaths a wait ends in a moment, but each death takes some seconds.
+/// Timeout of each wait. Without deaths a wait ends quickly, but each death takes some seconds.
 const TIMEOUT: Duration = Duration::from_mins(10);
 
 /// Requests of the ServiceAccount of Sluice.
@@ -132,7 +132,7 @@ async fn dies(deaths: &Deaths, during: &str, kinds: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// What a Cluster came to: what its ClusterBootstrap asks for, its gates, its packages and their PackageInstalls.
+/// Final state of a Cluster: spec of its ClusterBootstrap, its gates, its packages and their PackageInstalls.
 async fn end(cluster: &Cluster) -> Result<Value> {
     let bootstrap = cluster.bootstrap().await?;
     let record = &bootstrap["status"]["upgrade"];

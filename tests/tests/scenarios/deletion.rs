@@ -60,7 +60,7 @@ async fn foreground(scene: &Scene, old: &Release, new: &Release) -> Result<()> {
 pub(crate) fn of_namespace() -> Scenario {
     Scenario::new(
         "namespace-deletion",
-        "a namespace is deleted with a held Cluster in it, while the leader is away for a moment: both go",
+        "a namespace is deleted with a held Cluster in it, while no replica leads for a short time: both deletions finish",
         |scene| Box::pin(run_namespace(scene)),
     )
     .own_stack()

@@ -31,7 +31,7 @@ const BY_HAND: &str = "by-hand";
 pub(crate) fn scenario() -> Scenario {
     Scenario::new(
         "drift",
-        "on a settled cluster a Package is edited in place, a PackageInstall is deleted, values are edited, a package fails later: each is seen within a sync period, and deployed or healed",
+        "on a settled cluster a Package is edited in place, a PackageInstall is deleted, values are edited, a package fails later: each is detected within a sync period, and deployed or repaired",
         |scene| Box::pin(run(scene)),
     )
     .own_stack()
@@ -92,7 +92,7 @@ impl Drifting<'_> {
         self.is_healthy().await
     }
 
-    /// The Package says something else at the same version.
+    /// The content of the Package changes at the same version.
     async fn package_edited(&self) -> Result<()> {
         let since = self.now().await?;
         let edited = self.package.clone().object(marker());
@@ -133,7 +133,7 @@ impl Drifting<'_> {
         self.is_healthy().await
     }
 
-    /// Another Secret stands in the place of the one that the PackageInstall names, which the API server lets be edited by nothing.
+    /// Replaces the Secret that the PackageInstall references; the API server rejects edits of that Secret.
     async fn values_replaced(&self) -> Result<()> {
         let name = self.cluster.values_secret(&self.package).await?;
         let since = self.now().await?;
@@ -185,7 +185,7 @@ impl Drifting<'_> {
         Ok(())
     }
 
-    /// What it has deployed is deleted, and may not be made again: the next run fails, at an unchanged generation.
+    /// A deployed object is deleted and cannot be created again: the next run fails, at an unchanged generation.
     async fn fails_later(&self) -> Result<()> {
         let since = self.now().await?;
         let refusal = Refusal {
@@ -211,7 +211,7 @@ impl Drifting<'_> {
         .await?;
         configs.delete("metrics-values", &DeleteParams::default()).await?;
         self.app_has("ReconcileFailed").await?;
-        self.condition_says("ReconcileFailed").await?;
+        self.condition_has("ReconcileFailed").await?;
         record_says(self.cluster, "metrics", "Failed").await?;
         self.cluster
             .has_event_after(since, "PackageFailed", "metrics", TIMEOUT)
@@ -219,7 +219,7 @@ impl Drifting<'_> {
 
         self.objects.delete(&refusal.binding()).await?;
         self.app_has("ReconcileSucceeded").await?;
-        self.condition_says("ReconcileSucceeded").await?;
+        self.condition_has("ReconcileSucceeded").await?;
         self.is_healthy().await
     }
 
@@ -238,7 +238,7 @@ impl Drifting<'_> {
     }
 
     /// Waits until the ClusterBootstrap has this condition of the package.
-    async fn condition_says(&self, condition: &str) -> Result<()> {
+    async fn condition_has(&self, condition: &str) -> Result<()> {
         let what = format!("a condition {condition} of metrics");
         let says = |bootstrap: &Value| {
             let conditions = &bootstrap["status"]["conditions"];
@@ -252,7 +252,7 @@ impl Drifting<'_> {
         self.cluster.bootstrap_until(what, SEEN, says).await
     }
 
-    /// Waits for an Event that says of this change that it was found.
+    /// Waits for an Event that reports this change.
     async fn is_said(&self, since: Revision, names: &str) -> Result<()> {
         self.cluster
             .has_event_after(since, "DriftFound", names, TIMEOUT)

@@ -30,7 +30,7 @@ const ADDITIONAL: [&str; 14] = [
 /// With kapp-controller and antrea.
 const PACKAGES: usize = ADDITIONAL.len() + 2;
 
-/// Packages that are moved to another version, in all clusters and upgrades together. What is proven rests on this number:
+/// Packages that are moved to another version, in all clusters and upgrades together. The significance depends on this number:
 /// each of them is one more chance to release too early.
 const BUMPS: usize = 160;
 

@@ -139,7 +139,7 @@ async fn is_asked(listener: &mut Tls, client: &Client, version: &str) -> Result<
         ..PostParams::default()
     };
     let installs = Api::namespaced(client.clone(), SYSTEM_NAMESPACE);
-    let trying = wait::until("the admission webhook to be asked", TIMEOUT, || async {
+    let trying = wait::until("a call of the admission webhook", TIMEOUT, || async {
         let tried = installs.create(&params, &install).await;
         wait::not_yet(format!("{tried:?}"))
     });

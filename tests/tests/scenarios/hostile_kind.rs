@@ -9,7 +9,7 @@ use sluice_tests::scenario::{Scenario, Scene, TIMEOUT, VERSIONS};
 use sluice_tests::stack::kubelet::Delay;
 use sluice_tests::wait;
 
-/// Kinds, and what the event says of each.
+/// Kinds, and the event message for each.
 const KINDS: [(&str, &str, &str); 3] = [
     (
         "apps",

@@ -38,7 +38,7 @@ const CLUSTERS: usize = 10;
 /// They are made only while the machine has so much memory, in KiB.
 const AVAILABLE: u64 = 8 * 1024 * 1024;
 
-/// The fewest that say something.
+/// Fewest significant samples.
 const LEAST: usize = 4;
 
 /// What RSS may grow by for as long as the Clusters are there, and while they arrive, in MB.
@@ -48,7 +48,7 @@ const WHILE_LISTED: f64 = 60.0;
 /// The same of a workload API server that pads its answers.
 const PADDED: f64 = 60.0;
 
-/// What RSS may be above what it was before, a minute after the last review, in MB.
+/// Allowed growth of RSS a minute after the last review, in MB.
 const AFTER_REVIEWS: f64 = 20.0;
 const MINUTE: Duration = Duration::from_mins(1);
 
@@ -118,7 +118,7 @@ async fn run(scene: Scene) -> Result<()> {
 
     let mut judge = Judge::new(extension).await?;
     let made = tenant_creates(&scene, &judge).await?;
-    // The leader has read what was written before.
+    // The leader has read all previous writes.
     let before = held(&one, &new).await?;
     let what = "Clusters of the tenant arrive";
     judge.settles(what, KEPT).await?;
@@ -205,7 +205,7 @@ async fn holds(replica: &Replica, cluster: &Cluster, new: &Release) -> Result<()
     Ok(())
 }
 
-/// The memory of both replicas, against what it was. A limit that is passed ends nothing, so that one run shows all.
+/// Growth of the memory of both replicas. An exceeded limit ends nothing, so that one run shows all.
 struct Judge<'a> {
     extension: &'a Extension,
     /// RSS of each replica, in MB.
@@ -232,7 +232,7 @@ impl<'a> Judge<'a> {
         Ok(gauges)
     }
 
-    /// From now on RSS is compared with what it is now.
+    /// From now on RSS is compared with its current value.
     async fn begin(&mut self) -> Result<()> {
         self.idle.clear();
         for gauge in self.gauges().await? {
@@ -305,7 +305,7 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// Whether a replica has grown so far that no more is needed.
+    /// Whether a replica has grown enough to end the phase.
     async fn has_enough(&self) -> Result<bool> {
         for gauge in self.gauges().await? {
             if gauge.peak()? > ENOUGH {
@@ -357,7 +357,7 @@ async fn create(scene: &Scene, path: &str, text: &str) -> Result<()> {
     created.map(drop).with_context(|| format!("create in {path}"))
 }
 
-/// Deletes what the tenant has made, and waits until it is gone.
+/// Deletes the objects of the tenant, and waits for their end.
 async fn tenant_leaves(scene: &Scene, made: &[String]) -> Result<()> {
     for path in made {
         scene.objects().delete(path).await?;
@@ -421,7 +421,7 @@ fn large_cluster(number: usize) -> String {
     with_large(&cluster, &large)
 }
 
-/// Has the API server ask for one review after the other until `outcome` is there; beside it, whether each was answered, within a second.
+/// Sends reviews one after the other until `outcome` completes; also returns whether each was answered within a second.
 async fn reviews_meanwhile<T>(
     scene: &Scene,
     outcome: impl Future<Output = Result<T>>,
@@ -458,7 +458,7 @@ async fn reviews_meanwhile<T>(
     Ok((outcome, answered()))
 }
 
-/// What the API server has seen of reviews of Clusters with a release.
+/// Counters of the API server for reviews of Clusters with a release.
 struct Reviews {
     all: f64,
     /// Those that took more than a second.
@@ -545,7 +545,7 @@ fn dense_review() -> String {
     with_large(&review("dense", &kind, &variables), &dense())
 }
 
-/// Of a Cluster and of a kind that nobody has heard of before.
+/// References a Cluster and a kind that do not exist.
 fn random_review(number: usize) -> String {
     let name = format!("random-{number}");
     let kind =

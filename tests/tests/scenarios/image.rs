@@ -72,7 +72,7 @@ async fn upgrade(scene: &Scene, extension: &Extension, image: &Image) -> Result<
     run("upgrade a Cluster").await?;
     is_held(&cluster, &new, before).await?;
     let seen = run("see the hold").await?;
-    ensure!(seen.contains("antrea"), "what is waited for is not in {seen}");
+    ensure!(seen.contains("antrea"), "the pending package is not in {seen}");
     cluster.delay("antrea", Delay::NONE);
     cluster.is_settled(TIMEOUT).await?;
     cluster
@@ -88,11 +88,11 @@ async fn upgrade(scene: &Scene, extension: &Extension, image: &Image) -> Result<
         let patch = json!({"spec": {"clientConfig": {"caBundle": authority}}});
         scene.objects().merge(EXTENSION_CONFIG, &patch).await
     };
-    leader_says(extension, 1, "has discovered the hooks of ExtensionConfig sluice").await?;
+    leader_reports(extension, 1, "has discovered the hooks of ExtensionConfig sluice").await?;
     trust(&json!(other)).await?;
     let distrusted = async {
         extension.discovered_is("sluice", "False", "x509").await?;
-        leader_says(
+        leader_reports(
             extension,
             0,
             "has not discovered the hooks of ExtensionConfig sluice",
@@ -105,8 +105,8 @@ async fn upgrade(scene: &Scene, extension: &Extension, image: &Image) -> Result<
     run("discovered").await.map(drop)
 }
 
-/// Waits until the leader's metric, and its log, say whether Cluster API has discovered the hooks.
-async fn leader_says(extension: &Extension, discovered: u8, text: &str) -> Result<()> {
+/// Waits until the metric and the log of the leader report whether Cluster API has discovered the hooks.
+async fn leader_reports(extension: &Extension, discovered: u8, text: &str) -> Result<()> {
     let line = format!("sluice_extension_config_discovered{{extension_config=\"sluice\"}} {discovered}\n");
     let leader = extension.leader().await?;
     let what = format!("the leader to show {line} and to log {text:?}");

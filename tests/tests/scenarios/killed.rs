@@ -77,7 +77,7 @@ async fn run_outage(scene: Scene) -> Result<()> {
     extension.terminate(GRACE).await?;
     cluster.says("failed to call extension handler", TIMEOUT).await?;
     cluster.delay("antrea", Delay::NONE);
-    // The outage itself is what is tested: nothing that could be waited for happens in it.
+    // The outage itself is under test: there is no event to wait for.
     tokio::time::sleep(OUTAGE).await;
     cluster.control_plane_is_untouched(before).await?;
     extension.restart().await?;

@@ -129,7 +129,7 @@ async fn is_seen(cluster: &Cluster) -> Result<()> {
 pub(crate) fn labelled() -> Scenario {
     Scenario::new(
         "legacy-label",
-        "the label of a release marked legacy does not pass the gate; without label and ClusterBootstrap the Cluster leaves",
+        "the label of a release marked legacy does not pass the gate; without label and ClusterBootstrap Sluice no longer manages the Cluster",
         |scene| Box::pin(run_labelled(scene)),
     )
 }

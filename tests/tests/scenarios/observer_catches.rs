@@ -7,7 +7,7 @@ use sluice_tests::stack::kubelet::Delay;
 pub(crate) fn scenario() -> Scenario {
     Scenario::new(
         "observer-catches",
-        "an upgrade that nobody holds is seen by the observer as too early: control plane, the hook after it, and workers",
+        "the observer reports an upgrade without a hold as too early: control plane, the hook after it, and workers",
         |scene| Box::pin(run(scene)),
     )
     .without_sluice()

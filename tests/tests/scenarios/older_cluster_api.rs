@@ -59,7 +59,7 @@ async fn run_v1_11(scene: Scene) -> Result<()> {
         scene.objects().merge(EXTENSION_CONFIG, &patch).await
     };
     serve_at(&json!(without)).await?;
-    // docs/install.md says what to do.
+    // docs/install.md describes the remedy.
     let undiscovered = extension.discovered_is("sluice", "False", "catalog").await;
     serve_at(&with_profile).await?;
     undiscovered?;

@@ -106,7 +106,7 @@ async fn run_on_the_workload(scene: Scene) -> Result<()> {
     cluster.delay("antrea", Delay::NONE);
     record_says(&cluster, "antrea", "Ready").await?;
     record_says(&cluster, "metrics", "Ready").await?;
-    // kapp-controller cannot act on the Package that is put back, nor say so.
+    // kapp-controller cannot reconcile the restored Package, nor report it.
     let workload = cluster.workload()?.api.admin_client();
     apply_all(&workload, &REFUSAL.objects()).await?;
     let touched = json!({"metadata": {"labels": {"harness.test/touched": "yes"}}});
@@ -161,7 +161,7 @@ async fn go_on(cluster: &Cluster) -> Result<()> {
         .map(drop)
 }
 
-/// Waits until the record says that metrics was found altered, and has no proof.
+/// Waits until the record reports metrics as altered and unproven.
 async fn is_to_be_deployed_again(cluster: &Cluster) -> Result<()> {
     let what = "the record to say that metrics was altered and is deployed again".to_owned();
     cluster
@@ -177,7 +177,7 @@ async fn is_to_be_deployed_again(cluster: &Cluster) -> Result<()> {
         .await
 }
 
-/// Lets kapp-controller write no App, and no status of a PackageInstall.
+/// Blocks writes of kapp-controller to Apps and to the status of PackageInstalls.
 const REFUSAL: Refusal<'_> = Refusal {
     name: "no-writes-of-kapp-controller",
     operation: "UPDATE",

@@ -19,7 +19,7 @@ const BY_HAND: &str = "ext.packaging.carvel.dev/manually-controlled";
 pub(crate) fn stopped() -> Scenario {
     Scenario::new(
         "package-stopped",
-        "a package paused or cancelled by hand is no proof, whatever its conditions say, also after the extension was killed",
+        "a package paused or cancelled by hand is no proof, regardless of its conditions, also after the extension was killed",
         |scene| Box::pin(run_stopped(scene)),
     )
     .own_stack()
@@ -38,7 +38,7 @@ async fn run_stopped(scene: Scene) -> Result<()> {
     ];
     for (work, field) in ways {
         let stop = |value: Value, by_hand: Value| {
-            // Without this annotation the PackageInstall takes back at once what a user does to its App.
+            // Without this annotation the PackageInstall reverts edits of its App at once.
             let annotations = if work == Work::App {
                 json!({BY_HAND: by_hand})
             } else {
@@ -110,7 +110,7 @@ async fn run_values(scene: Scene) -> Result<()> {
         package["valuesFrom"] = json!({"inline": {"colour": "green"}});
     })
     .await?;
-    // The values change and the last package gets ready in the same moment; then the extension dies.
+    // The values change and the last package becomes ready at the same time; then the extension dies.
     let edited = revision(&cluster.patch_bootstrap(&patch).await?)?;
     cluster.delay("antrea", Delay::NONE);
     scene.world().extension()?.restart().await?;

@@ -1,4 +1,4 @@
-//! ClusterBootstraps of which a user writes a part, or all: they are completed from the release, and a later upgrade keeps what the user set.
+//! ClusterBootstraps that a user writes in part or completely: Sluice completes them from the release, and a later upgrade keeps user settings.
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
@@ -55,7 +55,7 @@ pub(crate) fn unmanaged_cni() -> Scenario {
     )
 }
 
-/// A release, and what a Cluster with calico has of it.
+/// A release, and its packages for a Cluster with calico.
 struct Pair {
     release: Release,
     with_calico: Release,
@@ -97,7 +97,7 @@ async fn pairs(scene: &Scene) -> Result<(Pair, Pair)> {
     Ok((old, new))
 }
 
-/// A ClusterBootstrap that says nothing but that the CNI is calico, with the user's values.
+/// A ClusterBootstrap with only CNI calico and values of the user.
 fn with_calico(scene: &Scene, name: &str, ref_name: &str, release: &str) -> Value {
     let mine = json!({"apiGroup": "cni.tanzu.vmware.com", "kind": "CalicoConfig", "name": "mine"});
     json!({
@@ -135,7 +135,7 @@ async fn runs_and_is_upgraded(cluster: &Cluster, old: &Pair, new: &Pair) -> Resu
     Ok(())
 }
 
-/// The ClusterBootstrap belongs to the Cluster, names what the release has, and what it takes values from is labelled.
+/// The ClusterBootstrap belongs to the Cluster and has the packages of the release, and its values sources have labels.
 async fn is_whole(cluster: &Cluster, view: &Release) -> Result<()> {
     let bootstrap = cluster.bootstrap().await?;
     let owner = &bootstrap["metadata"]["ownerReferences"][0];
@@ -203,7 +203,7 @@ async fn run_partial(scene: Scene) -> Result<()> {
     unregister(&scene.client(), &webhooks).await
 }
 
-/// What is wrong is refused by the API server, and nothing is stored.
+/// The API server rejects invalid objects, and stores nothing.
 async fn refusals(scene: &Scene, release: &str) -> Result<()> {
     let calico = scene.package("calico", "1.0.0").name();
     let wrong = |edit: &dyn Fn(&mut Value)| {
@@ -214,7 +214,7 @@ async fn refusals(scene: &Scene, release: &str) -> Result<()> {
     for (object, says) in [
         (
             wrong(&|object| object["metadata"]["annotations"][FILL] = json!("")),
-            "it names no TanzuKubernetesRelease",
+            "it must name the TanzuKubernetesRelease",
         ),
         (
             wrong(&|object| object["metadata"]["annotations"][FILL] = json!("v1.0.0")),
@@ -226,7 +226,7 @@ async fn refusals(scene: &Scene, release: &str) -> Result<()> {
         ),
         (
             wrong(&|object| object["spec"]["cni"]["refName"] = json!("*")),
-            "begin so: ",
+            "have this prefix: ",
         ),
         (
             wrong(&|object| object["spec"]["additionalPackages"] = json!([{"refName": "metrics*"}])),

@@ -14,7 +14,7 @@ const START: &str = "before-upgrade.hook.cluster.cluster.x-k8s.io/audit";
 pub(crate) fn scenario() -> Scenario {
     Scenario::new(
         "paused-by-hand",
-        "a paused Cluster or ClusterBootstrap, and somebody's hook annotation, stop all writes; nobody but their owner takes them back",
+        "a paused Cluster or ClusterBootstrap, and a hook annotation of a user, stop all writes; Sluice removes none of them",
         |scene| Box::pin(run(scene)),
     )
 }
@@ -45,7 +45,7 @@ async fn cluster_paused(scene: &Scene, old: &Release, new: &Release) -> Result<(
     cluster.control_plane_is_untouched(before).await?;
     ensure!(
         cluster.object().await?["spec"]["paused"] == true,
-        "somebody took the pause back"
+        "the pause was removed"
     );
     cluster.patch(&pause(false)).await?;
     released(&cluster, new, before).await?;

@@ -86,7 +86,7 @@ fn kapp_controller() -> Values {
     provider("run.tanzu.vmware.com", "KappControllerConfig", config)
 }
 
-/// What a package of each kind is to run with: package, field of its values, and what it says.
+/// Values per package of each kind: package, field, and expected text.
 type Expected = (&'static str, &'static str, Value);
 
 /// A release whose packages take their values from each of these kinds of configuration.

@@ -21,7 +21,7 @@ const CALLS: usize = 6;
 pub(crate) fn merge_that_fails() -> Scenario {
     Scenario::new(
         "merge-that-fails",
-        "the values of a package that the new release adds are missing, then the annotation that says the release is lost: held, and nothing is taken for merged",
+        "the values of a package that the new release adds are missing, then the annotation with the release is lost: held, and nothing counts as merged",
         |scene| Box::pin(run_merge_that_fails(scene)),
     )
     .each_time()
@@ -41,7 +41,7 @@ async fn run_merge_that_fails(scene: Scene) -> Result<()> {
     cluster.says("ValuesNotFound", TIMEOUT).await?;
     stays_held(&cluster, before).await?;
 
-    // What follows is the spec of the old release with nothing on it that says so.
+    // From here on the spec is that of the old release, without a mark.
     cluster
         .patch_bootstrap(&json!({"metadata": {"annotations": {MARK: null}}, "spec": {"upgradePolicy": {"deadline": "1h"}}}))
         .await?;
@@ -76,7 +76,7 @@ async fn take_values_away(scene: &Scene, release: &Release) -> Result<Value> {
 pub(crate) fn old_manifest() -> Scenario {
     Scenario::new(
         "old-manifest",
-        "packages of the old release are put back into the ClusterBootstrap in mid-hold: held although all of them run, until they are raised",
+        "packages of the old release are restored in the ClusterBootstrap in mid-hold: held although all of them run, until their versions rise",
         |scene| Box::pin(run_old_manifest(scene)),
     )
     .each_time()
@@ -86,7 +86,7 @@ async fn run_old_manifest(scene: Scene) -> Result<()> {
     let (old, new) = releases(&scene).await?;
     let cluster = scene.cluster("one").workers(1).create_settled(&old).await?;
     let manifest = packages(&cluster).await?;
-    // The old versions can only come back as long as kapp-controller was not asked for the new ones.
+    // The old versions can only return before kapp-controller deploys the new ones.
     cluster.delay("kapp-controller", Delay::Never);
     let before = cluster.upgrade(&new).await?;
     cluster.says("kapp-controller 2.0.0", TIMEOUT).await?;
@@ -130,7 +130,7 @@ async fn run_old_manifest(scene: Scene) -> Result<()> {
 pub(crate) fn kept_package() -> Scenario {
     Scenario::new(
         "kept-package",
-        "a package that is kept at its version by annotation does not follow the release and holds nothing; an annotation that cannot be read does",
+        "a package that is kept at its version by annotation does not follow the release and holds nothing; an invalid annotation does",
         |scene| Box::pin(run_kept_package(scene)),
     )
 }
@@ -235,7 +235,7 @@ async fn is_seen(cluster: &Cluster) -> Result<()> {
         .await
 }
 
-/// Fails if the status says another release than `release`.
+/// Fails if the status names a release other than `release`.
 async fn is_recorded_as(cluster: &Cluster, release: &Release) -> Result<()> {
     let resolved = cluster.bootstrap().await?["status"]["resolvedTKR"].take();
     ensure!(resolved == release.name(), "status.resolvedTKR is {resolved}");

@@ -71,7 +71,7 @@ async fn run_compatibility(scene: Scene) -> Result<()> {
 
     let ours = |version| management_cluster(SYSTEM_NAMESPACE, version);
     scene.apply(&[ours(Some("v2.5.2"))]).await?;
-    // Whatever a tenant says, it is not the management cluster.
+    // A label of a tenant does not make its Cluster the management cluster.
     scene
         .apply(&[management_cluster(scene.namespace(), Some("v2.5.1"))])
         .await?;
@@ -280,7 +280,7 @@ async fn survives(cluster: &Cluster) -> Result<()> {
     Ok(())
 }
 
-/// Waits until the Cluster says so of its updates. Returns the time of the last transition.
+/// Waits until condition UpdatesAvailable of the Cluster matches. Returns the time of the last transition.
 async fn names(cluster: &Cluster, status: &str, reason: &str, message: &str) -> Result<String> {
     let what = format!("UpdatesAvailable {status} {reason}: {message}");
     cluster

@@ -19,7 +19,7 @@ const SUCCESSOR: &str = "resource.k8s.io/v1";
 pub(crate) fn scenario() -> Scenario {
     Scenario::new(
         "removed-api",
-        "a package that uses an API which the new control plane does not serve stops the workers, by name; a corrected one lets them go",
+        "a package that uses an API which the new control plane does not serve holds the workers, by name; a corrected one releases them",
         |scene| Box::pin(run(scene)),
     )
     .class(Class {

@@ -15,7 +15,7 @@ pub(crate) const ANOTHER: &str = "before-upgrade.hook.cluster.cluster.x-k8s.io/a
 pub(crate) fn scenario() -> Scenario {
     Scenario::new(
         "resync",
-        "all packages but kapp-controller are worked on again in the release window: gates do not flap, nothing is written on either side",
+        "all packages but kapp-controller are reconciled again in the release window: gates do not flap, nothing is written on either side",
         |scene| Box::pin(run(scene)),
     )
     // A Cluster names releases that others publish.

@@ -109,7 +109,7 @@ async fn run(scene: Scene) -> Result<()> {
     Ok(())
 }
 
-/// Settings of kapp-controller that have kapp show what it changes.
+/// Settings of kapp-controller that make kapp print changes.
 fn settings() -> Value {
     json!({
         "apiVersion": "v1",
@@ -145,7 +145,7 @@ fn is_another(event: &Event) -> bool {
 pub(crate) fn restarted() -> Scenario {
     Scenario::new(
         "kapp-controller-restarts",
-        "the process of kapp-controller ends while it waits for a package: it is asked again long before its sync period is over, although leaders follow each other quickly",
+        "the process of kapp-controller ends while it waits for a package: Sluice triggers it long before the end of its sync period, although leaders follow each other quickly",
         |scene| Box::pin(run_restarted(scene)),
     )
     .own_stack()
@@ -174,7 +174,7 @@ async fn run_restarted(scene: Scene) -> Result<()> {
 pub(crate) fn installer_restarted() -> Scenario {
     Scenario::new(
         "management-kapp-controller-restarts",
-        "the management cluster's kapp-controller ends while it installs the one of a cluster: it is asked again long before its sync period is over",
+        "the management cluster's kapp-controller ends while it installs the one of a cluster: Sluice triggers it long before the end of its sync period",
         |scene| Box::pin(run_installer_restarted(scene)),
     )
     .own_stack()

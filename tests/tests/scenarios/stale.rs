@@ -137,7 +137,7 @@ async fn run_idle(scene: Scene, time: Duration) -> Result<()> {
     replica.kill().await
 }
 
-/// The time itself is what is tested: nothing that could be waited for happens in it.
+/// The time itself is under test: there is no event to wait for.
 async fn releases_for(replica: &Replica, unmanaged: &Value, time: Duration) -> Result<()> {
     let began = Instant::now();
     while began.elapsed() < time {
@@ -228,7 +228,7 @@ async fn logged(replica: &Replica, lines: (usize, usize)) -> Result<()> {
     Ok(())
 }
 
-/// How often the replica says that it became stale, and current again.
+/// How often the replica logs that it is stale, and current again.
 fn changes(replica: &Replica) -> Result<(usize, usize)> {
     let log = std::fs::read_to_string(replica.log())?;
     let count = |text: &str| log.lines().filter(|line| line.contains(text)).count();

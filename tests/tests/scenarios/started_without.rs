@@ -65,7 +65,7 @@ async fn run(scene: Scene) -> Result<()> {
     stack.check()
 }
 
-/// Starts Sluice and Cluster API; both wait until what is started is ready.
+/// Starts Sluice and Cluster API; both wait until the started processes are ready.
 async fn without(scene: &Scene, managed: &Cluster, unmanaged: &Cluster, before: Revision) -> Result<()> {
     let world = scene.world();
     // While it is being deleted it is still served, and nothing would be missing.
@@ -89,7 +89,7 @@ async fn without(scene: &Scene, managed: &Cluster, unmanaged: &Cluster, before: 
     managed.control_plane_is_untouched(before).await
 }
 
-/// Waits until the record says that BeforeClusterUpgrade is held for `reason`.
+/// Waits until the record holds BeforeClusterUpgrade for `reason`.
 async fn gates_say(cluster: &Cluster, reason: &str) -> Result<()> {
     let what = format!("the record of {} to be held for {reason}", cluster.name());
     cluster

@@ -21,7 +21,7 @@ const ORDER: &[&str] = HOOKS.split_at(2).1;
 /// A record that stood for so long is sent, and not left out for the next one.
 const STOOD: Duration = Duration::from_secs(2);
 
-/// How soon a client has what the API server has.
+/// Timeout for a client to receive the state of the API server.
 const SEEN: Duration = Duration::from_secs(30);
 
 /// Time until a stream ends whose user has lost the right: cached reviews, and the interval of re-authorization.
@@ -72,7 +72,7 @@ async fn run_stream(scene: Scene) -> Result<()> {
     ensure!(status.success(), "sluice watch ended with {status}");
     let record = cluster.bootstrap().await?["status"]["upgrade"].take();
     let seen = messages(&printed(&watching)?);
-    gates_open_in_order(&seen, &record).context("what sluice watch printed")?;
+    gates_open_in_order(&seen, &record).context("output of sluice watch")?;
     let completed =
         |message: &Value| outcome(message) == "OUTCOME_COMPLETED" && to_of(message) == new.kubernetes();
     wait::until("the client in Go to see the end", SEEN, || async {
@@ -87,7 +87,7 @@ async fn run_stream(scene: Scene) -> Result<()> {
         in_go[0]["change"] == "CHANGE_UPDATED" && in_go[1]["change"] == "CHANGE_SYNCED",
         "it begins with what is there: {in_go:?}"
     );
-    gates_open_in_order(&in_go, &record).context("what the client in Go was sent")?;
+    gates_open_in_order(&in_go, &record).context("messages to the Go client")?;
     nothing_is_left_out(&in_go, &history.records().await?)
 }
 
@@ -211,7 +211,7 @@ async fn has_printed(process: &Process, text: &str, deadline: Duration) -> Resul
 pub(crate) fn denied() -> Scenario {
     Scenario::new(
         "status-denied",
-        "without a token, with a wrong one, without the right, for what is not there and for a wrong page the status service returns the reason",
+        "without a token, with a wrong one, without permission, for an unknown object and for a wrong page the status service returns the reason",
         |scene| Box::pin(run_denied(scene)),
     )
 }
@@ -305,7 +305,7 @@ async fn run_denied(scene: Scene) -> Result<()> {
     removed(&scene, "b").await
 }
 
-/// The client in Go, and whom it asks.
+/// The client in Go, and its replica.
 #[derive(Clone, Copy)]
 struct Asking<'a> {
     go: &'a GoClient,
@@ -343,7 +343,7 @@ async fn pages(asking: Asking<'_>, token: &Path, namespace: &str) -> Result<()> 
     Ok(())
 }
 
-/// What the verbs of the binary say, in one line, and their exit codes.
+/// Output of the verbs of the binary, in one line, and their exit codes.
 async fn verbs(may: &Caller<'_>, may_not: &Caller<'_>, replica: &Replica, namespace: &str) -> Result<()> {
     let table = may.sluice(replica, &["status", "-n", namespace]).await?;
     let text = String::from_utf8_lossy(&table.stdout).into_owned();
@@ -380,8 +380,7 @@ async fn verbs(may: &Caller<'_>, may_not: &Caller<'_>, replica: &Replica, namesp
     one_line(&late, 4, "--timeout 1s passed")
 }
 
-/// Who loses the right gets nothing more, also of a stream that is open; a Cluster that is deleted ends a watch of it, whose token was
-/// replaced in between.
+/// A withdrawn permission ends calls and open streams. The deletion of a Cluster ends its watch, even after a token replacement.
 async fn withdrawn(go: &GoClient, may: &Caller<'_>, replica: &Replica, scene: &Scene) -> Result<()> {
     let namespace = scene.namespace();
     let deleted = may.start_sluice("watch-deleted", replica, &["watch", "-n", namespace, "c"])?;
@@ -402,7 +401,7 @@ async fn withdrawn(go: &GoClient, may: &Caller<'_>, replica: &Replica, scene: &S
     has_printed(&open, "PermissionDenied", WITHDRAWN).await
 }
 
-/// Deletes a Cluster and waits until it is gone. Cluster API lets one that is paused not go, so its finalizer is taken off.
+/// Deletes a Cluster and waits for its end. Cluster API does not delete a paused Cluster, so this removes its finalizer.
 async fn removed(scene: &Scene, name: &str) -> Result<()> {
     let objects = scene.objects();
     let path = format!(

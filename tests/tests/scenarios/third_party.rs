@@ -94,7 +94,7 @@ pub(crate) fn fleets(ships: u32) -> Values {
     })
 }
 
-/// The kind, and what lets Sluice read it.
+/// The kind, and the role that allows Sluice to read it.
 pub(crate) async fn define(scene: &Scene) -> Result<()> {
     let definition = definition::open(GROUP, KIND, "v1", &json!({"status": {}}));
     apply::apply_crds(&scene.client(), &[definition]).await?;

@@ -128,7 +128,7 @@ async fn goes_on(cluster: &Cluster, release: &Release) -> Result<()> {
     cluster.is_settled(TIMEOUT).await
 }
 
-/// What a reason says of the ClusterBootstrap.
+/// Part of a reason that concerns the ClusterBootstrap.
 fn named(scene: &Scene) -> String {
     format!(
         "ClusterBootstrap {}/odd cannot be decoded: field spec.cni.valuesFrom",

@@ -77,7 +77,7 @@ async fn run_swapped(scene: Scene) -> Result<()> {
     cluster.delay("antrea", Delay::NONE);
     cluster.packages_proven(&new, before, TIMEOUT).await?;
     cluster.control_plane_is_untouched(before).await?;
-    // What was begun on the other server would go on there for as long as kapp waits.
+    // A run that started on the other server would continue there for as long as kapp waits.
     spare.kill().await?;
     cluster.swap_kubeconfig(&own).await?;
     released(&cluster, &new, before).await?;

@@ -1,4 +1,4 @@
-//! The direction of the crates, and what must not be among the dependencies of the pure ones.
+//! The allowed imports between crates, and the forbidden dependencies of the pure ones.
 #![expect(clippy::expect_used, reason = "a test that cannot read its inputs has failed")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -6,7 +6,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// Which crates of this repository a crate may use in its own code. Tests may use more: they look from outside.
+/// Crates of this repository that a crate may use in its own code. Tests may use more.
 const ALLOWED: [(&str, &[&str]); 7] = [
     ("sluice-crds", &[]),
     ("sluice-core", &["sluice-crds"]),
@@ -16,7 +16,7 @@ const ALLOWED: [(&str, &[&str]); 7] = [
         "sluice",
         &["sluice-crds", "sluice-core", "sluice-hooks", "sluice-proto"],
     ),
-    // The harness judges the product from outside; its observer shares no code with what it judges.
+    // The harness judges the product from outside; its observer shares no code with the product.
     ("sluice-tests", &[]),
     ("sluice-benches", &["sluice-crds", "sluice-core", "sluice-hooks"]),
 ];

@@ -1,4 +1,4 @@
-//! Chart, components, image and guide are of one version, and the image is what the manifests run.
+//! Chart, components, image and guide have the same version, and the manifests run that image.
 
 use std::fs;
 
@@ -81,7 +81,7 @@ fn the_image_is_built_as_scenario_image_does_and_run_as_manifests_do() -> Result
     Ok(())
 }
 
-/// An API server looks for the certificate that it presents by the host and the port of the webhook.
+/// An API server selects its client certificate by host and port of the webhook.
 #[test]
 fn api_servers_present_their_certificate_to_the_webhooks() -> Result<()> {
     let webhooks = read("manifests/base/webhooks.yaml")?;

@@ -11,7 +11,7 @@ use sluice_tests::sources::{Source, of_product};
 /// What reads, watches, writes and reports: every module of the binary that is in none of [`PARTS`].
 const EDGE: &str = "reads, watches, writes, reports";
 
-/// Modules of the binary that do something else, by what they do.
+/// Modules of the binary that do not read or write, by their purpose.
 #[rustfmt::skip]
 const PARTS: [(&str, &[&str]); 5] = [
     ("serves", &["server", "status", "telemetry"]),
@@ -37,7 +37,7 @@ const DECIDED: [&str; 8] = [
     "annotation",
 ];
 
-/// Events and metrics say reasons.
+/// Events and metrics contain reasons.
 const SAYS: [&str; 2] = ["events.rs", "metrics.rs"];
 
 const COUNTED: &str =
@@ -92,7 +92,7 @@ fn table(sources: &[Source]) -> String {
     table
 }
 
-/// What is wrong with the shape of the product.
+/// Violations of the shape of the product.
 fn complaints(sources: &[Source]) -> Vec<String> {
     let mut complaints = Vec::new();
     for source in sources {
@@ -111,7 +111,7 @@ fn complaints(sources: &[Source]) -> Vec<String> {
     complaints
 }
 
-/// Whether a result has another one as its first parameter, whatever paths lead to both.
+/// Whether a result has another one as its first parameter, regardless of the paths to both.
 fn has_nested_results(source: &Source) -> bool {
     source.tokens.windows(2).enumerate().any(|(at, pair)| {
         let inner = &source.tokens[at + 2..];
@@ -131,7 +131,7 @@ fn the_product_has_its_shape() {
     assert!(complaints.is_empty(), "{}", complaints.join("\n"));
 }
 
-/// What is wrong with `planted` in one of the files of the product, or in a new one.
+/// Violations after `planted` is added to one of the files of the product, or to a new one.
 fn with(path: &str, planted: &str) -> Vec<String> {
     let mut sources = PRODUCT.clone();
     let planted = Source::of(path, planted);
@@ -143,7 +143,7 @@ fn with(path: &str, planted: &str) -> Vec<String> {
 }
 
 #[test]
-fn decisions_in_what_reads_and_writes_are_noticed() {
+fn decisions_in_modules_with_io_are_detected() {
     for planted in [
         "use sluice_core::reasons::HoldReason;",
         "fn hold() { Hold::new(GateReason::TKRNotFound, text) }",

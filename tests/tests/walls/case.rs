@@ -15,7 +15,7 @@ use crate::figures::{DISTURBED, FIRST, Figures, UNDISTURBED};
 use crate::hundred::{CLUSTERS, Hundred, Values, install};
 use crate::memory::{MEBIBYTE, Memory};
 
-/// Time that a round gets. What is not written by then is not waited for any longer, and counts as that long.
+/// Duration of a round. Values that are not written by then count as that long.
 const ROUND: Duration = Duration::from_secs(40);
 
 /// Time that a slow reconcile may have any slot. After that it needs one of the slots for slow Clusters.
@@ -27,7 +27,7 @@ const NOTICED: Duration = Duration::from_mins(1);
 /// Time that the Clusters which were hit get to be as all others again: a server is left alone for a minute at most.
 const RECOVERED: Duration = Duration::from_mins(2);
 
-/// Memory that a failing Cluster may take: half of what the shipped Deployment lets a replica have.
+/// Memory that a failing Cluster may take: half of the memory limit of the Deployment.
 const GROWTH: u64 = 128 * MEBIBYTE;
 
 const REASON: &str = "WorkloadUnreachable";
@@ -126,7 +126,7 @@ impl<'a> Judge<'a> {
         let asked = self.hundred.server(self.judged - 1).asked();
         self.hundred.server(self.judged - 1).heal();
 
-        // What a fault leaves behind is none of its own round, so the round after it is only one half of what it is compared with.
+        // Effects after a fault do not count for its round, so the round after it is only one half of the reference.
         let after = self.hundred.some(others, ROUND).await?;
         self.limit(&format!("after {title}"), after.clone(), &UNDISTURBED);
         let mut without = std::mem::replace(&mut self.without, after.clone());
@@ -204,7 +204,7 @@ impl<'a> Judge<'a> {
         Ok(())
     }
 
-    /// The Clusters that are hit say so, if Sluice promises that; otherwise they take values that are not those `before`.
+    /// Affected Clusters report the fault, if Sluice promises that; otherwise they take values that are not those `before`.
     async fn is_noticed(&self, case: &Case, hit: Range<usize>, before: &Values) -> Result<()> {
         let hundred = &self.hundred;
         let what = "the Clusters that are hit to say so, or to take values all the same";

@@ -7,20 +7,20 @@ use std::time::Duration;
 /// rest is for what else the machine does.
 const FACTOR: u32 = 3;
 
-/// What is no difference on such a machine.
+/// Insignificant difference on such a machine.
 const FLOOR: Duration = Duration::from_secs(2);
 
-/// What is compared with no other round: so long Clusters that nothing disturbs may take. It is five times what was measured on two cores
-/// that did other things too, so that only what is wrong for all of them is noticed.
+/// Absolute limits for unaffected Clusters in a round without a fault: five times the measured values on two busy cores. They detect only
+/// slowness of all Clusters.
 pub(crate) const UNDISTURBED: Figures = Figures::new(5_500, 7_500, 8_000);
 
-/// The same for the first round, whose writes bring more than values.
+/// The same for the first round, which writes more than values.
 pub(crate) const FIRST: Figures = Figures::new(9_000, 15_000, 17_000);
 
-/// The same for the others in a round with a fault: three times what was measured.
+/// The same for unaffected Clusters in a round with a fault: three times the measured values.
 pub(crate) const DISTURBED: Figures = Figures::new(12_000, 15_000, 16_000);
 
-/// The middle one, the one that nine of ten do not exceed, and the last.
+/// Median, 90th percentile and maximum.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Figures {
     median: Duration,
@@ -48,7 +48,7 @@ impl Figures {
         }
     }
 
-    /// Whether these are as good as `without`, but for `longer`.
+    /// Whether these are at most as long as `without`, plus `longer`.
     pub(crate) fn are_as(&self, without: &Self, longer: Duration) -> bool {
         let as_long = |with: Duration, without: Duration| with <= without * FACTOR + FLOOR + longer;
         as_long(self.median, without.median)
@@ -81,7 +81,7 @@ impl fmt::Display for Figures {
 }
 
 #[test]
-fn what_is_slow_for_all_of_them_is_noticed() {
+fn slowness_of_all_clusters_is_detected() {
     let all = |seconds: u64| Figures::of(vec![Duration::from_secs(seconds); 30]);
     assert!(
         all(9).are_as(&all(9), Duration::ZERO),

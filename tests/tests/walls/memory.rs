@@ -14,7 +14,7 @@ const PERIOD: Duration = Duration::from_millis(50);
 /// Bytes of one MiB.
 pub(crate) const MEBIBYTE: u64 = 1024 * 1024;
 
-/// Looks at one process until it is dropped.
+/// Samples the memory of one process until dropped.
 pub(crate) struct Memory {
     id: u32,
     highest: Arc<AtomicU64>,
@@ -43,7 +43,7 @@ impl Memory {
         })
     }
 
-    /// Forgets what was. Returns what it is now.
+    /// Resets the peak, and returns the current value.
     pub(crate) fn begin(&self) -> Result<u64> {
         let Resident { bytes, .. } = resident(self.id).context("Sluice has ended")?;
         self.highest.store(bytes, Ordering::Relaxed);

@@ -9,14 +9,14 @@ use super::{
     update,
 };
 use crate::packages::bootstrap::{
-    Catalogue, KeptVersions, listed_twice, places_of_twins, too_many, unmanaged_conflict,
+    Catalogue, KeptVersions, duplicate_hold, duplicate_indexes, too_many, unmanaged_conflict,
 };
 use crate::{fault::Fault, packages::bootstrap::missing};
 
-pub(super) fn judge(review: &Review, looked: &Lookups) -> Result<Verdict, Vec<Lookup>> {
+pub(super) fn judge(review: &Review, finished: &Lookups) -> Result<Verdict, Vec<Lookup>> {
     let Review { name, new, old, .. } = review;
-    let mut sights = LookupReader::of(looked);
-    let cluster = sights.see(Lookup::Cluster(name.clone()));
+    let mut lookups = LookupReader::of(finished);
+    let cluster = lookups.see(Lookup::Cluster(name.clone()));
     let (deleting, stopped) = match cluster {
         Some(LookupResult::Cluster {
             deleting, stopped, ..
@@ -52,7 +52,7 @@ pub(super) fn judge(review: &Review, looked: &Lookups) -> Result<Verdict, Vec<Lo
         review,
         // `clusterctl move` creates objects in any order, and pauses the Cluster meanwhile.
         lenient: stopped,
-        sights: &mut sights,
+        lookups: &mut lookups,
         verdict: &mut verdict,
     };
     for listed in each(&new.spec) {
@@ -65,7 +65,7 @@ pub(super) fn judge(review: &Review, looked: &Lookups) -> Result<Verdict, Vec<Lo
         catalogue.extend(facts.map(|facts| (listed.package.ref_name.clone(), facts)));
     }
     if let Some(old) = old {
-        update::judge(review, old, &kept, &catalogue, &mut sights, &mut verdict);
+        update::judge(review, old, &kept, &catalogue, &mut lookups, &mut verdict);
     }
     duplicates(review, &catalogue, &mut verdict);
     // A move or a restore creates an object that was stored before. A refusal would stop the move half-way; the gate holds for its faults.
@@ -73,7 +73,7 @@ pub(super) fn judge(review: &Review, looked: &Lookups) -> Result<Verdict, Vec<Lo
         let faults = std::mem::take(&mut verdict.faults);
         verdict.warnings.extend(faults.iter().map(ToString::to_string));
     }
-    sights.complete(verdict)
+    lookups.complete(verdict)
 }
 
 /// Versions that the annotation keeps. Reports an unreadable annotation as a fault and keeps nothing.
@@ -92,9 +92,10 @@ fn kept(review: &Review, verdict: &mut Verdict) -> KeptVersions {
 /// Reports packages that would share one PackageInstall.
 fn duplicates(review: &Review, catalogue: &Catalogue, verdict: &mut Verdict) {
     let spec = &review.new.spec;
-    let (Some((first, second)), Some(hold)) =
-        (places_of_twins(spec, catalogue), listed_twice(spec, catalogue))
-    else {
+    let (Some((first, second)), Some(hold)) = (
+        duplicate_indexes(spec, catalogue),
+        duplicate_hold(spec, catalogue),
+    ) else {
         return;
     };
     let all: Vec<_> = each(spec).collect();

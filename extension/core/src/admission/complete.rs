@@ -4,7 +4,7 @@ use sluice_crds::{labels::annotation, run::ClusterBootstrapSpec};
 
 use super::{Lookup, LookupResult, Lookups, Review, lookup::LookupReader};
 use crate::fault::Fault;
-use crate::packages::bootstrap::{Filling, KeptVersions, Release, fill, other_release};
+use crate::packages::bootstrap::{Filling, KeptVersions, Release, fill, release_mismatch};
 
 /// Number of releases that a refusal suggests.
 const NEAREST: usize = 3;
@@ -22,7 +22,7 @@ pub struct Completion {
 ///
 /// # Errors
 /// The lookups that the completion still needs.
-pub fn complete(review: &Review, looked: &Lookups) -> Result<Completion, Vec<Lookup>> {
+pub fn complete(review: &Review, finished: &Lookups) -> Result<Completion, Vec<Lookup>> {
     let key = annotation::ADD_MISSING_FIELDS;
     // The annotation `RESOLVED_TKR` means that the spec was completed, or built from a template.
     let is_done = review.owned || review.new.annotations.contains_key(annotation::RESOLVED_TKR);
@@ -39,20 +39,21 @@ pub fn complete(review: &Review, looked: &Lookups) -> Result<Completion, Vec<Loo
     }
     let before = review.old.as_ref().and_then(|old| old.annotations.get(key));
     if before.is_some_and(|before| !before.is_empty() && before != name) {
-        let text = "what it lacked came from another release; delete the ClusterBootstrap and apply it again";
+        let text =
+            "its missing fields come from another release; delete the ClusterBootstrap and apply it again";
         return Ok(refused(vec![Fault::new(field, name, text)]));
     }
-    let mut sights = LookupReader::of(looked);
-    let label = match sights.see(Lookup::Cluster(review.name.clone())) {
+    let mut lookups = LookupReader::of(finished);
+    let label = match lookups.see(Lookup::Cluster(review.name.clone())) {
         Some(LookupResult::Cluster { label, .. }) => label.as_str(),
         // The Cluster does not exist yet. Its label is compared when it does.
         _ => name,
     };
-    if let Some(fault) = other_release(name, label) {
-        return sights.complete(refused(vec![fault]));
+    if let Some(fault) = release_mismatch(name, label) {
+        return lookups.complete(refused(vec![fault]));
     }
-    let release = sights.see(Lookup::Release(name.clone()));
-    let template = sights.see(Lookup::Template(name.clone()));
+    let release = lookups.see(Lookup::Release(name.clone()));
+    let template = lookups.see(Lookup::Template(name.clone()));
     let completion = match (release, template) {
         (Some(LookupResult::Release(packages)), Some(LookupResult::Template(template))) => {
             // The validating webhook refuses an unreadable annotation.
@@ -85,7 +86,7 @@ pub fn complete(review: &Review, looked: &Lookups) -> Result<Completion, Vec<Loo
         }
         _ => Completion::default(),
     };
-    sights.complete(completion)
+    lookups.complete(completion)
 }
 
 const fn refused(faults: Vec<Fault>) -> Completion {
@@ -104,7 +105,7 @@ fn nearest(name: &str, known: &[String]) -> String {
     sorted.sort_by_key(|other| std::cmp::Reverse(common(other)));
     sorted.truncate(NEAREST);
     if sorted.is_empty() {
-        return "there is none at all".to_owned();
+        return "there are none".to_owned();
     }
     let names: Vec<&str> = sorted.into_iter().map(String::as_str).collect();
     format!("the nearest are {}", names.join(", "))

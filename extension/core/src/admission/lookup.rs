@@ -86,21 +86,21 @@ pub type Lookups = BTreeMap<Lookup, LookupResult>;
 
 /// Reads finished lookups and collects the missing ones.
 pub(super) struct LookupReader<'a> {
-    looked: &'a Lookups,
+    finished: &'a Lookups,
     needed: BTreeSet<Lookup>,
 }
 
 impl<'a> LookupReader<'a> {
-    pub(super) const fn of(looked: &'a Lookups) -> Self {
+    pub(super) const fn of(finished: &'a Lookups) -> Self {
         Self {
-            looked,
+            finished,
             needed: BTreeSet::new(),
         }
     }
 
     /// Returns the result of a lookup. Records the lookup as needed if there is no result yet.
     pub(super) fn see(&mut self, lookup: Lookup) -> Option<&'a LookupResult> {
-        let seen = self.looked.get(&lookup);
+        let seen = self.finished.get(&lookup);
         if seen.is_none() {
             self.needed.insert(lookup);
         }

@@ -107,12 +107,12 @@ pub struct Verdict {
 ///
 /// # Errors
 /// The lookups that the verdict still needs.
-pub fn judge(review: &Review, system_namespace: &str, looked: &Lookups) -> Result<Verdict, Vec<Lookup>> {
+pub fn judge(review: &Review, system_namespace: &str, finished: &Lookups) -> Result<Verdict, Vec<Lookup>> {
     if !review.changes_something() {
         return Ok(Verdict::default());
     }
     match review.kind {
-        Kind::Bootstrap => bootstrap::judge(review, looked),
+        Kind::Bootstrap => bootstrap::judge(review, finished),
         Kind::Template => Ok(template::judge(review, system_namespace)),
     }
 }

@@ -72,7 +72,7 @@ fn provider_faults(listed: &Listed<'_>, by: &TypedLocalObjectReference) -> Resul
     };
     if !provides_values(group, &by.kind) {
         let text = format!(
-            "{group}/{} provides no values; name a configuration of Sluice, or a kind of a project of its own",
+            "{group}/{} provides no values; name a configuration of Sluice, or a kind of another project",
             by.kind
         );
         return fault("kind", &by.kind, &text);
@@ -88,7 +88,7 @@ pub(super) struct Rules<'a, 'l> {
     pub(super) review: &'a Review,
     /// Whether a missing object is a warning instead of a fault.
     pub(super) lenient: bool,
-    pub(super) sights: &'a mut LookupReader<'l>,
+    pub(super) lookups: &'a mut LookupReader<'l>,
     pub(super) verdict: &'a mut Verdict,
 }
 
@@ -101,7 +101,7 @@ impl Rules<'_, '_> {
             self.verdict.faults.push(listed.fault("refName", name, text));
             return None;
         }
-        let facts = match self.sights.see(Lookup::Package(name.clone())) {
+        let facts = match self.lookups.see(Lookup::Package(name.clone())) {
             Some(LookupResult::Package(facts)) => Some(facts.clone()),
             Some(seen) => {
                 self.absent(listed, ("refName", name), seen);
@@ -123,7 +123,7 @@ impl Rules<'_, '_> {
 
     /// Returns the facts of the Package without a judgement, for entries that an update does not change.
     pub(super) fn known(&mut self, name: &str) -> Option<PackageFacts> {
-        match self.sights.see(Lookup::Package(name.to_owned())) {
+        match self.lookups.see(Lookup::Package(name.to_owned())) {
             Some(LookupResult::Package(facts)) => Some(facts.clone()),
             _ => None,
         }
@@ -132,10 +132,10 @@ impl Rules<'_, '_> {
     fn secret(&mut self, listed: &Listed<'_>, secret: &str) {
         let field = "valuesFrom.secretRef";
         let is_of_cluster = credential_of(secret).any(|cluster| {
-            let seen = self.sights.see(Lookup::Cluster(cluster.to_owned()));
+            let seen = self.lookups.see(Lookup::Cluster(cluster.to_owned()));
             matches!(seen, Some(LookupResult::Cluster { .. }))
         });
-        let seen = self.sights.see(Lookup::Secret(secret.to_owned()));
+        let seen = self.lookups.see(Lookup::Secret(secret.to_owned()));
         if is_of_cluster || seen == Some(&LookupResult::Secret { credential: true }) {
             let package = &listed.package.ref_name;
             let hold = credential_refused(&self.review.namespace, secret, package);
@@ -148,7 +148,7 @@ impl Rules<'_, '_> {
     }
 
     fn provider(&mut self, listed: &Listed<'_>, by: &TypedLocalObjectReference) {
-        match self.sights.see(Lookup::provider(by)) {
+        match self.lookups.see(Lookup::provider(by)) {
             Some(LookupResult::NotServed) => {
                 let group = by.api_group.as_deref().unwrap_or_default();
                 let text = format!("unable to find server preferred resource {group}/{}", by.kind);

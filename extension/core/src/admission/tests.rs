@@ -64,16 +64,16 @@ pub(crate) fn seen(lookup: &Lookup) -> LookupResult {
 
 /// Judges with the result of every lookup that the rules need.
 pub(crate) fn judged(review: &Review) -> Verdict {
-    let mut looked = Lookups::new();
+    let mut finished = Lookups::new();
     loop {
-        match judge(review, "tkg-system", &looked) {
+        match judge(review, "tkg-system", &finished) {
             Ok(verdict) => return verdict,
             Err(needed) => {
                 assert!(
-                    needed.iter().all(|lookup| !looked.contains_key(lookup)),
+                    needed.iter().all(|lookup| !finished.contains_key(lookup)),
                     "{needed:?}"
                 );
-                looked.extend(needed.into_iter().map(|lookup| (lookup.clone(), seen(&lookup))));
+                finished.extend(needed.into_iter().map(|lookup| (lookup.clone(), seen(&lookup))));
             }
         }
     }
@@ -260,7 +260,7 @@ fn a_name_that_would_be_too_long_is_named() {
 }
 
 #[test]
-fn nothing_is_looked_up_for_what_is_not_judged() {
+fn unjudged_reviews_need_no_lookups() {
     let none = &Lookups::new();
     let same = review("one", Some(state(&good(), &[])), state(&good(), &[]));
     assert_eq!(judge(&same, "tkg-system", none), Ok(Verdict::default()));
@@ -317,11 +317,11 @@ fn a_partial_one_is_completed_from_the_release_of_its_cluster(
 ) {
     let before = before.map(|before| state(&json!({}), &[(FILL, before)]));
     let asked = review("one", before, state(&json!({}), annotations));
-    let mut looked = Lookups::new();
+    let mut finished = Lookups::new();
     let completion = loop {
-        match complete(&asked, &looked) {
+        match complete(&asked, &finished) {
             Ok(completion) => break completion,
-            Err(needed) => looked.extend(needed.into_iter().map(|lookup| (lookup.clone(), seen(&lookup)))),
+            Err(needed) => finished.extend(needed.into_iter().map(|lookup| (lookup.clone(), seen(&lookup)))),
         }
     };
     let faults: Vec<String> = completion.faults.iter().map(ToString::to_string).collect();
@@ -334,7 +334,7 @@ fn a_partial_one_is_completed_from_the_release_of_its_cluster(
 
 /// A Cluster is paused during a move, and an object that it owns was stored before.
 #[test]
-fn what_is_wrong_in_a_move_is_a_warning() {
+fn faults_during_a_move_are_warnings() {
     let absent = edited(|spec| {
         spec["additionalPackages"][0]["valuesFrom"]["secretRef"] = "no-values".into();
         spec["csi"]["refName"] = "gone.example.com.1.0.0".into();

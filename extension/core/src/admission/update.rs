@@ -25,14 +25,14 @@ pub(super) fn judge(
     old: &State,
     kept: &KeptVersions,
     catalogue: &Catalogue,
-    sights: &mut LookupReader<'_>,
+    lookups: &mut LookupReader<'_>,
     verdict: &mut Verdict,
 ) {
     let new: Vec<_> = each(&review.new.spec).collect();
     let mut change = UpdateReview {
         kept,
         catalogue,
-        sights,
+        lookups,
         verdict,
     };
     for before in each(&old.spec) {
@@ -59,7 +59,7 @@ pub(super) fn judge(
 struct UpdateReview<'a, 'b> {
     kept: &'a KeptVersions,
     catalogue: &'a Catalogue,
-    sights: &'a mut LookupReader<'b>,
+    lookups: &'a mut LookupReader<'b>,
     verdict: &'a mut Verdict,
 }
 
@@ -104,7 +104,7 @@ impl UpdateReview<'_, '_> {
         if let Some(facts) = self.catalogue.get(name) {
             return Some(facts.clone());
         }
-        match self.sights.see(Lookup::Package(name.to_owned())) {
+        match self.lookups.see(Lookup::Package(name.to_owned())) {
             Some(LookupResult::Package(facts)) => Some(facts.clone()),
             _ => None,
         }
@@ -122,14 +122,14 @@ impl UpdateReview<'_, '_> {
         match self.pair(was, is) {
             Pair::Same(old, new) => self.not_lower(&old, &new, after),
             Pair::Unknown => self.verdict.warnings.push(format!(
-                "{}.refName: neither Package {was} nor {is} was found, so that they were not compared",
+                "{}.refName: neither Package {was} nor {is} was found, so they were not compared",
                 after.field
             )),
             // A name that no Package ever had must stay correctable.
             Pair::Another if self.is_gone(was) && self.leaves_out(was) => {}
             Pair::Another => {
                 let way_out = if self.is_gone(was) {
-                    format!(", which does not exist; if it never did, say {}", none(was))
+                    format!(", which does not exist; if it never did, set {}", none(was))
                 } else {
                     String::new()
                 };
@@ -143,7 +143,7 @@ impl UpdateReview<'_, '_> {
     }
 
     fn is_gone(&mut self, name: &str) -> bool {
-        let seen = self.sights.see(Lookup::Package(name.to_owned()));
+        let seen = self.lookups.see(Lookup::Package(name.to_owned()));
         matches!(seen, Some(LookupResult::Absent { .. }))
     }
 
@@ -186,7 +186,7 @@ impl UpdateReview<'_, '_> {
         if unknown && self.of_old(was).is_none() && !self.is_gone(was) {
             let field = before.role.field();
             self.verdict.warnings.push(format!(
-                "{field}: Package {was} was not looked up, so that it is not known whether it is still listed"
+                "{field}: Package {was} was not looked up, so it is unknown whether it is still listed"
             ));
             return;
         }
@@ -194,7 +194,7 @@ impl UpdateReview<'_, '_> {
             before.role.field(),
             was,
             format!(
-                "missing updated additional package; to leave it out say {}",
+                "missing updated additional package; to leave it out set {}",
                 none(was)
             ),
         ));
@@ -209,7 +209,7 @@ impl UpdateReview<'_, '_> {
         if !self.leaves_out(was) {
             let (field, short) = (before.role.field(), short(was));
             self.verdict.warnings.push(format!(
-                "{field}: the next release adds {short} again; to leave it out say {}",
+                "{field}: the next release adds {short} again; to leave it out set {}",
                 none(was)
             ));
         }
@@ -227,7 +227,7 @@ impl UpdateReview<'_, '_> {
             "refName",
             &after.package.ref_name,
             format!(
-                "package downgrade is not allowed, original version: {}, updated version {}; to keep the lower one say \
+                "package downgrade is not allowed, original version: {}, updated version {}; to keep the lower one set \
                  \"{short}={}\" in annotation {key}",
                 old.version, new.version, new.version
             ),

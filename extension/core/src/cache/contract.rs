@@ -22,7 +22,7 @@ pub fn missing(definition: &str, group: &str) -> String {
 #[must_use]
 pub fn unanswered(code: Option<u16>) -> String {
     match code {
-        Some(code) => format!("the API server refused to say how it is served with {code}"),
+        Some(code) => format!("the API server refused its API discovery with {code}"),
         None => "the API server does not answer".to_owned(),
     }
 }

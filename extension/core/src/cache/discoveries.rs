@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn callers_of_one_kind_share_what_is_found() {
+    fn callers_of_one_kind_share_the_result() {
         let (mut discoveries, now) = (Discoveries::<std::sync::Arc<u8>>::default(), Instant::now());
         let kind = NamedKind::given("a.example.com", "A");
         let Turn::Now(first) = discoveries.turn(&kind, "a", now) else {

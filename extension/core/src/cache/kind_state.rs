@@ -26,14 +26,14 @@ impl<S> KindState<S> {
     /// Returns the state of a kind whose watch panicked.
     #[must_use]
     pub fn panicked() -> Self {
-        Self::Unreadable("its watch ended in a bug of Sluice; the log of Sluice says where".to_owned())
+        Self::Unreadable("its watch panicked; see the log of Sluice".to_owned())
     }
 
     /// Returns the state of a kind whose API discovery timed out.
     #[must_use]
     pub fn not_found_in_time() -> Self {
         Self::Unreadable(format!(
-            "the API server did not say within {} s how it is served",
+            "the API server did not complete its API discovery within {} s",
             FINDING.as_secs()
         ))
     }

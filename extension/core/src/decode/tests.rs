@@ -215,7 +215,7 @@ fn a_list_names_the_object_that_cannot_be_decoded() {
 }
 
 #[test]
-fn what_has_no_name_is_no_object() {
+fn objects_without_a_name_are_refused() {
     assert!(Item::<Cluster>::of(r#"{"metadata":{"name":7}}"#).is_none());
     assert!(serde_json::from_str::<WatchEvent<Item<Cluster>>>(r#"{"type":"ADDED","object":7}"#).is_err());
 }
@@ -304,7 +304,7 @@ fn a_page_of_plain_objects_breaks() {
 
 /// An annotation that blocks an upgrade is read whatever else a user annotates.
 #[test]
-fn what_is_read_of_metadata_is_kept_beside_much_that_is_not() {
+fn read_metadata_is_kept_beside_large_unread_metadata() {
     let hook = format!("{}/backup", annotation::BEFORE_UPGRADE_PREFIX);
     let mut annotations: std::collections::BTreeMap<String, String> = (0..1000)
         .map(|number| (format!("a-{number}"), "text".repeat(8)))
@@ -329,7 +329,7 @@ fn what_is_read_of_metadata_is_kept_beside_much_that_is_not() {
 
 /// A selector may match any label.
 #[test]
-fn all_labels_of_what_values_are_computed_from_are_kept() {
+fn all_labels_of_values_sources_are_kept() {
     let labels: std::collections::BTreeMap<String, String> = (0..1000)
         .map(|number| (format!("a-{number}"), "text".repeat(8)))
         .collect();

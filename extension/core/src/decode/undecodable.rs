@@ -173,7 +173,7 @@ impl<'de> Deserialize<'de> for Fields<'de> {
 
             /// Fails with an error that does not repeat the text.
             fn visit_str<E: Error>(self, _: &str) -> Result<Self::Value, E> {
-                Err(E::custom("a text is no object"))
+                Err(E::custom("a string is not an object"))
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {

@@ -70,10 +70,10 @@ pub struct CachedCluster<'a> {
 impl<'a> Knowledge<'a> {
     /// Returns the knowledge of a synced cache about the Cluster of a call; see [`is_managed`].
     #[must_use]
-    pub fn synced(label: Option<&str>, known: CachedCluster<'a>) -> Self {
-        let has_bootstrap = known.bootstrap_generation.is_some() || known.bootstrap_undecodable;
-        if is_managed(label, known.legacy, has_bootstrap) {
-            Self::Managed(known)
+    pub fn synced(label: Option<&str>, cached: CachedCluster<'a>) -> Self {
+        let has_bootstrap = cached.bootstrap_generation.is_some() || cached.bootstrap_undecodable;
+        if is_managed(label, cached.legacy, has_bootstrap) {
+            Self::Managed(cached)
         } else {
             Self::Unmanaged
         }
@@ -104,8 +104,8 @@ fn decide_by(
         Knowledge::Unsynced(Unsynced::Stale) => Some(stale()),
         Knowledge::Unmanaged => None,
         Knowledge::Unresolved(hold, _) => Some(hold.clone()),
-        Knowledge::Managed(known) if nothing_to_wait_for(call, known) => None,
-        Knowledge::Managed(known) => clauses.iter().find_map(|clause| (clause.objection)(call, known)),
+        Knowledge::Managed(cached) if nothing_to_wait_for(call, cached) => None,
+        Knowledge::Managed(cached) => clauses.iter().find_map(|clause| (clause.objection)(call, cached)),
     };
     match hold {
         None => Decision::Release,
@@ -124,7 +124,7 @@ fn decide_by(
 /// Returns the time without progress toward an open gate.
 fn still(knowledge: &Knowledge<'_>, reason: HoldReason) -> Duration {
     match knowledge {
-        Knowledge::Managed(known) if !reason.is_passing() => known.still,
+        Knowledge::Managed(cached) if !reason.is_passing() => cached.still,
         Knowledge::Unresolved(_, still) => *still,
         _ => Duration::ZERO,
     }
@@ -137,7 +137,7 @@ fn held(reason: impl Into<HoldReason>, message: impl Into<String>) -> Hold<HoldR
 fn stale() -> Hold<HoldReason> {
     held(
         CallReason::ReplicaStale,
-        "the API server has not confirmed for too long what the replica that answers remembers",
+        "this replica has been out of sync with the API server for too long",
     )
 }
 
@@ -150,10 +150,10 @@ fn deletion_overdue(call: &HookCall<'_>, policy: &RetryPolicy) -> bool {
             .is_some_and(|deleted_at| is_overdue(deleted_at, call.now, limit))
 }
 
-fn nothing_to_wait_for(call: &HookCall<'_>, known: &CachedCluster<'_>) -> bool {
+fn nothing_to_wait_for(call: &HookCall<'_>, cached: &CachedCluster<'_>) -> bool {
     match call.hook {
-        Hook::BeforeClusterDelete => known.bootstrap_generation.is_none() && !known.bootstrap_undecodable,
-        Hook::BeforeClusterCreate => known.custom,
+        Hook::BeforeClusterDelete => cached.bootstrap_generation.is_none() && !cached.bootstrap_undecodable,
+        Hook::BeforeClusterCreate => cached.custom,
         _ => false,
     }
 }
@@ -172,7 +172,7 @@ struct Clause {
 /// All conditions of a release.
 const CLAUSES: [Clause; 14] = [
     Clause {
-        name: "all that the Cluster rests on can be decoded",
+        name: "all objects that the Cluster depends on can be decoded",
         objection: undecodable,
     },
     Clause {
@@ -192,7 +192,7 @@ const CLAUSES: [Clause; 14] = [
         objection: unrecorded,
     },
     Clause {
-        name: "the schema is known",
+        name: "the schema is cached",
         objection: of_another_schema,
     },
     Clause {
@@ -200,15 +200,15 @@ const CLAUSES: [Clause; 14] = [
         objection: of_another_cluster,
     },
     Clause {
-        name: "the record has seen the Cluster's generation",
+        name: "the record has observed the Cluster's generation",
         objection: behind_the_cluster,
     },
     Clause {
-        name: "the record has seen the ClusterBootstrap's generation",
+        name: "the record has observed the ClusterBootstrap's generation",
         objection: behind_the_bootstrap,
     },
     Clause {
-        name: "the record has seen the label",
+        name: "the record has observed the label",
         objection: behind_the_label,
     },
     Clause {
@@ -229,8 +229,8 @@ const CLAUSES: [Clause; 14] = [
     },
 ];
 
-fn undecodable(_: &HookCall<'_>, known: &CachedCluster<'_>) -> Option<Hold<HoldReason>> {
-    known.undecodable.clone().map(Hold::of_call)
+fn undecodable(_: &HookCall<'_>, cached: &CachedCluster<'_>) -> Option<Hold<HoldReason>> {
+    cached.undecodable.clone().map(Hold::of_call)
 }
 
 // A deletion waits until its packages are uninstalled, whatever the label says.
@@ -244,96 +244,96 @@ fn unlabelled(call: &HookCall<'_>, _: &CachedCluster<'_>) -> Option<Hold<HoldRea
     })
 }
 
-fn of_a_legacy_release(call: &HookCall<'_>, known: &CachedCluster<'_>) -> Option<Hold<HoldReason>> {
-    (known.legacy && call.hook != Hook::BeforeClusterDelete)
+fn of_a_legacy_release(call: &HookCall<'_>, cached: &CachedCluster<'_>) -> Option<Hold<HoldReason>> {
+    (cached.legacy && call.hook != Hook::BeforeClusterDelete)
         .then(|| tkr_legacy(call.label.unwrap_or_default()).of_call())
 }
 
 // The record of a deletion states that packages were uninstalled; that needs none of these kinds.
-fn unlisted(call: &HookCall<'_>, known: &CachedCluster<'_>) -> Option<Hold<HoldReason>> {
-    let kind = known
+fn unlisted(call: &HookCall<'_>, cached: &CachedCluster<'_>) -> Option<Hold<HoldReason>> {
+    let kind = cached
         .unlisted
         .filter(|_| call.hook != Hook::BeforeClusterDelete)?;
     Some(kind.unavailable().of_call())
 }
 
-fn unrecorded(_: &HookCall<'_>, known: &CachedCluster<'_>) -> Option<Hold<HoldReason>> {
+fn unrecorded(_: &HookCall<'_>, cached: &CachedCluster<'_>) -> Option<Hold<HoldReason>> {
     let nothing = || held(CallReason::RecordNotFound, "Cluster not reconciled yet");
-    known
+    cached
         .record
         .is_none()
-        .then(|| known.missing.clone().map_or_else(nothing, Hold::of_call))
+        .then(|| cached.missing.clone().map_or_else(nothing, Hold::of_call))
 }
 
-fn of_another_schema(_: &HookCall<'_>, known: &CachedCluster<'_>) -> Option<Hold<HoldReason>> {
-    (known.record?.schema != SCHEMA).then(|| {
+fn of_another_schema(_: &HookCall<'_>, cached: &CachedCluster<'_>) -> Option<Hold<HoldReason>> {
+    (cached.record?.schema != SCHEMA).then(|| {
         held(
             CallReason::RecordSchemaUnknown,
-            "waiting for the record to be written again",
+            "waiting for the leader to rewrite the record",
         )
     })
 }
 
-fn of_another_cluster(call: &HookCall<'_>, known: &CachedCluster<'_>) -> Option<Hold<HoldReason>> {
-    (known.record?.cluster_uid != call.uid).then(|| {
+fn of_another_cluster(call: &HookCall<'_>, cached: &CachedCluster<'_>) -> Option<Hold<HoldReason>> {
+    (cached.record?.cluster_uid != call.uid).then(|| {
         held(
             CallReason::RecordUIDMismatch,
-            "the record is of an earlier Cluster of this name",
+            "the record belongs to an earlier Cluster of this name",
         )
     })
 }
 
-fn behind_the_cluster(call: &HookCall<'_>, known: &CachedCluster<'_>) -> Option<Hold<HoldReason>> {
-    (known.record?.observed_cluster_generation < call.generation).then(|| {
+fn behind_the_cluster(call: &HookCall<'_>, cached: &CachedCluster<'_>) -> Option<Hold<HoldReason>> {
+    (cached.record?.observed_cluster_generation < call.generation).then(|| {
         held(
             CallReason::ClusterNotObserved,
-            "waiting for the latest edit of the Cluster to be seen",
+            "waiting for Sluice to observe the latest edit of the Cluster",
         )
     })
 }
 
-fn behind_the_bootstrap(_: &HookCall<'_>, known: &CachedCluster<'_>) -> Option<Hold<HoldReason>> {
-    (Some(known.record?.observed_bootstrap_generation) != known.bootstrap_generation).then(|| {
+fn behind_the_bootstrap(_: &HookCall<'_>, cached: &CachedCluster<'_>) -> Option<Hold<HoldReason>> {
+    (Some(cached.record?.observed_bootstrap_generation) != cached.bootstrap_generation).then(|| {
         held(
             CallReason::BootstrapNotObserved,
-            "waiting for the latest edit of the ClusterBootstrap to be seen",
+            "waiting for Sluice to observe the latest edit of the ClusterBootstrap",
         )
     })
 }
 
-fn behind_the_label(call: &HookCall<'_>, known: &CachedCluster<'_>) -> Option<Hold<HoldReason>> {
+fn behind_the_label(call: &HookCall<'_>, cached: &CachedCluster<'_>) -> Option<Hold<HoldReason>> {
     let label = call.label.unwrap_or_default();
-    (known.record?.label != label).then(|| {
+    (cached.record?.label != label).then(|| {
         held(
             CallReason::LabelNotObserved,
-            format!("waiting for label {label} to be seen"),
+            format!("waiting for Sluice to observe label {label}"),
         )
     })
 }
 
-fn of_another_target(call: &HookCall<'_>, known: &CachedCluster<'_>) -> Option<Hold<HoldReason>> {
-    let record = known.record?;
+fn of_another_target(call: &HookCall<'_>, cached: &CachedCluster<'_>) -> Option<Hold<HoldReason>> {
+    let record = cached.record?;
     let compared = matches!(call.hook, Hook::BeforeClusterCreate | Hook::BeforeClusterUpgrade);
     (compared && record.to != call.version).then(|| {
         held(
             CallReason::RecordTargetMismatch,
-            format!("waiting for target {} to be seen", call.version),
+            format!("waiting for Sluice to observe target {}", call.version),
         )
     })
 }
 
-fn unplanned(call: &HookCall<'_>, known: &CachedCluster<'_>) -> Option<Hold<HoldReason>> {
-    let listed = known.record?.gates.iter().any(|gate| answers(gate, call));
+fn unplanned(call: &HookCall<'_>, cached: &CachedCluster<'_>) -> Option<Hold<HoldReason>> {
+    let listed = cached.record?.gates.iter().any(|gate| answers(gate, call));
     (!listed).then(|| {
         held(
             CallReason::VersionNotPlanned,
-            format!("{} is not the version that comes next", call.gate_version()),
+            format!("{} is not the next version of the upgrade", call.gate_version()),
         )
     })
 }
 
-fn closed(call: &HookCall<'_>, known: &CachedCluster<'_>) -> Option<Hold<HoldReason>> {
-    let gate = known
+fn closed(call: &HookCall<'_>, cached: &CachedCluster<'_>) -> Option<Hold<HoldReason>> {
+    let gate = cached
         .record?
         .gates
         .iter()
@@ -344,8 +344,8 @@ fn closed(call: &HookCall<'_>, known: &CachedCluster<'_>) -> Option<Hold<HoldRea
 }
 
 // Uninstalled packages stay uninstalled without a leader.
-fn leaderless(call: &HookCall<'_>, known: &CachedCluster<'_>) -> Option<Hold<HoldReason>> {
-    (known.leaderless && call.hook != Hook::BeforeClusterDelete)
+fn leaderless(call: &HookCall<'_>, cached: &CachedCluster<'_>) -> Option<Hold<HoldReason>> {
+    (cached.leaderless && call.hook != Hook::BeforeClusterDelete)
         .then(|| held(CallReason::NoLeader, "no Sluice replica holds the leader lease"))
 }
 

@@ -32,7 +32,7 @@ use crate::{
         unsynced::Unsynced,
     },
     reasons::{Hold, HoldReason},
-    resolver::{asks_before, unresolved},
+    resolver::{requires_resolution, unresolved},
     summary::exceeded,
     upgrade::{
         record::of_cluster,
@@ -94,7 +94,7 @@ impl<S: Stores, N: Fn(&str) -> Option<Hold>> Index<'_, S, N> {
             return decide(call, &Knowledge::Unsynced(unsynced), &pace.policy);
         }
         let cluster = self.cluster(call.namespace, call.name);
-        if asks_before(call.hook)
+        if requires_resolution(call.hook)
             && let Some(hold) = self.unresolved(call.label, (call.uid, call.generation), &cluster, &bootstrap)
         {
             let standing = ProgressHash::of_hold("", &hold);
@@ -162,7 +162,7 @@ impl<S: Stores, N: Fn(&str) -> Option<Hold>> Index<'_, S, N> {
                 &[ClusterBootstrap, TanzuKubernetesRelease]
             }
             // The class may request a release.
-            (false, false) if self.hold_unresolved && asks_before(call.hook) => {
+            (false, false) if self.hold_unresolved && requires_resolution(call.hook) => {
                 &[ClusterBootstrap, Cluster, ClusterClass]
             }
             _ => &[ClusterBootstrap],

@@ -97,7 +97,7 @@ pub struct Held {
     pub recorded: bool,
 }
 
-/// Time of the last progress of each held Cluster. Times are measured from an arbitrary fixed moment.
+/// Time of the last progress of each held Cluster. Times are measured from an arbitrary origin.
 #[derive(Debug, Default)]
 pub struct HeldProgress {
     seen: HashMap<String, LastProgress>,

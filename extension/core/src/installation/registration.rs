@@ -72,10 +72,7 @@ impl Registration {
             message: one_line(message),
         };
         if !config["metadata"]["deletionTimestamp"].is_null() {
-            return undiscovered(
-                "Deleting",
-                "it is being deleted, and Cluster API asks nothing any more",
-            );
+            return undiscovered("Deleting", "it is being deleted, so Cluster API calls no hooks");
         }
         let conditions = &config["status"]["conditions"];
         let observed = conditions
@@ -86,15 +83,15 @@ impl Registration {
         let Some(condition) = find(&conditions, "Discovered") else {
             return undiscovered(
                 "NoCondition",
-                "Cluster API has not looked at it: the Secret of annotation runtime.cluster.x-k8s.io/inject-ca-from-secret is missing or \
-                 has no ca.crt, or Cluster API does not run with feature gate RuntimeSDK; its log says which",
+                "Cluster API has not reconciled it: the Secret of annotation runtime.cluster.x-k8s.io/inject-ca-from-secret is missing or \
+                 has no ca.crt, or Cluster API does not run with feature gate RuntimeSDK; see its log",
             );
         };
         if !condition.is_true() {
             return undiscovered(&condition.reason, &condition.message);
         }
         if observed.is_some_and(|observed| Some(observed) != config["metadata"]["generation"].as_i64()) {
-            return undiscovered("Outdated", "Cluster API has not looked at its last change");
+            return undiscovered("Outdated", "Cluster API has not observed its latest change");
         }
         Self::Discovered
     }
@@ -181,17 +178,17 @@ impl fmt::Display for Finding {
         match self {
             Self::Registered(name, Registration::Unreadable(why)) => write!(
                 f,
-                "ExtensionConfig {name} cannot be read, so whether Cluster API asks is not known: {why}"
+                "ExtensionConfig {name} cannot be read, so it is unknown whether Cluster API calls hooks: {why}"
             ),
             Self::Registered(name, Registration::Absent) => write!(
                 f,
-                "ExtensionConfig {name} does not exist: Cluster API asks nothing, and upgrades wait for nothing; apply \
-                 manifests/base/extension-config.yaml, or name the one that there is by --extension-config"
+                "ExtensionConfig {name} does not exist: Cluster API calls no hooks, and upgrades are not held; apply \
+                 manifests/base/extension-config.yaml, or name the existing one by --extension-config"
             ),
             Self::Registered(name, Registration::Undiscovered { reason, message }) => write!(
                 f,
-                "Cluster API has not discovered the hooks of ExtensionConfig {name} ({reason}: {message}); section \"What goes wrong\" of \
-                 docs/install.md says what to do"
+                "Cluster API has not discovered the hooks of ExtensionConfig {name} ({reason}: {message}); see section \"What goes wrong\" of \
+                 docs/install.md"
             ),
             Self::Registered(name, Registration::Discovered) => {
                 write!(
@@ -201,14 +198,17 @@ impl fmt::Display for Finding {
             }
             Self::ScopeUnknown(why) => {
                 let why = one_line(why);
-                write!(f, "which namespaces ExtensionConfigs select is not known: {why}")
+                write!(
+                    f,
+                    "the namespaces that ExtensionConfigs select are unknown: {why}"
+                )
             }
             Self::Unselected { clusters, namespaces } => {
                 let named: Vec<&str> = namespaces.iter().take(NAMED).map(String::as_str).collect();
                 write!(
                     f,
-                    "upgrades of Clusters with a ClusterBootstrap ({clusters}) wait for nothing, because no ExtensionConfig that is discovered \
-                     selects their namespaces: {}",
+                    "upgrades of Clusters with a ClusterBootstrap ({clusters}) are not held, because no discovered ExtensionConfig selects \
+                     their namespaces: {}",
                     named.join(", ")
                 )?;
                 if let Some(more @ 1..) = namespaces.len().checked_sub(NAMED) {

@@ -136,10 +136,8 @@ pub enum GivenUp {
 impl fmt::Display for GivenUp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Panicked => {
-                f.write_str("following them ended in a bug of Sluice; the log of Sluice says where")
-            }
-            Self::TooMuch(limit) => write!(f, "they take more than {} MiB", limit / 1024 / 1024),
+            Self::Panicked => f.write_str("their watch panicked; see the log of Sluice"),
+            Self::TooMuch(limit) => write!(f, "they exceed {} MiB", limit / 1024 / 1024),
         }
     }
 }

@@ -20,12 +20,12 @@ pub fn same_values(one: &Values, other: &Values) -> bool {
         && one
             .values()
             .zip(other.values())
-            .all(|(one, other)| one == other || say_the_same(one, other))
+            .all(|(one, other)| one == other || contents_equal(one, other))
 }
 
 /// Whether values are empty, so a PackageInstall without values deploys the same.
 #[must_use]
-pub fn say_nothing(values: &Values) -> bool {
+pub fn are_empty(values: &Values) -> bool {
     let is_empty = |content: &Vec<u8>| match read(content) {
         Some(Value::Object(fields)) => fields.is_empty(),
         Some(Value::Null) => true,
@@ -34,7 +34,7 @@ pub fn say_nothing(values: &Values) -> bool {
     values.values().all(is_empty)
 }
 
-fn say_the_same(one: &[u8], other: &[u8]) -> bool {
+fn contents_equal(one: &[u8], other: &[u8]) -> bool {
     match (read(one), read(other)) {
         (Some(one), Some(other)) => one == other && !is_ambiguous(&one),
         _ => false,
@@ -134,6 +134,6 @@ mod tests {
     #[case(&[("values.yaml", "a: 1\n")], false)]
     #[case(&[("values.yaml", "[")], false)]
     fn values_that_say_nothing(#[case] files: &[(&str, &str)], #[case] expected: bool) {
-        assert_eq!(say_nothing(&values(files)), expected);
+        assert_eq!(are_empty(&values(files)), expected);
     }
 }

@@ -27,11 +27,11 @@ pub(super) fn all_changes_applied(app: &App) -> bool {
         && templated.0 >= began.0
         && deployed.0 >= templated.0
         && !deploy.finished
-        && only_waits(deploy)
+        && kapp_only_waits(deploy)
 }
 
 /// Whether the last section of kapp's output is a wait that, with the earlier waits, covers all changes.
-fn only_waits(deploy: &DeployStatus) -> bool {
+fn kapp_only_waits(deploy: &DeployStatus) -> bool {
     let output = deploy.stdout.as_deref().unwrap_or_default();
     output
         .lines()

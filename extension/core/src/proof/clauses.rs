@@ -61,29 +61,29 @@ pub(super) const CLAUSES: &[Clause] = &[
         "the PackageInstall is canceled"
     ),
     clause!(
-        asks_for_the_package,
+        specifies_the_package,
         PackageInstallMismatch,
-        "the PackageInstall asks for another package"
+        "the PackageInstall specifies another package"
     ),
     clause!(
-        asks_for_the_version,
+        specifies_the_version,
         PackageInstallMismatch,
-        "the PackageInstall asks for another version"
+        "the PackageInstall specifies another version"
     ),
     clause!(
-        asks_for_the_values,
+        specifies_the_values,
         PackageInstallMismatch,
-        "the PackageInstall asks for other values"
+        "the PackageInstall specifies other values"
     ),
     clause!(
         observed_install,
         PackageInstallNotObserved,
-        "waiting for kapp-controller to see the PackageInstall"
+        "waiting for kapp-controller to observe the PackageInstall"
     ),
     clause!(
         chose_the_version,
         PackageInstallVersionMismatch,
-        "waiting for kapp-controller to choose the version"
+        "waiting for kapp-controller to select the version"
     ),
     Clause {
         met: |seen| succeeded(seen, Summary::of_install(seen.install)),
@@ -92,7 +92,7 @@ pub(super) const CLAUSES: &[Clause] = &[
     clause!(
         |seen| seen.app.is_some(),
         AppNotFound,
-        "waiting for kapp-controller to make the App"
+        "waiting for kapp-controller to create the App"
     ),
     clause!(
         |seen| seen.app.is_none_or(|app| belongs_to(app, seen.install)),
@@ -119,14 +119,14 @@ pub(super) const CLAUSES: &[Clause] = &[
     clause!(
         |seen| seen.app.is_none_or(|app| !manually_controlled(app)),
         AppManuallyControlled,
-        "an annotation cuts the App off from its PackageInstall"
+        "an annotation detaches the App from its PackageInstall"
     ),
     clause!(
         |seen| seen
             .app
             .is_none_or(|app| app_version(app) == Some(seen.target.version)),
         AppVersionMismatch,
-        "waiting for the App to be at the version"
+        "waiting for the App to have the version"
     ),
     clause!(
         |seen| seen.app.is_none_or(|app| uses_the_values(app, seen.target)),
@@ -136,12 +136,12 @@ pub(super) const CLAUSES: &[Clause] = &[
     clause!(
         |seen| seen.app.is_none_or(|app| has_the_sync_period(app, seen.target)),
         AppValuesMismatch,
-        "waiting for the App to have the sync period that stands for the values"
+        "waiting for the App to have the sync period that identifies the values"
     ),
     clause!(
         |seen| seen.app.is_none_or(observed_app),
         AppNotObserved,
-        "waiting for kapp-controller to see the App"
+        "waiting for kapp-controller to observe the App"
     ),
     Clause {
         met: app_finished,
@@ -150,11 +150,11 @@ pub(super) const CLAUSES: &[Clause] = &[
 ];
 
 /// Whether the PackageInstall specifies package, version and values of the target.
-pub(super) fn asks_for_the_target(seen: &Evidence<'_>) -> bool {
-    asks_for_the_package(seen) && asks_for_the_version(seen) && asks_for_the_values(seen)
+pub(super) fn specifies_the_target(seen: &Evidence<'_>) -> bool {
+    specifies_the_package(seen) && specifies_the_version(seen) && specifies_the_values(seen)
 }
 
-fn asks_for_the_package(seen: &Evidence<'_>) -> bool {
+fn specifies_the_package(seen: &Evidence<'_>) -> bool {
     seen.install
         .spec
         .package_ref
@@ -162,7 +162,7 @@ fn asks_for_the_package(seen: &Evidence<'_>) -> bool {
         .is_some_and(|package| package.ref_name == seen.target.ref_name)
 }
 
-fn asks_for_the_version(seen: &Evidence<'_>) -> bool {
+fn specifies_the_version(seen: &Evidence<'_>) -> bool {
     let selection = seen
         .install
         .spec
@@ -172,7 +172,7 @@ fn asks_for_the_version(seen: &Evidence<'_>) -> bool {
     selection.and_then(|selection| selection.constraints.as_deref()) == Some(seen.target.version)
 }
 
-fn asks_for_the_values(seen: &Evidence<'_>) -> bool {
+fn specifies_the_values(seen: &Evidence<'_>) -> bool {
     let mut secrets = seen
         .install
         .spec

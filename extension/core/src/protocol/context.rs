@@ -29,13 +29,13 @@ pub trait Reconciler: Sized {
     type Hold;
 
     /// Returns the effects of a reconcile that does nothing.
-    fn effects(memory: &Self::LocalState) -> Self::Effects;
+    fn effects(local: &Self::LocalState) -> Self::Effects;
 
     /// Reconciles as far as the known results allow.
     ///
     /// # Errors
     /// The missing reads or writes, or the reason why the reconcile cannot continue.
-    fn reconcile(known: &Context<'_, Self>, after: &mut Self::Effects) -> Step<Done, Self::Hold>;
+    fn reconcile(context: &Context<'_, Self>, after: &mut Self::Effects) -> Step<Done, Self::Hold>;
 }
 
 /// Facts and results of one reconcile. Results only accumulate, and no read is repeated.
@@ -44,7 +44,7 @@ pub struct Context<'a, S: Reconciler> {
     /// Reconciled object and its dependents, from the cache.
     pub facts: &'a S,
     /// State that the previous reconcile left.
-    pub memory: &'a S::LocalState,
+    pub local: &'a S::LocalState,
     /// Start of the reconcile.
     pub began: Clock,
     answers: HashMap<Read, ReadResult>,
@@ -58,10 +58,10 @@ pub struct Context<'a, S: Reconciler> {
 impl<'a, S: Reconciler> Context<'a, S> {
     /// Returns the context at the start of a reconcile.
     #[must_use]
-    pub fn new(facts: &'a S, memory: &'a S::LocalState, began: Clock) -> Self {
+    pub fn new(facts: &'a S, local: &'a S::LocalState, began: Clock) -> Self {
         Self {
             facts,
-            memory,
+            local,
             began,
             answers: HashMap::new(),
             outcomes: HashMap::new(),
@@ -72,8 +72,8 @@ impl<'a, S: Reconciler> Context<'a, S> {
 
     /// Returns whether the result of this read is known.
     #[must_use]
-    pub fn has(&self, ask: &Read) -> bool {
-        self.answers.contains_key(ask)
+    pub fn has(&self, read: &Read) -> bool {
+        self.answers.contains_key(read)
     }
 
     /// Returns the reads of `reads` without a result, each once.
@@ -81,7 +81,7 @@ impl<'a, S: Reconciler> Context<'a, S> {
     /// # Errors
     /// All results are known: a reconcile that requests only known reads would never end.
     pub fn unanswered(&self, reads: Vec<Read>) -> Result<HashSet<Read>, Error> {
-        let unanswered: HashSet<Read> = reads.into_iter().filter(|ask| !self.has(ask)).collect();
+        let unanswered: HashSet<Read> = reads.into_iter().filter(|read| !self.has(read)).collect();
         if unanswered.is_empty() {
             return Err(Error::Unfinished("it requests only known reads".to_owned()));
         }
@@ -96,8 +96,8 @@ impl<'a, S: Reconciler> Context<'a, S> {
 
     /// Records the result of a read. Once the results of a server exceed [its limit](answers_of) together, this result and all later
     /// ones with content become failures.
-    pub fn record_answer(&mut self, ask: Read, answer: ReadResult) {
-        let server = ask.server();
+    pub fn record_answer(&mut self, read: Read, answer: ReadResult) {
+        let server = read.server();
         let (all, size) = match (server, &answer) {
             (Server::Workload, _) => (&mut self.of_workload, answer.size()),
             (Server::Management, ReadResult::Found(_)) => (&mut self.of_management, answer.size()),
@@ -113,7 +113,7 @@ impl<'a, S: Reconciler> Context<'a, S> {
         } else {
             answer
         };
-        self.answers.insert(ask, answer);
+        self.answers.insert(read, answer);
     }
 
     /// Records the outcome of a write: the written object, or the failure.
@@ -121,11 +121,11 @@ impl<'a, S: Reconciler> Context<'a, S> {
         self.outcomes.insert((write.key, write.verb), outcome);
     }
 
-    pub(crate) fn answer(&self, ask: Read) -> Step<&ReadResult, S::Hold> {
-        match self.answers.get(&ask) {
+    pub(crate) fn answer(&self, read: Read) -> Step<&ReadResult, S::Hold> {
+        match self.answers.get(&read) {
             Some(ReadResult::Failed(failure)) => Err(Interrupt::Failed(failure.clone())),
             Some(answer) => Ok(answer),
-            None => Err(Interrupt::Need(vec![ask])),
+            None => Err(Interrupt::Need(vec![read])),
         }
     }
 
@@ -155,9 +155,9 @@ impl<'a, S: Reconciler> Context<'a, S> {
     }
 
     /// Returns the objects that a [`Read`] lists.
-    pub(crate) fn listed(&self, ask: Read) -> Step<&[Object], S::Hold> {
-        let server = ask.server();
-        match self.answer(ask)? {
+    pub(crate) fn listed(&self, read: Read) -> Step<&[Object], S::Hold> {
+        let server = read.server();
+        match self.answer(read)? {
             ReadResult::Listed(objects) => Ok(objects),
             _ => Err(unexpected(server)),
         }
@@ -196,8 +196,8 @@ impl<'a, S: Reconciler> Context<'a, S> {
     }
 
     /// Returns the API resource of a kind, if the API server serves it.
-    pub(crate) fn served(&self, ask: Read) -> Step<Option<Resource>, S::Hold> {
-        match self.answer(ask)? {
+    pub(crate) fn served(&self, read: Read) -> Step<Option<Resource>, S::Hold> {
+        match self.answer(read)? {
             ReadResult::Served(resource) => Ok(Some(resource.clone())),
             ReadResult::Absent => Ok(None),
             _ => Err(unexpected(Server::Management)),
@@ -272,7 +272,7 @@ pub(crate) fn typed<K: DeserializeOwned, H>(server: Server, found: &Value) -> St
 
 /// Returns the failure of a read with a result of the wrong variant, which only a bug of the executor causes.
 pub(crate) fn unexpected<H>(server: Server) -> Interrupt<H> {
-    Interrupt::Failed(Failure::other(server, "the answer to another question"))
+    Interrupt::Failed(Failure::other(server, "the result belongs to another read"))
 }
 
 #[cfg(test)]
@@ -301,14 +301,15 @@ mod tests {
             now: Timestamp::UNIX_EPOCH,
             instant: Instant::now(),
         };
-        let mut known = Context::new(&Nothing, &(), began);
+        let mut context = Context::new(&Nothing, &(), began);
         let reads = || vec![Read::Installs, Read::LabelledSecrets, Read::Installs];
-        let unanswered = |known: &Context<'_, Nothing>| known.unanswered(reads()).map(|reads| reads.len());
-        assert_eq!(unanswered(&known).ok(), Some(2), "each once");
-        known.record_answer(Read::Installs, ReadResult::Absent);
-        assert_eq!(unanswered(&known).ok(), Some(1));
-        known.record_answer(Read::LabelledSecrets, ReadResult::Absent);
-        assert!(matches!(unanswered(&known), Err(Error::Unfinished(_))));
+        let unanswered =
+            |context: &Context<'_, Nothing>| context.unanswered(reads()).map(|reads| reads.len());
+        assert_eq!(unanswered(&context).ok(), Some(2), "each once");
+        context.record_answer(Read::Installs, ReadResult::Absent);
+        assert_eq!(unanswered(&context).ok(), Some(1));
+        context.record_answer(Read::LabelledSecrets, ReadResult::Absent);
+        assert!(matches!(unanswered(&context), Err(Error::Unfinished(_))));
     }
 
     /// A tenant chooses the number and content of the Secrets that a ClusterBootstrap names.
@@ -319,20 +320,20 @@ mod tests {
             instant: Instant::now(),
         };
         for server in [Server::Management, Server::Workload] {
-            let mut known = Context::<Nothing>::new(&Nothing, &(), began);
-            let ask = |number: usize| {
+            let mut context = Context::<Nothing>::new(&Nothing, &(), began);
+            let read = |number: usize| {
                 let key = Key::of::<Cluster>(server, Some("team-a"), &number.to_string());
                 Read::Object(key, ReadPhase::Plan)
             };
             let large = Value::from("x".repeat(1024 * 1024));
             let fit = answers_of(server) / (1024 * 1024);
             for number in 0..2 * fit {
-                known.record_answer(ask(number), ReadResult::Found(Object(large.clone())));
-                let answer = known.answer(ask(number));
+                context.record_answer(read(number), ReadResult::Found(Object(large.clone())));
+                let answer = context.answer(read(number));
                 assert_eq!(answer.is_ok(), number < fit, "{server}: {number}");
             }
-            known.record_answer(ask(2 * fit), ReadResult::Absent);
-            assert!(known.answer(ask(2 * fit)).is_ok(), "{server}: no content");
+            context.record_answer(read(2 * fit), ReadResult::Absent);
+            assert!(context.answer(read(2 * fit)).is_ok(), "{server}: no content");
         }
     }
 }

@@ -11,7 +11,7 @@ pub const RECONCILE_TIMEOUT: Duration = Duration::from_mins(2);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ReconcileFailure {
     /// The reconcile exceeded [`RECONCILE_TIMEOUT`].
-    #[error("the pass did not come to its end within {} s", RECONCILE_TIMEOUT.as_secs())]
+    #[error("reconcile did not complete within {} s", RECONCILE_TIMEOUT.as_secs())]
     TimedOut,
     /// The reconcile panicked.
     #[error("reconcile panicked")]
@@ -26,7 +26,7 @@ pub enum Error {
     Refused(#[source] Failure),
     /// The reconcile timed out or panicked.
     #[error(transparent)]
-    Pass(#[from] ReconcileFailure),
+    Failed(#[from] ReconcileFailure),
     /// The reconcile makes no progress, which is a bug.
     #[error("reconcile makes no progress: {0}")]
     Unfinished(String),

@@ -68,12 +68,12 @@ impl Failure {
 
     /// Returns whether the failure is expected: a conflict, a deleted object, or an API that kapp-controller does not serve yet.
     #[must_use]
-    pub fn is_usual(&self) -> bool {
+    pub fn is_expected(&self) -> bool {
         matches!(self.code, Some(404 | 409 | 503))
     }
 
     /// Returns whether the failure is transient, so that the next attempt may succeed.
-    pub(crate) fn says_nothing(&self) -> bool {
+    pub(crate) fn is_transient(&self) -> bool {
         !self.too_long
             && self.undecodable.is_none()
             && self.code.is_none_or(|code| code == 429 || code >= 500)

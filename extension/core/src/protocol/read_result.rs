@@ -90,7 +90,7 @@ impl ReadResult {
         match read {
             Some(Ok(object)) => Self::Found(Object(object)),
             Some(Err(object)) => Self::Failed(Failure::undecodable(server, object.into())),
-            None => Self::Failed(Failure::other(server, "the answer is no object")),
+            None => Self::Failed(Failure::other(server, "the response is not an object")),
         }
     }
 
@@ -100,7 +100,7 @@ impl ReadResult {
         let failure = match list(text, Limit::whole(LIST)) {
             Some(Ok(objects)) => return Self::Listed(objects.into_iter().map(Object).collect()),
             Some(Err(object)) => Failure::undecodable(server, object.into()),
-            None => Failure::other(server, "the answer is no list of objects"),
+            None => Failure::other(server, "the response is not a list of objects"),
         };
         Self::Failed(failure)
     }
@@ -184,7 +184,7 @@ impl Object {
             return match ReadResult::of_object(key, text) {
                 ReadResult::Found(object) => Ok(object),
                 ReadResult::Failed(failure) => Err(failure),
-                _ => Err(Failure::other(server, "the answer is no object")),
+                _ => Err(Failure::other(server, "the response is not an object")),
             };
         }
         let written = decode::from_str::<Written>(text, Limit::whole(NAMED));

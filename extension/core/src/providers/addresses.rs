@@ -180,7 +180,7 @@ mod tests {
     #[case(json!(["10.0.0.0/8", "fd00::/8", "11.0.0.0/8"]), Reason::CIDRTooMany)]
     #[case(json!(["10.0.0.0"]), Reason::CIDRInvalid)]
     #[case(json!(["10.0.0.0/8", "ten/8"]), Reason::CIDRInvalid)]
-    fn what_is_no_pair_of_ranges_is_a_problem(#[case] blocks: Value, #[case] reason: Reason) {
+    fn invalid_ranges_are_problems(#[case] blocks: Value, #[case] reason: Reason) {
         let problem = Ranges::of_services(&cluster(&blocks)).unwrap_err();
         assert_eq!(problem.reason, reason);
         assert!(

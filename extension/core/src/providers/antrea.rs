@@ -21,8 +21,8 @@ use super::{
 };
 
 /// First version of each of the two later sets of settings.
-const SECOND_SET: Version = Version::new(1, 7, 1);
-const THIRD_SET: Version = Version::new(1, 9, 0);
+const SINCE_1_7_1: Version = Version::new(1, 7, 1);
+const SINCE_1_9_0: Version = Version::new(1, 9, 0);
 
 pub(super) struct Antrea;
 
@@ -114,14 +114,14 @@ fn settings(own: &AntreaSettings, version: &Version) -> Value {
         "defaultMTU": text(&own.default_mtu),
         "tlsCipherSuites": own.tls_cipher_suites,
     });
-    if *version >= SECOND_SET {
+    if *version >= SINCE_1_7_1 {
         settings["multicast"] = json!(own.multicast);
         settings["multicluster"] = json!(own.multicluster);
         settings["enableBridgingMode"] = json!(own.enable_bridging_mode);
         settings["disableTXChecksumOffload"] = json!(own.disable_tx_checksum_offload);
         settings["dnsServerOverride"] = json!(own.dns_server_override);
     }
-    if *version >= THIRD_SET {
+    if *version >= SINCE_1_9_0 {
         settings["tunnelPort"] = json!(own.tunnel_port);
         settings["tunnelCsum"] = json!(own.tunnel_csum);
     }
@@ -133,8 +133,8 @@ fn settings(own: &AntreaSettings, version: &Version) -> Value {
 fn feature_gates(own: &FeatureGates, version: &Version) -> Value {
     let mut gates = json!(own);
     let is_given = |gate: &str, on: &Value| match gate {
-        "Multicluster" | "SecondaryNetwork" | "TrafficControl" => *version >= SECOND_SET && *on == true,
-        "TopologyAwareHints" => *version >= THIRD_SET && *on == true,
+        "Multicluster" | "SecondaryNetwork" | "TrafficControl" => *version >= SINCE_1_7_1 && *on == true,
+        "TopologyAwareHints" => *version >= SINCE_1_9_0 && *on == true,
         _ => true,
     };
     if let Some(gates) = gates.as_object_mut() {

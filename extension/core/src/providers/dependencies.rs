@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_depends_on_what_it_was_set_to() {
+    fn each_depends_on_its_latest_sources() {
         let (one, two) = (Source::cluster("ns", "one"), Source::cluster("ns", "two"));
         let mut dependencies = Dependencies::default();
         let on = |dependencies: &Dependencies<&'static str>, source: &Source| {

@@ -84,7 +84,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_what_was_meant(text in any::<String>(), key in "[a-z]{1,8}", number in any::<i32>()) {
+        fn values_round_trip(text in any::<String>(), key in "[a-z]{1,8}", number in any::<i32>()) {
             let values = json!({&key: {"text": text, "number": number, "list": [text, ""]}});
             let read: Value = serde_saphyr::from_str(&document(&values)).unwrap();
             prop_assert_eq!(read, values);

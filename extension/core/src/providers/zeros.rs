@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_says_something_stays() {
+    fn zero_values_are_dropped() {
         let value = json!({
             "a": "", "b": 0, "c": false, "d": null, "e": [], "f": {"g": {"h": ""}},
             "i": "0", "j": 1, "k": true, "l": [0, ""], "m": {"n": 2, "o": 0},

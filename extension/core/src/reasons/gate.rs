@@ -26,8 +26,8 @@ held! {
             "name another release; to take the Cluster out of Sluice see [below](#taking-a-cluster-out-of-sluice)",
         /// The label names a TanzuKubernetesRelease that does not exist.
         TKRNotFound("gate, hook message, event"): "create it, or correct the label",
-        /// An object that the Cluster rests on is in the API server, but Sluice cannot decode it: the message names the object and the field.
-        /// Only Clusters that rest on it are held; metric `sluice_undecodable_object_info` names it as well.
+        /// An object that the Cluster depends on exists, but Sluice cannot decode it: the message names the object and the field.
+        /// Only Clusters that depend on it are held; metric `sluice_undecodable_object_info` names it as well.
         ObjectUndecodable("gate, hook message, event"):
             "correct the field that the message names, or delete the object; no restart is needed",
         /// No single release matches the next version; also while the Cluster has the new version but not yet the label for it.
@@ -88,8 +88,8 @@ held! {
         /// More than one of `inline`, `secretRef`, `providerRef`.
         ValuesSourceAmbiguous("gate, event"): "keep one",
         /// The values Secret of a package, or a Secret that a configuration in a template names, is a credential of Kubernetes or
-        /// Cluster API: its type is `kubernetes.io/service-account-token`, `bootstrap.kubernetes.io/token` or `cluster.x-k8s.io/secret`,
-        /// or it is named after a Cluster of the namespace: `<Cluster>-kubeconfig`, `-ca`, `-etcd`, `-proxy`, `-sa` or the like. Sluice
+        /// Cluster API: of type `kubernetes.io/service-account-token`, `bootstrap.kubernetes.io/token` or `cluster.x-k8s.io/secret`,
+        /// or named after a Cluster of the namespace: `<Cluster>-kubeconfig`, `-ca`, `-etcd`, `-proxy`, `-sa` or the like. Sluice
         /// does not copy it to a workload cluster. After that Cluster is deleted, the gate opens at the next drift check.
         ValuesSecretRefused("gate, event"): "name a Secret with values",
         /// The ClusterBootstrap has a CNI and the annotation `unmanaged-cni`.
@@ -101,12 +101,12 @@ held! {
         /// An API server refused a write.
         WriteRefused("gate, event"):
             "read the message, which is that of the server; usual causes are an admission policy, an outdated definition, or a role \
-             that does not let Sluice create or label providers of values, which the message then names",
+             that does not allow Sluice to create or label providers of values, which the message then names",
         /// An API server refused a write because it could not call a mandatory admission webhook, mostly one of the addons-manager
         /// or of the earlier resolver: its configuration was left behind. It also blocks Cluster API.
         WebhookUnavailable("gate, event, condition `TakeoverIncomplete`"):
             "delete the webhook configuration that has the webhook of the message ([migrating](migrating.md#webhook-configurations-that-were-left-behind)), or start \
-             what answers for it",
+             its server",
         /// A leftover of the addons-manager was removed and has reappeared: its pause, a finalizer, or the name of a values Secret in a
         /// PackageInstall. Sluice writes nothing to the workload cluster meanwhile, because two controllers would overwrite the same
         /// PackageInstalls. Sluice removes the leftover again once per `--sync-period`.
@@ -115,7 +115,7 @@ held! {
         /// A reconcile of the Cluster took longer than 3 s while other slow ones had half of the slots, did not finish within 2 min, or
         /// waited for a slot for 1 min. Sluice retries it.
         ReconcileTimedOut("gate, event"):
-            "look for API servers that are slow; where `sluice_slow_reconciles_canceled_total` grows, which counts the first sort, raise \
+            "check for slow API servers; if `sluice_slow_reconciles_canceled_total` grows, which counts the first case, raise \
              `--cluster-concurrency`",
         /// Reconciles of the Cluster fail with an error of the management API server: the second failure in a row, the fifth conflict in
         /// a row, or no success within 3 s of the start of the first one. Sluice retries with backoff.
@@ -168,7 +168,7 @@ held! {
         KappControllerRestarting("gate"): "nothing; if it lasts, check kapp-controller in the workload cluster",
     }
     "Packages" {
-        /// The packages of the next version are not known yet; also after values or a Package changed during the confirming read.
+        /// Sluice has not determined the packages of the next version yet; also after values or a Package changed during the confirming read.
         /// A merged ClusterBootstrap without any package is not held; its condition `NothingToProve` reports it.
         PackagesUnknown("gate"): "nothing",
         /// One of the named packages has no proof yet. The message names all packages that the gate needs.

@@ -86,7 +86,7 @@ impl Classes {
 
 /// Dependency of a Cluster on a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Concern {
+enum Impact {
     /// Not affected.
     None,
     /// Affected, and possibly blocked only by this change.
@@ -97,12 +97,12 @@ enum Concern {
 
 /// Fan-out requeue: Clusters to requeue after a change of shared objects.
 #[derive(Debug, Default)]
-pub struct Sweep {
+pub struct FanOutQueue {
     waiting: BTreeSet<ClusterRef>,
     resting: BTreeSet<ClusterRef>,
 }
 
-impl Sweep {
+impl FanOutQueue {
     /// Adds a Cluster if it depends on `changed`. `bootstrap` looks up its ClusterBootstrap.
     pub fn add(
         &mut self,
@@ -115,9 +115,9 @@ impl Sweep {
             return;
         }
         match depends_on(changed, cluster, bootstrap().as_ref()) {
-            Concern::None => {}
-            Concern::Waiting => drop(self.waiting.insert(ClusterRef::of(cluster))),
-            Concern::Resting => drop(self.resting.insert(ClusterRef::of(cluster))),
+            Impact::None => {}
+            Impact::Waiting => drop(self.waiting.insert(ClusterRef::of(cluster))),
+            Impact::Resting => drop(self.resting.insert(ClusterRef::of(cluster))),
         }
     }
 
@@ -141,10 +141,10 @@ fn depends_on(
     changed: &BTreeSet<SharedDependency>,
     cluster: &Cluster,
     bootstrap: Option<&ClusterBootstrap>,
-) -> Concern {
+) -> Impact {
     let label = cluster.labels().get(label::TKR);
     if label.is_none() && bootstrap.is_none() {
-        return Concern::None;
+        return Impact::None;
     }
     let record = bootstrap
         .and_then(|bootstrap| bootstrap.status.as_ref())
@@ -164,9 +164,9 @@ fn depends_on(
         SharedDependency::Class(namespace, name) => is_of_class(cluster, namespace, name),
     };
     match changed.iter().any(named) {
-        false => Concern::None,
-        true if rests => Concern::Resting,
-        true => Concern::Waiting,
+        false => Impact::None,
+        true if rests => Impact::Resting,
+        true => Impact::Waiting,
     }
 }
 
@@ -233,25 +233,25 @@ mod tests {
         let is_class = matches!(changed, SharedDependency::Class(..));
         let changed = BTreeSet::from([changed]);
         let labelled = cluster(&json!({label::TKR: "release"}));
-        let expected = |yes| if named { yes } else { Concern::None };
+        let expected = |yes| if named { yes } else { Impact::None };
         let completed = bootstrap(Some("Completed"));
         assert_eq!(
             depends_on(&changed, &labelled, Some(&completed)),
-            expected(Concern::Resting)
+            expected(Impact::Resting)
         );
         for waiting in [None, Some("Cancelled")] {
             let open = bootstrap(waiting);
             let expected = if is_class {
-                expected(Concern::Waiting)
+                expected(Impact::Waiting)
             } else {
-                Concern::Waiting
+                Impact::Waiting
             };
             assert_eq!(depends_on(&changed, &labelled, Some(&open)), expected);
             assert_eq!(depends_on(&changed, &labelled, None), expected);
         }
         assert_eq!(
             depends_on(&changed, &cluster(&json!({})), None),
-            Concern::None,
+            Impact::None,
             "not managed"
         );
     }
@@ -263,7 +263,7 @@ mod tests {
         status.upgrade.as_mut().unwrap().cluster_uid = "another".to_owned();
         let changed = BTreeSet::from([SharedDependency::Package("other".to_owned())]);
         let labelled = cluster(&json!({label::TKR: "release"}));
-        assert_eq!(depends_on(&changed, &labelled, Some(&other)), Concern::Waiting);
+        assert_eq!(depends_on(&changed, &labelled, Some(&other)), Impact::Waiting);
     }
 
     #[test]
@@ -321,7 +321,7 @@ mod tests {
     #[test]
     fn waiting_clusters_come_first_and_settled_ones_in_batches() {
         let (mut fan_out, changed) = (
-            Sweep::default(),
+            FanOutQueue::default(),
             BTreeSet::from([SharedDependency::Release("new".to_owned())]),
         );
         let named = |name: &str| {

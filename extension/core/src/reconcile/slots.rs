@@ -212,7 +212,7 @@ impl Troubles {
     fn did_not_complete(&mut self, uid: &str, error: &Error, began: Instant, now: Instant) -> Option<Hold> {
         // The next reconcile usually completes.
         let tolerated = match error {
-            Error::Pass(_) => 0,
+            Error::Failed(_) => 0,
             error if error.is_conflict() => CONFLICTS,
             Error::Refused(_) | Error::Unfinished(_) => 1,
         };

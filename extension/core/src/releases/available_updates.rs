@@ -21,7 +21,7 @@ use crate::{
 /// Cluster API owns the status, Sluice this one condition. A server-side apply leaves all other fields alone. A preceding read of the
 /// Cluster preserves the time of the last transition.
 #[derive(Debug)]
-pub struct Offer {
+pub struct UpdatesAvailableWrite {
     namespace: String,
     name: String,
     uid: Option<String>,
@@ -31,7 +31,7 @@ pub struct Offer {
 
 /// Returns the write of a Cluster; `None` if its condition is up to date, or if it is being deleted.
 #[must_use]
-pub fn of_cluster(cluster: &Cluster, evaluation: &Evaluation) -> Option<Offer> {
+pub fn of_cluster(cluster: &Cluster, evaluation: &Evaluation) -> Option<UpdatesAvailableWrite> {
     if cluster.metadata.deletion_timestamp.is_some() {
         return None;
     }
@@ -39,8 +39,8 @@ pub fn of_cluster(cluster: &Cluster, evaluation: &Evaluation) -> Option<Offer> {
     let said = (!release.is_empty()).then(|| {
         let version = from_label(&release);
         let by_name = || Ordered::of(&version);
-        let known = evaluation.version(&release).cloned().or_else(by_name);
-        metav1(updates_of(known.as_ref(), &release, &evaluation.updates))
+        let context = evaluation.version(&release).cloned().or_else(by_name);
+        metav1(updates_of(context.as_ref(), &release, &evaluation.updates))
     });
     let conditions = cluster.status.as_ref().map(|status| status.conditions.as_slice());
     let found = condition::find(conditions.unwrap_or_default(), UPDATES_AVAILABLE);
@@ -52,7 +52,7 @@ pub fn of_cluster(cluster: &Cluster, evaluation: &Evaluation) -> Option<Offer> {
         }
         _ => false,
     };
-    (!is_said).then(|| Offer {
+    (!is_said).then(|| UpdatesAvailableWrite {
         namespace: cluster.namespace().unwrap_or_default(),
         name: cluster.name_any(),
         uid: cluster.uid(),
@@ -70,22 +70,22 @@ fn metav1(said: Said) -> Said {
     Said { reason, ..said }
 }
 
-impl Reconciler for Offer {
+impl Reconciler for UpdatesAvailableWrite {
     type LocalState = ();
     type Effects = ();
     type Hold = String;
 
     fn effects((): &()) {}
 
-    fn reconcile(known: &Context<'_, Self>, (): &mut ()) -> Step<Done, String> {
-        let Offer {
+    fn reconcile(context: &Context<'_, Self>, (): &mut ()) -> Step<Done, String> {
+        let UpdatesAvailableWrite {
             namespace,
             name,
             uid,
             said,
-        } = known.facts;
+        } = context.facts;
         let key = Key::of::<Cluster>(Server::Management, Some(namespace), name);
-        let Some(found) = known.object(key.clone(), ReadPhase::Plan)? else {
+        let Some(found) = context.object(key.clone(), ReadPhase::Plan)? else {
             return Ok(Done::AwaitChange);
         };
         if found["metadata"]["uid"].as_str() != uid.as_deref() {
@@ -94,30 +94,26 @@ impl Reconciler for Offer {
         let conditions = found["status"]["conditions"].as_array();
         let of_type = |condition: &&Value| condition["type"] == UPDATES_AVAILABLE;
         let before = conditions.into_iter().flatten().find(of_type);
-        let next: Vec<Value> = said.iter().map(|said| condition(said, before, known)).collect();
+        let next: Vec<Value> = said.iter().map(|said| condition(said, before, context)).collect();
         if next.first() != before {
             let body = json!({
                 "apiVersion": found["apiVersion"], "kind": found["kind"],
                 "metadata": {"name": name, "namespace": namespace, "uid": uid},
                 "status": {"conditions": next},
             });
-            known.write(Write::apply_status(
-                key,
-                body,
-                "which releases the Cluster may take next",
-            ))?;
+            context.write(Write::apply_status(key, body, "available updates"))?;
         }
         Ok(Done::AwaitChange)
     }
 }
 
 /// Builds the condition, with the time of its last transition.
-fn condition(said: &Said, before: Option<&Value>, known: &Context<'_, Offer>) -> Value {
+fn condition(said: &Said, before: Option<&Value>, context: &Context<'_, UpdatesAvailableWrite>) -> Value {
     let before = before.filter(|before| before["status"] == said.status);
     let since = before.map(|before| before["lastTransitionTime"].clone());
     let now = || {
         json!(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(
-            known.began.now
+            context.began.now
         ))
     };
     json!({

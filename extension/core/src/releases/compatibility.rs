@@ -167,7 +167,7 @@ fn supported(bom: &ConfigMap, management_version: Option<&str>) -> Result<(Vec<S
         return Err(format!("{config_map} has no binaryData.{key}"));
     };
     let text = std::str::from_utf8(&data.0);
-    let text = text.map_err(|_| format!("binaryData.{key} of {config_map} is no text"))?;
+    let text = text.map_err(|_| format!("binaryData.{key} of {config_map} is not text"))?;
     let metadata: Metadata = yaml(text).map_err(|why| format!("binaryData.{key} of {config_map}: {why}"))?;
     let Some(version) = management_version else {
         let why = format!(

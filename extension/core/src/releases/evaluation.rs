@@ -62,15 +62,15 @@ struct Judged {
 impl Evaluation {
     /// Evaluates all releases.
     #[must_use]
-    pub fn of(known: Facts<'_>) -> Self {
-        let owners = owners(known.releases);
-        let judged = known.releases.iter().map(|(name, release)| {
+    pub fn of(facts: Facts<'_>) -> Self {
+        let owners = owners(facts.releases);
+        let judged = facts.releases.iter().map(|(name, release)| {
             let version = Ordered::of(&release.spec.version);
-            let valid = known.images.zip(known.packages).map(|(images, packages)| {
+            let valid = facts.images.zip(facts.packages).map(|(images, packages)| {
                 let owner = owners.get(&version_label(&release.spec.version)).copied();
                 valid(release, version.is_some(), owner, images, packages)
             });
-            let compatible = known
+            let compatible = facts
                 .compatibility
                 .map(|compatibility| compatibility.verdict(&release.spec.version));
             let judged = Judged {
@@ -81,10 +81,10 @@ impl Evaluation {
             (name.clone(), judged)
         });
         let judged: BTreeMap<_, _> = judged.collect();
-        let offered = known.releases.iter().filter_map(|(name, release)| {
+        let offered = facts.releases.iter().filter_map(|(name, release)| {
             let judged = judged.get(name)?;
             let version = judged.version.as_ref()?;
-            is_offered(release, judged, known.images).then_some((version, release.spec.version.as_str()))
+            is_offered(release, judged, facts.images).then_some((version, release.spec.version.as_str()))
         });
         Self {
             updates: Updates::of(offered),

@@ -218,7 +218,7 @@ impl<'a> TkrPackage<'a> {
         let package = format!("Package {}/{}", self.namespace, self.name);
         if !self.is_ours(found) {
             let message = format!(
-                "{package}: PackageInstall {} exists and has no annotation {} {:?}: Sluice leaves it alone, and the releases are not installed; delete it",
+                "{package}: PackageInstall {} exists and has no annotation {} {:?}: Sluice does not change it, and the releases are not installed; delete it",
                 found.name_any(),
                 annotation::TKR_PACKAGE,
                 self.name
@@ -258,17 +258,18 @@ fn brings_releases(meta: &ObjectMeta) -> bool {
 fn fault(package: &str, words: &str) -> InstallFault {
     let words = words.split_whitespace().collect::<Vec<_>>().join(" ");
     let (reason, advice) = if let Some(owner) = owner(&words) {
-        let advice = format!("{owner} has brought an object of the bundle; have one of both bring it");
+        let advice =
+            format!("{owner} already owns an object of the bundle; remove the object from one of them");
         (InstallReason::OwnedByAnotherApp, advice)
     } else if is_without_right(&words) {
         let advice = format!(
-            "the bundle has what releases do not consist of, or drops an object; correct it, or, where the kind is meant to come, bind a Role \
-             with it to ServiceAccount {}",
+            "the bundle contains other kinds than those of releases, or drops an object; correct it, or, if the kind is intended, bind a Role \
+             for it to ServiceAccount {}",
             name::TKR_INSTALLER
         );
         (InstallReason::RightMissing, advice)
     } else {
-        let advice = "correct the Package or what it fetches; it is tried again by itself".to_owned();
+        let advice = "correct the Package or what it fetches; kapp-controller retries it".to_owned();
         (InstallReason::TKRPackageFailed, advice)
     };
     let mut message = format!("{package}: {advice}: {words}");
@@ -334,26 +335,26 @@ impl Reconciler for Install {
 
     fn effects((): &()) {}
 
-    fn reconcile(known: &Context<'_, Self>, (): &mut ()) -> Step<Done, String> {
-        match known.facts {
+    fn reconcile(context: &Context<'_, Self>, (): &mut ()) -> Step<Done, String> {
+        match context.facts {
             Self::Create(install) => {
-                let why = "releases that a Package brings";
-                known.write(Write::create(Server::Management, install.as_ref(), why))?;
+                let why = "install the releases of a Package";
+                context.write(Write::create(Server::Management, install.as_ref(), why))?;
             }
             Self::Update(key, patch) => {
                 let why = "it does not install what the Package brings";
-                known.write(Write::patch(key.clone(), patch.clone(), why))?;
+                context.write(Write::patch(key.clone(), patch.clone(), why))?;
             }
             Self::Remove {
                 install,
                 uid,
                 package,
             } => {
-                let found = known.object(package.clone(), ReadPhase::Plan)?;
+                let found = context.object(package.clone(), ReadPhase::Plan)?;
                 let labels = found.map(|found| &found["metadata"]["labels"]);
                 if labels.is_none_or(|labels| labels.get(label::TKR_PACKAGE).is_none()) {
                     let why = "its Package is gone; the releases stay";
-                    known.write(Write::delete(install.clone(), uid.clone(), why))?;
+                    context.write(Write::delete(install.clone(), uid.clone(), why))?;
                 }
             }
         }

@@ -21,7 +21,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::{cluster::ClusterRef, reasons::reasons};
 
-pub use available_updates::{Offer, of_cluster};
+pub use available_updates::{UpdatesAvailableWrite, of_cluster};
 pub use compatibility::{Compatibility, ManagementClusters, Sources, Verdict};
 pub use evaluation::{Evaluation, Facts, Fault};
 pub use image::of_image;
@@ -82,7 +82,7 @@ impl ReleaseEvent {
 
 /// Object with labels or conditions of this module.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Named {
+pub enum ReleaseObject {
     /// A TanzuKubernetesRelease.
     Release(String),
     /// An OSImage.

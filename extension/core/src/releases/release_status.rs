@@ -52,18 +52,14 @@ impl Reconciler for ReleaseStatus {
 
     fn effects((): &()) {}
 
-    fn reconcile(known: &Context<'_, Self>, (): &mut ()) -> Step<Done, String> {
-        let mark = known.facts;
+    fn reconcile(context: &Context<'_, Self>, (): &mut ()) -> Step<Done, String> {
+        let mark = context.facts;
         let mut version = json!(mark.version);
         if !mark.labels.is_empty() {
             let patch = json!({
                 "metadata": {"uid": mark.uid, "resourceVersion": version, "labels": mark.labels},
             });
-            let written = known.write(Write::patch(
-                mark.key.clone(),
-                patch,
-                "labels that it is selected by",
-            ))?;
+            let written = context.write(Write::patch(mark.key.clone(), patch, "selection labels"))?;
             version = written["metadata"]["resourceVersion"].clone();
         }
         if let Some(conditions) = &mark.conditions {
@@ -71,11 +67,7 @@ impl Reconciler for ReleaseStatus {
                 "metadata": {"uid": mark.uid, "resourceVersion": version},
                 "status": {"conditions": conditions},
             });
-            known.write(Write::patch_status(
-                mark.key.clone(),
-                patch,
-                "what it is good for",
-            ))?;
+            context.write(Write::patch_status(mark.key.clone(), patch, "conditions"))?;
         }
         Ok(Done::AwaitChange)
     }

@@ -99,7 +99,7 @@ impl World {
         }
     }
 
-    fn survey(&self) -> Evaluation {
+    fn evaluation(&self) -> Evaluation {
         Evaluation::of(Facts {
             releases: &self.releases,
             images: Some(&self.images),
@@ -110,10 +110,10 @@ impl World {
 
     /// Carries out the writes of each release once. Returns the number of releases with a write.
     fn settle(&mut self, at: Timestamp) -> usize {
-        let survey = self.survey();
+        let evaluation = self.evaluation();
         let mut written = 0;
         for release in self.releases.values_mut() {
-            let Some(mark) = survey.of_release(release, at) else {
+            let Some(mark) = evaluation.of_release(release, at) else {
                 continue;
             };
             let mut object = json!(**release);

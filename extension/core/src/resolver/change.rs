@@ -12,7 +12,7 @@ use sluice_crds::{
 
 use super::{
     Asked, Resolution, ResolverInputs, Unknown, asks, data,
-    part::{MOST_FAULTS, Part, Parts, Place, is_short, parts, pools, shortened},
+    part::{MAX_FAULTS, Part, PartLocation, Parts, is_short, parts, pools, shortened},
     pick::{Picked, Query},
     pinned_data::pinned_data,
     running::Machines,
@@ -29,7 +29,7 @@ use crate::{
 ///
 /// # Errors
 /// A missing input.
-pub fn resolve(asked: &Asked, known: ResolverInputs<'_>) -> Result<Resolution, Unknown> {
+pub fn resolve(asked: &Asked, inputs: ResolverInputs<'_>) -> Result<Resolution, Unknown> {
     let Asked { old, new } = asked;
     let Some(topology) = &new.spec.topology else {
         return Ok(Resolution::default());
@@ -38,7 +38,7 @@ pub fn resolve(asked: &Asked, known: ResolverInputs<'_>) -> Result<Resolution, U
     if new.metadata.deletion_timestamp.is_some() || is_stopped(new) {
         return Ok(Resolution::default());
     }
-    let class = match known.class {
+    let class = match inputs.class {
         Ok(Some(class)) => Some(class),
         Ok(None) => {
             if let Some(answer) = without_class(asked, topology)? {
@@ -63,7 +63,7 @@ pub fn resolve(asked: &Asked, known: ResolverInputs<'_>) -> Result<Resolution, U
         }
     };
     let (Some(text), Some(class)) = (asks(&new.metadata, class), class) else {
-        return pinned_data(asked, topology, known.running);
+        return pinned_data(asked, topology, inputs.running);
     };
     let mut faults = Vec::new();
     let selector = is_short(text).and_then(|()| selector::parse(text).map_err(|error| error.to_string()));
@@ -91,7 +91,7 @@ pub fn resolve(asked: &Asked, known: ResolverInputs<'_>) -> Result<Resolution, U
     // Images are needed only if the class declares the variable or a part selects one.
     let needs_images = declared || parts.all.iter().any(|part| part.text.is_some());
     let images = if needs_images {
-        Some(known.images.ok_or(Unknown::Images)?)
+        Some(inputs.images.ok_or(Unknown::Images)?)
     } else {
         None
     };
@@ -99,7 +99,7 @@ pub fn resolve(asked: &Asked, known: ResolverInputs<'_>) -> Result<Resolution, U
         prefix: version_label(&topology.version),
         text,
         selector,
-        releases: known.releases,
+        releases: inputs.releases,
         images,
         of_images: parts.selectors,
         keys: parts.keys,
@@ -111,7 +111,7 @@ pub fn resolve(asked: &Asked, known: ResolverInputs<'_>) -> Result<Resolution, U
         declared,
         parts: parts.all,
         query,
-        machines: Machines::of(old.as_ref(), known.running),
+        machines: Machines::of(old.as_ref(), inputs.running),
     };
     let resolution = change.resolution().unwrap_or_else(|fault| refused(vec![fault]));
     change.machines.known()?;
@@ -167,7 +167,7 @@ fn shape_faults(topology: &Topology) -> Vec<Fault> {
         let value = shortened(&value?.to_string());
         Some(Fault::new(format!("{field}[{}]", name::TKR_DATA), value, why))
     });
-    faults.take(MOST_FAULTS).collect()
+    faults.take(MAX_FAULTS).collect()
 }
 
 /// Resolution of one Cluster.
@@ -225,7 +225,7 @@ impl ClusterChange<'_> {
         };
         let data = name::TKR_DATA;
         let warning = format!(
-            "{data}: the Cluster is stored as it came, because its entry for {} is of TanzuKubernetesRelease {label}, which {why}",
+            "{data}: the Cluster is stored unchanged, because its entry for {} is of TanzuKubernetesRelease {label}, which {why}",
             self.topology.version
         );
         Some(Resolution {
@@ -298,8 +298,8 @@ impl ClusterChange<'_> {
     pub(super) fn unresolved(&self, result: &str) -> String {
         const MOST: usize = 8;
         let pools = self.parts.iter().filter_map(|part| match &part.place {
-            Place::ControlPlane => None,
-            Place::Pool { name, .. } => Some(name.as_str()),
+            PartLocation::ControlPlane => None,
+            PartLocation::Pool { name, .. } => Some(name.as_str()),
         });
         let pools: Vec<&str> = pools.collect();
         let more = |count: usize| {
@@ -357,8 +357,8 @@ impl ClusterChange<'_> {
         }
         if asked.is_empty() && self.old.is_some_and(|old| release_of(&old.metadata) == name) {
             warnings.push(format!(
-                "label {}: put back, because the Cluster or its ClusterClass asks for a release; to take the Cluster out of Sluice, remove \
-                 the label together with what asks for it",
+                "label {}: restored, because the Cluster or its ClusterClass requests a release; to take the Cluster out of Sluice, remove \
+                 the label together with that request",
                 label::TKR
             ));
         }

@@ -62,23 +62,23 @@ pub(super) fn repository(topology: &Topology) -> Option<&str> {
 pub(super) fn entries(value: &Value) -> Result<&Entries, String> {
     const SHAPE: &str = "TKR_DATA is an object with an object {kubernetesSpec, osImageRef, labels} for each Kubernetes version";
     let Some(entries) = value.as_object() else {
-        return Err(format!("it is no object; {SHAPE}"));
+        return Err(format!("it is not an object; {SHAPE}"));
     };
     for (version, entry) in entries {
         if version.parse::<KubernetesVersion>().is_err() {
-            return Err(format!("key {version:?} is no Kubernetes version; {SHAPE}"));
+            return Err(format!("key {version:?} is not a Kubernetes version; {SHAPE}"));
         }
         let Some(entry) = entry.as_object() else {
-            return Err(format!("what it has for {version} is no object; {SHAPE}"));
+            return Err(format!("the entry for {version} is not an object; {SHAPE}"));
         };
         for field in ["kubernetesSpec", "osImageRef", "labels"] {
             if entry.get(field).is_some_and(|value| !value.is_object()) {
-                return Err(format!("{field} of {version} is no object; {SHAPE}"));
+                return Err(format!("{field} of {version} is not an object; {SHAPE}"));
             }
         }
         let labels = entry.get("labels").and_then(Value::as_object);
         if labels.is_some_and(|labels| labels.values().any(|value| !value.is_string())) {
-            return Err(format!("a label of {version} is no text; {SHAPE}"));
+            return Err(format!("a label of {version} is not a string; {SHAPE}"));
         }
     }
     Ok(entries)

@@ -28,7 +28,7 @@ use sluice_crds::{
 pub use change::resolve;
 pub use running::Running;
 pub use selector::{NoSelector, parse as parse_selector};
-pub use unresolved::{asks_before, unresolved};
+pub use unresolved::{requires_resolution, unresolved};
 
 use crate::{
     cache::stores::{Images, Releases},
@@ -77,16 +77,16 @@ pub struct Resolution {
 pub enum Unknown {
     /// The OSImages.
     #[error(
-        "Sluice does not know all OSImages yet; try again, and if it lasts look at the definition of OSImage and at the log"
+        "Sluice has not listed all OSImages yet; try again, and if it lasts check the definition of OSImage and the log"
     )]
     Images,
     /// The class of a Cluster whose machines may exist.
     #[error(
-        "Sluice does not know ClusterClass {0} yet; try again, and if it lasts apply the ClusterClass first"
+        "Sluice has not observed ClusterClass {0} yet; try again, and if it lasts apply the ClusterClass first"
     )]
     Class(String),
     /// The versions that machines of the Cluster may run.
-    #[error("Sluice does not know yet which versions the machines of the Cluster run; try again")]
+    #[error("the versions that machines of the Cluster run are not listed yet; try again")]
     Running,
 }
 

@@ -18,9 +18,9 @@ use sluice_crds::{
 use super::selector;
 use crate::fault::Fault;
 
-/// Part of a topology.
+/// Location of a part in `spec.topology`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum PartLocation {
     ControlPlane,
     /// Worker pool: its list in `workers`, its index, and its name.
     Pool {
@@ -30,7 +30,7 @@ pub(super) enum Place {
     },
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for PartLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::ControlPlane => f.write_str("controlPlane"),
@@ -42,7 +42,7 @@ impl fmt::Display for Place {
 /// A part and its image selector.
 #[derive(Debug, Clone)]
 pub(super) struct Part {
-    pub(super) place: Place,
+    pub(super) place: PartLocation,
     /// The selector as written; `None` selects every image.
     pub(super) text: Option<String>,
     /// Index of its selector in [`Parts`].
@@ -60,17 +60,17 @@ pub(super) struct Parts {
 }
 
 /// Maximum number of pools. The names of more pools alone would fill an object of etcd.
-const MOST_POOLS: usize = 2_000;
+const MAX_WORKER_POOLS: usize = 2_000;
 
 /// Longest selector, in bytes.
-const LONGEST_SELECTOR: usize = 1_024;
+const MAX_SELECTOR_BYTES: usize = 1_024;
 
 /// Total length of all distinct image selectors, in bytes: each is compared with all images of all releases while all other reviews
 /// wait.
-const LONGEST_SELECTORS: usize = 4_096;
+const MAX_TOTAL_SELECTOR_BYTES: usize = 4_096;
 
-/// Maximum number of reported faults of parts.
-pub(super) const MOST_FAULTS: usize = 8;
+/// Maximum number of reported faults of a topology.
+pub(super) const MAX_FAULTS: usize = 8;
 
 /// Returns the worker pools of a topology, each with its list and index.
 pub(super) fn pools(topology: &Topology) -> impl Iterator<Item = (&'static str, usize, &WorkerTopology)> {
@@ -86,11 +86,11 @@ pub(super) fn pools(topology: &Topology) -> impl Iterator<Item = (&'static str, 
 /// Reads the parts of a topology.
 ///
 /// # Errors
-/// Missing classes, unreadable selectors, and too many of either.
+/// Unknown worker classes, invalid selectors, or an exceeded limit.
 pub(super) fn parts(topology: &Topology, class: &ClusterClass) -> Result<Parts, Vec<Fault>> {
     let count = pools(topology).count();
-    if count > MOST_POOLS {
-        let why = format!("a topology of more than {MOST_POOLS} pools is not resolved");
+    if count > MAX_WORKER_POOLS {
+        let why = format!("a topology of more than {MAX_WORKER_POOLS} pools is not resolved");
         return Err(vec![Fault::new("spec.topology.workers", count.to_string(), why)]);
     }
     let mut reading = Reading::default();
@@ -98,9 +98,9 @@ pub(super) fn parts(topology: &Topology, class: &ClusterClass) -> Result<Parts, 
     let of_class = class.spec.control_plane.as_ref();
     let text = selector_of(own.and_then(|own| own.metadata.as_ref()))
         .or_else(|| selector_of(of_class.and_then(|class| class.metadata.as_ref())));
-    reading.take(Place::ControlPlane, text);
+    reading.take(PartLocation::ControlPlane, text);
     for (list, index, pool) in pools(topology) {
-        if reading.faults.len() >= MOST_FAULTS {
+        if reading.faults.len() >= MAX_FAULTS {
             break;
         }
         let name = pool.name.clone();
@@ -109,7 +109,7 @@ pub(super) fn parts(topology: &Topology, class: &ClusterClass) -> Result<Parts, 
             _ => workers.machine_pools.as_slice(),
         });
         let classes = classes.unwrap_or_default();
-        let place = Place::Pool { list, index, name };
+        let place = PartLocation::Pool { list, index, name };
         let Some(of_class) = classes.iter().find(|class| class.class == pool.class) else {
             reading.faults.push(unknown_class(&place, pool, class, classes));
             continue;
@@ -143,7 +143,7 @@ struct Reading<'a> {
 }
 
 impl<'a> Reading<'a> {
-    fn take(&mut self, place: Place, text: Option<&'a str>) {
+    fn take(&mut self, place: PartLocation, text: Option<&'a str>) {
         let written = text.unwrap_or_default();
         match self.selector(written) {
             Ok(selector) => self.parts.all.push(Part {
@@ -164,9 +164,9 @@ impl<'a> Reading<'a> {
         }
         is_short(text)?;
         self.bytes += text.len();
-        if self.bytes > LONGEST_SELECTORS {
+        if self.bytes > MAX_TOTAL_SELECTOR_BYTES {
             return Err(format!(
-                "the different selectors of OSImages of a Cluster have more than {LONGEST_SELECTORS} bytes together; use fewer"
+                "the different selectors of OSImages of a Cluster have more than {MAX_TOTAL_SELECTOR_BYTES} bytes together; use fewer"
             ));
         }
         let selector = selector::parse(text).map_err(|error| error.to_string())?;
@@ -183,9 +183,9 @@ impl<'a> Reading<'a> {
 /// # Errors
 /// The message about a selector that is too long.
 pub(super) fn is_short(text: &str) -> Result<(), String> {
-    if text.len() > LONGEST_SELECTOR {
+    if text.len() > MAX_SELECTOR_BYTES {
         return Err(format!(
-            "a selector has {LONGEST_SELECTOR} bytes at most; use a shorter one"
+            "a selector has {MAX_SELECTOR_BYTES} bytes at most; use a shorter one"
         ));
     }
     Ok(())
@@ -200,7 +200,12 @@ pub(super) fn shortened(text: &str) -> String {
     }
 }
 
-fn unknown_class(place: &Place, pool: &WorkerTopology, class: &ClusterClass, known: &[WorkerClass]) -> Fault {
+fn unknown_class(
+    place: &PartLocation,
+    pool: &WorkerTopology,
+    class: &ClusterClass,
+    known: &[WorkerClass],
+) -> Fault {
     let known: Vec<&str> = known.iter().map(|known| known.class.as_str()).collect();
     let known = if known.is_empty() {
         "none at all".to_owned()

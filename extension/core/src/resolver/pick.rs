@@ -207,7 +207,7 @@ impl Query<'_> {
             return "there is no TanzuKubernetesRelease at all".to_owned();
         }
         let names: Vec<_> = known.into_iter().map(|(.., name)| name).collect();
-        format!("no version begins so, the nearest are {}", names.join(", "))
+        format!("no version has this prefix, the nearest are {}", names.join(", "))
     }
 }
 

@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_never_listed_may_be_of_any_version() {
+    fn unlisted_objects_permit_any_version() {
         for (kind, is_needed) in [
             (StoredKind::MachineDeployment, true),
             (StoredKind::MachinePool, true),
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_decoded_may_be_of_any_version() {
+    fn undecodable_objects_permit_any_version() {
         let labels = json!({label::CAPI_CLUSTER_NAME: "one"});
         for (kind, name) in [
             ("MachineDeployment", "md"),

@@ -156,7 +156,7 @@ mod tests {
     #[case::not_among("os-name notin (photon,ubuntu)", false)]
     #[case::all("os-name in (ubuntu,photon),!fips,v1.35", true)]
     #[case::all_but_one("os-name in (ubuntu,photon),fips", false)]
-    fn what_a_selector_selects(#[case] text: &str, #[case] selected: bool) {
+    fn selectors_match_labels(#[case] text: &str, #[case] selected: bool) {
         assert_eq!(parse(text).unwrap().matches(&labels()), selected);
     }
 
@@ -170,14 +170,14 @@ mod tests {
     #[case::other_operator("a among (b)", "another operator")]
     #[case::bad_value("a=b c", "has no value")]
     #[case::bad_prefix("A.test/b", "has no key")]
-    fn what_is_no_selector_is_named(#[case] text: &str, #[case] says: &str) {
+    fn syntax_errors_name_the_unreadable_part(#[case] text: &str, #[case] says: &str) {
         let error = parse(text).unwrap_err().to_string();
         assert!(error.contains(says), "{error}");
     }
 
     proptest! {
         #[test]
-        fn what_was_read_is_read_again(text in "[a-c!=()in, ./]{0,24}") {
+        fn parsed_selectors_round_trip(text in "[a-c!=()in, ./]{0,24}") {
             if let Ok(selector) = parse(&text) {
                 prop_assert_eq!(parse(&selector.to_string()).unwrap(), selector);
             }

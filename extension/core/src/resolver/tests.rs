@@ -411,7 +411,7 @@ fn a_cluster_that_is_restored_keeps_its_images() {
 }
 
 #[test]
-fn what_asks_for_nothing_is_left_alone() {
+fn clusters_without_a_request_stay_unchanged() {
     let mut world = World::new();
     let mut plain = new("v1.35", &json!([]));
     plain["metadata"]["annotations"] = json!({});

@@ -17,7 +17,7 @@ use crate::{
 
 /// Whether a Cluster has to be resolved before a hook. All later hooks follow from these two.
 #[must_use]
-pub const fn asks_before(hook: Hook) -> bool {
+pub const fn requires_resolution(hook: Hook) -> bool {
     matches!(hook, Hook::BeforeClusterCreate | Hook::BeforeClusterUpgrade)
 }
 
@@ -42,7 +42,7 @@ pub fn unresolved(
         meta.uid.as_deref() == Some(uid) && meta.generation.is_some_and(|seen| seen >= generation)
     });
     let Some(meta) = seen else {
-        return Some(not_seen("the Cluster as it is now"));
+        return Some(not_seen("the latest edit of the Cluster"));
     };
     if meta.deletion_timestamp.is_some() {
         return None;
@@ -80,7 +80,7 @@ pub fn unresolved(
 }
 
 fn not_seen(what: &str) -> Hold<HoldReason> {
-    let text = format!("waiting for {what} to be seen: it may ask for a release to be resolved");
+    let text = format!("waiting for Sluice to observe {what}: it may request the resolution of a release");
     Hold::new(CallReason::ClusterNotObserved.into(), text)
 }
 
@@ -94,7 +94,7 @@ fn not_resolved(by: &str, is_own: bool) -> Hold<HoldReason> {
     Hold::new(
         GateReason::TKRNotResolved.into(),
         format!(
-            "{by} asks for a release by annotation {}, but no label {} names one; {way_out}",
+            "{by} requests a release by annotation {}, but no label {} names one; {way_out}",
             annotation::RESOLVE_TKR,
             label::TKR
         ),

@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_allowed_and_not_denied_is_allowed() {
+    fn only_allowed_and_not_denied_access_is_allowed() {
         let ada = User {
             name: "ada".to_owned(),
             ..User::default()

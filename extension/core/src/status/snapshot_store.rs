@@ -306,7 +306,7 @@ mod tests {
     #[case::one("a", "y", &["a/y"])]
     #[case::none("a", "z", &[])]
     #[case::no_such_namespace("c", "", &[])]
-    fn what_is_there_comes_by_namespace_and_name(
+    fn clusters_are_listed_by_namespace_and_name(
         #[case] namespace: &str,
         #[case] name: &str,
         #[case] wanted: &[&'static str],
@@ -397,7 +397,7 @@ mod tests {
     proptest! {
         /// After any changes during its reads, a reader at the end knows all existing Clusters.
         #[test]
-        fn a_reader_that_has_read_all_knows_what_is_there(
+        fn a_reader_at_the_end_has_all_clusters(
             steps in prop::collection::vec((0usize..4, prop::option::of(0u8..3), 0usize..3), 0..60),
         ) {
             let names = ["a/x", "a/y", "a-b/x", "b/x"].map(at);

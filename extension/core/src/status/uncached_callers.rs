@@ -25,12 +25,10 @@ const ADDRESSES: usize = 1024;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum TooMany {
     /// The address exceeds its rate.
-    #[error(
-        "too many tokens and namespaces that were not allowed before are asked about from {0}, 10 a second are looked at; try again"
-    )]
+    #[error("too many uncached tokens and namespaces from {0}; the limit is 10 per second; try again")]
     Rate(IpAddr),
     /// The address has used its share of waiting reviews.
-    #[error("too many callers at {0} wait to be authenticated; try again")]
+    #[error("too many callers at {0} wait for authentication; try again")]
     Share(IpAddr),
 }
 
@@ -38,12 +36,12 @@ pub enum TooMany {
 #[derive(Debug, Default)]
 pub struct UncachedCallers {
     waiting: usize,
-    by_address: HashMap<IpAddr, Of>,
+    by_address: HashMap<IpAddr, AddressRate>,
 }
 
 /// Reviews of one address.
 #[derive(Debug)]
-struct Of {
+struct AddressRate {
     waiting: usize,
     /// Time at which the rate has paid off all its reviews.
     even: Instant,
@@ -57,7 +55,7 @@ impl UncachedCallers {
     pub fn begin(&mut self, address: IpAddr, now: Instant) -> Result<IpAddr, TooMany> {
         let address = self.counted_as(address.to_canonical(), now);
         let left = WAITING.saturating_sub(self.waiting);
-        let own = self.by_address.entry(address).or_insert(Of {
+        let own = self.by_address.entry(address).or_insert(AddressRate {
             waiting: 0,
             even: now,
         });

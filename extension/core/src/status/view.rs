@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_from_what_came_to_an_end_is_pending() {
+    fn a_difference_from_the_ended_upgrade_is_pending() {
         let (open, completed) = (json!({}), json!({"outcome": "Completed"}));
         let cancelled = json!({"outcome": "Cancelled"});
         for (record, version, label, pinned, wanted) in [
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_decoded_is_shown_without_a_record() {
+    fn an_undecodable_cluster_is_shown_without_a_record() {
         let labels = json!({label::TKR: "v1"});
         let mut given = given(Some("v1"), Some(&record(1, "uid")));
         given.undecodable = vec![undecodable("ClusterBootstrap", Some("ns"), "one", &labels)];

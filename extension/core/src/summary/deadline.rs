@@ -37,8 +37,8 @@ pub(super) fn with_deadline(
     let message = past.map(|HeldGate { hook, version, .. }| {
         let deadline = policy.and_then(|policy| policy.deadline.as_deref()).unwrap_or_default();
         format!(
-            "{hook} to {version} is held for longer than spec.upgradePolicy.deadline ({deadline}); it stays held until what \
-             condition Ready names is done"
+            "{hook} to {version} is held for longer than spec.upgradePolicy.deadline ({deadline}); it stays held until the cause \
+             in condition Ready is resolved"
         )
     });
     let said = message.as_deref().map(|message| ("GateHeldTooLong", message));

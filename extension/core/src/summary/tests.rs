@@ -179,7 +179,7 @@ fn the_worst_package_is_named_first() {
     "ControlPlaneUpgrading: about ControlPlaneUpgrading",
     None
 )]
-fn what_is_no_matter_of_packages_is_said_by_the_gate(
+fn other_causes_are_reported_by_the_gate(
     #[case] reason: &str,
     #[case] expected: &str,
     #[case] held: Option<Hook>,
@@ -228,7 +228,7 @@ fn another_release_of_the_same_version_is_held_by_no_hook() {
 
 /// A package fails on Monday, and an upgrade begins on Thursday.
 #[test]
-fn an_upgrade_is_not_charged_with_what_was_waited_for_before() {
+fn earlier_waits_do_not_count_for_an_upgrade() {
     let mut settled = record(Vec::new());
     settled.outcome = Some(Outcome::Completed);
     settled.completed_at = Some(Time(at(5)));
@@ -268,7 +268,7 @@ fn before_a_later_hop_another_hook_is_called() {
 }
 
 #[test]
-fn times_change_with_what_is_waited_for_and_nothing_changes_by_itself() {
+fn times_change_only_with_the_awaited_object() {
     let held = record(vec![gate(Hook::BeforeClusterUpgrade, WAITS)]);
     let one = first(held.clone(), 10);
     assert_eq!(next(&one, held.clone(), None, 500), one, "the same again, later");
@@ -295,7 +295,7 @@ fn times_change_with_what_is_waited_for_and_nothing_changes_by_itself() {
 }
 
 #[test]
-fn a_deadline_is_said_once_it_has_passed_and_until_the_gate_opens() {
+fn an_exceeded_deadline_is_reported_until_the_gate_opens() {
     let held = record(vec![gate(Hook::BeforeClusterUpgrade, WAITS)]);
     let says = |status: &ClusterBootstrapStatus| exceeded(status).map(|condition| condition.message.clone());
     let policy = |deadline: &str| UpgradePolicy {

@@ -141,14 +141,14 @@ const fn in_words(reason: PackageReason) -> &'static str {
         | PackageReason::AppNotFound
         | PackageReason::AppVersionMismatch
         | PackageReason::AppValuesMismatch
-        | PackageReason::AppNotObserved => "kapp-controller takes it up",
+        | PackageReason::AppNotObserved => "kapp-controller has not observed it",
         PackageReason::PackageInstallReconciling | PackageReason::AppReconciling => "kapp-controller deploys",
         PackageReason::PackageInstallFailed | PackageReason::AppFailed => "failed to reconcile",
-        PackageReason::AppOwnerMismatch => "an App of its name belongs to something else",
+        PackageReason::AppOwnerMismatch => "an App of its name has another owner",
         PackageReason::AppDeleting => "its App is being deleted",
         PackageReason::AppPaused => "its App is paused",
         PackageReason::AppCanceled => "its App is canceled",
-        PackageReason::AppManuallyControlled => "its App is cut off by annotation",
+        PackageReason::AppManuallyControlled => "its App is detached by annotation",
         PackageReason::AppTemplateMismatch => "its App is not made from its Package",
     }
 }

@@ -54,7 +54,7 @@ pub struct Progress {
     /// Version that Cluster API writes to the control plane next, or has written last.
     pub hop: String,
     /// Position of the target.
-    pub course: UpgradeDirection,
+    pub direction: UpgradeDirection,
     /// Whether the control plane's `spec.version` is the hop.
     pub taken: bool,
 }
@@ -101,7 +101,7 @@ pub fn progress(
 ) -> Progress {
     let spec = control_plane.and_then(|facts| facts.spec_version.as_deref());
     let status = control_plane.and_then(|facts| facts.status_version.as_deref());
-    let (phase, hop, course) = match (spec, status) {
+    let (phase, hop, direction) = match (spec, status) {
         (None, _) => (
             ControlPlanePhase::Creating,
             to.to_owned(),
@@ -125,15 +125,19 @@ pub fn progress(
             UpgradeDirection::Forward,
         ),
         (Some(spec), Some(_)) => {
-            let (hop, course) = after_settling(spec, workers, to, plan, previous);
-            (ControlPlanePhase::Settled { version: spec.into() }, hop, course)
+            let (hop, direction) = after_settling(spec, workers, to, plan, previous);
+            (
+                ControlPlanePhase::Settled { version: spec.into() },
+                hop,
+                direction,
+            )
         }
     };
     let taken = spec.is_some_and(|spec| same(spec, &hop));
     Progress {
         phase,
         hop,
-        course,
+        direction,
         taken,
     }
 }

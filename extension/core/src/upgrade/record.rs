@@ -159,9 +159,9 @@ pub fn pause(
     )
 }
 
-/// Returns the progress of the upgrade of a Cluster, as [`advance`] computes it.
+/// Computes the upgrade progress from one observation, ignoring the record of another Cluster.
 #[must_use]
-pub fn progress_of(previous: Option<&UpgradeRecord>, seen: &Observed<'_>) -> Progress {
+pub fn observed_progress(previous: Option<&UpgradeRecord>, seen: &Observed<'_>) -> Progress {
     let previous = of_cluster(previous, seen.cluster.uid);
     progress(
         seen.control_plane,
@@ -186,7 +186,7 @@ pub fn advance(previous: Option<&UpgradeRecord>, seen: &Observed<'_>) -> Upgrade
 }
 
 fn step(previous: Option<&UpgradeRecord>, seen: &Observed<'_>) -> UpgradeRecord {
-    let progress = progress_of(previous, seen);
+    let progress = observed_progress(previous, seen);
     let begins = begins(previous, seen, &progress);
     let mut record = frame(previous, seen, &progress, begins);
     let view = gates::View::new(previous, seen, &progress, begins);
@@ -277,7 +277,7 @@ pub fn may_keep(
             || record.outcome.is_none() && from.is_none_or(|from| !same(from, to))
     };
     progress.settled_at_hop()
-        && progress.course == UpgradeDirection::Forward
+        && progress.direction == UpgradeDirection::Forward
         && same(&progress.hop, to)
         && workers.iter().all(at_target)
         && !cluster.awaits_hooks
@@ -292,7 +292,7 @@ fn fitting<'a>(
     seen: &Observed<'a>,
     progress: &Progress,
 ) -> Option<&'a [Judgement]> {
-    let cancelled = progress.course == UpgradeDirection::Cancelled;
+    let cancelled = progress.direction == UpgradeDirection::Cancelled;
     let counts = || {
         !seen.workers.iter().any(|worker| worker.rolling)
             && may_keep(previous, progress, &seen.cluster, seen.workers)
@@ -380,7 +380,7 @@ fn close(
         record.released_at = of_hop.and_then(|previous| previous.released_at.clone());
         return;
     }
-    if progress.course == UpgradeDirection::Cancelled {
+    if progress.direction == UpgradeDirection::Cancelled {
         record.outcome = Some(Outcome::Cancelled);
     } else if ends {
         record.outcome = Some(Outcome::Completed);

@@ -81,11 +81,11 @@ pub fn for_progress(
     label: &str,
     known: &[TkrFacts],
 ) -> Result<String, Hold> {
-    match (progress.course, resolved) {
+    match (progress.direction, resolved) {
         (UpgradeDirection::Cancelled, Some(merged)) => Ok(merged.to_owned()),
         (UpgradeDirection::PlanUnknown, _) => Err(Hold::new(
             GateReason::UpgradePlanUnknown,
-            format!("waiting for Cluster API to plan the way to {to}"),
+            format!("waiting for Cluster API to plan the upgrade to {to}"),
         )),
         _ => for_hop(&progress.hop, to, pinned, label, known),
     }
@@ -236,7 +236,7 @@ mod tests {
             status_version: Some(V35.into()),
         };
         let progress = progress(Some(&settled), &[], V35, &Plan::Direct, Some(&held));
-        assert_eq!(progress.course, UpgradeDirection::Cancelled);
+        assert_eq!(progress.direction, UpgradeDirection::Cancelled);
         let release = for_progress(&progress, Some("35-1"), V35, None, "35-1", &known());
         assert_eq!(release, Ok("35-1".to_owned()));
     }

@@ -23,7 +23,7 @@ use sluice_crds::{foreign::Cluster, run::ClusterBootstrap};
 use self::{
     kinds::Kinds,
     pending_requeues::PendingRequeues,
-    tries::Tries,
+    tries::WatchAttempts,
     versions::{Edit, Taken, Versions},
 };
 pub use self::{
@@ -41,10 +41,10 @@ use crate::{
 
 /// Watched values sources, their observed versions, and the pending requeues.
 #[derive(Debug)]
-pub struct Edits {
+pub struct ValuesWatches {
     watches: BTreeMap<Watched, Watch>,
     kinds: Kinds,
-    wakes: PendingRequeues,
+    pending_requeues: PendingRequeues,
     hashes: RandomState,
     /// Whether the excess over the limit of watched kinds was logged.
     said_limit: bool,
@@ -54,7 +54,7 @@ pub struct Edits {
 #[derive(Debug)]
 struct Watch {
     versions: Versions,
-    tries: Tries,
+    tries: WatchAttempts,
     /// Number of Clusters that name the kind.
     named_by: usize,
     is_open: bool,
@@ -66,21 +66,21 @@ pub struct Next {
     /// Complete set of watches to keep open.
     pub watched: BTreeSet<Watched>,
     /// Clusters to requeue.
-    pub woken: Vec<ClusterRef>,
+    pub requeued: Vec<ClusterRef>,
     /// Message to log.
     pub warning: Option<String>,
     /// Time of the next due action without further events.
     pub at: Option<Instant>,
 }
 
-impl Default for Edits {
+impl Default for ValuesWatches {
     /// Watches Secrets of all namespaces.
     fn default() -> Self {
         Self::of(&[])
     }
 }
 
-impl Edits {
+impl ValuesWatches {
     /// Watches Secrets of these namespaces, or of all namespaces if the list is empty.
     #[must_use]
     pub fn of(namespaces: &[String]) -> Self {
@@ -94,7 +94,7 @@ impl Edits {
         Self {
             watches: secrets.collect(),
             kinds: Kinds::default(),
-            wakes: PendingRequeues::default(),
+            pending_requeues: PendingRequeues::default(),
             hashes,
             said_limit: false,
         }
@@ -102,7 +102,7 @@ impl Edits {
 
     /// Starts requeues of this process as the leader, including those for recent edits: no earlier leader may have observed them.
     pub fn lead(&mut self) {
-        self.wakes.lead();
+        self.pending_requeues.lead();
     }
 
     /// Observes an existing or deleted Cluster.
@@ -119,7 +119,8 @@ impl Edits {
     /// Records a write of this process, which does not requeue the Cluster.
     pub fn wrote(&mut self, write: &Write, written: &Object, now: Instant) {
         if let Some(meta) = own_write(write, written) {
-            self.wakes.withdraw(versions::version(&self.hashes, &meta), now);
+            self.pending_requeues
+                .withdraw(versions::version(&self.hashes, &meta), now);
         }
     }
 
@@ -128,7 +129,7 @@ impl Edits {
     pub fn begin(&self, watched: &Watched, resource: &ApiResource, now: Instant) -> FollowedKind {
         let tries = self.watches.get(watched).map(|watch| &watch.tries);
         tries.map_or_else(
-            || Tries::default().begin(resource, now),
+            || WatchAttempts::default().begin(resource, now),
             |tries| tries.begin(resource, now),
         )
     }
@@ -144,7 +145,7 @@ impl Edits {
         match watch.versions.take(brought) {
             // A label can name any Cluster. A Cluster that is created later reads its values in its first reconcile.
             Taken::Edited(edit) if self.kinds.has_cluster(&edit.cluster) => {
-                self.wakes.edited(edit, now);
+                self.pending_requeues.edited(edit, now);
                 None
             }
             Taken::Edited(_) | Taken::Nothing => None,
@@ -158,7 +159,7 @@ impl Edits {
             cluster,
             version: None,
         };
-        self.wakes.edited(edit, now);
+        self.pending_requeues.edited(edit, now);
     }
 
     /// Records a completed list, and after a refusal also a successful watch. Returns a message to log if an earlier refusal was logged.
@@ -197,12 +198,15 @@ impl Edits {
             .filter_map(|(_, watch)| watch.tries.not_before());
         let again = again.filter(|at| *at > now).min();
         let watched = open.into_iter().map(|(watched, _)| watched.clone()).collect();
-        let woken = self.wakes.due(now);
+        let requeued = self.pending_requeues.due(now);
         Next {
             watched,
-            woken,
+            requeued,
             warning,
-            at: [again, self.wakes.next_at()].into_iter().flatten().min(),
+            at: [again, self.pending_requeues.next_at()]
+                .into_iter()
+                .flatten()
+                .min(),
         }
     }
 
@@ -248,7 +252,7 @@ impl Watch {
     fn new(hashes: &RandomState) -> Self {
         Self {
             versions: Versions::new(hashes.clone()),
-            tries: Tries::default(),
+            tries: WatchAttempts::default(),
             named_by: 0,
             is_open: false,
         }

@@ -42,30 +42,30 @@ fn secret(name: &str, cluster: &str, version: u32) -> ConfigMap {
 }
 
 /// Returns the state of a management cluster with three Clusters.
-fn edits() -> Edits {
-    let mut edits = Edits::default();
+fn values_watches() -> ValuesWatches {
+    let mut values_watches = ValuesWatches::default();
     for name in ["one", "two", "three"] {
-        edits.cluster(&cluster(name), true);
+        values_watches.cluster(&cluster(name), true);
     }
-    edits
+    values_watches
 }
 
 /// A leader that has listed Secrets.
 struct Leader {
-    edits: Edits,
+    values_watches: ValuesWatches,
     now: Instant,
 }
 
 impl Leader {
     fn new(secrets: &[ConfigMap]) -> Self {
         let mut leader = Self::standby(secrets);
-        leader.edits.lead();
+        leader.values_watches.lead();
         leader
     }
 
     fn standby(secrets: &[ConfigMap]) -> Self {
         let mut leader = Self {
-            edits: edits(),
+            values_watches: values_watches(),
             now: Instant::now(),
         };
         leader.lists(secrets);
@@ -81,10 +81,10 @@ impl Leader {
     }
 
     fn takes(&mut self, brought: &Brought<'_, ConfigMap>) {
-        if let Some(gone) = self.edits.took(&secrets(), brought, self.now) {
+        if let Some(gone) = self.values_watches.took(&secrets(), brought, self.now) {
             let all = ["one", "two", "three"].map(|name| ClusterRef::new("team-a", name));
             for cluster in gone.of(all) {
-                self.edits.gone(cluster, self.now);
+                self.values_watches.gone(cluster, self.now);
             }
         }
     }
@@ -102,7 +102,7 @@ impl Leader {
             why: "",
         };
         let written = Object(serde_json::to_value(written).unwrap());
-        self.edits.wrote(&write, &written, self.now);
+        self.values_watches.wrote(&write, &written, self.now);
     }
 
     /// Returns the Clusters that are requeued within [`MOMENT`].
@@ -114,9 +114,9 @@ impl Leader {
     fn requeued_within(&mut self, time: Duration) -> Vec<String> {
         let (until, mut requeued) = (self.now + time, Vec::new());
         loop {
-            let next = self.edits.next(self.now);
-            let is_done = next.woken.is_empty();
-            requeued.extend(next.woken.iter().map(|cluster| cluster.name().to_owned()));
+            let next = self.values_watches.next(self.now);
+            let is_done = next.requeued.is_empty();
+            requeued.extend(next.requeued.iter().map(|cluster| cluster.name().to_owned()));
             match next.at {
                 Some(at) if at <= until && (at > self.now || !is_done) => self.now = at.max(self.now),
                 _ => break,
@@ -141,7 +141,11 @@ fn an_edit_requeues_the_cluster_that_the_label_names() {
     assert_eq!(leader.requeued(), ["two"]);
     leader.touches(&secret("a", "one", 2));
     assert_eq!(leader.requeued(), [""; 0], "the version is the same");
-    assert_eq!(leader.edits.next(leader.now).at, None, "no action is due");
+    assert_eq!(
+        leader.values_watches.next(leader.now).at,
+        None,
+        "no action is due"
+    );
 }
 
 #[rstest]
@@ -186,8 +190,8 @@ fn an_incomplete_list_deletes_nothing() {
 #[test]
 fn an_edit_during_the_first_list_counts() {
     let mut leader = Leader::new(&[]);
-    leader.edits = edits();
-    leader.edits.lead();
+    leader.values_watches = values_watches();
+    leader.values_watches.lead();
     leader.takes(&Brought::List);
     leader.takes(&Brought::Listed(&secret("a", "one", 1)));
     leader.lists(&[secret("a", "one", 2), secret("b", "two", 1)]);
@@ -286,7 +290,9 @@ fn a_series_of_edits_by_a_user_is_not_delayed() {
 fn edits_of_many_clusters_requeue_a_hundred_per_second() {
     let mut leader = Leader::new(&[]);
     for number in 0..500 {
-        leader.edits.cluster(&cluster(&format!("c{number}")), true);
+        leader
+            .values_watches
+            .cluster(&cluster(&format!("c{number}")), true);
         leader.touches(&secret(&number.to_string(), &format!("c{number}"), 1));
     }
     let first = leader.requeued_within(Duration::from_secs(1)).len();
@@ -313,7 +319,7 @@ fn the_next_leader_requeues_for_recent_edits() {
     assert_eq!(standby.requeued_within(Duration::from_mins(5)), [""; 0]);
     standby.touches(&secret("a", "one", 2));
     assert_eq!(standby.requeued_within(Duration::from_secs(20)), [""; 0]);
-    standby.edits.lead();
+    standby.values_watches.lead();
     assert_eq!(standby.requeued(), ["one"]);
 }
 

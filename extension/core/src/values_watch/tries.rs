@@ -42,7 +42,7 @@ impl Trouble {
 
 /// Attempts to watch one target.
 #[derive(Debug)]
-pub(super) struct Tries {
+pub(super) struct WatchAttempts {
     attempts: Attempts,
     refusals: Backoff,
     not_before: Option<Instant>,
@@ -52,7 +52,7 @@ pub(super) struct Tries {
     said: Option<String>,
 }
 
-impl Default for Tries {
+impl Default for WatchAttempts {
     fn default() -> Self {
         Self {
             attempts: Attempts::default(),
@@ -64,7 +64,7 @@ impl Default for Tries {
     }
 }
 
-impl Tries {
+impl WatchAttempts {
     pub(super) fn begin(&self, resource: &ApiResource, now: Instant) -> FollowedKind {
         self.attempts.begin(resource, now)
     }
@@ -125,7 +125,7 @@ fn refusal(watched: &Watched, code: u16, resource: &ApiResource) -> String {
         }
         Watched::Kind(_) => missing_rule("list and watch", &resource.group, &resource.plural),
     };
-    format!("Sluice may not list and watch {watched}: {until}; {way_out}")
+    format!("Sluice is not permitted to list and watch {watched}: {until}; {way_out}")
 }
 
 #[cfg(test)]
@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn a_refusal_is_logged_once_and_retried_with_growing_delays() {
-        let (mut tries, mut now) = (Tries::default(), Instant::now());
+        let (mut tries, mut now) = (WatchAttempts::default(), Instant::now());
         let mut said = 0;
         let mut delays = Vec::new();
         for _ in 0..40 {
@@ -195,18 +195,18 @@ mod tests {
 
     #[test]
     fn transient_failures_are_retried_soon_and_not_logged() {
-        let (mut tries, now) = (Tries::default(), Instant::now());
+        let (mut tries, now) = (WatchAttempts::default(), Instant::now());
         for trouble in [Trouble::Passing, Trouble::Unserved] {
             assert_eq!(tries.ended(&all(), Ended::NeverReadable, &trouble, now), None);
         }
-        let mut tries = Tries::default();
+        let mut tries = WatchAttempts::default();
         tries.ended(&all(), Ended::Unproven, &Trouble::Passing, now);
         assert!(tries.not_before().unwrap() <= now + Duration::from_secs(2));
         assert_eq!(tries.troubled_at(), None, "it is listed again");
     }
 
     #[rstest]
-    #[case::secrets(all(), "may not list and watch Secrets: ", "--secret-namespaces")]
+    #[case::secrets(all(), "not permitted to list and watch Secrets: ", "--secret-namespaces")]
     #[case::of_a_namespace(
         Watched::Secrets(Some("team-a".to_owned())),
         "Secrets in namespace team-a: ",

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use jiff::SignedDuration;
-use sluice_core::packages::bootstrap::{ReleaseChange, ResolvedRelease, is_bound};
+use sluice_core::packages::bootstrap::{ReleaseChange, ResolvedRelease, must_match_release};
 use sluice_core::proof::{Judgement, judge, judge_from_record};
 use sluice_core::reasons::{GateReason, Hold};
 use sluice_core::upgrade::hop::{ControlPlaneFacts, Plan as Steps, Progress, WorkerFacts};
 use sluice_core::upgrade::record::{
-    BootstrapFacts, ClusterFacts, Observed, PackageSet, Workload, advance, latch, of_cluster, pause,
-    progress_of,
+    BootstrapFacts, ClusterFacts, Observed, PackageSet, Workload, advance, latch, observed_progress,
+    of_cluster, pause,
 };
 use sluice_core::upgrade::tkr::{TkrFacts, for_progress};
 use sluice_crds::run::{Phase, UpgradeRecord};
@@ -50,7 +50,7 @@ impl<'a> Sight<'a> {
         };
         let workers: Vec<WorkerFacts> = read.workers.map(worker).into_iter().collect();
         let plan = steps(plan, read);
-        let progress = progress_of(
+        let progress = observed_progress(
             previous(read),
             &Observed {
                 workers: &workers,
@@ -145,7 +145,7 @@ impl<'a> Sight<'a> {
         let release = self
             .wanted()
             .filter(|release| self.resolved() == Some(*release))?;
-        if !is_bound(&self.progress, &self.workers, previous(self.read)) {
+        if !must_match_release(&self.progress, &self.workers, previous(self.read)) {
             return None;
         }
         objects::below_release(self.read.bootstrap.release, release)

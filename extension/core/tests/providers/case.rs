@@ -11,10 +11,10 @@ use sluice_crds::foreign::Cluster;
 
 use crate::made_up::Greeting;
 
-/// In every credential of every case.
+/// Marker in every credential of every case.
 pub(crate) const CANARY: &str = "canary";
 
-/// A configuration and what is around it.
+/// A configuration with its Cluster and sources.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Case {
@@ -27,7 +27,7 @@ pub(crate) struct Case {
     pub(crate) expect: Expect,
 }
 
-/// What has to come of it.
+/// Expected result.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, untagged)]
 pub(crate) enum Expect {
@@ -42,32 +42,32 @@ pub(crate) enum Expect {
         obsolete: Vec<String>,
         #[serde(default)]
         owned: Vec<String>,
-        /// Everything that was read, which is what is watched.
+        /// All objects read, which are those to watch.
         #[serde(default)]
         reads: Vec<String>,
     },
     Problem {
         problem: String,
-        /// Each has to be in the message.
+        /// Required parts of the message.
         says: Vec<String>,
     },
 }
 
-/// What came of it.
+/// Actual result.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Evaluated {
     pub(crate) outcome: Result<Output, Problem>,
     pub(crate) read: Vec<Source>,
 }
 
-/// The table, with the kind that does not exist.
+/// Returns all kinds, including the made-up one.
 pub(crate) fn table() -> Vec<Kind> {
     let mut table = kinds();
     table.push(Kind::of::<Greeting>());
     table
 }
 
-/// Every case, in the order of their names.
+/// Returns all cases, sorted by name.
 pub(crate) fn all() -> Vec<Case> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/providers/cases");
     let mut files: Vec<_> = fs::read_dir(&root)
@@ -97,7 +97,7 @@ impl Case {
             .unwrap_or_else(|| panic!("{}: unknown kind", self.name))
     }
 
-    /// Reads what is asked for until nothing is, as the controller does.
+    /// Resolves the requested reads until none is left, like the controller.
     pub(crate) fn evaluate(&self) -> Evaluated {
         let kind = self.kind();
         let mut sources = Sources::default();
@@ -118,7 +118,7 @@ impl Case {
         }
     }
 
-    /// The same without an object.
+    /// Returns the case without an object.
     pub(crate) fn without(&self, source: &Source) -> Self {
         let mut case = self.clone();
         case.sources.retain(|object| !is(object, source));
@@ -126,7 +126,7 @@ impl Case {
     }
 }
 
-/// Whether `object` is what `source` names.
+/// Whether `source` names `object`.
 pub(crate) fn is(object: &Value, source: &Source) -> bool {
     let api_version = object["apiVersion"].as_str().unwrap();
     let its_group = api_version.split_once('/').map_or("", |(group, _)| group);
@@ -141,7 +141,7 @@ pub(crate) fn is(object: &Value, source: &Source) -> bool {
         }
 }
 
-/// Secrets are written as people write them, with `stringData`.
+/// Encodes `stringData` of a Secret as `data`.
 fn with_encoded_data(mut object: Value) -> Value {
     if let Some(Value::Object(texts)) = object.get("stringData").cloned() {
         let encoded = texts.into_iter().map(|(key, text)| {
@@ -155,7 +155,7 @@ fn with_encoded_data(mut object: Value) -> Value {
 
 impl Expect {
     /// # Errors
-    /// What differs, for people.
+    /// Returns a readable difference.
     pub(crate) fn compare(&self, evaluated: &Evaluated) -> Result<(), String> {
         match (self, &evaluated.outcome) {
             (
@@ -171,7 +171,7 @@ impl Expect {
                 Ok(output),
             ) => {
                 let named = |sources: &[Source]| sources.iter().map(ToString::to_string).collect::<Vec<_>>();
-                // As a package reads them.
+                // The package reads the encoded document.
                 let document = output.document().remove("values.yaml").unwrap_or_default();
                 let read: Value = serde_saphyr::from_slice(&document).map_err(|error| error.to_string())?;
                 same("addon", &json!(addon), &json!(output.addon))?;

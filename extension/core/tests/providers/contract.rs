@@ -1,4 +1,4 @@
-//! What every kind has in common.
+//! Contract of all kinds.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! A kind that does not exist: what adding one takes is this file, its line in the table, and `cases/made-up`.
+//! Made-up kind: a new kind needs only such a file, its line in the table, and `cases/made-up`.
 
 use kube::CustomResource;
 use serde::{Deserialize, Serialize};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use sluice_core::providers::{Config, Output, Problem, Provider, Reason, Source, Sources, ValuesError};
 use sluice_crds::foreign::Cluster;
 
-/// A text that nodes greet with.
+/// Greeting text of nodes.
 #[derive(CustomResource, Clone, Debug, Serialize, Deserialize)]
 #[kube(
     group = "made-up.test",

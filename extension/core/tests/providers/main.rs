@@ -1,5 +1,5 @@
-//! Golden cases of every configuration kind: `cases/<kind>/<case>.yaml`, each a configuration, its Cluster, the objects
-//! around it, and what has to come of them. The reference of what goes where is `docs/reference/providers.md`.
+//! Golden cases of every configuration kind: `cases/<kind>/<case>.yaml`, each with a configuration, its Cluster, its sources and the
+//! expected result. `docs/reference/providers.md` is the reference of all fields.
 
 #![expect(clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -14,7 +14,7 @@ use serde_json::Value;
 use sluice_core::providers::Source;
 
 #[test]
-fn every_case_comes_out_as_written() {
+fn every_case_has_its_expected_result() {
     let mut wrong = Vec::new();
     for case in case::all() {
         let evaluated = case.evaluate();
@@ -25,7 +25,7 @@ fn every_case_comes_out_as_written() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
 }
 
-/// A kind without a case would be a kind without a test.
+/// A kind without a case has no test.
 #[test]
 fn every_kind_has_a_minimal_and_a_full_case() {
     let mut of_kind: BTreeMap<String, Vec<String>> = BTreeMap::new();
@@ -45,17 +45,17 @@ fn every_kind_has_a_minimal_and_a_full_case() {
     }
 }
 
-/// What is read says what is watched, so it must be no more than what the result depends on.
+/// The controller watches each object that it reads, so the result must depend on each.
 #[test]
-fn every_object_that_is_read_matters() {
-    // These are looked for, and change nothing where they are absent.
+fn the_result_depends_on_every_read_object() {
+    // Optional objects: their absence changes nothing.
     let optional = [
         "ConfigMap vmware-system-csi/csi-feature-states",
         "Service kube-system/kube-apiserver-lb-svc",
     ];
     for case in case::all() {
         let Evaluated { outcome, read } = case.evaluate();
-        // A problem is one with or without what was looked at before it.
+        // A problem may not depend on earlier reads.
         if outcome.is_err() {
             continue;
         }
@@ -65,16 +65,16 @@ fn every_object_that_is_read_matters() {
             let harmless = optional.contains(&&*source.to_string()) || matches!(source, Source::Every { .. });
             assert!(
                 !present || harmless || without != outcome,
-                "{}: {source} was read and does not matter",
+                "{}: the result does not depend on {source}",
                 case.name
             );
         }
     }
 }
 
-/// Objects that are not asked for cannot change anything: here everything of all other cases.
+/// Adds the sources of all other cases under another name.
 #[test]
-fn nothing_else_matters() {
+fn the_result_depends_on_no_other_object() {
     let cases = case::all();
     let around: Vec<Value> = cases
         .iter()
@@ -84,7 +84,7 @@ fn nothing_else_matters() {
             object
         })
         .collect();
-    // Zones are counted, whatever their names are.
+    // Zones are counted regardless of their names.
     let around: Vec<Value> = around
         .into_iter()
         .filter(|object| object["kind"] != "AvailabilityZone")
@@ -96,9 +96,9 @@ fn nothing_else_matters() {
     }
 }
 
-/// A message goes into conditions, events and logs; none of them may hold a credential.
+/// Conditions, events and logs contain the message, and none may contain a credential.
 #[test]
-fn no_problem_tells_a_credential() {
+fn no_problem_contains_a_credential() {
     for case in case::all() {
         if let Err(problem) = case.evaluate().outcome {
             assert!(

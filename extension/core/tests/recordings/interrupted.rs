@@ -1,8 +1,8 @@
-//! A recording of kapp-controller v0.53.1 that is killed while it waits, replayed through the proof, every prefix of it.
+//! Recording of a kapp-controller v0.53.1 that is killed while it waits, with every prefix replayed through the proof.
 //!
 //! `data/kapp-interrupted-trace.jsonl` holds one watch event per line of one package, PackageInstall and App: settled at 1.0.0; at 2.0.0
-//! its DaemonSet (OnDelete) never finishes; kapp-controller is killed and started again; new values come, whose fetch takes its time;
-//! their run waits, too. Made by `RECORD=FILE make scenario NAME=applied-interrupted`.
+//! its DaemonSet (OnDelete) never finishes; kapp-controller is killed and restarted; new values follow with a slow fetch, and their run
+//! waits as well. Recorded by `RECORD=FILE make scenario NAME=applied-interrupted`.
 
 #![expect(
     clippy::expect_used,
@@ -18,12 +18,12 @@ use sluice_crds::run::{FirstSeenRun, PackageRecord, PackageState, Phase, Readine
 
 const TRACE: &str = include_str!("data/kapp-interrupted-trace.jsonl");
 
-/// What is known after a number of events, and what was there when the App's present generation was first observed.
+/// Observed state after a number of events, and at the first observation of the App's current generation.
 #[derive(Clone, Default)]
 struct Seen {
     install: Option<PackageInstall>,
     app: Option<App>,
-    /// Generation that was observed, and the deploy block from just before.
+    /// Observed generation, and the deploy block before its observation.
     began: Option<(i64, Value)>,
     deploy: Value,
 }
@@ -45,7 +45,7 @@ impl Seen {
         self.app = Some(serde_json::from_value(object).expect("an App"));
     }
 
-    /// Whether the deploy block is of a run of the App's present generation, and kapp has said that it waits.
+    /// Whether the deploy block belongs to a run of the App's current generation, and kapp reports that it waits.
     fn really_applied(&self, secret: &str) -> bool {
         let generation = self.app.as_ref().and_then(|app| app.metadata.generation);
         let own = self
@@ -72,7 +72,7 @@ impl Seen {
         judge(target, self.install.as_ref(), self.app.as_ref(), latch)
     }
 
-    /// A record as a fault would make it: the App of this very generation is said not to have run before.
+    /// Returns a wrong record: it claims that the App of this generation has not run before.
     fn mistaken(&self, target: &Target<'_>) -> PackageRecord {
         let mut record = self.judge(target, None).record;
         let app = self.app.as_ref().expect("an App");
@@ -93,7 +93,7 @@ fn events() -> Vec<Value> {
         .collect()
 }
 
-/// The Secrets with values that were asked for, in their order.
+/// Returns the requested values Secrets, in their order.
 fn secrets(events: &[Value]) -> Vec<String> {
     let mut known = BTreeSet::new();
     events
@@ -127,8 +127,8 @@ fn ref_name(events: &[Value]) -> String {
         .to_owned()
 }
 
-/// Judges after each event from `from` on, and records each judgement before the next; nothing was recorded before. Returns
-/// after which events the package had its proof.
+/// Judges and records after each event from `from` on, without an earlier record. Returns the events after which the package is
+/// proven.
 fn replay(events: &[Value], from: usize, secret: &str, ref_name: &str) -> Vec<usize> {
     let target = target("2.0.0", secret, ref_name);
     let (mut seen, mut latch) = (Seen::default(), None);
@@ -141,10 +141,7 @@ fn replay(events: &[Value], from: usize, secret: &str, ref_name: &str) -> Vec<us
         let judged = seen.judge(&target, latch.as_ref());
         if judged.ready() {
             let truth = seen.really_applied(secret) || seen.really_succeeded();
-            assert!(
-                truth,
-                "event {line}, looked at from {from} on: {secret} is no proof"
-            );
+            assert!(truth, "event {line}, judged from {from} on: {secret} is no proof");
             ready.push(line);
         }
         latch = Some(judged.record);
@@ -164,7 +161,7 @@ fn no_prefix_is_ready_before_its_own_run_has_applied() {
 }
 
 #[test]
-fn each_run_is_a_proof_for_those_who_saw_it_begin() {
+fn each_run_with_an_observed_start_is_a_proof() {
     let events = events();
     let (secrets, ref_name) = (secrets(&events), ref_name(&events));
     let [.., killed, green] = secrets.as_slice() else {
@@ -172,12 +169,16 @@ fn each_run_is_a_proof_for_those_who_saw_it_begin() {
     };
     assert!(!replay(&events, 0, killed, &ref_name).is_empty());
     let ready = replay(&events, 0, green, &ref_name);
-    assert_eq!(ready.last(), Some(&(events.len() - 1)), "in the end it is ready");
+    assert_eq!(
+        ready.last(),
+        Some(&(events.len() - 1)),
+        "ready after the last event"
+    );
 }
 
-/// The recording can fail the proof: a record that is mistaken about the first sight makes it ready too early.
+/// The recording detects a wrong proof: with a wrong first observation, the package is ready too early.
 #[test]
-fn without_the_first_sight_the_killed_run_would_count() {
+fn without_the_first_observation_the_killed_run_would_count() {
     let events = events();
     let (secrets, ref_name) = (secrets(&events), ref_name(&events));
     let green = secrets.last().expect("a Secret");

@@ -1,7 +1,7 @@
-//! A recording of kapp-controller v0.53.1, replayed through the proof, every prefix of it.
+//! Recording of kapp-controller v0.53.1, with every prefix replayed through the proof.
 //!
 //! `data/kapp-bump-trace.jsonl` holds one watch event per line: installs, version bumps (one at a time and eight at once), a
-//! version that does not exist, a package that fails, and packages that move by themselves when the API server does.
+//! missing version, a failing package, and packages that change by themselves with the API server.
 
 #![expect(
     clippy::expect_used,
@@ -27,18 +27,18 @@ const TRACE: &str = include_str!("data/kapp-bump-trace.jsonl");
 const REF_NAME: &str = "pkg.harness.test";
 const SECRET: &str = "values";
 
-/// What is known of one package after a number of events.
+/// Observed state of one package after a number of events.
 #[derive(Clone, Default)]
 struct Package {
     install: Option<PackageInstall>,
     app: Option<App>,
-    /// Version and generation that the App was last seen to work on. It tells a success from the repetition of an old one
-    /// without any input of the proof.
+    /// Version and generation of the last observed run of the App. They tell a success from a mirrored old one, independently of the
+    /// proof.
     worked_on: Option<(String, i64)>,
 }
 
 impl Package {
-    /// Whether the App was seen to work on the version at its present generation, and to succeed after that.
+    /// Whether a run of the version at the current generation was observed, and then its success.
     fn really_succeeded(&self, version: &str) -> bool {
         let Some(app) = &self.app else { return false };
         let succeeded = app
@@ -49,7 +49,7 @@ impl Package {
         succeeded && self.worked_on.as_ref() == Some(&(version.to_owned(), generation))
     }
 
-    /// Whether the PackageInstall alone looks as if the version were installed.
+    /// Whether the PackageInstall alone reports the version as installed.
     fn looks_done(&self, version: &str) -> bool {
         self.install.as_ref().is_some_and(|install| {
             install.status.as_ref().is_some_and(|status| {
@@ -80,9 +80,9 @@ fn target(version: &str) -> Target<'_> {
     }
 }
 
-/// One line of the recording that is an event of a watch.
+/// Watch event of the recording.
 struct Event {
-    /// Scenario, place and name: one package.
+    /// Scenario, cluster, namespace and name of the package.
     package: String,
     kind: String,
     deleted: bool,
@@ -194,7 +194,7 @@ fn app(event: &Event) -> App {
 }
 
 impl Package {
-    /// Takes in an event. With `exactly`, the PackageInstall is read as if it asked for just that version.
+    /// Observes an event. With `exactly`, the PackageInstall requests only that version.
     fn take(&mut self, event: &Event, exactly: Option<&str>) {
         if event.kind == "PackageInstall" {
             let constraints = event.value["wantConstraints"].as_str().unwrap_or_default();
@@ -207,7 +207,7 @@ impl Package {
             .unwrap_or_default()
             .to_owned();
         let at_work = is_true(&conditions(event), "Reconciling");
-        // What the watch begins with succeeded before it began.
+        // Objects of the first list succeeded before the watch started.
         if (at_work && event.value["observedGeneration"] == event.value["generation"]) || event.synced {
             self.worked_on = Some((version, seen.metadata.generation.unwrap_or_default()));
         }
@@ -223,8 +223,8 @@ fn versions(events: &[Event]) -> BTreeSet<String> {
         .collect()
 }
 
-/// After each event, for each package and version: a proof is a real success. Returns how often the PackageInstall alone
-/// looked done without one.
+/// Asserts, after each event and for each package and version, that a proof implies a real success. Returns how often the
+/// PackageInstall alone reported one that was not real.
 fn replay(events: &[Event], exactly: bool) -> usize {
     let mut false_ready = 0;
     for version in versions(events) {
@@ -234,9 +234,9 @@ fn replay(events: &[Event], exactly: bool) -> usize {
             let package = packages.entry(&event.package).or_default();
             package.take(event, exactly.then_some(version.as_str()));
             let latch = latches.get(event.package.as_str());
-            let first_look = package.judge(&version, None);
+            let without_latch = package.judge(&version, None);
             let judged = package.judge(&version, latch);
-            for judged in [&first_look, &judged] {
+            for judged in [&without_latch, &judged] {
                 let truth = package.really_succeeded(&version);
                 assert!(
                     !judged.ready() || truth,
@@ -255,18 +255,18 @@ fn replay(events: &[Event], exactly: bool) -> usize {
 fn no_prefix_is_ready_before_the_app_really_succeeded() {
     let events = events();
     assert_eq!(events.len(), 216, "the recording is complete");
-    // Twelve bumps, each with its window; the recording can fail the proof.
+    // Each of twelve version bumps has a window in which a wrong proof would fail.
     assert!(replay(&events, false) >= 12);
 }
 
 #[test]
-fn packages_that_move_by_themselves_are_not_ready_before_their_app_either() {
+fn packages_that_change_by_themselves_are_not_ready_before_their_app() {
     assert!(replay(&events(), true) >= 13);
 }
 
-/// PackageInstalls and Apps come from two watches; one may be any number of events behind the other.
+/// PackageInstalls and Apps have separate watches, and either may lag by any number of events.
 #[test]
-fn no_pair_of_sightings_is_ready_before_the_app_really_succeeded() {
+fn no_pair_of_observations_is_ready_before_the_app_really_succeeded() {
     let events = events();
     for version in versions(&events) {
         let names: BTreeSet<&str> = events.iter().map(|event| event.package.as_str()).collect();
@@ -336,7 +336,7 @@ fn every_bump_ends_in_a_proof() {
 }
 
 #[test]
-fn a_failing_package_is_seen_to_fail_and_never_to_be_ready() {
+fn a_failing_package_becomes_failed_and_never_ready() {
     let mut package = Package::default();
     let mut states = Vec::new();
     for event in events().iter().filter(|event| event.package.ends_with("/lbad")) {
@@ -355,7 +355,7 @@ fn a_failing_package_is_seen_to_fail_and_never_to_be_ready() {
             PackageState::Failed,
             PackageState::Pending
         ],
-        "and then it is deleted"
+        "the package is deleted last"
     );
     assert!(
         states[2].1.starts_with("kapp: Error: Expected to find kind"),
@@ -365,7 +365,7 @@ fn a_failing_package_is_seen_to_fail_and_never_to_be_ready() {
 }
 
 #[test]
-fn a_version_that_does_not_exist_fails_with_what_kapp_controller_says() {
+fn a_missing_version_fails_with_the_message_of_kapp_controller() {
     let mut package = Package::default();
     let failed = events()
         .iter()
@@ -375,7 +375,7 @@ fn a_version_that_does_not_exist_fails_with_what_kapp_controller_says() {
             package.judge("9.9.9", None).record
         })
         .find(|record| record.state == PackageState::Failed)
-        .expect("the version 9.9.9 is asked for and does not exist");
+        .expect("the requested version 9.9.9 does not exist");
     assert_eq!(failed.reason, "PackageInstallFailed");
     assert!(
         failed

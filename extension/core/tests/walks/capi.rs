@@ -1,5 +1,5 @@
-//! Cluster API's topology controller v1.14, as far as it calls hooks and writes versions, and a replica that answers it from what its
-//! watches have shown. The control plane takes every minor version, workers the last.
+//! Model of Cluster API's topology controller v1.14: its hook calls and version writes, with a replica that answers from its caches. The
+//! control plane steps through every minor version; workers take only the last.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,36 +27,36 @@ use crate::{
     servers::{Place, Servers, place},
 };
 
-/// Highest age of the cache of a replica, in seconds.
+/// Maximum cache age of a replica, in seconds.
 const CURRENT_FOR: u64 = 45;
 
 /// Cluster API and the replica whose hooks it calls.
 #[derive(Clone, Debug, Default, Hash)]
 pub(crate) struct ClusterApi {
-    /// Hooks that have to be called before it goes on.
+    /// Pending hooks.
     pending: BTreeSet<&'static str>,
     seen: Servers,
     /// Time at which the replica's cache was last complete.
     confirmed: u64,
-    /// When the record of the server said last that a gate is open.
+    /// Last time at which the server's record had each gate open.
     open: BTreeMap<(&'static str, String), u64>,
-    /// Whether the deletion may go on.
+    /// Whether the deletion is released.
     pub(crate) deleted: bool,
 }
 
-/// The record as it is, of whichever Cluster of the name.
+/// Returns the current record, even of an earlier Cluster of the same name.
 fn shown(servers: &Servers) -> Option<UpgradeRecord> {
     let bootstrap = servers.get(&bootstrap())?;
     UpgradeRecord::deserialize(&bootstrap["status"]["upgrade"]).ok()
 }
 
-/// The record of the Cluster as it is.
+/// Returns the current record of the Cluster.
 pub(crate) fn record(servers: &Servers) -> Option<UpgradeRecord> {
     let uid = &servers.get(&cluster())?["metadata"]["uid"];
     shown(servers).filter(|record| *uid == record.cluster_uid)
 }
 
-/// A record in a few lines.
+/// Returns a short text of a record.
 pub(crate) fn brief(record: Option<&UpgradeRecord>) -> String {
     let Some(record) = record else {
         return "no record".to_owned();
@@ -76,7 +76,7 @@ pub(crate) fn brief(record: Option<&UpgradeRecord>) -> String {
     )
 }
 
-/// The version that a control plane or workers have to take, or run.
+/// Returns the desired or current version of a control plane or of workers.
 pub(crate) fn version_at(servers: &Servers, place: &Place, part: &str) -> usize {
     let object = servers.get(place).unwrap_or(&Value::Null);
     let version = match (place.1.as_str(), part) {
@@ -100,7 +100,7 @@ fn take(servers: &mut Servers, place: &Place, part: &str, version: usize) {
     });
 }
 
-/// A control plane or workers take the version that they were asked to take. Says whether there was one.
+/// Rolls a control plane or workers to their desired version. Returns whether they changed.
 pub(crate) fn roll(servers: &mut Servers, place: &Place) -> bool {
     let (spec, status) = (
         version_at(servers, place, "spec"),
@@ -113,19 +113,19 @@ pub(crate) fn roll(servers: &mut Servers, place: &Place) -> bool {
 }
 
 impl ClusterApi {
-    /// The watches of the replica show everything.
+    /// Brings the caches of the replica up to date.
     pub(crate) fn watch(&mut self, servers: &Servers, now: u64) {
         self.seen = servers.clone();
         self.confirmed = now;
     }
 
-    /// The replica's cache takes over the current objects.
+    /// Clears the cache of the replica.
     pub(crate) fn forget(&mut self) {
         self.seen = Servers::default();
         self.open.clear();
     }
 
-    /// Notes which gates are open.
+    /// Records the open gates.
     pub(crate) fn note(&mut self, record: Option<&UpgradeRecord>, now: u64) {
         for gate in record.into_iter().flat_map(|record| &record.gates) {
             if gate.open {
@@ -134,7 +134,7 @@ impl ClusterApi {
         }
     }
 
-    /// One reconcile of the Cluster by Cluster API.
+    /// Reconciles the Cluster once.
     pub(crate) fn reconcile(&mut self, servers: &mut Servers, now: u64) {
         let Some(object) = servers.get(&cluster()).cloned() else {
             return;
@@ -205,7 +205,7 @@ impl ClusterApi {
         self.pending.contains(hook.as_str())
     }
 
-    /// Calls a hook if it is pending; whether the way is free after that.
+    /// Calls a hook if it is pending. Returns whether it is released.
     fn call(&mut self, object: &Value, hook: Hook, version: usize, now: u64) -> bool {
         if !self.is_pending(hook) {
             return true;
@@ -218,7 +218,7 @@ impl ClusterApi {
         released
     }
 
-    /// What is released was open in a record that is not older than the limit.
+    /// Asserts that a released gate was open in a record no older than the limit.
     fn judge(&self, hook: Hook, version: usize, now: u64) {
         let open = self.open.get(&(hook.as_str(), VERSIONS[version].to_owned()));
         assert!(
@@ -228,7 +228,7 @@ impl ClusterApi {
         );
     }
 
-    /// Response of the replica.
+    /// Returns the response of the replica.
     fn released(&self, object: &Value, hook: Hook, asked: usize, step: Option<usize>, now: u64) -> bool {
         let metadata = &object["metadata"];
         let label = metadata["labels"][label::TKR].as_str();

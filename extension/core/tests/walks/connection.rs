@@ -1,4 +1,4 @@
-//! A leader's connection to the workload, and what its watches have noted.
+//! A leader's connection to the workload, and the observations of its watches.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -14,25 +14,25 @@ use crate::{
     servers::{Servers, refused},
 };
 
-/// How long the UID of the server is believed, in seconds.
+/// Validity of the UID of the server, in seconds.
 const BELIEVED: u64 = 10;
 
-/// One connection.
+/// Connection to the workload.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Connection {
     pub(crate) number: u64,
-    /// Of the kubeconfig.
+    /// Digest of the kubeconfig.
     pub(crate) digest: String,
     /// Whether its stores were filled.
     pub(crate) filled: bool,
-    /// UID of the server, and when it was read last.
+    /// UID of the server, and time of its last read.
     identity: Option<(String, u64)>,
-    /// Whether a watch broke, or was filled, since.
+    /// Whether a watch ended or filled since that read.
     disturbed: bool,
     silent_since: Option<u64>,
     unread_since: Option<u64>,
     answered: u64,
-    /// By App, the run that it showed when its generation was first seen.
+    /// Run of each App at the first observation of its generation.
     runs: BTreeMap<String, FirstSeenRun>,
 }
 
@@ -84,7 +84,7 @@ impl Connection {
         self.runs.get(app).cloned()
     }
 
-    /// How the server responds.
+    /// Returns the contact to the server.
     pub(crate) fn contact(&mut self, servers: &Servers, now: u64) -> Contact {
         if let Some(since) = self.silent_since {
             return Contact::Silent {

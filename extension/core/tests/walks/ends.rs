@@ -1,4 +1,4 @@
-//! Where walks end.
+//! Final states of walks.
 
 use rstest::rstest;
 use serde_json::Value;
@@ -11,7 +11,7 @@ use crate::{
     walk::{Step, Walk},
 };
 
-/// What says when, or how often, and not what. What is deployed once more has another digest.
+/// Fields with times and counters. Redeployed packages also have other digests.
 const PASSING: [&str; 24] = [
     "repairs",
     "valuesDigest",
@@ -60,7 +60,7 @@ fn without_digest(name: &mut String) {
 
 fn end(of: &Walk) -> Vec<(Place, Value)> {
     let deleting = of.is_deleting();
-    // Values of an earlier version that a process has left behind are removed when the next upgrade completes.
+    // Leftover values of an earlier version are removed when the next upgrade completes.
     let objects = of
         .servers
         .all()
@@ -68,11 +68,11 @@ fn end(of: &Walk) -> Vec<(Place, Value)> {
     let objects = objects.map(|(place, object)| {
         let mut object = object.clone();
         lasting(&mut object);
-        // A deletion writes no conditions of packages, so those stay that were written before.
+        // A deletion writes no conditions of packages, so earlier ones stay.
         if let Some(conditions) = object.pointer_mut("/status/conditions").filter(|_| deleting) {
             conditions.take();
         }
-        // Each is found by its type; which one came first depends on what was seen first.
+        // The order of conditions depends on the order of observations.
         let conditions = object.pointer_mut("/status/conditions");
         if let Some(conditions) = conditions.and_then(Value::as_array_mut) {
             conditions.sort_by_key(|condition| condition["type"].to_string());
@@ -84,22 +84,21 @@ fn end(of: &Walk) -> Vec<(Place, Value)> {
     objects.collect()
 }
 
-/// The Cluster is created, and then there is the edit.
+/// Creates the Cluster, makes the edit and completes the walk.
 fn ended(edit: Edit, ends_at: (usize, Option<Fault>)) -> Walk {
     let mut walk = Walk::new();
     walk.ends_at = Some(ends_at);
-    // Enough for a creation that is disturbed, too.
+    // Enough also for a disturbed creation.
     walk.take(&[Step::Round; 8]);
     walk.step(Step::User(edit));
     walk.finish();
     walk
 }
 
-/// No step has this number.
+/// Number of no step.
 const NEVER: usize = usize::MAX;
 
-/// A process that ends before a step, or that does not see that a write was made, or whose write is refused: each of the three at a sixth
-/// of all steps, by `SEED`.
+/// A crash before the step, a write without a response, or a refused write: each at a sixth of all steps, by `SEED`.
 #[rstest]
 #[case::of_an_upgrade(Edit::Target(1))]
 #[case::of_a_deletion(Edit::Delete)]
@@ -116,7 +115,7 @@ fn a_disturbance_at_any_step_leads_to_the_same_end(#[case] edit: Edit) {
     }
 }
 
-/// Its next run has begun before anyone saw that.
+/// The next run starts before any reconcile observes the failure.
 #[test]
 fn a_run_that_fails_after_a_proof_withdraws_it() {
     let mut walk = Walk::new();

@@ -7,19 +7,19 @@ use crate::servers::{Servers, refused};
 /// Outcome of the next request of a reconcile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Fault {
-    /// It is answered, and so are those that are made at once with it.
+    /// The server answers it, and all concurrent requests.
     None,
-    /// So are all others of the reconcile, and nothing else happens until its end.
+    /// The server answers it and all later requests of the reconcile, without interleaving.
     ToTheEnd,
-    /// It is answered, and those that are made at once with it are later.
+    /// The server answers it, and concurrent requests later.
     Alone,
-    /// The same of writes only.
+    /// The same for writes only.
     OneWrite,
-    /// It is refused with this code.
+    /// The server refuses it with this code.
     Refused(u16),
-    /// It is not answered. A write is made nevertheless.
+    /// It gets no response; a write takes effect.
     Unanswered,
-    /// The process is frozen while it writes, and another one begins. What it has written arrives later.
+    /// The process freezes during the write, and another one starts. The write arrives later.
     Frozen,
 }
 
@@ -29,7 +29,7 @@ impl Fault {
     }
 }
 
-/// Makes a write. Returns the result that the reconcile gets, and whether the write was made.
+/// Executes a write. Returns its result for the reconcile, and whether it took effect.
 pub(crate) fn make(servers: &mut Servers, write: &Write, fault: Fault) -> (Result<Object, Failure>, bool) {
     let server = write.key.server;
     if let Fault::Refused(code) = fault {

@@ -1,5 +1,5 @@
-//! kapp-controller, as far as its status is a proof: PackageInstalls become Apps, and an App is deployed from what its Package and its
-//! values Secret are when the run begins.
+//! Model of kapp-controller with the status that proofs need: it creates Apps from PackageInstalls, and a run deploys the Package and
+//! the values Secret as of its start.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::{
     servers::{Place, Servers, place},
 };
 
-/// What a run deploys: the steps of the Package, the content of the values if the Package takes any, and the API server that it runs on.
+/// Inputs of a run: the steps of the Package, the values if the Package takes any, and the API server.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Deployed {
     version: Value,
@@ -21,7 +21,7 @@ pub(crate) struct Deployed {
     host: Host,
 }
 
-/// An API server: its UID and its version.
+/// UID and version of an API server.
 type Host = (Value, Value);
 
 impl std::fmt::Debug for Deployed {
@@ -43,19 +43,19 @@ struct Run {
     deploys: Deployed,
 }
 
-/// What runs, and what was deployed last, by package.
+/// Current run and last deployment of each package.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Kapp {
     runs: BTreeMap<usize, Run>,
-    /// What was applied, all of it, and nothing since.
+    /// Inputs of the last complete apply, if none followed.
     applied: BTreeMap<usize, Deployed>,
-    /// What a run has ended well with, and nothing was applied since.
+    /// Inputs of the last successful run, if no apply followed.
     deployed: BTreeMap<usize, Deployed>,
-    /// The server on which the kapp-controller of the workload runs.
+    /// API server of the workload's kapp-controller.
     runs_on: Value,
 }
 
-/// The API server of the workload.
+/// Returns the API server of the workload.
 fn host(servers: &Servers) -> Host {
     let at = |place: &Place, field: fn(&Value) -> Value| servers.get(place).map(field).unwrap_or_default();
     (
@@ -73,13 +73,13 @@ fn at(time: u64) -> Value {
 }
 
 impl Kapp {
-    /// Whether there is a kapp-controller that works on the package.
+    /// Whether a kapp-controller exists that reconciles the package.
     fn works(&self, servers: &Servers, package: usize) -> bool {
         package == 0 || self.runs_on == host(servers).0
     }
 
-    /// Makes the App of a package what its PackageInstall asks for, and mirrors its status. Right after a change that is the App's old
-    /// success, as kapp-controller v0.53.1 shows it.
+    /// Updates the App from the PackageInstall and mirrors its status. Like kapp-controller v0.53.1, it mirrors the old success of the App
+    /// right after a change.
     pub(crate) fn sync(&mut self, servers: &mut Servers, package: usize) {
         if !self.works(servers, package) {
             return;
@@ -138,7 +138,7 @@ impl Kapp {
         servers.edit(&install_at, |install| install["status"] = status);
     }
 
-    /// Begins a run of an App: the App is observed, and its steps are still those of the run before.
+    /// Starts a run of an App: its generation is observed, and its status still shows the steps of the last run.
     pub(crate) fn begin(&mut self, servers: &mut Servers, package: usize, time: u64) {
         let app_at = of_package(package, "apps");
         let Some(app) = servers.get(&app_at).cloned() else {
@@ -150,7 +150,7 @@ impl Kapp {
         let generation = app["metadata"]["generation"].as_u64().unwrap_or_default();
         let may = package == 0 || has_identity(servers);
         let values = values_of(servers, package, &app["spec"]);
-        // Without its account or its values a run fails; it is tried again.
+        // Without its account or its values a run fails and is retried.
         let (true, Some(values)) = (may, values) else {
             self.runs.remove(&package);
             set(servers, &app_at, generation, "ReconcileFailed");
@@ -178,7 +178,7 @@ impl Kapp {
         self.runs.contains_key(&package)
     }
 
-    /// The same, unless the App has shown the end of a run that deployed just this.
+    /// Starts a run, unless the App shows the end of a run with the same inputs.
     pub(crate) fn begin_what_differs(&mut self, servers: &mut Servers, package: usize, time: u64) {
         let (before, there) = (self.clone(), servers.clone());
         self.begin(servers, package, time);
@@ -196,7 +196,7 @@ impl Kapp {
         }
     }
 
-    /// The run of an App has applied everything, and waits.
+    /// The run of an App has applied all resources and waits.
     pub(crate) fn apply(&mut self, servers: &mut Servers, package: usize, time: u64) {
         let Some(run) = self.runs.get_mut(&package).filter(|run| !run.applied) else {
             return;
@@ -230,7 +230,7 @@ impl Kapp {
         if well {
             self.deployed.insert(package, run.deploys.clone());
         } else {
-            // What a run that fails has left behind is not known.
+            // The result of a failed run is unknown.
             self.forget(package);
         }
         if package == 0 && well {
@@ -248,7 +248,7 @@ impl Kapp {
         servers.edit(&app_at, |app| app["status"]["deploy"]["finished"] = json!(true));
     }
 
-    /// The process ends in the middle of a run. What it has shown stays.
+    /// The process ends during a run. Its status stays.
     pub(crate) fn interrupt(&mut self, package: usize) {
         if let Some(run) = self.runs.remove(&package)
             && self.applied.get(&package) != Some(&run.deploys)
@@ -263,9 +263,8 @@ impl Kapp {
         self.deployed.remove(&package);
     }
 
-    /// Whether the package is deployed as its Package, with this version, and its values are now, on the API server that runs now, and
-    /// nothing else is being deployed. The same may be: a proof outlives a resync of kapp-controller. With `waits` it is enough that
-    /// everything was applied.
+    /// Whether the package is deployed with its current Package, version and values on the current API server, and no run deploys other
+    /// inputs. A run with the same inputs may be in progress: a proof outlives a resync. With `waits`, a complete apply suffices.
     pub(crate) fn is_right(
         &self,
         servers: &Servers,
@@ -288,7 +287,7 @@ impl Kapp {
     }
 }
 
-/// Makes the App that a PackageInstall asks for.
+/// Creates or updates the App of a PackageInstall.
 fn make_app(servers: &mut Servers, app_at: &Place, install: &Value, source: &Value) {
     let mut spec = source["spec"]["template"]["spec"].clone();
     if spec["template"][0].get("ytt").is_some() {
@@ -308,7 +307,7 @@ fn make_app(servers: &mut Servers, app_at: &Place, install: &Value, source: &Val
     servers.put(app_at.clone(), app);
 }
 
-/// The namespace of the Packages that a PackageInstall chooses from. Those of the management cluster are seen in all.
+/// Returns the namespace of the Packages of a PackageInstall. Those of the management cluster are global.
 fn namespace_of(package: usize, namespace: &str) -> &str {
     if package == 0 { SYSTEM } else { namespace }
 }
@@ -320,7 +319,7 @@ fn has_identity(servers: &Servers) -> bool {
         .all(|kind| servers.of(Server::Workload, kind).next().is_some())
 }
 
-/// The content of the values that an App names; null where it takes none.
+/// Returns the values that an App names; null for none.
 fn values_of(servers: &Servers, package: usize, spec: &Value) -> Option<Value> {
     let Some(tool) = spec["template"][0].get("ytt") else {
         return Some(Value::Null);
@@ -335,7 +334,7 @@ fn set(servers: &mut Servers, app: &Place, generation: u64, type_: &str) {
     servers.edit(app, |app| {
         app["status"]["observedGeneration"] = json!(generation);
         app["status"]["conditions"] = condition(type_);
-        // It says so until a run ends well.
+        // The failure stays until a run succeeds.
         let failures = &mut app["status"]["consecutiveReconcileFailures"];
         match type_ {
             "ReconcileSucceeded" => *failures = Value::Null,
@@ -345,7 +344,7 @@ fn set(servers: &mut Servers, app: &Place, generation: u64, type_: &str) {
     });
 }
 
-/// What comes from the Package.
+/// Returns the fields of an App that come from the Package.
 fn steps(spec: &Value) -> Value {
     let mut steps = json!([spec["fetch"], spec["template"], spec["deploy"]]);
     if let Some(tool) = steps.pointer_mut("/1/0/ytt").and_then(Value::as_object_mut) {

@@ -1,5 +1,5 @@
-//! Executor of `reconcile` in a walk. Each read and each write is a step of its own, the caches lag, and the process may end between
-//! any two steps.
+//! Executor of `reconcile` in a walk. Each read and each write is its own step, caches lag, and the process may crash between any two
+//! steps.
 
 use std::{
     cell::RefCell,
@@ -48,30 +48,30 @@ pub(crate) fn is_request(ask: &Read) -> bool {
     )
 }
 
-/// A reconcile that is under way.
+/// A running reconcile.
 #[derive(Clone, Debug)]
 struct Running {
     facts: Arc<Facts>,
-    memory: LocalState,
+    local: LocalState,
     began: Clock,
     answers: Vec<(Read, ReadResult)>,
     outcomes: Vec<(Write, Result<Object, Failure>)>,
 }
 
-/// A process that leads.
+/// A leader process.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Leader {
-    /// What its watches have shown.
+    /// Objects in its caches.
     pub(crate) seen: Servers,
     connection: Option<Connection>,
     connections: u64,
-    memory: LocalState,
+    local: LocalState,
     /// UID of the Cluster of the last reconcile.
     of: String,
     running: Option<Running>,
-    /// In a search, the reads at which others may act. All other reads happen at the moment of the next such read.
+    /// In a search, the reads before which other components may act. Other reads happen together with the next such read.
     search: Option<fn(&Read) -> bool>,
-    /// Results, in short, that the current reconcile depends on.
+    /// Hashes of the results that the current reconcile depends on.
     read_by: BTreeSet<(String, u64)>,
     /// Time at which the reconcile began.
     pub(crate) began: u64,
@@ -79,7 +79,7 @@ pub(crate) struct Leader {
     pub(crate) last: Option<Result<Done, Failure>>,
 }
 
-/// Where a leader is: both servers, the time, and what was written by processes that are frozen.
+/// Environment of a leader: both servers, the time, and late writes of frozen processes.
 pub(crate) struct Surroundings<'a> {
     pub(crate) servers: &'a mut Servers,
     pub(crate) late: &'a mut Vec<Late>,
@@ -87,7 +87,7 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) epoch: Instant,
 }
 
-/// The facts of a Package. They cost time, and there are few.
+/// Returns the facts of a Package. They are cached: few exist, and each is expensive.
 pub(crate) fn facts_of(package: &Value) -> PackageFacts {
     thread_local! {
         static KNOWN: RefCell<HashMap<Value, PackageFacts>> = RefCell::default();
@@ -128,7 +128,7 @@ impl Hash for Leader {
 }
 
 impl Leader {
-    /// One of a search, in which others may do something at these questions.
+    /// Returns a leader of a search, in which other components may act before these reads.
     pub(crate) fn of_search(stops: fn(&Read) -> bool) -> Self {
         Self {
             search: Some(stops),
@@ -140,7 +140,7 @@ impl Leader {
         self.running.is_some()
     }
 
-    /// The process ends. Another one begins with empty local state.
+    /// The process crashes. Another one starts with empty local state.
     pub(crate) fn crash(&mut self) {
         *self = Self {
             connections: self.connections,
@@ -149,7 +149,7 @@ impl Leader {
         };
     }
 
-    /// The watches show everything that is there.
+    /// Brings all caches up to date.
     pub(crate) fn watch(&mut self, servers: &Servers, now: u64) {
         if !are_brought(servers) {
             return;
@@ -162,7 +162,7 @@ impl Leader {
         }
     }
 
-    /// The store of some kinds of a server shows everything.
+    /// Brings the store of some kinds of a server up to date.
     pub(crate) fn watch_store(&mut self, servers: &Servers, server: Server, kinds: &[&str], now: u64) {
         let answered = match &mut self.connection {
             Some(connection) if server == Server::Workload => connection.watch(servers, now),
@@ -175,10 +175,10 @@ impl Leader {
 
     /// Drops the local state.
     pub(crate) fn forget(&mut self) {
-        self.memory = LocalState::default();
+        self.local = LocalState::default();
     }
 
-    /// A watch shows one object.
+    /// Delivers the watch event of one object.
     pub(crate) fn watch_one(&mut self, servers: &Servers, place: Place, now: u64) {
         if place.0 {
             self.watch(servers, now);
@@ -188,7 +188,7 @@ impl Leader {
         }
     }
 
-    /// One step. Says which status was written.
+    /// Takes one step. Returns the written status, if any.
     pub(crate) fn step(&mut self, around: &mut Surroundings<'_>, fault: Fault) -> Option<Write> {
         let Some(running) = self.running.take() else {
             self.begin(around);
@@ -199,12 +199,12 @@ impl Leader {
         };
         let Running {
             facts,
-            memory,
+            local,
             began,
             mut answers,
             mut outcomes,
         } = running;
-        let mut known = Context::new(&facts, &memory, began);
+        let mut known = Context::new(&facts, &local, began);
         for (ask, answer) in &answers {
             known.record_answer(ask.clone(), answer.clone());
         }
@@ -213,11 +213,11 @@ impl Leader {
         }
         let mut wrote = None;
         loop {
-            let mut effects = Effects::of(&memory);
+            let mut effects = Effects::of(&local);
             let (asks, writes) = match reconcile(&known, &mut effects) {
                 Err(Interrupt::Need(asks)) => (asks, Vec::new()),
                 Err(Interrupt::Write(writes)) => {
-                    self.memory = effects.memory;
+                    self.local = effects.local;
                     (Vec::new(), writes)
                 }
                 Err(Interrupt::Failed(failure)) => {
@@ -276,7 +276,7 @@ impl Leader {
         drop(known);
         self.running = Some(Running {
             facts,
-            memory,
+            local,
             began,
             answers,
             outcomes,
@@ -285,7 +285,7 @@ impl Leader {
     }
 
     fn end(&mut self, effects: Effects, outcome: Result<Done, Failure>) {
-        self.memory = effects.memory;
+        self.local = effects.local;
         self.last = Some(outcome);
         if effects.disconnect {
             self.disconnect();
@@ -304,7 +304,7 @@ impl Leader {
         // The local state of an earlier Cluster of the name does not apply to this one.
         if self.of != facts.owner.uid {
             self.of.clone_from(&facts.owner.uid);
-            self.memory = LocalState::default();
+            self.local = LocalState::default();
             self.disconnect();
         }
         self.began = around.now;
@@ -313,7 +313,7 @@ impl Leader {
         }
         self.running = Some(Running {
             facts: Arc::new(facts),
-            memory: self.memory.clone(),
+            local: self.local.clone(),
             began: Clock {
                 now: time_at(around.now),
                 instant: around.epoch + Duration::from_secs(around.now),
@@ -374,7 +374,7 @@ impl Leader {
         }
     }
 
-    /// The first object that a question is about and that cannot be decoded.
+    /// Returns the first undecodable object that a read covers.
     fn undecodable(&self, servers: &Servers, ask: &Read) -> Option<Arc<Undecodable>> {
         let stored = |plural: &str, name: &str| place(Server::Management, plural, SYSTEM, name);
         let listed = |plural| {
@@ -457,13 +457,13 @@ impl Leader {
             (_, ReadResult::Listed(found)) => {
                 digest(&found.iter().map(|found| digest(&found.0)).collect::<Vec<_>>())
             }
-            // From the cache: of the management server, the objects that the reconcile began with.
+            // From the cache: for the management cluster, the objects at the start of the reconcile.
             (Read::Watched(..) | Read::Package(_) | Read::Template(_), _) => digest(&self.seen),
             (_, answer) => digest(&(format!("{answer:?}"), around.now)),
         }
     }
 
-    /// The number of the connection; of another one where the kubeconfig is another one. Its stores are filled at once, mostly.
+    /// Returns the number of the connection. Another kubeconfig opens another one, whose stores usually fill at once.
     fn connect(&mut self, around: &Surroundings<'_>, digest: &str) -> u64 {
         let open = self.connection.as_ref().filter(|open| open.digest == digest);
         if let Some(open) = open {

@@ -1,19 +1,18 @@
-//! Walks of `reconcile` itself between two API servers, a kapp-controller and a Cluster API that are models.
+//! Random walks: the real `reconcile` against models of two API servers, kapp-controller and Cluster API.
 //!
-//! Each step of a walk is one thing that happens: a read or a write of a reconcile, a watch event, a run of kapp-controller
-//! that begins, ends or is interrupted, an edit of a user, a request that is refused or not answered, a process that ends or is frozen.
-//! These are checked:
-//! - early: a gate opens only if, at some moment of the reconcile that opens it, each package was really deployed as its source was;
-//! - stale: a replica releases only by a record that is not older than its cache may be;
-//! - open: a gate whose ground went away is closed within some reconciles;
-//! - held: with every input made good, a fair schedule completes the upgrade, or the deletion, within a bound;
-//! - settled: then nothing is written, and no gate changes;
-//! - missing: then the values that the ClusterBootstrap refers to are there;
-//! - drift: what is deleted or edited on the workload of a settled Cluster, or fails there, is put right, or shown, within a sync period;
-//! - late: no late write of a process that is gone changes a spec, data or a status that were written since;
-//! - a process that ends at any step, a request that is refused or not answered: the end is that of the undisturbed run.
+//! Each step of a walk is one event: a read or write of a reconcile, a watch event, the start, end or interruption of a kapp-controller
+//! run, a user's edit, a refused or unanswered request, a crashed or frozen process. Invariants:
+//! - early: a gate opens only if each package was deployed from its source at some time during the reconcile that opens the gate;
+//! - stale: a replica releases only by a record that is no older than the limit of its cache;
+//! - open: a gate closes within a few reconciles after its proofs become invalid;
+//! - held: with correct inputs, a fair schedule completes the upgrade or the deletion within a bound;
+//! - settled: afterwards no reconcile writes, and no gate changes;
+//! - missing: afterwards the values that the ClusterBootstrap refers to exist;
+//! - drift: Sluice repairs or reports a deletion, an edit or a failure on the workload of a settled Cluster within a sync period;
+//! - late: a late write of a dead process overwrites no newer spec, data or status;
+//! - after a crash at any step, or a refused or unanswered request, the final state equals that of the undisturbed run.
 //!
-//! `WALKS` says how many walks are made, `SEED` which ones.
+//! `WALKS` sets the number of walks, `SEED` their random seed.
 
 #![expect(
     clippy::expect_used,

@@ -1,4 +1,4 @@
-//! Short walks to what once was wrong, one for each defect. All but the last are judged as any other walk is.
+//! Short walks, one for each earlier defect. All but the last check the invariants of any walk.
 
 use rstest::rstest;
 
@@ -14,7 +14,7 @@ use crate::{
 
 const CREATED: [Step; 6] = [Round; 6];
 
-/// The upgrade begins, and its packages are in the ClusterBootstrap.
+/// The upgrade starts, and its packages are merged into the ClusterBootstrap.
 const MERGED: [Step; 3] = [User(Edit::Target(1)), Watch(0), Reconcile(0)];
 
 /// kapp-controller is proven, and the PackageInstalls of all others are written.
@@ -24,13 +24,13 @@ const SEEN: [Step; 2] = [Watch(0), Reconcile(0)];
 
 const DEPLOYED: [Step; 2] = [Deploy(1), Deploy(2)];
 
-/// The control plane takes the version.
+/// The control plane rolls to the version.
 const TAKEN: [Step; 3] = [Replica, ClusterApi, Roll];
 
-/// A run that has applied everything, and waits.
+/// A run has applied all resources and waits.
 const WAITING: [Step; 5] = [Sync(1), Begin(1), Apply(1), Sync(1), Watch(0)];
 
-/// Whatever happens in an upgrade, the walk holds to its rules, and comes to its end.
+/// Runs an upgrade with `steps`, checks all invariants, and completes it.
 fn upgraded(steps: &[&[Step]]) {
     let mut walk = Walk::new();
     walk.take(&CREATED);
@@ -40,13 +40,13 @@ fn upgraded(steps: &[&[Step]]) {
 }
 
 #[test]
-fn packages_of_a_merge_that_failed_are_not_those_of_the_release() {
+fn packages_of_a_failed_merge_are_not_those_of_the_release() {
     let missing = [User(Edit::NoPackage(1, 1))];
     upgraded(&[&missing, &MERGED, &SEEN, &[User(Edit::NoMark)]]);
 }
 
 #[test]
-fn what_an_interrupted_run_has_shown_is_no_proof_of_the_next() {
+fn the_status_of_an_interrupted_run_is_no_proof_of_the_next_run() {
     let interrupted = [
         User(Edit::Policy(1, "readiness", "Applied")),
         Begin(1),
@@ -58,7 +58,7 @@ fn what_an_interrupted_run_has_shown_is_no_proof_of_the_next() {
 }
 
 #[test]
-fn packages_of_an_earlier_release_that_are_put_back_hold() {
+fn restored_packages_of_an_earlier_release_hold() {
     upgraded(&[&MERGED, &[User(Edit::OldManifest)], &[Round; 2]]);
 }
 
@@ -70,9 +70,9 @@ fn what_is_applied_is_not_reconciled() {
     upgraded(&[&policy, &MERGED, &INSTALLED, &applied, &SEEN, &asked]);
 }
 
-/// Its PackageInstall is written, and nothing of its App differs but the sync period.
+/// Its PackageInstall changes only the sync period of its App.
 #[test]
-fn a_package_that_takes_no_values_is_deployed_again() {
+fn a_package_without_values_is_deployed_again() {
     let again = [Deploy(1), Sync(2)];
     upgraded(&[
         &MERGED, &INSTALLED, &DEPLOYED, &SEEN, &TAKEN, &SEEN, &INSTALLED, &again, &SEEN,
@@ -80,7 +80,7 @@ fn a_package_that_takes_no_values_is_deployed_again() {
 }
 
 #[test]
-fn another_server_behind_the_same_kubeconfig_is_taken_up() {
+fn another_server_behind_the_same_kubeconfig_gets_its_packages() {
     upgraded(&[&MERGED, &INSTALLED, &[User(Edit::ReplaceServer)]]);
 }
 
@@ -88,7 +88,7 @@ fn another_server_behind_the_same_kubeconfig_is_taken_up() {
 #[case::values("secrets", &[0, 0, 0, 0])]
 #[case::package("packages", &[1])]
 #[case::role("clusterroles", &[0])]
-fn what_a_package_needs_is_restored_while_it_is_not_proven(#[case] kind: &'static str, #[case] which: &[u8]) {
+fn objects_of_an_unproven_package_are_restored(#[case] kind: &'static str, #[case] which: &[u8]) {
     let removed: Vec<Step> = which
         .iter()
         .map(|which| User(Edit::Remove(kind, *which)))
@@ -102,21 +102,21 @@ fn inputs_of_an_open_gate_are_checked_again() {
     upgraded(&[&MERGED, &INSTALLED, &DEPLOYED, &SEEN, &altered, &DEPLOYED]);
 }
 
-/// A run that fails does not begin the time again that is given to it.
+/// A failed run does not restart the time limit of the package.
 #[test]
-fn a_package_that_never_settles_holds_for_a_time_only() {
+fn a_package_that_never_settles_holds_for_a_limited_time() {
     let never = [User(Edit::Policy(1, "readiness", "Applied")), NeverSettles(1)];
     upgraded(&[&never, &MERGED]);
 }
 
 #[test]
-fn a_package_that_is_edited_at_its_version_is_another_one() {
+fn a_package_edited_in_place_needs_another_proof() {
     let edited = [User(Edit::Content(0, 1, "b"))];
     upgraded(&[&MERGED, &INSTALLED, &DEPLOYED, &SEEN, &edited]);
 }
 
 #[test]
-fn what_arrives_late_overwrites_nothing() {
+fn late_writes_overwrite_nothing() {
     let frozen = [Lead(0, Fault::Frozen); 12];
     let edited = [User(Edit::Install(1, "values")), Watch(0)];
     let others = [
@@ -137,15 +137,15 @@ fn what_arrives_late_overwrites_nothing() {
     ];
     let mut walk = Walk::new();
     walk.take(&before.concat());
-    assert!(!walk.late.is_empty(), "something is on its way");
+    assert!(!walk.late.is_empty(), "late writes exist");
     walk.take(&[Arrive]);
     walk.calm();
     walk.finish();
 }
 
-/// Before the gates of the first hop have opened, there is a second one.
+/// The target changes to a second hop before the gates of the first one open.
 #[test]
-fn a_version_that_was_passed_waits_for_packages_of_any_phase() {
+fn a_passed_version_waits_for_packages_of_any_phase() {
     let policy = [User(Edit::Policy(2, "phase", "AfterControlPlane"))];
     let on = [User(Edit::Target(2)), Watch(0), Reconcile(0)];
     upgraded(&[
@@ -163,11 +163,10 @@ fn a_version_that_was_passed_waits_for_packages_of_any_phase() {
 }
 
 #[test]
-fn workers_that_are_deleted_do_not_roll() {
+fn deleted_workers_do_not_roll() {
     upgraded(&[&[User(Edit::LeavingWorkers)], &MERGED]);
 }
 
-/// The Cluster is settled, and then this happens on its workload.
 #[rstest]
 #[case::a_package_install_is_deleted(User(Edit::Remove("packageinstalls", 0)))]
 #[case::values_are_deleted(User(Edit::Remove("secrets", 0)))]
@@ -179,7 +178,7 @@ fn workers_that_are_deleted_do_not_roll() {
 #[case::a_package_install_is_edited(User(Edit::Install(1, "values")))]
 #[case::the_server_is_another_one(User(Edit::ReplaceServer))]
 #[case::a_package_fails(End(1, false))]
-fn what_happens_on_a_settled_cluster_is_seen_within_a_sync_period(#[case] drift: Step) {
+fn drift_of_a_settled_cluster_is_found_within_a_sync_period(#[case] drift: Step) {
     let mut walk = Walk::new();
     walk.take(&CREATED);
     walk.finish();
@@ -187,7 +186,7 @@ fn what_happens_on_a_settled_cluster_is_seen_within_a_sync_period(#[case] drift:
     walk.drifts(&closed, drift);
 }
 
-/// Nothing was deployed yet from what is missing.
+/// No package was deployed yet from the missing objects.
 #[test]
 fn packages_of_a_new_cluster_were_not_altered() {
     let mut walk = Walk::new();
@@ -205,14 +204,13 @@ fn packages_of_a_new_cluster_were_not_altered() {
     }
 }
 
-/// It holds nothing of ours, and is never mended.
 #[test]
-fn an_object_of_others_that_cannot_be_decoded_is_theirs() {
+fn an_undecodable_object_of_another_team_holds_no_cluster() {
     upgraded(&[&[User(Edit::OddOfOthers)], &MERGED]);
 }
 
 #[rstest]
-fn what_could_not_be_decoded_holds_no_longer_than_that(#[values(0, 1, 2, 3, 4, 5, 6, 7, 8)] kind: usize) {
+fn an_undecodable_object_holds_only_until_its_repair(#[values(0, 1, 2, 3, 4, 5, 6, 7, 8)] kind: usize) {
     upgraded(&[
         &MERGED,
         &[
@@ -225,23 +223,22 @@ fn what_could_not_be_decoded_holds_no_longer_than_that(#[values(0, 1, 2, 3, 4, 5
     ]);
 }
 
-/// The ClusterBootstrap of the first Cluster is collected before its values are, and another one is made meanwhile.
+/// The garbage collector deletes objects of the first Cluster while the second one is created.
 #[rstest]
 #[case::the_cluster_bootstrap_first(&[Collect(0)])]
 #[case::all_values_first(&[Collect(1), Collect(1)])]
 #[case::nothing_yet(&[])]
-fn a_cluster_that_is_made_again_has_its_values_again(#[case] collected: &[Step]) {
+fn a_recreated_cluster_has_its_values(#[case] collected: &[Step]) {
     upgraded(&[&[User(Edit::Again)], collected, &SEEN, &[Round; 2], &MERGED]);
 }
 
 #[test]
-fn values_that_are_deleted_by_hand_are_copied_again() {
+fn deleted_values_are_copied_again() {
     upgraded(&[&[User(Edit::NoValues)], &MERGED]);
 }
 
-/// Its drift check finds that.
 #[test]
-fn values_of_a_settled_cluster_that_are_deleted_are_copied_again() {
+fn deleted_values_of_a_settled_cluster_are_copied_again() {
     let mut walk = Walk::new();
     walk.take(&CREATED);
     walk.finish();

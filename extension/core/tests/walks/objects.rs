@@ -1,5 +1,5 @@
-//! The objects that a walk begins with: one Cluster at v1.35.4 with kapp-controller, a CNI and a package that takes no values, and the
-//! releases of the next two versions.
+//! Initial objects of a walk: one Cluster at v1.35.4 with kapp-controller, a CNI and a package without values, and the releases of the
+//! next two versions.
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde_json::{Value, json};
@@ -10,17 +10,17 @@ use crate::servers::{Place, Servers, place};
 
 pub(crate) const SYSTEM: &str = "tkg-system";
 pub(crate) const TEAM: &str = "team-a";
-/// Kubernetes versions, and by the same index the releases and the versions of all packages.
+/// Kubernetes versions; releases and package versions have the same indexes.
 pub(crate) const VERSIONS: [&str; 3] = ["v1.35.4", "v1.36.3", "v1.37.1"];
 pub(crate) const RELEASES: [&str; 3] = ["v1.35.4---test.1", "v1.36.3---test.1", "v1.37.1---test.1"];
-/// The last one is of no release. They compare as texts.
+/// Package versions, in lexical order. No release has the last one.
 pub(crate) const PACKAGE_VERSIONS: [&str; 4] = ["1.8.0", "1.9.0", "2.0.0", "1.9.5"];
 const REF_NAMES: [&str; 3] = [
     "kapp-controller.example.com",
     "antrea.example.com",
     "metrics.example.com",
 ];
-/// Of kapp-controller, the CNI and the other package, the index of each.
+/// Indexes of kapp-controller, the CNI and the other package.
 pub(crate) const PACKAGES: [usize; 3] = [0, 1, 2];
 
 pub(crate) fn cluster() -> Place {
@@ -51,7 +51,7 @@ pub(crate) fn template(index: usize) -> Place {
     place(Management, "clusterbootstraptemplates", SYSTEM, RELEASES[index])
 }
 
-/// The values of the CNI, as the ClusterBootstrap names them once it was created.
+/// Returns the values source of the CNI that the created ClusterBootstrap refers to.
 pub(crate) fn values_source() -> Place {
     place(Management, "secrets", TEAM, "one-antrea-package")
 }
@@ -68,7 +68,7 @@ pub(crate) fn package_place(name: &str) -> Place {
     place(Management, "packages", SYSTEM, name)
 }
 
-/// Name of a Package at a version.
+/// Returns the name of a Package at a version.
 pub(crate) fn package_name(package: usize, version: usize) -> String {
     format!("{}.{}", REF_NAMES[package], PACKAGE_VERSIONS[version])
 }
@@ -81,7 +81,7 @@ pub(crate) fn short_name(package: usize) -> &'static str {
     REF_NAMES[package].split('.').next().unwrap_or_default()
 }
 
-/// The server that a package is installed from, and the namespace.
+/// Returns server and namespace that a package is installed from.
 pub(crate) fn home(package: usize) -> (Server, &'static str) {
     if package == 0 {
         (Management, TEAM)
@@ -90,19 +90,19 @@ pub(crate) fn home(package: usize) -> (Server, &'static str) {
     }
 }
 
-/// PackageInstall or App of a package.
+/// Returns the place of the PackageInstall or App of a package.
 pub(crate) fn of_package(package: usize, plural: &str) -> Place {
     let (server, namespace) = home(package);
     place(server, plural, namespace, &format!("one-{}", short_name(package)))
 }
 
-/// A Secret with values.
+/// Returns a Secret with values.
 pub(crate) fn values(replicas: u8) -> Value {
     let document = BASE64_STANDARD.encode(format!("replicas: {replicas}\n"));
     json!({"apiVersion": "v1", "kind": "Secret", "metadata": {}, "data": {"values.yaml": document}})
 }
 
-/// A Package with content of this name. The last one has no step that takes values.
+/// Returns a Package with this content. The last package has no step that takes values.
 pub(crate) fn package(package: usize, version: usize, content: &str) -> Value {
     let step = if package == 2 { "kbld" } else { "ytt" };
     let url = format!("{content}-{}", PACKAGE_VERSIONS[version]);
@@ -115,7 +115,7 @@ pub(crate) fn package(package: usize, version: usize, content: &str) -> Value {
     })
 }
 
-/// A kubeconfig with this token.
+/// Returns a kubeconfig with this token.
 pub(crate) fn kubeconfig_with(token: &str) -> Value {
     let authority = BASE64_STANDARD.encode("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n");
     let text = json!({
@@ -152,7 +152,7 @@ pub(crate) fn a_template(index: usize) -> Value {
     })
 }
 
-/// Workers at a version.
+/// Returns workers at the first version.
 fn workers() -> Value {
     json!({
         "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "MachineDeployment", "metadata": {},
@@ -161,7 +161,7 @@ fn workers() -> Value {
     })
 }
 
-/// Workers that are being deleted, and whose machine does not end.
+/// Returns workers that are being deleted with a machine that never terminates.
 pub(crate) fn leaving_workers() -> Value {
     let mut leaving = workers();
     leaving["metadata"]["deletionTimestamp"] = json!("1970-01-01T00:00:00Z");
@@ -169,7 +169,7 @@ pub(crate) fn leaving_workers() -> Value {
     leaving
 }
 
-/// Everything at the beginning. Nothing is installed, and there is no ClusterBootstrap.
+/// Returns the initial state, without installed packages and ClusterBootstrap.
 pub(crate) fn servers() -> Servers {
     let mut servers = Servers::default();
     let mut put = |place, object| drop(servers.put(place, object));

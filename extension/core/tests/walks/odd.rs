@@ -1,4 +1,4 @@
-//! Objects that an API server takes and that cannot be decoded.
+//! Undecodable objects that an API server accepts.
 
 use std::{sync::Arc, time::Duration};
 
@@ -21,10 +21,10 @@ use crate::{
     servers::{Place, Servers, place},
 };
 
-/// The field of an object that stands for one which is nested deeper than the decoder goes.
+/// Marker field of an object that stands for one nested deeper than the decoder allows.
 pub(crate) const ODD: &str = "odd";
 
-/// Kinds of which an object may be odd, by server.
+/// Kinds with undecodable objects, by server.
 pub(crate) const KINDS: [(Server, &str); 9] = [
     (Server::Management, "clusters"),
     (Server::Management, "clusterbootstraps"),
@@ -37,19 +37,19 @@ pub(crate) const KINDS: [(Server, &str); 9] = [
     (Server::Workload, "apps"),
 ];
 
-/// A ClusterBootstrap of another team.
+/// Returns the place of a ClusterBootstrap of another team.
 pub(crate) fn of_others() -> Place {
     place(Server::Management, "clusterbootstraps", "team-b", "two")
 }
 
-/// The text of an object as an API server sends it.
+/// Returns the JSON text of an object as sent by an API server.
 fn text(object: &Value) -> String {
     let deep = ["[".repeat(300), "]".repeat(300)].concat();
     let text = object.to_string();
     text.replacen(r#""odd":true"#, &format!(r#""odd":{deep}"#), 1)
 }
 
-/// Whether a watch brings each object: one that is an error of its stream keeps all others of its kind from being seen.
+/// Whether watches deliver every object: an undecodable one must not fail the stream of its kind.
 pub(crate) fn are_brought(servers: &Servers) -> bool {
     let mut odd = servers.all().filter(|(_, object)| is_odd(object));
     odd.all(|(_, object)| {
@@ -62,7 +62,7 @@ fn is_odd(object: &Value) -> bool {
     object[ODD] == json!(true)
 }
 
-/// What is known of an object that cannot be decoded; none of any other.
+/// Returns the metadata of an undecodable object; `None` for any other.
 pub(crate) fn undecodable(object: &Value) -> Option<Arc<Undecodable>> {
     if !is_odd(object) {
         return None;
@@ -73,7 +73,7 @@ pub(crate) fn undecodable(object: &Value) -> Option<Arc<Undecodable>> {
     }
 }
 
-/// What the watches have shown, as stores.
+/// Cached objects as stores.
 pub(crate) struct Shown<'a>(pub(crate) &'a Servers);
 
 impl Shown<'_> {
@@ -107,7 +107,7 @@ impl<K: kube::Resource<DynamicType = ()> + DeserializeOwned> Stored<K> for Shown
         undecodable(object).map_or_else(|| Ok(decoded(object).map(Arc::new)), Err)
     }
 
-    /// All workers of the team are those of its Cluster.
+    /// Returns all workers of the namespace, which has one Cluster.
     fn of_cluster(&self, namespace: &str, _: &str) -> Vec<K> {
         let there = self.of::<K>().filter(|(place, _)| place.2 == namespace);
         there.filter_map(|(_, object)| decoded(object)).collect()
@@ -150,7 +150,7 @@ impl Stores for Shown<'_> {
     }
 }
 
-/// Makes an object odd. Others' is never mended.
+/// Makes an object undecodable.
 pub(crate) fn make(servers: &mut Servers, kind: usize, which: u8) {
     let (server, plural) = KINDS[kind % KINDS.len()];
     let there = servers.of(server, plural).map(|(place, _)| place);
@@ -160,7 +160,7 @@ pub(crate) fn make(servers: &mut Servers, kind: usize, which: u8) {
     }
 }
 
-/// Gives another team a ClusterBootstrap that cannot be decoded. It is never mended.
+/// Creates an undecodable ClusterBootstrap of another team. No step repairs it.
 pub(crate) fn make_of_others(servers: &mut Servers) {
     let object = json!({
         "apiVersion": "run.tanzu.vmware.com/v1alpha3", "kind": "ClusterBootstrap", "metadata": ObjectMeta::default(), "spec": {}, ODD: true,
@@ -168,7 +168,7 @@ pub(crate) fn make_of_others(servers: &mut Servers) {
     servers.put(of_others(), object);
 }
 
-/// Puts all of the team and of the catalogue right.
+/// Repairs all undecodable objects of the team and the catalogue.
 pub(crate) fn mend(servers: &mut Servers) {
     let odd = servers
         .all()

@@ -14,11 +14,11 @@ use crate::{
     walk::{Step, Walk},
 };
 
-/// Walks and seed, unless others are given.
+/// Default number of walks, and default seed.
 const WALKS: u32 = 200;
 const SEED: u64 = 7;
 
-/// What a request may come to that is not answered as it should be.
+/// Returns the faults of a request.
 fn faults() -> impl Strategy<Value = Fault> {
     prop_oneof![
         6 => Just(Fault::None),
@@ -56,7 +56,7 @@ fn edits() -> impl Strategy<Value = Edit> {
         4 => (package(), 1..3_usize, content()).prop_map(|(which, version, content)| Edit::Content(which, version, content)),
         1 => (package(), 0..3_usize).prop_map(|(which, version)| Edit::NoPackage(which, version)),
         3 => (package(), 0..4_usize).prop_map(|(which, version)| Edit::Choose(which, version)),
-        1 => (1..3_usize, package(), 0..4_usize).prop_map(|(of, which, version)| Edit::Offer(of, which, version)),
+        1 => (1..3_usize, package(), 0..4_usize).prop_map(|(of, which, version)| Edit::UpdatesAvailableWrite(of, which, version)),
         1 => (0..3_usize).prop_map(Edit::NoRelease),
         1 => (0..3_usize).prop_map(Edit::NoTemplate),
         2 => Just(Edit::OldManifest),
@@ -74,7 +74,7 @@ fn edits() -> impl Strategy<Value = Edit> {
     ]
 }
 
-/// Most of what happens goes on as if it were undisturbed: else few walks come to a gate that opens.
+/// Most steps are undisturbed: otherwise few walks open a gate.
 fn steps() -> impl Strategy<Value = Step> {
     let package = || 0..3_usize;
     let leader = || prop_oneof![4 => Just(0_usize), 1 => Just(1_usize)];
@@ -102,14 +102,14 @@ fn steps() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What an environment variable says.
+/// Returns the number in an environment variable.
 pub(crate) fn number<N: std::str::FromStr>(variable: &str, otherwise: N) -> N {
     let given = std::env::var(variable).ok();
     given.and_then(|text| text.parse().ok()).unwrap_or(otherwise)
 }
 
 #[test]
-fn nothing_is_released_early_and_nothing_is_held_for_ever() {
+fn no_gate_opens_early_and_no_hold_lasts_forever() {
     let (seed, walks) = (number("SEED", SEED), number("WALKS", WALKS));
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());

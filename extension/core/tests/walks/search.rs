@@ -1,14 +1,14 @@
-//! One hop with two packages, in every order of events, by `stateright`.
+//! Exhaustive search of one hop with two packages, in every order of events, by `stateright`.
 //!
-//! A step is a round of reads that a reconcile makes at once, one write, or one act of anyone else. One kind of fault is possible in a
-//! run, as often as the run says: a store that lags, however much, is one of them. What bounds the search:
-//! - the requests of one round are answered at one moment, and what does not change in a run is read at the moment of what comes next;
-//! - no local state is kept between reconciles, and no time elapses: random walks cover both;
-//! - Cluster API sees the latest objects, and machines take a version at once;
-//! - an object that is again as it was has the resourceVersion that it had;
-//! - a rival makes as many reconciles as the run says;
-//! - states that differ only in what was there when a late write was sent count as one;
-//! - one of so many states is checked to lead to the end.
+//! A step is one round of concurrent reads, one write, or one action of another component. A run has one kind of fault, a limited
+//! number of times. A store with unbounded lag is such a fault. Bounds of the search:
+//! - the API servers answer all requests of a round at once, and reads of constant objects happen together with the next read;
+//! - reconciles share no local state, and no time elapses: random walks cover both;
+//! - Cluster API observes the latest objects, and machines change their version at once;
+//! - an object with restored content has its earlier resourceVersion;
+//! - a second leader has a limited number of reconciles;
+//! - states that differ only in the objects before a late write are equal;
+//! - only a sample of the states is checked for completion.
 
 mod runs;
 
@@ -38,10 +38,10 @@ const PACKAGES: [usize; 2] = [0, 1];
 /// Rounds of a fair schedule that complete the hop from any state.
 const ROUNDS: u32 = 40;
 
-/// One of so many states is checked: a state that holds for ever is followed by many.
+/// Sampling rate of the completion check: many states follow one that never completes.
 const ONE_OF: u64 = 64;
 
-/// Caches of a leader, each with a lag of its own.
+/// Caches of a leader, each with its own lag.
 pub(super) const STORES: [(Server, &[&str]); 4] = [
     (
         Server::Management,
@@ -59,7 +59,7 @@ pub(super) const STORES: [(Server, &[&str]); 4] = [
     (Server::Workload, &["packageinstalls", "apps"]),
 ];
 
-/// What may go wrong in a run.
+/// Kind of fault in a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Nothing,
@@ -67,13 +67,13 @@ pub(super) enum Kind {
     Crash,
     /// A request is refused with this code.
     Refused(u16),
-    /// A request is not answered; a write is made.
+    /// A request gets no response; a write takes effect.
     Unanswered,
-    /// The process is frozen as it writes; what it has written arrives later.
+    /// The process freezes during a write, and the write arrives later.
     Frozen,
     /// A run of kapp-controller fails, or its process ends.
     Run,
-    /// A user does this.
+    /// A user makes this edit.
     Edit(Edit),
     /// Number of reconciles of a second leader.
     Rival(u8),
@@ -86,9 +86,9 @@ pub(super) struct State {
     capi: ClusterApi,
     leaders: Vec<Leader>,
     late: Vec<Late>,
-    /// Faults that are left, and reconciles of the rival.
+    /// Remaining faults, or remaining reconciles of the second leader.
     left: u8,
-    /// Packages that were right at some moment since each leader's reconcile began.
+    /// Packages that were correctly deployed at some time since the start of each leader's reconcile.
     since: Vec<[Right; PACKAGES.len()]>,
     broken: Option<String>,
 }
@@ -101,7 +101,7 @@ impl PartialEq for State {
 
 impl std::fmt::Debug for State {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.broken.as_deref().unwrap_or("nothing is broken"))
+        f.write_str(self.broken.as_deref().unwrap_or("all invariants hold"))
     }
 }
 
@@ -138,10 +138,10 @@ pub(super) enum Action {
 pub(super) struct Hop {
     kind: Kind,
     times: u8,
-    /// The store that shows something later than it happens, if one does.
+    /// The lagging store, if any.
     lags: Option<usize>,
     epoch: Instant,
-    /// States from which the end is known to be reached.
+    /// States with a confirmed completion.
     completes: Mutex<HashSet<u64>>,
 }
 
@@ -199,7 +199,7 @@ impl Hop {
         }
     }
 
-    /// Reads whose results others may change meanwhile, or that may be refused.
+    /// Returns which reads may fail or race with other components.
     fn stops(&self) -> fn(&Read) -> bool {
         fn of(ask: &Read, kinds: &[&str]) -> bool {
             matches!(ask, Read::Object(key, _) if kinds.contains(&&*key.resource.plural))
@@ -214,7 +214,7 @@ impl Hop {
         }
     }
 
-    /// What happens is shown at once by the stores that do not lag.
+    /// Updates all stores without lag.
     fn show(&self, state: &mut State) {
         for leader in &mut state.leaders {
             for (store, (server, kinds)) in STORES.iter().enumerate() {
@@ -234,7 +234,7 @@ impl Hop {
         }
     }
 
-    /// A fair schedule leads from here to the end. States on the way need no further check.
+    /// Whether a fair schedule completes the hop from `state`. Confirms all states on the way.
     fn completes(&self, state: &State) -> bool {
         let mut state = state.clone();
         state.left = 0;
@@ -294,7 +294,7 @@ fn cluster_api(state: &mut State) {
     state.capi.forget();
 }
 
-/// Puts right what a user has done.
+/// Reverts a user's edit.
 fn mend(servers: &mut Servers, made: Edit) {
     match made {
         Edit::Choose(which, _) => {
@@ -318,7 +318,7 @@ fn mend(servers: &mut Servers, made: Edit) {
     }
 }
 
-/// Records the current truth.
+/// Records which packages are correctly deployed.
 fn observe(state: &mut State) {
     for package in PACKAGES {
         let now = right(&state.servers, &state.kapp, package);
@@ -359,7 +359,7 @@ impl Model for Hop {
             since: vec![Default::default(); rivals],
             broken: None,
         };
-        // The Cluster is created.
+        // Create the Cluster.
         for _ in 0..8 {
             self.round(&mut state);
         }

@@ -1,4 +1,4 @@
-//! Both API servers: objects with UIDs, versions, generations and preconditions.
+//! Model of both API servers: objects with UIDs, resourceVersions, generations and preconditions.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -9,10 +9,10 @@ use std::{
 use serde_json::{Value, json};
 use sluice_core::reconcile::cluster::{Failure, Key, Object, Server, Verb, Write};
 
-/// Where an object is: server, plural, namespace, name.
+/// Server, plural, namespace and name of an object.
 pub(crate) type Place = (bool, String, String, String);
 
-/// An object of the management server, or of the workload.
+/// Returns the place of an object of the management cluster or of the workload cluster.
 pub(crate) fn place(server: Server, plural: &str, namespace: &str, name: &str) -> Place {
     let on_workload = server == Server::Workload;
     (
@@ -28,10 +28,10 @@ pub(crate) fn place_of(key: &Key) -> Place {
     place(key.server, &key.resource.plural, namespace, &key.name)
 }
 
-/// Deletions of these wait until the one who looks after them has seen it.
+/// Kinds with a finalizer.
 const FINALIZED: &str = "packageinstalls";
 
-/// A write of a process that is gone, and what was there when it was sent.
+/// Late write of a dead process, and the object at the time of its request.
 #[derive(Clone, Debug)]
 pub(crate) struct Late {
     pub(crate) write: Write,
@@ -41,15 +41,15 @@ pub(crate) struct Late {
 /// An object with a digest of its content.
 type Digested = (u64, Arc<Value>);
 
-/// The objects of both servers, or what a watch has shown of them. A copy costs nothing.
+/// Objects of both servers, or the watched part of them. A copy is cheap.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Servers {
     objects: Arc<BTreeMap<Arc<Place>, Digested>>,
-    /// How often each object was written, also one that is gone.
+    /// Number of writes of each object, including deleted ones.
     versions: Arc<BTreeMap<Arc<Place>, u64>>,
     /// Whether the workload does not respond.
     pub(crate) silent: bool,
-    /// Whether an object that is as it was has the resourceVersion that it had: else no two histories end in one state.
+    /// Whether restored content restores the resourceVersion: otherwise no two histories reach the same state.
     pub(crate) by_content: bool,
 }
 
@@ -62,7 +62,7 @@ impl Hash for Servers {
     }
 }
 
-/// A few bytes that stand for a value.
+/// Returns a hash of a value.
 pub(crate) fn digest(value: &impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
     value.hash(&mut hasher);
@@ -76,7 +76,7 @@ impl Servers {
             .map(|(place, (_, object))| (&**place, &**object))
     }
 
-    /// The objects of a kind.
+    /// Returns the objects of a kind.
     pub(crate) fn of(&self, server: Server, plural: &str) -> impl Iterator<Item = (&Place, &Value)> {
         let on_workload = server == Server::Workload;
         self.all()
@@ -87,17 +87,17 @@ impl Servers {
         self.objects.get(place).map(|(_, object)| &**object)
     }
 
-    /// Whether nothing was written between the two.
+    /// Whether both have the same objects and writes.
     pub(crate) fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.objects, &other.objects)
     }
 
-    /// How often something was written.
+    /// Returns the number of all writes.
     pub(crate) fn writes(&self) -> u64 {
         self.versions.values().sum()
     }
 
-    /// Keeps an object as it is from now on. What changes nothing is no write.
+    /// Stores an object. An unchanged object is no write.
     pub(crate) fn put(&mut self, place: Place, mut object: Value) -> Value {
         let before = self.get(&place);
         if before == Some(&object) {
@@ -133,7 +133,7 @@ impl Servers {
         object
     }
 
-    /// Edits an object that is there.
+    /// Edits an existing object.
     pub(crate) fn edit(&mut self, place: &Place, edit: impl FnOnce(&mut Value)) {
         if let Some(mut object) = self.get(place).cloned() {
             edit(&mut object);
@@ -141,7 +141,7 @@ impl Servers {
         }
     }
 
-    /// Puts another object in the place of one that is there.
+    /// Replaces an existing object with one of another UID.
     pub(crate) fn put_another(&mut self, place: &Place, edit: impl FnOnce(&mut Value)) {
         let Some(mut object) = self.get(place).cloned() else {
             return;
@@ -152,7 +152,7 @@ impl Servers {
         self.put(place.clone(), object);
     }
 
-    /// Keeps an object as another server has it; none when it is null.
+    /// Stores an object unchanged, or removes it if `object` is null.
     pub(crate) fn show(&mut self, place: Place, object: Value) {
         let objects = Arc::make_mut(&mut self.objects);
         if object.is_null() {
@@ -166,7 +166,7 @@ impl Servers {
         Arc::make_mut(&mut self.objects).remove(place);
     }
 
-    /// Deletes an object, or asks the one who looks after it for that.
+    /// Deletes an object, or sets its deletion timestamp if it has a finalizer.
     pub(crate) fn delete(&mut self, place: &Place) {
         if place.1 == FINALIZED {
             self.edit(place, |object| {
@@ -177,7 +177,7 @@ impl Servers {
         }
     }
 
-    /// What the garbage collector of the management server would delete: objects whose owners are all gone.
+    /// Returns the objects that the garbage collector of the management cluster would delete: all their owners are deleted.
     fn dangling(&self) -> Vec<Place> {
         let there = || self.all().filter(|(place, _)| !place.0);
         let uids: BTreeSet<&str> = there()
@@ -196,7 +196,7 @@ impl Servers {
             .collect()
     }
 
-    /// The garbage collector deletes one object whose owners are all gone.
+    /// Garbage-collects one object.
     pub(crate) fn collect_one(&mut self, which: u8) {
         let places = self.dangling();
         if let Some(index) = usize::from(which).checked_rem(places.len()) {
@@ -204,14 +204,14 @@ impl Servers {
         }
     }
 
-    /// It deletes all of them.
+    /// Garbage-collects all objects.
     pub(crate) fn collect(&mut self) {
         for place in self.dangling() {
             self.delete(&place);
         }
     }
 
-    /// Shows of one server what `other` has, and nothing else.
+    /// Replaces the objects of one server with those of `other`.
     pub(crate) fn take_over(&mut self, server: Server, other: &Self) {
         let on_workload = server == Server::Workload;
         let objects = Arc::make_mut(&mut self.objects);
@@ -220,7 +220,7 @@ impl Servers {
         objects.extend(there.map(|(place, object)| (Arc::clone(place), object.clone())));
     }
 
-    /// The same of some kinds.
+    /// Replaces the objects of some kinds.
     pub(crate) fn take_over_kinds(&mut self, server: Server, kinds: &[&str], other: &Self) {
         let on_workload = server == Server::Workload;
         let is_of = |place: &Place| place.0 == on_workload && kinds.contains(&place.1.as_str());
@@ -230,7 +230,7 @@ impl Servers {
         objects.extend(there.map(|(place, object)| (Arc::clone(place), object.clone())));
     }
 
-    /// Makes one write of a reconcile.
+    /// Executes one write of a reconcile.
     pub(crate) fn make(&mut self, write: &Write) -> Result<Object, Failure> {
         let place = place_of(&write.key);
         let server = write.key.server;
@@ -272,7 +272,7 @@ impl Servers {
         Ok(Object(self.put(place, next)))
     }
 
-    /// A write that arrives later.
+    /// Returns `write` as a late write.
     pub(crate) fn delayed(&self, write: Write) -> Late {
         let found = self.objects.get(&place_of(&write.key));
         Late {
@@ -281,7 +281,7 @@ impl Servers {
         }
     }
 
-    /// A write arrives that was sent before. It overwrites nothing that was written since; else it does not matter what becomes of it.
+    /// Executes a late write and asserts that it overwrites no newer change.
     pub(crate) fn arrive(&mut self, late: &Late) {
         let place = place_of(&late.write.key);
         let found = self.objects.get(&place).map(|(_, object)| Arc::clone(object));
@@ -289,7 +289,7 @@ impl Servers {
         let (Some(found), Some(made)) = (found, self.get(&place)) else {
             return;
         };
-        // Annotations are not what is written here.
+        // Late writes of annotations may overwrite.
         let same = ["spec", "data", "status"]
             .iter()
             .all(|part| found[part] == made[part]);
@@ -298,7 +298,7 @@ impl Servers {
     }
 }
 
-/// A request that is refused with this code, or not answered.
+/// Returns the failure of a refused request, or of one without a response.
 pub(crate) fn refused(server: Server, code: Option<u16>) -> Failure {
     Failure {
         code,

@@ -1,4 +1,4 @@
-//! What a gate has to rest on: what is really deployed, and not what any object says of it.
+//! Ground truth of gates: actual deployments, independent of any status.
 
 use serde_json::{Value, json};
 use sluice_crds::run::{Gate, Hook, UpgradeRecord};
@@ -13,11 +13,11 @@ use crate::{
     servers::{Place, Servers},
 };
 
-/// The versions of releases at which a package has all that a proof of it says.
+/// Whether a package is correctly deployed, by release.
 pub(crate) type Right = [bool; VERSIONS.len()];
 
-/// Whether Cluster API is let go by an open gate to what it has not done yet.
-pub(crate) fn lets_go(servers: &Servers, gate: &Gate) -> bool {
+/// Whether the gate is open and releases a step that Cluster API has not taken yet.
+pub(crate) fn releases_step(servers: &Servers, gate: &Gate) -> bool {
     let place = match gate.hook {
         Hook::BeforeClusterUpgrade | Hook::BeforeControlPlaneUpgrade => control_plane(),
         Hook::AfterControlPlaneUpgrade | Hook::BeforeWorkersUpgrade => worker(),
@@ -26,7 +26,7 @@ pub(crate) fn lets_go(servers: &Servers, gate: &Gate) -> bool {
     gate.open && version_at(servers, &place, "spec") < version_of(gate)
 }
 
-/// The gates that a record opens, and that let something go.
+/// Returns the newly open gates of a record that release a step.
 pub(crate) fn opened<'a>(
     servers: &Servers,
     before: Option<&UpgradeRecord>,
@@ -38,17 +38,17 @@ pub(crate) fn opened<'a>(
     };
     let gates = after.gates.iter();
     gates
-        .filter(|gate| lets_go(servers, gate) && !was_open(gate))
+        .filter(|gate| releases_step(servers, gate) && !was_open(gate))
         .collect()
 }
 
-/// Index of the version of a gate.
+/// Returns the index of the version of a gate.
 pub(crate) fn version_of(gate: &Gate) -> usize {
     let version = VERSIONS.iter().position(|known| *known == gate.version);
     version.expect("a version of the walk")
 }
 
-/// The name of the Package that a ClusterBootstrap, or a template, has for a package.
+/// Returns the name of the Package in a ClusterBootstrap or a template.
 fn named(servers: &Servers, of: &Place, package: usize) -> Option<String> {
     let spec = &servers.get(of)?["spec"];
     let named = match package {
@@ -59,7 +59,7 @@ fn named(servers: &Servers, of: &Place, package: usize) -> Option<String> {
     named["refName"].as_str().map(str::to_owned)
 }
 
-/// What the ClusterBootstrap says of the upgrade of a package.
+/// Whether the upgrade policy of a package has this value.
 fn policy(servers: &Servers, package: usize, field: &str, value: &str) -> bool {
     let bootstrap = servers.get(&bootstrap());
     let policies = bootstrap.and_then(|bootstrap| bootstrap["spec"]["upgradePolicy"]["packages"].as_array());
@@ -67,14 +67,14 @@ fn policy(servers: &Servers, package: usize, field: &str, value: &str) -> bool {
     policies.any(|policy| policy["package"] == short_name(package) && policy[field] == value)
 }
 
-/// At which releases the package is really deployed as the ClusterBootstrap, its Package and its values say now.
+/// Returns the releases for which the package is deployed with its current ClusterBootstrap, Package and values.
 pub(crate) fn right(servers: &Servers, kapp: &Kapp, package: usize) -> Right {
     let wrong = [false; VERSIONS.len()];
     let Some(name) = named(servers, &bootstrap(), package) else {
         return wrong;
     };
     let values = match package {
-        // Packages without values have a Secret that says nothing.
+        // A package without values has an empty Secret.
         0 => Some(json!({"values.yaml": "e30K"})),
         1 => servers.get(&values_source()).map(|secret| secret["data"].clone()),
         _ => Some(Value::Null),
@@ -88,18 +88,18 @@ pub(crate) fn right(servers: &Servers, kapp: &Kapp, package: usize) -> Right {
     }
     let version = source["spec"]["version"].as_str().unwrap_or_default();
     let has = |release: usize| {
-        // A CNI follows the list of the release.
+        // The version of a CNI follows the list of the release.
         let least = match package {
             1 => Some(package_name(package, release)),
             _ => named(servers, &template(release), package),
         };
         least.is_some_and(|least| least <= format!("{}.{version}", ref_name(package)))
     };
-    // The packages of a later release are as good.
+    // Packages of a later release count as well.
     [0, 1, 2].map(|version| (version..VERSIONS.len()).any(has))
 }
 
-/// The packages that a gate waits for.
+/// Returns the packages that a gate waits for.
 pub(crate) fn concerned(servers: &Servers, hook: Hook) -> impl Iterator<Item = usize> {
     let before = matches!(hook, Hook::BeforeClusterUpgrade | Hook::BeforeControlPlaneUpgrade);
     PACKAGES
@@ -108,7 +108,7 @@ pub(crate) fn concerned(servers: &Servers, hook: Hook) -> impl Iterator<Item = u
         .filter(move |package| !before || !policy(servers, *package, "phase", "AfterControlPlane"))
 }
 
-/// Whether release and template of a version are there.
+/// Whether release and template of a version exist.
 pub(crate) fn is_known(servers: &Servers, version: usize) -> bool {
     servers.get(&release(version)).is_some() && servers.get(&template(version)).is_some()
 }

@@ -1,4 +1,4 @@
-//! What users do to both servers, and what happens to them.
+//! Edits by users, and failures of both servers.
 
 use serde_json::{Value, json};
 use sluice_core::reconcile::cluster::Server;
@@ -24,46 +24,46 @@ pub(crate) enum Edit {
     Version(usize),
     Label(usize),
     Delete,
-    /// `clusterctl move`: the status of objects is lost, and they are others.
+    /// `clusterctl move`: objects lose their status and get other UIDs.
     Move,
-    /// The Cluster is gone, and another one of its name is there. What belonged to the first one waits for the garbage collector.
+    /// The Cluster is recreated with its name. Objects of the first one wait for the garbage collector.
     Again,
-    /// Workers are being deleted and do not end.
+    /// Workers are being deleted and never terminate.
     LeavingWorkers,
     Values(u8),
     NoValues,
-    /// A Package of the catalogue has this content, at the same version.
+    /// A Package of the catalogue gets this content, at the same version.
     Content(usize, usize, &'static str),
     NoPackage(usize, usize),
-    /// A ClusterBootstrap has this version of a package.
+    /// The ClusterBootstrap gets this version of a package.
     Choose(usize, usize),
-    /// The template of a release has this version of a package.
-    Offer(usize, usize, usize),
+    /// The template of a release gets this version of a package.
+    UpdatesAvailableWrite(usize, usize, usize),
     NoRelease(usize),
     NoTemplate(usize),
     /// The ClusterBootstrap of the first release is applied again.
     OldManifest,
-    /// A ClusterBootstrap has lost its mark.
+    /// The ClusterBootstrap loses the annotation of its resolved release.
     NoMark,
-    /// A package has this policy.
+    /// A package gets this upgrade policy.
     Policy(usize, &'static str, &'static str),
     NoPolicy,
     Kubeconfig(&'static str),
     NoKubeconfig,
-    /// Another API server answers at the same address. It is empty.
+    /// Another, empty API server responds at the same address.
     ReplaceServer,
     Silent(bool),
     /// An object of this kind in the workload is deleted.
     Remove(&'static str, u8),
-    /// An object of this kind in the workload says something else: a Secret is another one, a Package is edited.
+    /// An object of this kind in the workload is altered: a Secret is recreated, a Package is edited.
     Alter(&'static str, u8),
-    /// PackageInstall of a package is edited.
+    /// The PackageInstall of a package is edited.
     Install(usize, &'static str),
-    /// An object of one of the kinds that are followed cannot be decoded any more.
+    /// An object of a watched kind becomes undecodable.
     Odd(usize, u8),
-    /// Another team has a ClusterBootstrap that cannot be decoded.
+    /// Another team has an undecodable ClusterBootstrap.
     OddOfOthers,
-    /// What is installed is as the addons-manager has made it, and Sluice has never seen the Cluster.
+    /// The addons-manager installed the packages, and Sluice has never reconciled the Cluster.
     OfAddonsManager,
 }
 
@@ -75,7 +75,7 @@ fn to_of(servers: &Servers) -> usize {
     index.expect("a version of the walk")
 }
 
-/// The target that an upgrade can have: Cluster API takes none below the control plane.
+/// Returns the nearest possible target: Cluster API accepts none below the control plane.
 fn possible(servers: &Servers, version: usize) -> usize {
     version.max(version_at(servers, &control_plane(), "spec"))
 }
@@ -120,7 +120,7 @@ pub(crate) fn edit(servers: &mut Servers, edit: Edit) {
         Edit::Choose(which, version) => servers.edit(&bootstrap(), |bootstrap| {
             *of_spec(&mut bootstrap["spec"], which) = json!(package_name(which, version));
         }),
-        Edit::Offer(of, which, version) => servers.edit(&template(of), |template| {
+        Edit::UpdatesAvailableWrite(of, which, version) => servers.edit(&template(of), |template| {
             *of_spec(&mut template["spec"], which) = json!(package_name(which, version));
         }),
         Edit::NoRelease(version) => servers.remove(&release(version)),
@@ -179,8 +179,8 @@ pub(crate) fn edit(servers: &mut Servers, edit: Edit) {
     }
 }
 
-/// Values are in Secrets of fixed names, with the content that they have; and nothing but the status says of which release the
-/// ClusterBootstrap is.
+/// Moves values into Secrets with the fixed names of the addons-manager. Only the status of the ClusterBootstrap still names its
+/// release.
 fn of_addons_manager(servers: &mut Servers) {
     for which in PACKAGES {
         let (install, (server, namespace)) = (of_package(which, "packageinstalls"), home(which));
@@ -213,7 +213,7 @@ fn of_addons_manager(servers: &mut Servers) {
     });
 }
 
-/// The name of a package in a spec.
+/// Returns the reference to a package in a spec.
 fn of_spec(spec: &mut Value, package: usize) -> &mut Value {
     match package {
         0 => &mut spec["kapp"]["refName"],
@@ -283,8 +283,7 @@ fn moved(servers: &mut Servers) {
     servers.remove(&of_package(0, "apps"));
 }
 
-/// Makes every input good: the target and all that it needs, and where versions of packages were `chosen`, those. Says the version of
-/// the target.
+/// Corrects all inputs of the target, and the package versions if they were `chosen`. Returns the version of the target.
 pub(crate) fn mend(servers: &mut Servers, chosen: bool) -> usize {
     let to = possible(servers, to_of(servers).max(1));
     edit(servers, Edit::Target(to));
@@ -303,14 +302,14 @@ pub(crate) fn mend(servers: &mut Servers, chosen: bool) -> usize {
             restore(servers, place, package(which, version, "a"));
         }
     }
-    // Where it is missing, a reconcile creates it.
+    // A reconcile creates a missing one.
     if servers.get(&values_source()).is_some() {
         restore(servers, values_source(), values(1));
     }
     if !chosen {
         return to;
     }
-    // What was put back by hand is put right by hand once the packages of the release were merged.
+    // A user corrects restored packages once those of the release were merged.
     let marked = servers
         .get(&bootstrap())
         .map(|bootstrap| bootstrap["metadata"]["annotations"][annotation::RESOLVED_TKR].clone());
@@ -322,7 +321,7 @@ pub(crate) fn mend(servers: &mut Servers, chosen: bool) -> usize {
     to
 }
 
-/// Puts an object back as it was at the beginning.
+/// Restores the initial state of an object.
 fn restore(servers: &mut Servers, place: Place, object: Value) {
     if servers.get(&place).is_none() {
         servers.put(place, object);

@@ -1,4 +1,4 @@
-//! One walk: what may happen next, and what must be true.
+//! One walk: its steps and invariants.
 
 use std::time::Instant;
 
@@ -15,35 +15,35 @@ use crate::{
     },
     odd::undecodable,
     servers::{Late, Place, Servers},
-    truth::{Right, concerned, is_known, lets_go, opened, right, version_of},
+    truth::{Right, concerned, is_known, opened, releases_step, right, version_of},
     users::{Edit, edit, mend},
 };
 
-/// Rounds of a fair schedule within which an upgrade of two hops comes to its end.
+/// Rounds of a fair schedule that complete an upgrade of two hops.
 const ROUNDS: u32 = 120;
 
-/// Rounds within which a Cluster is settled whose upgrade has come to its end.
+/// Rounds after which a Cluster with a completed upgrade is settled.
 const SETTLING: u32 = 12;
 
-/// Rounds of two reconciles each within which an open gate is closed whose ground went away.
+/// Rounds of two reconciles after which a gate with an invalid proof is closed.
 const CALM_ROUNDS: u32 = 4;
 
-/// The same while the workload does not respond.
+/// The same limit for an unresponsive workload.
 const SILENT_ROUNDS: u32 = 9;
 
-/// What happens next.
+/// Step of a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Step {
-    /// A leader does one thing.
+    /// A leader takes one step of its reconcile.
     Lead(usize, Fault),
-    /// The reconcile of a leader comes to its end.
+    /// A leader completes its reconcile.
     Reconcile(usize),
     Watch(usize),
     WatchOne(usize, u8),
     Crash(usize),
-    /// What a frozen process has written arrives.
+    /// The writes of frozen processes arrive.
     Arrive,
-    /// Everything happens once, in order.
+    /// Every component acts once, in order.
     Round,
     Deploy(usize),
     Sync(usize),
@@ -51,22 +51,22 @@ pub(crate) enum Step {
     Apply(usize),
     End(usize, bool),
     Interrupt(usize),
-    /// From now on something of a package never becomes ready: its runs apply everything, wait, and fail.
+    /// From now on a resource of a package never becomes ready: its runs apply everything, wait, and fail.
     NeverSettles(usize),
-    /// The replica that answers hooks sees everything.
+    /// The replica that answers hooks has an up-to-date cache.
     Replica,
     ClusterApi,
-    /// The machines take the version that they were asked to take.
+    /// The machines roll to their desired version.
     Roll,
-    /// The garbage collector deletes one object whose owners are gone. It takes its time: a round lets it delete all.
+    /// The garbage collector deletes one dependent of deleted owners; a round deletes all of them.
     Collect(u8),
     Wait(u64),
     User(Edit),
-    /// Nothing but reconciles happens for a while.
+    /// Only reconciles happen for a while.
     Calm,
 }
 
-/// Truth at the last change.
+/// Objects and actual deployments at the last change.
 #[derive(Clone)]
 struct Observed {
     servers: Servers,
@@ -80,20 +80,20 @@ pub(crate) struct Walk {
     pub(crate) servers: Servers,
     pub(crate) kapp: Kapp,
     capi: ClusterApi,
-    /// Two processes that take themselves for leaders. The first one does most of the work.
+    /// Two processes that both act as leader. The first one does most of the work.
     leaders: [Leader; 2],
     pub(crate) late: Vec<Late>,
-    /// Whether a user, or the template of a release, chose other versions of packages.
+    /// Whether a user or the template of a release chose other package versions.
     chosen: bool,
     epoch: Instant,
     now: u64,
-    /// When each package was right at each release, last.
+    /// Last time at which each package was correctly deployed for each release.
     right_at: [[Option<u64>; VERSIONS.len()]; PACKAGES.len()],
     observed: Option<Observed>,
     never_settles: Option<usize>,
-    /// Steps of leaders.
+    /// Number of steps of leaders.
     led: usize,
-    /// The process ends before this one of them, or what it does then has this fault.
+    /// Leader step at which the process crashes, or has this fault.
     pub(crate) ends_at: Option<(usize, Option<Fault>)>,
 }
 
@@ -156,7 +156,7 @@ impl Walk {
             Step::Wait(seconds) => self.now += seconds,
             Step::User(Edit::Move) => {
                 edit(servers, Edit::Move);
-                // The management cluster is another one, and so are the processes.
+                // The management cluster and the processes are new.
                 self.leaders.iter_mut().for_each(Leader::crash);
                 self.capi = ClusterApi::default();
                 self.late.clear();
@@ -166,7 +166,10 @@ impl Walk {
                 self.capi = ClusterApi::default();
             }
             Step::User(it) => {
-                self.chosen |= matches!(it, Edit::Choose(..) | Edit::Offer(..) | Edit::OldManifest);
+                self.chosen |= matches!(
+                    it,
+                    Edit::Choose(..) | Edit::UpdatesAvailableWrite(..) | Edit::OldManifest
+                );
                 edit(servers, it);
             }
             Step::Calm => self.calm(),
@@ -179,7 +182,7 @@ impl Walk {
         self.observe();
     }
 
-    /// Records the current truth.
+    /// Records which packages are correctly deployed.
     fn observe(&mut self) {
         let known = self.observed.as_ref();
         let unchanged =
@@ -226,11 +229,11 @@ impl Walk {
         }
     }
 
-    /// A gate that a status opens has its truth.
+    /// Asserts that all packages of a gate were correctly deployed when the status opened it.
     fn judge(&mut self, before: Option<&UpgradeRecord>, write: &Write, began: u64) {
         self.observe();
         let Some(record) = record(&self.servers) else {
-            // A reconcile of an earlier Cluster of the name: its record releases nothing of this one.
+            // A reconcile of an earlier Cluster of the same name: its record releases nothing of this one.
             return;
         };
         for gate in opened(&self.servers, before, &record) {
@@ -239,7 +242,7 @@ impl Walk {
                 let right = self.right_at[package][version];
                 assert!(
                     right.is_some_and(|at| at >= began),
-                    "early: {:?} {} is opened by a reconcile that began at {began}, and package {package} was right last at {right:?}; \
+                    "early: {:?} {} is opened by a reconcile that began at {began}, and package {package} was last correct at {right:?}; \
                      {write:?}; {:?}, {}",
                     gate.hook,
                     gate.version,
@@ -250,7 +253,7 @@ impl Walk {
         }
     }
 
-    /// Reconciles go on while everything else stands still. Then no gate is open whose ground went away.
+    /// Runs only reconciles, then asserts that all gates with invalid proofs are closed.
     pub(crate) fn calm(&mut self) {
         let rounds = if self.servers.silent {
             SILENT_ROUNDS
@@ -267,7 +270,7 @@ impl Walk {
         let Some(record) = record(&self.servers).filter(|record| record.outcome.is_none()) else {
             return;
         };
-        // Hooks are held by an object that cannot be decoded, whatever the record says, and no reconcile can write another one.
+        // An undecodable object holds hooks regardless of the record, and no reconcile can write another record.
         let is_odd = |place: Place| {
             self.servers
                 .get(&place)
@@ -277,11 +280,15 @@ impl Walk {
             return;
         }
         let unseen = self.servers.silent || self.servers.get(&kubeconfig()).is_none();
-        for gate in record.gates.iter().filter(|gate| lets_go(&self.servers, gate)) {
+        for gate in record
+            .gates
+            .iter()
+            .filter(|gate| releases_step(&self.servers, gate))
+        {
             let version = version_of(gate);
             let stays = match gate.hook {
                 Hook::AfterControlPlaneUpgrade => true,
-                // So does one of a version that was passed, and silence closes none.
+                // A gate of a passed version stays open, and an unresponsive workload closes none.
                 Hook::BeforeWorkersUpgrade => unseen || record.hop.as_ref() != Some(&gate.version),
                 _ => false,
             };
@@ -303,7 +310,7 @@ impl Walk {
         }
     }
 
-    /// With every input made good, the upgrade, or the deletion, comes to its end, and then nothing is written any more.
+    /// Corrects all inputs, then asserts that the upgrade or the deletion completes and the Cluster settles.
     pub(crate) fn finish(&mut self) {
         self.step(Step::Arrive);
         let to = mend(&mut self.servers, self.chosen);
@@ -319,7 +326,7 @@ impl Walk {
                 brief(record(&self.servers).as_ref()),
             );
             self.round();
-            // The merge has come meanwhile.
+            // The packages of the release may have been merged since.
             mend(&mut self.servers, self.chosen);
         }
         self.settle();
@@ -330,7 +337,7 @@ impl Walk {
         );
     }
 
-    /// Nothing is written any more, not even by a resync of the settled Cluster.
+    /// Asserts that writes end, also those of resyncs.
     fn settle(&mut self) {
         for _ in 0..SETTLING {
             self.round();
@@ -347,10 +354,10 @@ impl Walk {
                 return;
             }
         }
-        panic!("settled: a Cluster is written to again and again");
+        panic!("settled: writes to the Cluster never end");
     }
 
-    /// What is deleted or edited on the workload of a settled Cluster, or fails there, is put right, or shown, within a sync period.
+    /// Asserts that a settled Cluster repairs or reports drift within a sync period.
     pub(crate) fn drift(&mut self) {
         let closed = record(&self.servers).filter(|record| record.outcome == Some(Outcome::Completed));
         let (Some(closed), false) = (closed, self.is_deleting()) else {
@@ -368,12 +375,12 @@ impl Walk {
             Step::User(Edit::ReplaceServer),
             Step::End(1, false),
         ];
-        // Each walk has another one.
+        // The kind of drift varies between walks.
         let which = usize::try_from(self.servers.writes()).unwrap_or_default() % drifts.len();
         self.drifts(&closed, drifts[which]);
     }
 
-    /// The same of this one.
+    /// Asserts the same for this drift.
     pub(crate) fn drifts(&mut self, closed: &UpgradeRecord, drift: Step) {
         if matches!(drift, Step::End(..)) {
             self.step(Step::Begin(1));
@@ -384,7 +391,7 @@ impl Walk {
         }
         self.now += SYNC_PERIOD.as_secs();
         self.tick();
-        // The stores of a connection may be filled only after the reconcile that has opened it.
+        // The stores of a connection may fill only after the reconcile that opened it.
         for _ in 0..2 {
             self.come_to_an_end(0);
             self.leaders[0].watch(&self.servers, self.now);
@@ -402,7 +409,7 @@ impl Walk {
             .any(|package| package.state == PackageState::Failed);
         assert!(
             failed || !matches!(drift, Step::End(..)),
-            "drift: a package that has failed is not shown: {:?}",
+            "drift: a failed package is not reported: {:?}",
             seen.packages
         );
         self.settle();
@@ -418,7 +425,7 @@ impl Walk {
                     .packages
                     .iter()
                     .all(|package| package.state == PackageState::Ready),
-            "drift: {drift:?} is not healed, package {wrong:?} is wrong; last {:?}, {:?}, {:?}",
+            "drift: {drift:?} is not repaired, package {wrong:?} is wrong; last {:?}, {:?}, {:?}",
             self.leaders[0].last,
             self.kapp,
             healed.packages,
@@ -427,7 +434,7 @@ impl Walk {
     }
 
     fn round(&mut self) {
-        // A reconcile that is under way may have stale reads.
+        // A running reconcile may have stale reads.
         self.come_to_an_end(0);
         self.leaders[0].watch(&self.servers, self.now);
         self.come_to_an_end(0);
@@ -438,12 +445,12 @@ impl Walk {
         self.capi.reconcile(&mut self.servers, self.now);
         let _rolled = roll(&mut self.servers, &control_plane()) || roll(&mut self.servers, &worker());
         self.servers.collect();
-        // What holds for half an hour has to end within the rounds.
+        // A hold of half an hour must end within the rounds.
         self.now += if self.never_settles.is_some() { 60 } else { 10 };
         self.tick();
     }
 
-    /// kapp-controller deploys a package, and nothing happens meanwhile.
+    /// Runs kapp-controller for a package without interleaving.
     fn deploy(&mut self, package: usize) {
         self.kapp.sync(&mut self.servers, package);
         if self.never_settles != Some(package) {
@@ -458,9 +465,9 @@ impl Walk {
         self.kapp.sync(&mut self.servers, package);
     }
 
-    /// The current or next reconcile of a leader comes to its end.
+    /// Completes the current or next reconcile of a leader.
     fn come_to_an_end(&mut self, leader: usize) {
-        // Where it is disturbed is counted in steps.
+        // Faults of `ends_at` need single steps.
         let fault = if self.ends_at.is_some() {
             Fault::None
         } else {
@@ -482,13 +489,13 @@ impl Walk {
         if self.is_deleting() {
             return self.capi.deleted;
         }
-        // One whose target was taken back is cancelled.
+        // An upgrade with a reverted target is cancelled.
         let closed =
             record(&self.servers).is_some_and(|record| record.outcome.is_some() && record.to == VERSIONS[to]);
         closed && version_at(&self.servers, &worker(), "status") == to
     }
 
-    /// Steps of leaders so far.
+    /// Returns the number of steps of leaders so far.
     pub(crate) fn led(&self) -> usize {
         self.led
     }

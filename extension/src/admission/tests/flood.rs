@@ -198,7 +198,7 @@ async fn knowing(clusters: Vec<Value>, server: &Server) -> (Admission, Requeues,
     let admission = Admission::new("system".to_owned(), AdmissionMetrics::default());
     let triggers = Requeues::default();
     let control_planes = ControlPlanes::new(server.client(), triggers.clone(), Vec::new());
-    admission.set_caches(World::new(stores, Arc::new(control_planes), server.client()));
+    admission.set_caches(Caches::new(stores, Arc::new(control_planes), server.client()));
     (admission, triggers, following)
 }
 
@@ -237,7 +237,7 @@ async fn resolved_as(admission: &Admission, name: &str, kind: &str) -> StatusCod
 async fn an_uncached_cluster_is_neither_kept_nor_read() {
     let server = Server::new(Way::Refuses(500));
     let (admission, triggers, _following) = knowing(vec![cluster("known", "Bad", true)], &server).await;
-    let mut woken = triggers.listen();
+    let mut requeues = triggers.listen();
     let before = server.times_asked();
     for number in 0..100 {
         let began = Later::now();
@@ -252,7 +252,7 @@ async fn an_uncached_cluster_is_neither_kept_nor_read() {
     server.set(|state| state.bad = Way::Answers);
     tokio::time::sleep(Duration::from_mins(3)).await;
     assert_eq!(resolved_as(&admission, "known", "Bad").await, StatusCode::OK);
-    assert!(woken.next().now_or_never().is_none(), "no Cluster is requeued");
+    assert!(requeues.next().now_or_never().is_none(), "no Cluster is requeued");
 }
 
 /// Sluice serves the kind of the stored Cluster, whatever kind a caller names.

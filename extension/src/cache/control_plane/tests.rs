@@ -250,12 +250,12 @@ async fn try_again() {
     Way::Refuses(403),
     "allows to get, list and watch bads in group controlplane.example.com"
 )]
-#[case::bug(Way::Panics, "its watch ended in a bug of Sluice")]
+#[case::bug(Way::Panics, "its watch panicked")]
 #[case::broken(Way::Refuses(500), "bads in group controlplane.example.com cannot be listed")]
 #[tokio::test(start_paused = true)]
 async fn an_unreadable_kind_affects_only_its_clusters(#[case] bad: Way, #[case] why: &str) {
     let (server, triggers) = (Server::new(bad), Requeues::default());
-    let mut woken = Box::pin(triggers.listen());
+    let mut requeues = Box::pin(triggers.listen());
     let planes = ControlPlanes::new(server.client(), triggers.clone(), Vec::new());
     assert_eq!(
         planes.get(&cluster(), &reference(GROUP, "Bad")),
@@ -271,19 +271,22 @@ async fn an_unreadable_kind_affects_only_its_clusters(#[case] bad: Way, #[case] 
         good.map(|facts| facts.and_then(|facts| facts.spec_version)),
         Ok(Some("v1.36.3".to_owned()))
     );
-    assert!(woken.next().now_or_never().is_some(), "its Cluster is requeued");
+    assert!(
+        requeues.next().now_or_never().is_some(),
+        "its Cluster is requeued"
+    );
 
     sleep(Duration::from_secs(10)).await;
     let found = message(planes.get(&cluster(), &reference(GROUP, "Bad")));
     assert!(found.starts_with("ControlPlaneKindUnreadable: "), "{found}");
     assert!(found.contains(why), "{found}");
-    while woken.next().now_or_never().is_some() {}
+    while requeues.next().now_or_never().is_some() {}
 
     server.set(|state| state.bad = Way::Answers);
     try_again().await;
     assert_eq!(planes.get(&cluster(), &reference(GROUP, "Bad")), Ok(None));
     assert!(
-        woken.next().now_or_never().is_some(),
+        requeues.next().now_or_never().is_some(),
         "it is requeued when its kind can be read"
     );
 }
@@ -341,7 +344,7 @@ async fn a_server_that_does_not_say_how_a_kind_is_served_is_given_up() {
     sleep(REQUEST.time / 2).await;
     let found = message(good());
     assert!(
-        found.contains("did not say within 10 s how it is served"),
+        found.contains("did not complete its API discovery within 10 s"),
         "{found}"
     );
 

@@ -54,52 +54,52 @@ const AFTER_PANIC: Duration = Duration::from_secs(5);
 
 /// State of the values watches. Clones share the same state.
 #[derive(Clone, Default)]
-pub struct Edits(Arc<Shared>);
+pub struct ValuesWatches(Arc<Shared>);
 
 #[derive(Default)]
 struct Shared {
-    edits: Mutex<values_watch::Edits>,
+    values_watches: Mutex<values_watch::ValuesWatches>,
     changed: Notify,
 }
 
-impl fmt::Debug for Edits {
+impl fmt::Debug for ValuesWatches {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Edits").finish_non_exhaustive()
+        f.debug_struct("ValuesWatches").finish_non_exhaustive()
     }
 }
 
-impl Edits {
+impl ValuesWatches {
     /// Creates the watches for Secrets of these namespaces; of all namespaces if none is named.
     #[must_use]
     pub fn of(namespaces: &[String]) -> Self {
         Self(Arc::new(Shared {
-            edits: Mutex::new(values_watch::Edits::of(namespaces)),
+            values_watches: Mutex::new(values_watch::ValuesWatches::of(namespaces)),
             changed: Notify::new(),
         }))
     }
 
-    fn note<T>(&self, note: impl FnOnce(&mut values_watch::Edits, Instant) -> T) -> T {
-        let noted = note(&mut lock(&self.0.edits), now());
+    fn note<T>(&self, note: impl FnOnce(&mut values_watch::ValuesWatches, Instant) -> T) -> T {
+        let noted = note(&mut lock(&self.0.values_watches), now());
         self.0.changed.notify_one();
         noted
     }
 
     /// Marks this process as the leader, from which on requeues have a listener.
     pub(crate) fn lead(&self) {
-        self.note(|edits, _| edits.lead());
+        self.note(|values_watches, _| values_watches.lead());
     }
 
     pub(crate) fn cluster(&self, cluster: &Cluster, presence: Presence) {
-        self.note(|edits, _| edits.cluster(cluster, presence == Presence::There));
+        self.note(|values_watches, _| values_watches.cluster(cluster, presence == Presence::There));
     }
 
     pub(crate) fn bootstrap(&self, bootstrap: &ClusterBootstrap, presence: Presence) {
-        self.note(|edits, _| edits.bootstrap(bootstrap, presence == Presence::There));
+        self.note(|values_watches, _| values_watches.bootstrap(bootstrap, presence == Presence::There));
     }
 
     /// Records a write of a reconcile by this process.
     pub(crate) fn wrote(&self, write: &Write, written: &Object) {
-        self.note(|edits, now| edits.wrote(write, written, now));
+        self.note(|values_watches, now| values_watches.wrote(write, written, now));
     }
 
     /// Runs the watches for as long as it is polled. `clusters` holds all Clusters.
@@ -116,20 +116,20 @@ impl Edits {
     async fn watch(&self, client: &Client, triggers: &Requeues, clusters: &Store<Cluster>) {
         let mut open = HashMap::<Watched, AbortOnDropHandle<()>>::new();
         loop {
-            let next = lock(&self.0.edits).next(now());
+            let next = lock(&self.0.values_watches).next(now());
             if let Some(warning) = next.warning {
                 warn!("{warning}");
             }
-            for cluster in next.woken {
+            for cluster in next.requeued {
                 debug!(%cluster, "Requeueing Cluster after a change of its values source");
                 triggers.enqueue_with_reads(cluster);
             }
             open.retain(|watched, task| next.watched.contains(watched) && !task.is_finished());
             for watched in next.watched {
                 open.entry(watched).or_insert_with_key(|watched| {
-                    let (edits, client, clusters) = (self.clone(), client.clone(), clusters.clone());
+                    let (values_watches, client, clusters) = (self.clone(), client.clone(), clusters.clone());
                     let watched = watched.clone();
-                    let attempt = async move { edits.attempt(client, &watched, &clusters).await };
+                    let attempt = async move { values_watches.attempt(client, &watched, &clusters).await };
                     AbortOnDropHandle::new(tokio::spawn(attempt))
                 });
             }
@@ -148,7 +148,7 @@ impl Edits {
             (Ended::Panicked, Trouble::Passing)
         });
         debug!(%watched, ?ended, ?trouble, "Watch of values source ended");
-        let said = self.note(|edits, now| edits.ended(watched, ended, &trouble, now));
+        let said = self.note(|values_watches, now| values_watches.ended(watched, ended, &trouble, now));
         if let Some(text) = said {
             warn!("{text}");
         }
@@ -174,7 +174,7 @@ impl Edits {
         resource: &ApiResource,
         clusters: &Store<Cluster>,
     ) -> (Ended, Trouble) {
-        let judge = Judge::new(lock(&self.0.edits).begin(watched, resource, now()));
+        let judge = Judge::new(lock(&self.0.values_watches).begin(watched, resource, now()));
         let client = judge.noting(streaming(metadata_only(client)));
         let api = match watched {
             Watched::Secrets(Some(namespace)) => Api::namespaced_with(client, namespace, resource),
@@ -190,11 +190,12 @@ impl Edits {
                 let sign = match &event {
                     Ok(event) => {
                         let brought = brought(event);
-                        let gone = self.note(|edits, now| edits.took(watched, &brought, now));
+                        let gone =
+                            self.note(|values_watches, now| values_watches.took(watched, &brought, now));
                         // Dependents are looked up only for deleted objects.
                         let concerned = gone.map(|gone| gone.of(clusters.names()));
                         for cluster in concerned.into_iter().flatten() {
-                            self.note(|edits, now| edits.gone(cluster, now));
+                            self.note(|values_watches, now| values_watches.gone(cluster, now));
                         }
                         sign(&brought)
                     }
@@ -209,14 +210,14 @@ impl Edits {
                     }
                 };
                 if sign.and_then(|sign| judge.saw(sign)).is_some() {
-                    self.note(|edits, now| edits.troubled(watched, now));
+                    self.note(|values_watches, now| values_watches.troubled(watched, now));
                 }
             }
         };
         let tell = |told: Result<(), String>| {
             if told.is_err() {
-                self.note(|edits, now| edits.troubled(watched, now));
-            } else if let Some(text) = self.note(|edits, _| edits.readable(watched)) {
+                self.note(|values_watches, now| values_watches.troubled(watched, now));
+            } else if let Some(text) = self.note(|values_watches, _| values_watches.readable(watched)) {
                 info!("{text}");
             }
         };

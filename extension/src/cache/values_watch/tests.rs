@@ -14,7 +14,7 @@ use super::*;
 use crate::{
     cache::store::Writer,
     controllers::bootstrap::{
-        one_pass,
+        reconcile_once,
         world::{BOOTSTRAP, World, cluster, values},
     },
     kube_client::{
@@ -210,23 +210,23 @@ fn answered(
 
 /// Values watches on a server by a leader.
 struct Watching {
-    edits: Edits,
-    woken: Box<dyn Stream<Item = Requeue> + Send + Unpin>,
+    values_watches: ValuesWatches,
+    requeues: Box<dyn Stream<Item = Requeue> + Send + Unpin>,
     _running: AbortOnDropHandle<()>,
 }
 
 impl Watching {
     async fn of(server: &Server) -> Self {
-        Self::with(server, Edits::default()).await
+        Self::with(server, ValuesWatches::default()).await
     }
 
-    async fn with(server: &Server, edits: Edits) -> Self {
-        let watching = Self::standby(server, edits).await;
-        watching.edits.lead();
+    async fn with(server: &Server, values_watches: ValuesWatches) -> Self {
+        let watching = Self::standby(server, values_watches).await;
+        watching.values_watches.lead();
         watching
     }
 
-    async fn standby(server: &Server, edits: Edits) -> Self {
+    async fn standby(server: &Server, values_watches: ValuesWatches) -> Self {
         let (triggers, clusters) = (Requeues::default(), Writer::new(Arc::default(), 0));
         for name in ["one", "two"] {
             let cluster: Cluster = serde_json::from_value(json!({
@@ -236,13 +236,15 @@ impl Watching {
             }))
             .unwrap();
             clusters.insert(&cluster);
-            edits.cluster(&cluster, Presence::There);
+            values_watches.cluster(&cluster, Presence::There);
         }
-        let woken = Box::new(triggers.listen());
-        let running = edits.clone().run(server.client(), triggers, clusters.store());
+        let requeues = Box::new(triggers.listen());
+        let running = values_watches
+            .clone()
+            .run(server.client(), triggers, clusters.store());
         let watching = Self {
-            edits,
-            woken,
+            values_watches,
+            requeues,
             _running: AbortOnDropHandle::new(tokio::spawn(running)),
         };
         sleep(SECOND).await;
@@ -261,7 +263,8 @@ impl Watching {
             "metadata": {"name": of, "namespace": "team-a"},
             "spec": {"additionalPackages": packages},
         }));
-        self.edits.bootstrap(&bootstrap.unwrap(), Presence::There);
+        self.values_watches
+            .bootstrap(&bootstrap.unwrap(), Presence::There);
         sleep(SECOND).await;
     }
 
@@ -269,7 +272,7 @@ impl Watching {
     async fn requeued(&mut self) -> Vec<String> {
         sleep(SECOND).await;
         let mut names = Vec::new();
-        while let Some(Some(trigger)) = self.woken.next().now_or_never() {
+        while let Some(Some(trigger)) = self.requeues.next().now_or_never() {
             assert!(trigger.needs_read);
             names.push(trigger.cluster.name().to_owned());
         }
@@ -437,8 +440,8 @@ async fn an_object_that_cannot_be_decoded_requeues_its_cluster_and_stops_nothing
 #[tokio::test(start_paused = true)]
 async fn secrets_are_watched_only_in_namespaces_that_are_named() {
     let server = Server::default();
-    let edits = Edits::of(&["team-a".to_owned()]);
-    let mut watching = Watching::with(&server, edits).await;
+    let values_watches = ValuesWatches::of(&["team-a".to_owned()]);
+    let mut watching = Watching::with(&server, values_watches).await;
     server.put(SECRETS, "a", "one");
     assert_eq!(watching.requeued().await, ["one"]);
     assert_eq!(server.asked(SECRETS), 0);
@@ -449,12 +452,12 @@ async fn secrets_are_watched_only_in_namespaces_that_are_named() {
 async fn a_replica_requeues_once_it_leads_for_what_was_edited_a_moment_before() {
     let server = Server::default();
     server.put(SECRETS, "a", "one");
-    let mut watching = Watching::standby(&server, Edits::default()).await;
+    let mut watching = Watching::standby(&server, ValuesWatches::default()).await;
     server.put(SECRETS, "b", "two");
     sleep(Duration::from_mins(5)).await;
     server.put(SECRETS, "a", "one");
     assert_eq!(watching.requeued().await, [""; 0]);
-    watching.edits.lead();
+    watching.values_watches.lead();
     assert_eq!(watching.requeued().await, ["one"]);
 }
 
@@ -468,16 +471,20 @@ async fn a_copy_of_a_reconcile_requeues_no_cluster() {
         .management
         .put("/api/v1/namespaces/tkg-system/secrets/antrea-values", values(3));
     let leader = world.leader().await;
-    let edits = leader.edits.clone();
-    edits.lead();
+    let values_watches = leader.values_watches.clone();
+    values_watches.lead();
     let take = |secret: &str| {
         let made: PartialObjectMeta<DynamicObject> =
             serde_json::from_value(world.management.get(secret).unwrap()).unwrap();
-        edits.note(|edits, now| edits.took(&Watched::Secrets(None), &Brought::Touched(&made), now));
-        let woken = lock(&edits.0.edits).next(now() + SECOND).woken;
-        woken.len()
+        values_watches.note(|values_watches, now| {
+            values_watches.took(&Watched::Secrets(None), &Brought::Touched(&made), now)
+        });
+        let requeued = lock(&values_watches.0.values_watches)
+            .next(now() + SECOND)
+            .requeued;
+        requeued.len()
     };
-    one_pass(&cluster(&leader), &leader).await.unwrap();
+    reconcile_once(&cluster(&leader), &leader).await.unwrap();
     assert_eq!(take(CLONE), 0);
     world.management.edit(CLONE, |secret| secret["data"] = json!({}));
     assert_eq!(take(CLONE), 1, "a user has edited it");

@@ -30,7 +30,7 @@ use tracing::{info, warn};
 pub(crate) use concurrency::Slots;
 
 use crate::{
-    cache::{control_plane::ControlPlanes, stores::Stores, values_watch::Edits},
+    cache::{control_plane::ControlPlanes, stores::Stores, values_watch::ValuesWatches},
     clock::{clock, now},
     controllers::{
         events::Notifier,
@@ -70,7 +70,7 @@ pub struct Context {
     /// Index that answers hook calls. Holds of Clusters without a record are noted there.
     pub(crate) index: Index,
     /// Watch of values sources.
-    pub(crate) edits: Edits,
+    pub(crate) values_watches: ValuesWatches,
     /// Publisher of events.
     pub(crate) events: Notifier,
     /// Counters of reconciles.
@@ -78,22 +78,22 @@ pub struct Context {
     /// Concurrency limiter of slow and failing Clusters.
     pub(crate) slots: Slots,
     /// Local state by Cluster.
-    pub(crate) memories: Mutex<LocalStates>,
+    pub(crate) local_states: Mutex<LocalStates>,
 }
 
 impl Context {
     fn local_states(&self) -> MutexGuard<'_, LocalStates> {
-        lock(&self.memories)
+        lock(&self.local_states)
     }
 
     /// Drops the state of deleted Clusters. The last reconcile of one may have run before its deletion ended.
     fn forget_gone(&self) {
-        let (clusters, mut memories) = (&self.stores.clusters, self.local_states());
+        let (clusters, mut local_states) = (&self.stores.clusters, self.local_states());
         let is_there = |namespace: &str, name: &str| clusters.get(Some(namespace), name).is_some();
-        memories.forget_requeues(is_there);
+        local_states.forget_requeues(is_there);
         self.control_planes.forget_gone(is_there);
-        let gone = clusters.missing(memories.managed());
-        drop(memories);
+        let gone = clusters.missing(local_states.managed());
+        drop(local_states);
         for uid in gone {
             self.forget(&uid);
         }
@@ -122,19 +122,21 @@ pub async fn run(
         tick.tick().await;
         Some((ClusterRef::new("", PROBE), tick))
     });
-    let woken = Arc::clone(&ctx);
+    let states = Arc::clone(&ctx);
     let triggers = triggers.map(move |Requeue { cluster, needs_read }| {
         if needs_read {
-            woken.local_states().woke(cluster.namespace(), cluster.name());
+            states
+                .local_states()
+                .note_requeue(cluster.namespace(), cluster.name());
         }
         cluster
     });
     let all = stream::iter(ctx.stores.clusters.names());
-    let woken = stream::select(all.chain(triggers), stream::select(probes, once_filled(&ctx)));
+    let requeues = stream::select(all.chain(triggers), stream::select(probes, once_filled(&ctx)));
     let heart = Arc::new(heart);
     let metrics = &ctx.metrics.controllers.cluster;
     metrics.started(concurrency.into());
-    work_queue::run(woken, concurrency, &stop, &metrics.queue, |cluster| {
+    work_queue::run(requeues, concurrency, &stop, &metrics.queue, |cluster| {
         let (ctx, heart) = (Arc::clone(&ctx), Arc::clone(&heart));
         async move {
             let again = turn(&cluster, &ctx).await;
@@ -220,7 +222,11 @@ async fn later(ctx: &Context, cluster: &Cluster, uid: &str, wait: Duration) -> D
 
 /// Closes the gates of a Cluster whose last reconcile did not finish. Returns whether it succeeded.
 async fn close_gates(ctx: &Context, cluster: &Cluster, hold: &Hold) -> bool {
-    let closed = isolated(Box::pin(closed(ctx, cluster, hold))).await;
+    let closed = isolated(
+        &ctx.metrics.controllers.cluster,
+        Box::pin(closed(ctx, cluster, hold)),
+    )
+    .await;
     if let Err(error) = &closed {
         let (namespace, name) = (cluster.namespace().unwrap_or_default(), cluster.name_any());
         info!(namespace, name, error = %error_chain(error), "Failed to close gates");
@@ -263,7 +269,11 @@ async fn execute(cluster: &Arc<Cluster>, ctx: &Context, uid: &str) -> Result<Don
     let (began, passing) = (now(), ctx.remotes.begin(uid));
     let status_written = || ctx.local_states().get(uid).written;
     let before = status_written();
-    let outcome = isolated(Box::pin(one_pass(cluster, ctx))).await;
+    let outcome = isolated(
+        &ctx.metrics.controllers.cluster,
+        Box::pin(reconcile_once(cluster, ctx)),
+    )
+    .await;
     if let Some(passing) = &passing
         && status_written() != before
     {
@@ -278,7 +288,7 @@ async fn execute(cluster: &Arc<Cluster>, ctx: &Context, uid: &str) -> Result<Don
     outcome
 }
 
-pub(crate) async fn one_pass(cluster: &Arc<Cluster>, ctx: &Context) -> Result<Done, Error> {
+pub(crate) async fn reconcile_once(cluster: &Arc<Cluster>, ctx: &Context) -> Result<Done, Error> {
     let control_plane = |reference: &_| {
         ctx.control_planes
             .get(&ClusterRef::of(cluster.as_ref()), reference)
@@ -313,7 +323,7 @@ async fn apply(ctx: &Context, facts: &Facts, effects: Effects) {
     if let Some(note) = effects.note {
         ctx.index.note(&ClusterRef::of(facts.cluster.as_ref()), uid, note);
     }
-    ctx.local_states().keep(uid, effects.memory);
+    ctx.local_states().keep(uid, effects.local);
     for count in &effects.counts {
         ctx.metrics.upgrades.count(count);
         if let Count::Ungated(ungated) = count {
@@ -322,7 +332,7 @@ async fn apply(ctx: &Context, facts: &Facts, effects: Effects) {
         }
     }
     for configuration in &effects.configurations {
-        ctx.dependents.wake(configuration);
+        ctx.dependents.enqueue(configuration);
     }
     let cluster = facts.cluster.object_ref(&());
     for event in &effects.events {

@@ -94,13 +94,11 @@ impl executor::Host<Facts> for Host<'_> {
     }
 
     async fn writing(&self, effects: Effects) {
-        self.ctx
-            .local_states()
-            .keep(&self.facts.owner.uid, effects.memory);
+        self.ctx.local_states().keep(&self.facts.owner.uid, effects.local);
     }
 
     fn wrote(&self, write: &Write, written: &Object) {
-        self.ctx.edits.wrote(write, written);
+        self.ctx.values_watches.wrote(write, written);
     }
 }
 

@@ -22,7 +22,7 @@ use sluice_crds::{
 };
 use tokio::{sync::watch, time::sleep};
 
-use super::{Context, Slots, object_server::ObjectServer, one_pass};
+use super::{Context, Slots, object_server::ObjectServer, reconcile_once};
 use crate::{
     cache::{control_plane::ControlPlanes, event_handlers::EventHandlers, stores::Stores},
     clock::now,
@@ -75,11 +75,11 @@ pub(crate) fn context(
             Duration::from_mins(10),
             event_handlers.uncounted,
         ),
-        edits: event_handlers.edits,
+        values_watches: event_handlers.values_watches,
         events: Notifier::new(client),
         metrics: ReconcileMetrics::default(),
         slots: Slots::new(CONCURRENCY),
-        memories: Mutex::default(),
+        local_states: Mutex::default(),
     };
     (context, following)
 }
@@ -161,7 +161,7 @@ impl World {
         context.stores.synced().await;
         self.connect(&context);
         // The first reconcile starts the watch of the control plane kind.
-        one_pass(&cluster(&context), &context).await.unwrap();
+        reconcile_once(&cluster(&context), &context).await.unwrap();
         sleep(Duration::from_secs(1)).await;
         context
     }
@@ -171,7 +171,7 @@ impl World {
         let answers = self.management.wait_at(list);
         let (context, following) = context(&self.management.client(), &Fence::open(), &Requeues::default());
         tokio::spawn(following);
-        context.stores.tell_managed().await;
+        context.stores.filled_for_managed().await;
         sleep(Duration::from_secs(1)).await;
         self.connect(&context);
         (context, answers)
@@ -190,7 +190,7 @@ impl World {
     /// Runs one reconcile of a leader with current stores.
     pub(crate) async fn reconcile(&self) -> Done {
         let leader = self.leader().await;
-        one_pass(&cluster(&leader), &leader).await.unwrap()
+        reconcile_once(&cluster(&leader), &leader).await.unwrap()
     }
 
     /// Simulates kapp-controller: deploys every PackageInstall.

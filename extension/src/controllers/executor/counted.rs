@@ -1,8 +1,8 @@
-//! Counts reconciles as controller-runtime does.
+//! Counts reconciles as controller-runtime does, but for timeouts and panics, which `isolated` counts.
 
 use std::time::Duration;
 
-use sluice_core::protocol::{Error, ReconcileFailure};
+use sluice_core::protocol::Error;
 
 use crate::telemetry::metrics::{ControllerMetrics, ReconcileResult};
 
@@ -13,11 +13,6 @@ pub(crate) async fn counted(
 ) -> Result<Option<Duration>, Error> {
     let active = metrics.begin();
     let outcome = reconcile.await;
-    match &outcome {
-        Err(Error::Pass(ReconcileFailure::TimedOut)) => metrics.timed_out(),
-        Err(Error::Pass(ReconcileFailure::Panicked)) => metrics.panicked(),
-        Ok(_) | Err(_) => {}
-    }
     active.end(match &outcome {
         Ok(None) => ReconcileResult::Success,
         Ok(Some(_)) => ReconcileResult::RequeueAfter,
@@ -33,7 +28,7 @@ mod tests {
 
     use futures::FutureExt as _;
     use prometheus_client::{encoding::text::encode, registry::Registry};
-    use sluice_core::protocol::{Failure, Server};
+    use sluice_core::protocol::{Failure, ReconcileFailure, Server};
     use tokio::time::sleep;
 
     use super::*;
@@ -84,10 +79,8 @@ mod tests {
             moved(&controllers),
             [
                 r#"reconcile_errors_total{controller="cluster"} 3"#,
-                r#"reconcile_panics_total{controller="cluster"} 1"#,
                 r#"reconcile_time_seconds_count{controller="cluster"} 7"#,
                 r#"reconcile_time_seconds_sum{controller="cluster"} 7.0"#,
-                r#"reconcile_timeouts_total{controller="cluster"} 1"#,
                 r#"reconcile_total{controller="cluster",result="error"} 3"#,
                 r#"reconcile_total{controller="cluster",result="requeue"} 1"#,
                 r#"reconcile_total{controller="cluster",result="requeue_after"} 2"#,

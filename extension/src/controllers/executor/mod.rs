@@ -61,21 +61,21 @@ where
     S: Reconciler<Hold: Display>,
     H: Host<S>,
 {
-    let mut known = Context::new(facts, local_state, clock());
+    let mut context = Context::new(facts, local_state, clock());
     loop {
         let mut effects = S::effects(local_state);
-        let outcome = match S::reconcile(&known, &mut effects) {
+        let outcome = match S::reconcile(&context, &mut effects) {
             Ok(done) => Ok(done),
-            Err(Interrupt::Need(asks)) => match known.unanswered(asks) {
+            Err(Interrupt::Need(asks)) => match context.unanswered(asks) {
                 Ok(asks) => {
-                    read(host, &mut known, asks).await;
+                    read(host, &mut context, asks).await;
                     continue;
                 }
                 Err(error) => Err(error),
             },
             Err(Interrupt::Write(writes)) => {
                 host.writing(effects).await;
-                write(host, &mut known, writes).await;
+                write(host, &mut context, writes).await;
                 continue;
             }
             Err(Interrupt::Failed(failure)) => Err(Error::Refused(failure)),
@@ -95,26 +95,26 @@ pub(crate) fn again(done: Done) -> Option<Duration> {
 }
 
 /// Executes `asks`, a few at once. Lists of the workload run one by one: each may take as much memory as all other responses together.
-async fn read<S: Reconciler>(host: &impl Host<S>, known: &mut Context<'_, S>, asks: HashSet<Read>) {
+async fn read<S: Reconciler>(host: &impl Host<S>, context: &mut Context<'_, S>, asks: HashSet<Read>) {
     let (lists, others): (Vec<Read>, Vec<Read>) = asks.into_iter().partition(Read::is_list);
     for ask in lists {
         let answer = reads::answer(host, &ask).await;
-        known.record_answer(ask, answer);
+        context.record_answer(ask, answer);
     }
     let read = others
         .into_iter()
         .map(async |ask| (reads::answer(host, &ask).await, ask));
     let mut answers = stream::iter(read).buffer_unordered(AT_ONCE);
     while let Some((answer, ask)) = answers.next().await {
-        known.record_answer(ask, answer);
+        context.record_answer(ask, answer);
     }
 }
 
 /// Executes `writes` in order, up to the first failure.
-async fn write<S: Reconciler, H: Host<S>>(host: &H, known: &mut Context<'_, S>, writes: Vec<Write>) {
+async fn write<S: Reconciler, H: Host<S>>(host: &H, context: &mut Context<'_, S>, writes: Vec<Write>) {
     for write in writes {
         // Several packages share one identity.
-        if known.has_outcome(&write) {
+        if context.has_outcome(&write) {
             continue;
         }
         let outcome = match host.client(write.key.server) {
@@ -125,7 +125,7 @@ async fn write<S: Reconciler, H: Host<S>>(host: &H, known: &mut Context<'_, S>, 
             host.wrote(&write, written);
         }
         let refused = outcome.is_err();
-        known.record_outcome(write, outcome);
+        context.record_outcome(write, outcome);
         if refused {
             return;
         }

@@ -23,7 +23,7 @@ pub(super) async fn answer<S: Reconciler>(host: &impl Host<S>, ask: &Read) -> Re
     if let ReadResult::Failed(failure) | ReadResult::Contact(Contact::Unread { failure, .. }) = &answer {
         let ((namespace, name), server) = (host.subject(), ask.server());
         // The lists of a workload cluster that is deleted with its Cluster fail as a matter of course.
-        if failure.is_usual() || *ask == Read::Installs {
+        if failure.is_expected() || *ask == Read::Installs {
             debug!(namespace, name, %server, error = %failure, "Failed to read object");
         } else {
             warn!(namespace, name, %server, error = %failure, "Failed to read object");

@@ -22,7 +22,7 @@ pub(crate) async fn make(client: &Client, manager: &str, write: &Write) -> Resul
         }
         Err(failure) if *verb == Verb::Delete && failure.code == Some(404) => Ok(Object(Value::Null)),
         Err(failure) => {
-            if failure.is_usual() {
+            if failure.is_expected() {
                 debug!(%kind, name, ?verb, error = %failure, "Failed to write object");
             } else {
                 warn!(%kind, name, ?verb, error = %failure, "Failed to write object");

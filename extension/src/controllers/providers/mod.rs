@@ -39,7 +39,7 @@ use crate::{
     cache::{
         store::Store,
         streamed::streaming,
-        values_watch::Edits,
+        values_watch::ValuesWatches,
         watch::{Seen, follow, reporting},
     },
     clock::now,
@@ -77,7 +77,7 @@ pub struct Context {
     /// Requeues of Clusters with new values.
     pub triggers: Requeues,
     /// Watch of values sources.
-    pub edits: Edits,
+    pub values_watches: ValuesWatches,
     /// Publisher of events.
     pub events: Notifier,
     /// Resync interval of a configuration.
@@ -89,7 +89,7 @@ pub struct Context {
 }
 
 /// One kind with the shared state.
-struct OfKind {
+struct KindContext {
     shared: Arc<Context>,
     kind: Kind,
     /// Name of the kind.
@@ -98,7 +98,7 @@ struct OfKind {
     uids: Mutex<Uids<ClusterRef>>,
 }
 
-impl OfKind {
+impl KindContext {
     fn reference(&self, object: ClusterRef) -> ConfigRef {
         ConfigRef {
             kind: Arc::clone(&self.name),
@@ -113,7 +113,7 @@ pub async fn run(context: Arc<Context>, kinds: Vec<Kind>, concurrency: u16, stop
     let metrics = &context.metrics.controllers.provider;
     metrics.started(kinds.len() * usize::from(concurrency));
     let controllers = kinds.into_iter().map(|kind| {
-        let of_kind = OfKind {
+        let of_kind = KindContext {
             shared: Arc::clone(&context),
             name: kind.resource.kind.as_str().into(),
             kind,
@@ -124,15 +124,19 @@ pub async fn run(context: Arc<Context>, kinds: Vec<Kind>, concurrency: u16, stop
     futures::future::join_all(controllers).await;
 }
 
-async fn run_kind(ctx: Arc<OfKind>, concurrency: u16, stop: CancellationToken) {
+async fn run_kind(ctx: Arc<KindContext>, concurrency: u16, stop: CancellationToken) {
     let shared = &ctx.shared;
-    let wakes = shared.dependents.requeues(&ctx.name);
+    let requeues = shared.dependents.requeues(&ctx.name);
     let configs = Api::<Item<DynamicObject>>::all_with(streaming(shared.client.clone()), &ctx.kind.resource);
-    let report = reporting(&*ctx.name, "Watching configurations", |config: &ObjectMeta, _| {
-        shared
-            .dependents
-            .wake(&ctx.reference(ClusterRef::in_meta(config)));
-    });
+    let report = reporting(
+        &*ctx.name,
+        "Failed to watch configurations",
+        |config: &ObjectMeta, _| {
+            shared
+                .dependents
+                .enqueue(&ctx.reference(ClusterRef::in_meta(config)));
+        },
+    );
     let changed = |seen: &Seen<'_, DynamicObject>| {
         seen.each(|config, presence| shared.configurations.saw(&ctx.name, config, presence));
         report(seen);
@@ -146,7 +150,7 @@ async fn run_kind(ctx: Arc<OfKind>, concurrency: u16, stop: CancellationToken) {
         changed,
     );
     let metrics = &shared.metrics.controllers.provider.queue;
-    let queue = work_queue::run(wakes, concurrency, &stop, metrics, |name| {
+    let queue = work_queue::run(requeues, concurrency, &stop, metrics, |name| {
         let (ctx, store) = (Arc::clone(&ctx), store.clone());
         async move { turn(&ctx, &store, name).await }
     });
@@ -158,7 +162,7 @@ async fn run_kind(ctx: Arc<OfKind>, concurrency: u16, stop: CancellationToken) {
 }
 
 /// Reconciles a queued configuration. Returns the delay until it is requeued without an event.
-async fn turn(ctx: &OfKind, store: &Store<DynamicObject>, name: ClusterRef) -> Option<Duration> {
+async fn turn(ctx: &KindContext, store: &Store<DynamicObject>, name: ClusterRef) -> Option<Duration> {
     let found = store.get(Some(name.namespace()), name.name());
     let uid = found.as_ref().and_then(|config| config.uid());
     if let Some(gone) = lock(&ctx.uids).saw(&name, uid.as_deref()) {
@@ -178,7 +182,7 @@ async fn turn(ctx: &OfKind, store: &Store<DynamicObject>, name: ClusterRef) -> O
 }
 
 /// Returns the backoff after a failed reconcile.
-fn failed(config: &DynamicObject, error: &Error, ctx: &OfKind) -> Duration {
+fn failed(config: &DynamicObject, error: &Error, ctx: &KindContext) -> Duration {
     let again =
         lock(&ctx.shared.retries).failed(ctx.reference(ClusterRef::of(config)), error.is_conflict(), now());
     if let Again::Later(_) = again {
@@ -190,15 +194,19 @@ fn failed(config: &DynamicObject, error: &Error, ctx: &OfKind) -> Duration {
 }
 
 /// Reconciles a configuration, isolated from other configurations.
-async fn reconcile(config: &Arc<DynamicObject>, ctx: &OfKind) -> Result<Done, Error> {
-    let outcome = isolated(Box::pin(execute(config, ctx))).await;
+async fn reconcile(config: &Arc<DynamicObject>, ctx: &KindContext) -> Result<Done, Error> {
+    let outcome = isolated(
+        &ctx.shared.metrics.controllers.provider,
+        Box::pin(execute(config, ctx)),
+    )
+    .await;
     if outcome.is_ok() {
         lock(&ctx.shared.retries).forget(&ctx.reference(ClusterRef::of(config.as_ref())));
     }
     outcome
 }
 
-async fn execute(config: &Arc<DynamicObject>, ctx: &OfKind) -> Result<Done, Error> {
+async fn execute(config: &Arc<DynamicObject>, ctx: &KindContext) -> Result<Done, Error> {
     let (shared, reference) = (&ctx.shared, ctx.reference(ClusterRef::of(config.as_ref())));
     let configuration = Configuration {
         kind: ctx.kind.clone(),
@@ -229,7 +237,7 @@ fn is_hot(config: &DynamicObject, reference: &ConfigRef, shared: &Context) -> bo
 }
 
 /// Publishes the events of a configuration.
-async fn publish(ctx: &OfKind, config: &DynamicObject, effects: Effects) {
+async fn publish(ctx: &KindContext, config: &DynamicObject, effects: Effects) {
     let events = &ctx.shared.events;
     match effects.problem {
         Some(Some(problem)) => {
@@ -243,7 +251,7 @@ async fn publish(ctx: &OfKind, config: &DynamicObject, effects: Effects) {
 
 /// Environment of one reconcile of a configuration.
 struct Host<'a> {
-    ctx: &'a OfKind,
+    ctx: &'a KindContext,
     config: &'a DynamicObject,
     reference: &'a ConfigRef,
     /// Cluster of the written values, if any.
@@ -270,7 +278,10 @@ impl executor::Host<Configuration> for Host<'_> {
     fn client(&self, server: Server) -> Result<&Client, Failure> {
         match server {
             Server::Management => Ok(&self.ctx.shared.client),
-            Server::Workload => Err(Failure::other(server, "a configuration asks no workload")),
+            Server::Workload => Err(Failure::other(
+                server,
+                "a configuration reconcile reads no workload cluster",
+            )),
         }
     }
 
@@ -299,7 +310,7 @@ impl executor::Host<Configuration> for Host<'_> {
     }
 
     fn wrote(&self, write: &Write, written: &Object) {
-        self.ctx.shared.edits.wrote(write, written);
+        self.ctx.shared.values_watches.wrote(write, written);
     }
 }
 

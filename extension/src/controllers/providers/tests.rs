@@ -52,12 +52,12 @@ fn management() -> ObjectServer {
 }
 
 /// Returns the shared state of reconciles of the configuration.
-fn of_kind(server: &ObjectServer, triggers: &Requeues) -> OfKind {
+fn of_kind(server: &ObjectServer, triggers: &Requeues) -> KindContext {
     of(server, triggers, "CalicoConfig")
 }
 
 /// Returns the shared state of reconciles of one kind.
-fn of(server: &ObjectServer, triggers: &Requeues, kind: &str) -> OfKind {
+fn of(server: &ObjectServer, triggers: &Requeues, kind: &str) -> KindContext {
     let clusters = Writer::new(Arc::default(), 0);
     let cluster = cluster();
     clusters.insert(&cluster);
@@ -70,7 +70,7 @@ fn of(server: &ObjectServer, triggers: &Requeues, kind: &str) -> OfKind {
             Fence::open(),
         )),
         watches: Watches::new(Contract::new(client.clone(), Vec::new()), dependents.clone()),
-        edits: Edits::default(),
+        values_watches: ValuesWatches::default(),
         events: Notifier::new(client.clone()),
         client,
         clusters: clusters.store(),
@@ -86,7 +86,7 @@ fn of(server: &ObjectServer, triggers: &Requeues, kind: &str) -> OfKind {
     };
     let mut kinds = kinds().into_iter();
     let found = kinds.find(|found| found.resource.kind == kind);
-    OfKind {
+    KindContext {
         shared: Arc::new(context),
         kind: found.unwrap(),
         name: kind.into(),
@@ -206,7 +206,7 @@ async fn credentials_are_read_again_every_ten_seconds_while_the_cluster_is_hot_a
         server.requests() - before
     };
 
-    ctx.shared.dependents.wake(&ctx.reference(oracle));
+    ctx.shared.dependents.enqueue(&ctx.reference(oracle));
     sleep(minute).await;
     let first = written();
     let (second, resync) = (
@@ -243,27 +243,27 @@ fn requeues_with_reads(triggers: &mut (impl Stream<Item = Requeue> + Unpin)) -> 
 #[tokio::test]
 async fn a_cluster_reads_its_values_after_they_were_written() {
     let (server, triggers) = (management(), Requeues::default());
-    let mut wakes = Box::pin(triggers.listen());
+    let mut requeues = Box::pin(triggers.listen());
     let ctx = of_kind(&server, &triggers);
     reconcile(&config(&server), &ctx).await.unwrap();
-    assert_eq!(requeues_with_reads(&mut wakes), 1);
+    assert_eq!(requeues_with_reads(&mut requeues), 1);
     reconcile(&config(&server), &ctx).await.unwrap();
-    assert_eq!(requeues_with_reads(&mut wakes), 0, "nothing was written");
+    assert_eq!(requeues_with_reads(&mut requeues), 0, "nothing was written");
 }
 
 /// The write may have succeeded, and then the next reconcile has nothing to write.
 #[tokio::test(start_paused = true)]
 async fn a_cluster_reads_its_values_after_a_canceled_reconcile() {
     let (server, triggers) = (management(), Requeues::default());
-    let mut wakes = Box::pin(triggers.listen());
+    let mut requeues = Box::pin(triggers.listen());
     let ctx = Arc::new(of_kind(&server, &triggers));
     let _answers = server.wait_at("/api/v1/namespaces/team-a/secrets");
     let ended = reconcile(&config(&server), &ctx).await;
     assert!(
-        matches!(ended, Err(Error::Pass(ReconcileFailure::TimedOut))),
+        matches!(ended, Err(Error::Failed(ReconcileFailure::TimedOut))),
         "{ended:?}"
     );
-    assert_eq!(requeues_with_reads(&mut wakes), 1);
+    assert_eq!(requeues_with_reads(&mut requeues), 1);
 }
 
 #[tokio::test(start_paused = true)]

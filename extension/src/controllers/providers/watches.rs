@@ -69,7 +69,7 @@ impl Watches {
             let (dependents, named) = (self.dependents.clone(), named.clone());
             let kind = named.kind.clone();
             let touched = move |meta: &ObjectMeta, _| dependents.changed(&named.sources(meta));
-            reporting(kind, "Watching what configurations depend on", touched)
+            reporting(kind, "Failed to watch sources of configurations", touched)
         };
         let changed = {
             let (dependents, sources) = (self.dependents.clone(), [named.every(), source.clone()]);

@@ -44,9 +44,9 @@ impl ReleaseMetrics {
     }
 
     /// Updates the counts with an evaluation.
-    pub(super) fn surveyed(&self, survey: &Evaluation) {
+    pub(super) fn evaluated(&self, evaluation: &Evaluation) {
         self.invalid.clear();
-        for (reason, count) in survey.faults() {
+        for (reason, count) in evaluation.faults() {
             let reason = reason.as_str();
             let count = i64::try_from(count).unwrap_or(i64::MAX);
             self.invalid.get_or_create(&ReasonLabel { reason }).set(count);

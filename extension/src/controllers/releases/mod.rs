@@ -22,7 +22,7 @@ use sluice_core::{
     events::Uids,
     limits::Retries,
     releases::{
-        Evaluation, Facts, ManagementClusters, Named, ReleaseEvent, TkrPackage, Underway, of_cluster,
+        Evaluation, Facts, ManagementClusters, ReleaseEvent, ReleaseObject, TkrPackage, Underway, of_cluster,
         of_image, package_in,
     },
 };
@@ -75,7 +75,7 @@ pub struct Context {
     changes: Feed<ReleaseEvent>,
     events: Notifier,
     /// Backoff of failed writes.
-    retries: Mutex<Retries<Named>>,
+    retries: Mutex<Retries<ReleaseObject>>,
     reconciles: ReconcileMetrics,
     metrics: ReleaseMetrics,
 }
@@ -116,11 +116,11 @@ struct Shared {
     context: Arc<Context>,
     sources: Sources,
     /// Last evaluation; `None` before the first one.
-    survey: Mutex<Option<Arc<Evaluation>>>,
+    evaluation: Mutex<Option<Arc<Evaluation>>>,
     /// Packages whose releases are being installed.
     underway: Mutex<Underway>,
     /// UIDs of reconciled objects.
-    uids: Mutex<Uids<Named>>,
+    uids: Mutex<Uids<ReleaseObject>>,
 }
 
 /// Reconciles releases, OSImages and Clusters until `stop`. A panic restarts only this controller.
@@ -136,7 +136,7 @@ pub async fn run(
             return;
         }
         context.reconciles.controllers.release.panicked();
-        error!("The controller of releases ended in a panic; it begins again in a minute");
+        error!("Release controller panicked; restarting in a minute");
         tokio::select! {
             () = stop.cancelled() => return,
             () = sleep(AFTER_PANIC) => {}
@@ -154,7 +154,7 @@ async fn until_stopped(
     let (sources, following) = follow(&context);
     let shared = Arc::new(Shared {
         sources,
-        survey: Mutex::default(),
+        evaluation: Mutex::default(),
         underway: Mutex::default(),
         uids: Mutex::default(),
         context,
@@ -176,7 +176,7 @@ async fn until_stopped(
 async fn run_due(
     shared: &Shared,
     changes: &mut (impl Stream<Item = ReleaseEvent> + Unpin),
-    due: &mpsc::UnboundedSender<Named>,
+    due: &mpsc::UnboundedSender<ReleaseObject>,
 ) {
     let stores = &shared.context.stores;
     // An empty store of Packages may be unfilled. kapp-controller may be missing, and other results do not wait for it.
@@ -199,19 +199,19 @@ async fn run_due(
                     consider(shared, named, due);
                 }
                 ReleaseEvent::Package(name) => {
-                    let _ends = due.unbounded_send(Named::Package(name));
+                    let _ends = due.unbounded_send(ReleaseObject::Package(name));
                 }
                 ReleaseEvent::Install(install) => {
                     let packages = shared.context.stores.catalogue();
                     let of_name = |name: &&String| TkrPackage::install_name(name) == install;
                     for name in packages.keys().filter(of_name) {
-                        let _ends = due.unbounded_send(Named::Package(name.clone()));
+                        let _ends = due.unbounded_send(ReleaseObject::Package(name.clone()));
                     }
                 }
                 ReleaseEvent::All => {}
             }
         }
-        let look_at = pending.map(|(since, last)| (last + QUIET).min(since + AT_LAST));
+        let check_at = pending.map(|(since, last)| (last + QUIET).min(since + AT_LAST));
         tokio::select! {
             () = &mut packages_listed => {
                 all_packages(shared, due).await;
@@ -221,7 +221,7 @@ async fn run_due(
                 Some(first) => seen = together(first, changes).await,
                 None => return,
             },
-            () = later(look_at.map(Instant::into_std)) => {
+            () = later(check_at.map(Instant::into_std)) => {
                 pending = None;
                 left = shared.context.stores.clusters.names();
             }
@@ -239,21 +239,21 @@ async fn run_due(
 }
 
 /// Sends a Cluster to `due` if it has a pending write. Returns whether it does.
-fn consider(shared: &Shared, named: ClusterRef, due: &mpsc::UnboundedSender<Named>) -> bool {
-    let Some(survey) = lock(&shared.survey).clone() else {
+fn consider(shared: &Shared, named: ClusterRef, due: &mpsc::UnboundedSender<ReleaseObject>) -> bool {
+    let Some(evaluation) = lock(&shared.evaluation).clone() else {
         return false;
     };
     let clusters = &shared.context.stores.clusters;
     let cluster = clusters.peek(Some(named.namespace()), named.name());
-    let is_due = cluster.is_some_and(|cluster| of_cluster(&cluster, &survey).is_some());
+    let is_due = cluster.is_some_and(|cluster| of_cluster(&cluster, &evaluation).is_some());
     if is_due {
-        let _ends = due.unbounded_send(Named::Cluster(named));
+        let _ends = due.unbounded_send(ReleaseObject::Cluster(named));
     }
     is_due
 }
 
 /// Sends all Packages to `due`, and deleted Packages whose PackageInstall remains.
-async fn all_packages(shared: &Shared, due: &mpsc::UnboundedSender<Named>) {
+async fn all_packages(shared: &Shared, due: &mpsc::UnboundedSender<ReleaseObject>) {
     let Context {
         stores,
         system_namespace,
@@ -270,7 +270,7 @@ async fn all_packages(shared: &Shared, due: &mpsc::UnboundedSender<Named>) {
         }
     }
     for name in names {
-        let _ends = due.unbounded_send(Named::Package(name));
+        let _ends = due.unbounded_send(ReleaseObject::Package(name));
     }
 }
 
@@ -287,40 +287,40 @@ async fn together(
 }
 
 /// Evaluates all releases and sends those with pending writes to `due`, with the OSImages. Returns whether Clusters may be affected.
-async fn evaluate(shared: &Shared, due: &mpsc::UnboundedSender<Named>) -> bool {
+async fn evaluate(shared: &Shared, due: &mpsc::UnboundedSender<ReleaseObject>) -> bool {
     let (stores, now) = (&shared.context.stores, clock().now);
     let images = stores.images();
     let management = lock(&shared.context.management).version();
     let compatibility = shared.sources.compatibility(management);
     let releases = stores.releases();
     let packages = stores.packages.is_filled().then(|| stores.catalogue());
-    let survey = Arc::new(Evaluation::of(Facts {
+    let evaluation = Arc::new(Evaluation::of(Facts {
         releases: &releases,
         images: images.as_deref(),
         packages: packages.as_deref(),
         compatibility: compatibility.as_ref(),
     }));
-    shared.context.metrics.surveyed(&survey);
-    let before = lock(&shared.survey).replace(Arc::clone(&survey));
+    shared.context.metrics.evaluated(&evaluation);
+    let before = lock(&shared.evaluation).replace(Arc::clone(&evaluation));
     let mut count = 0_usize;
-    for (looked, (name, release)) in releases.iter().enumerate() {
-        if survey.of_release(release, now).is_some() {
-            let _ends = due.unbounded_send(Named::Release(name.clone()));
+    for (checked, (name, release)) in releases.iter().enumerate() {
+        if evaluation.of_release(release, now).is_some() {
+            let _ends = due.unbounded_send(ReleaseObject::Release(name.clone()));
             count += 1;
         }
-        if looked % BATCH == BATCH - 1 {
+        if checked % BATCH == BATCH - 1 {
             yield_now().await;
         }
     }
     // Deleted releases are queued, so that their state is dropped.
     for name in before.iter().flat_map(|before| before.names()) {
         if !releases.contains_key(name) {
-            let _ends = due.unbounded_send(Named::Release(name.to_owned()));
+            let _ends = due.unbounded_send(ReleaseObject::Release(name.to_owned()));
         }
     }
     for image in images.iter().flat_map(|images| images.values()) {
         if of_image(image, now).is_some() {
-            let _ends = due.unbounded_send(Named::Image(image.name_any()));
+            let _ends = due.unbounded_send(ReleaseObject::Image(image.name_any()));
             count += 1;
         }
     }
@@ -330,7 +330,7 @@ async fn evaluate(shared: &Shared, due: &mpsc::UnboundedSender<Named>) -> bool {
             "Updating labels and conditions of releases and OSImages"
         );
     }
-    before.is_none_or(|before| !survey.is_same_for_clusters(&before))
+    before.is_none_or(|before| !evaluation.is_same_for_clusters(&before))
 }
 
 #[cfg(test)]

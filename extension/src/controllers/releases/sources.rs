@@ -70,9 +70,9 @@ fn followed<K>(
 where
     K: Followed + Resource<DynamicType = ()>,
 {
-    let (wakes, changes) = (changes.clone(), changes.clone());
-    let report = reporting(K::kind(&()), "Watching", move |_, _| {
-        wakes.send(ReleaseEvent::All);
+    let (touched, changes) = (changes.clone(), changes.clone());
+    let report = reporting(K::kind(&()), "Failed to watch objects", move |_, _| {
+        touched.send(ReleaseEvent::All);
     });
     let unread = Arc::clone(unread);
     let on = move |seen: &Seen<'_, K>| {

@@ -54,7 +54,7 @@ async fn what_was_never_listed_is_not_taken_for_missing(#[case] list: &'static s
     let (client, event_handlers) = (server.client(), EventHandlers::default());
     let (stores, following) = Stores::open(&client, SYSTEM, &event_handlers);
     let _following = tokio::spawn(following);
-    stores.tell_managed().await;
+    stores.filled_for_managed().await;
     let (reconciles, metrics) = (ReconcileMetrics::default(), ReleaseMetrics::default());
     let context = Context::of(
         client,

@@ -9,7 +9,10 @@ use sluice_core::{
     events::Notice,
     limits::Again,
     protocol::{Done, Failure, Object, Read, ReadResult, Reconciler, Server, Write},
-    releases::{Install, InstallState, Named, Offer, ReleaseStatus, TkrPackage, of_cluster, of_image},
+    releases::{
+        Install, InstallState, ReleaseObject, ReleaseStatus, TkrPackage, UpdatesAvailableWrite, of_cluster,
+        of_image,
+    },
 };
 use sluice_crds::run::TanzuKubernetesRelease;
 use tracing::warn;
@@ -25,10 +28,11 @@ use crate::{
 const FIELD_MANAGER: &str = "sluice-releases";
 
 /// Reconciles one object. Returns the delay until it is requeued without an event.
-pub(super) async fn turn(shared: &Shared, named: Named) -> Option<Duration> {
+pub(super) async fn turn(shared: &Shared, named: ReleaseObject) -> Option<Duration> {
     let retries = &shared.context.retries;
-    let reconcile = isolated(Box::pin(reconcile(shared, &named)));
-    match counted(&shared.context.reconciles.controllers.release, reconcile).await {
+    let metrics = &shared.context.reconciles.controllers.release;
+    let reconcile = isolated(metrics, Box::pin(reconcile(shared, &named)));
+    match counted(metrics, reconcile).await {
         Ok(again) => {
             lock(retries).forget(&named);
             again
@@ -36,28 +40,28 @@ pub(super) async fn turn(shared: &Shared, named: Named) -> Option<Duration> {
         Err(error) => {
             let again = lock(retries).failed(named.clone(), error.is_conflict(), now());
             if let Again::Later(_) = again {
-                warn!(?named, error = %error_chain(&error), "Failed to patch TanzuKubernetesRelease status");
+                warn!(object = ?named, error = %error_chain(&error), "Failed to reconcile object");
             }
             Some(again.wait())
         }
     }
 }
 
-async fn reconcile(shared: &Shared, named: &Named) -> Result<Option<Duration>, Error> {
-    if let Named::Package(name) = named {
+async fn reconcile(shared: &Shared, named: &ReleaseObject) -> Result<Option<Duration>, Error> {
+    if let ReleaseObject::Package(name) = named {
         return package(shared, name).await;
     }
-    said_of(shared, named).await.map(|()| None)
+    reconcile_status(shared, named).await.map(|()| None)
 }
 
 /// Reconciles a release, an OSImage or a Cluster.
-async fn said_of(shared: &Shared, named: &Named) -> Result<(), Error> {
+async fn reconcile_status(shared: &Shared, named: &ReleaseObject) -> Result<(), Error> {
     let context = &shared.context;
-    let Some(survey) = lock(&shared.survey).clone() else {
+    let Some(evaluation) = lock(&shared.evaluation).clone() else {
         return Ok(());
     };
     match named {
-        Named::Release(name) => {
+        ReleaseObject::Release(name) => {
             let found = Stored::<TanzuKubernetesRelease>::get(&context.stores, None, name);
             saw(
                 shared,
@@ -65,7 +69,7 @@ async fn said_of(shared: &Shared, named: &Named) -> Result<(), Error> {
                 found.as_deref().and_then(ResourceExt::uid).as_deref(),
             );
             let Some(release) = found else { return Ok(()) };
-            let fault = survey.fault(name).map(|fault| Notice {
+            let fault = evaluation.fault(name).map(|fault| Notice {
                 warns: true,
                 reason: fault.reason.as_str(),
                 note: &fault.message,
@@ -74,25 +78,25 @@ async fn said_of(shared: &Shared, named: &Named) -> Result<(), Error> {
                 Some(_) => context.events.publish(&release.object_ref(&()), fault).await,
                 None => context.events.forget(&release.uid().unwrap_or_default()),
             }
-            match survey.of_release(&release, clock().now) {
+            match evaluation.of_release(&release, clock().now) {
                 Some(mark) => carry_out(shared, ("", name), &mark).await,
                 None => Ok(()),
             }
         }
-        Named::Image(name) => match shared.context.stores.images.peek(None, name) {
+        ReleaseObject::Image(name) => match shared.context.stores.images.peek(None, name) {
             Some(image) => match of_image(&image, clock().now) {
                 Some(mark) => carry_out(shared, ("", name), &mark).await,
                 None => Ok(()),
             },
             None => Ok(()),
         },
-        Named::Package(_) => Ok(()),
-        Named::Cluster(named) => {
+        ReleaseObject::Package(_) => Ok(()),
+        ReleaseObject::Cluster(named) => {
             let cluster = context
                 .stores
                 .clusters
                 .peek(Some(named.namespace()), named.name());
-            match cluster.and_then(|cluster| of_cluster(&cluster, &survey)) {
+            match cluster.and_then(|cluster| of_cluster(&cluster, &evaluation)) {
                 Some(offer) => carry_out(shared, (named.namespace(), named.name()), &offer).await,
                 None => Ok(()),
             }
@@ -116,7 +120,7 @@ async fn package(shared: &Shared, name: &str) -> Result<Option<Duration>, Error>
         return Ok(None);
     };
     let uid = found.as_deref().and_then(ResourceExt::uid);
-    saw(shared, &Named::Package(name.to_owned()), uid.as_deref());
+    saw(shared, &ReleaseObject::Package(name.to_owned()), uid.as_deref());
     let turn = TkrPackage::of(namespace, name, package.as_deref(), found.as_deref());
     let now = clock().now;
     let (state, again) = match (turn.install(), &found) {
@@ -146,7 +150,7 @@ async fn package(shared: &Shared, name: &str) -> Result<Option<Duration>, Error>
 }
 
 /// Drops the event state of a deleted object.
-fn saw(shared: &Shared, named: &Named, uid: Option<&str>) {
+fn saw(shared: &Shared, named: &ReleaseObject, uid: Option<&str>) {
     if let Some(gone) = lock(&shared.uids).saw(named, uid) {
         shared.context.events.forget(&gone);
     }
@@ -184,7 +188,7 @@ macro_rules! hosts {
             fn client(&self, server: Server) -> Result<&Client, Failure> {
                 match server {
                     Server::Management => Ok(self.client),
-                    Server::Workload => Err(Failure::other(server, "what is said of releases asks no workload")),
+                    Server::Workload => Err(Failure::other(server, "releases need no workload cluster")),
                 }
             }
 
@@ -198,4 +202,4 @@ macro_rules! hosts {
         })+
     };
 }
-hosts!(ReleaseStatus, Offer, Install);
+hosts!(ReleaseStatus, UpdatesAvailableWrite, Install);

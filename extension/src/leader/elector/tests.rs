@@ -1,4 +1,4 @@
-mod sight;
+mod observation;
 
 use std::sync::{
     Arc,

@@ -10,13 +10,13 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
 
-/// Why the server closes connections.
+/// Reasons of closed connections.
 const CLOSED: [&str; 6] = ["Drain", "Head", "Idle", "NotHttp2", "Silent", "TooManyOfAddress"];
 
-/// Why TLS handshakes fail.
+/// Reasons of failed TLS handshakes.
 const FAILED_HANDSHAKE: [&str; 2] = ["Refused", "Timeout"];
 
-/// Counts of one listener. Clones count together.
+/// Counters of one listener. Clones share the counters.
 #[derive(Clone, Debug)]
 pub struct Metrics {
     connections: Gauge,
@@ -135,7 +135,7 @@ impl Metrics {
     }
 }
 
-/// Counts one connection while it lives.
+/// Counts an open connection until it is dropped.
 #[derive(Debug)]
 pub(super) struct OpenConnection(Gauge);
 

@@ -114,18 +114,18 @@ impl Server {
 
         stop_reload.cancel();
         tasks.close();
-        let cut = if timeout(limits.drain, tasks.wait()).await.is_ok() {
+        let closed = if timeout(limits.drain, tasks.wait()).await.is_ok() {
             0
         } else {
             tasks.len()
         };
-        if cut > 0 {
-            warn!(%address, connections = cut, "Closing connections after the drain timeout");
+        if closed > 0 {
+            warn!(%address, serves, connections = closed, "Closing connections after the drain timeout");
             shared.abort.cancel();
             tasks.wait().await;
         }
-        info!(%address, serves, "Closed");
-        Drained { cut }
+        info!(%address, serves, "Listener stopped");
+        Drained { cut: closed }
     }
 }
 

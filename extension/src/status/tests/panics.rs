@@ -15,14 +15,14 @@ use tonic_health::server::health_reporter;
 use crate::{
     lock::lock,
     server::health::Health,
-    status::{Life, Status, StatusMetrics, follow::Follower},
+    status::{Lifecycle, Status, StatusMetrics, follow::Follower},
 };
 
 fn follower() -> Follower {
     Follower {
         status: Status::new(StatusMetrics::default()),
         health: health_reporter().0,
-        life: Life {
+        life: Lifecycle {
             leaves: CancellationToken::new(),
             ends: CancellationToken::new(),
             heart: Health::default().heartbeat("status", Duration::from_mins(1)),

@@ -30,7 +30,7 @@ use crate::{
         health::Health,
         serve::{CertificateFiles, Config, Limits, Metrics, Server, TlsConfig},
     },
-    status::{Life, Status, StatusMetrics},
+    status::{Lifecycle, Status, StatusMetrics},
 };
 
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -120,7 +120,7 @@ impl Reviews {
 pub(super) struct Rig {
     pub(super) status: Status,
     pub(super) router: Router,
-    pub(super) life: Life,
+    pub(super) life: Lifecycle,
     pub(super) reviews: Reviews,
     _ends: DropGuard,
 }
@@ -129,13 +129,15 @@ impl Rig {
     /// Creates a service without caches.
     pub(super) fn new() -> (Self, impl FnOnce()) {
         let status = Status::new(StatusMetrics::default());
-        let life = Life {
+        let life = Lifecycle {
             leaves: CancellationToken::new(),
             ends: CancellationToken::new(),
             heart: Health::default().heartbeat("status", Duration::from_mins(1)),
         };
         let handlers = EventHandlers::default();
-        let (router, following) = status.serve(handlers.shown.listen(), life.clone()).unwrap();
+        let (router, following) = status
+            .router_and_follower(handlers.shown.listen(), life.clone())
+            .unwrap();
         tokio::spawn(following);
         let reviews = Reviews::default();
         let (knowing, client) = (status.clone(), reviews.client());

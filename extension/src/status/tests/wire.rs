@@ -118,7 +118,7 @@ async fn an_old_connection_ends_its_streams_in_good_order() {
     };
     let served = Served::start(&rig, limits).await;
     let stream = synced(&served).await;
-    assert_says(&end(stream).await, Code::Unavailable, "another one");
+    assert_says(&end(stream).await, Code::Unavailable, "new connection");
 }
 
 #[tokio::test]

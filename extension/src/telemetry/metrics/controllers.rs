@@ -34,7 +34,7 @@ pub enum ReconcileResult {
     Success,
     /// The next reconcile follows after a time, if no change comes first.
     RequeueAfter,
-    /// Another client wrote first: the reconcile is repeated from what that client wrote.
+    /// A write conflicted, so the reconcile is repeated.
     Requeue,
     /// The reconcile failed, timed out or panicked.
     Error,
@@ -195,23 +195,23 @@ impl ControllerMetrics {
         })
     }
 
-    /// The controller starts, with so many reconciles at the same time.
+    /// Sets the maximum number of concurrent reconciles.
     pub fn started(&self, max_concurrent: usize) {
         self.max_concurrent
             .set(i64::try_from(max_concurrent).unwrap_or(i64::MAX));
     }
 
-    /// A reconcile was canceled after its timeout.
+    /// Counts a reconcile that was canceled after its timeout.
     pub fn timed_out(&self) {
         self.timeouts.inc();
     }
 
-    /// A reconcile, or the controller, panicked.
+    /// Counts a panic of a reconcile or of the controller.
     pub fn panicked(&self) {
         self.panics.inc();
     }
 
-    /// A reconcile begins.
+    /// Starts a reconcile.
     #[must_use]
     pub fn begin(&self) -> ActiveReconcile<'_> {
         self.active.inc();
@@ -222,7 +222,7 @@ impl ControllerMetrics {
     }
 }
 
-/// A reconcile that runs. One that is dropped before its end counts as active only.
+/// Running reconcile. One that is dropped before its end counts as active only.
 #[derive(Debug)]
 pub struct ActiveReconcile<'a> {
     metrics: &'a ControllerMetrics,
@@ -230,7 +230,7 @@ pub struct ActiveReconcile<'a> {
 }
 
 impl ActiveReconcile<'_> {
-    /// The reconcile ended with this result.
+    /// Counts the result of the reconcile.
     pub fn end(self, result: ReconcileResult) {
         let Self { metrics, began } = &self;
         metrics.seconds.observe(began.elapsed().as_secs_f64());

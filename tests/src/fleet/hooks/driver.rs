@@ -54,7 +54,7 @@ impl Load {
     }
 }
 
-/// What the driver writes, as far as it is compared.
+/// Output of the driver, as far as it is compared.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct Sample {
     pub(super) answered: u64,
@@ -63,7 +63,7 @@ pub(super) struct Sample {
     pub(super) errors: BTreeMap<String, Failed>,
     pub(super) throughput: f64,
     pub(super) latency: Latency,
-    /// What the driver took, in parts of a processor.
+    /// CPU usage of the driver, in parts of a processor.
     pub(super) driver_processors: f64,
     pub(super) process: Taken,
 }
@@ -135,7 +135,7 @@ pub(super) async fn load(server: &Server, load: Load, seconds: u64, directory: &
         String::from_utf8_lossy(&output.stderr).trim()
     );
     let text = std::fs::read_to_string(&json).with_context(|| format!("read {}", json.display()))?;
-    let sample: Sample = serde_json::from_str(&text).context("read what the driver wrote")?;
+    let sample: Sample = serde_json::from_str(&text).context("read the driver output")?;
     if let Some((kind, failed)) = sample.errors.first_key_value() {
         bail!(
             "load on {}: {} calls were not answered ({kind}: {})",

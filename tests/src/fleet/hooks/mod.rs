@@ -27,7 +27,7 @@ use servers::Servers;
 /// Clusters that wait for their packages while the rounds go on.
 const HELD: u32 = 4;
 
-/// Clusters that are upgraded while hooks are asked.
+/// Clusters that are upgraded during hook calls.
 const UPGRADED: u32 = 200;
 
 /// Asked about in turn.

@@ -29,8 +29,8 @@ struct Figures {
     /// Of Sluice to the echo.
     p99_ratio_during_upgrade: Option<f64>,
 
-    // Beside what the contract names.
-    /// What was measured; figures of another commit are not kept beside new ones.
+    // Fields outside the contract.
+    /// Measurements; the report never mixes figures of different commits.
     commit: String,
     /// The ratios with their goals, in the order in which they are shown.
     ratios: Vec<Held>,
@@ -54,7 +54,7 @@ struct Held {
     /// The least and the most among the rounds.
     spread: (f64, f64),
     goal: f64,
-    /// Whether the goal is the least that it should be.
+    /// Whether the goal is a minimum.
     at_least: bool,
     met: bool,
 }
@@ -101,7 +101,7 @@ struct Ratio {
     load: Load,
     to: &'static str,
     figure: fn(&Sample) -> f64,
-    /// What it should be, and whether at least that.
+    /// Goal, and whether it is a minimum.
     goal: (f64, bool),
 }
 
@@ -153,7 +153,7 @@ fn path() -> PathBuf {
     crate::fleet::report::path().with_file_name("hooks.json")
 }
 
-/// Writes what the rounds came to, keeping what this commit had during an upgrade, and prints the ratios first.
+/// Writes the results of the rounds, keeps those of this commit during an upgrade, and prints the ratios first.
 pub(super) fn write(rounds: &Rounds) -> Result<PathBuf> {
     let mut figures = read().unwrap_or_else(Figures::of_this_commit);
     figures.rounds = rounds.count;
@@ -208,7 +208,7 @@ pub(super) fn write(rounds: &Rounds) -> Result<PathBuf> {
     store(&figures)
 }
 
-/// Adds what was measured during an upgrade to the figures that are there.
+/// Adds measurements during an upgrade to the existing figures.
 pub(super) fn add(during: &During) -> Result<PathBuf> {
     let mut figures = read().unwrap_or_else(Figures::of_this_commit);
     for (server, sample) in [("sluice", &during.sluice), ("echo", &during.echo)] {

@@ -62,7 +62,7 @@ pub(super) fn build_peer() -> Result<PathBuf> {
 }
 
 impl Servers {
-    /// Starts the peer and the echo beside a replica that runs. They are asked about these clusters.
+    /// Starts the peer and the echo beside a running replica. They answer calls for these clusters.
     pub(super) async fn start(
         bed: &Bed,
         replica: &Replica,
@@ -90,7 +90,7 @@ impl Servers {
             bodies.push(body);
             asked.push(cluster);
         }
-        // All three answer with the same bytes, whatever Sluice says now.
+        // All three answer with the same bytes as Sluice at this point.
         let message = match asked.first() {
             Some(cluster) => replica.ask(HOOK, cluster, &fields()).await?.message,
             None => String::new(),
@@ -217,7 +217,7 @@ fn about(cluster: &mut Value) {
     }
 }
 
-/// What a request has beside the Cluster.
+/// Parts of a request besides the Cluster.
 fn fields() -> Value {
     let [from, to] = MINORS.map(kubernetes);
     let step = json!([{"version": to}]);

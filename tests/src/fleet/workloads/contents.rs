@@ -1,4 +1,4 @@
-//! What workload clusters have: all the same as the first one, but for their names, and what was written to each since.
+//! Contents of workload clusters: copies of the first one except for names, with later writes to each.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -15,7 +15,7 @@ type Objects = BTreeMap<String, Value>;
 pub(in crate::fleet) struct Contents {
     /// What every cluster has, as JSON, with the name of the first one.
     common: BTreeMap<String, String>,
-    /// What was written to a cluster; what it is not any more is null.
+    /// Writes to a cluster; null for a deleted object.
     own: HashMap<String, Objects>,
     version: u64,
 }
@@ -37,14 +37,14 @@ impl Change {
 }
 
 impl Contents {
-    /// Makes what the first cluster has what every cluster has.
+    /// Copies the contents of the first cluster to every cluster.
     pub(in crate::fleet) fn share(&mut self) {
         let own = self.own.remove(&name(0)).unwrap_or_default();
         let own = own.into_iter().filter(|(_, object)| !object.is_null());
         self.common = own.map(|(path, object)| (path, object.to_string())).collect();
     }
 
-    /// Forgets what was written to a cluster.
+    /// Drops the writes to a cluster.
     pub(in crate::fleet) fn forget(&mut self, cluster: &str) {
         self.own.remove(cluster);
     }
@@ -172,7 +172,7 @@ fn change(cluster: &str, path: &Path, kind: &'static str, object: Value) -> Chan
     }
 }
 
-/// Whether the object at a path is one of a collection.
+/// Whether the path is that of an object in a collection.
 fn is_in(at: &str, collection: &str) -> bool {
     at.strip_prefix(collection)
         .and_then(|rest| rest.strip_prefix('/'))
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn every_cluster_has_what_the_first_one_had_under_its_own_name() {
+    fn every_cluster_has_the_contents_of_the_first_one_under_its_own_name() {
         let mut contents = Contents::default();
         let of_first = json!({"metadata": {"name": "fleet-00000-antrea"}, "spec": {"paused": false}});
         contents.write(&name(0), &app(&name(0)), of_first);

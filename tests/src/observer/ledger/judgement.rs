@@ -66,7 +66,7 @@ impl Missing {
 }
 
 impl Ledger {
-    /// What is missing for `step` to `version`.
+    /// Missing proofs for `step` to `version`.
     pub(super) fn missing(&self, name: &Name, version: &str, step: Step) -> Vec<Missing> {
         let Some(cluster) = self.clusters.get(name).filter(|cluster| cluster.object.is_some()) else {
             return vec![Missing::new(format!("a Cluster {}/{}", name.0, name.1))];
@@ -229,7 +229,7 @@ impl Ledger {
             })
     }
 
-    /// What an installation lacks of what is needed.
+    /// Differences between an installation and its desired state.
     fn lack(&self, found: &Found<'_>, needed: &Needed<'_>) -> Option<String> {
         let Needed {
             name,
@@ -253,7 +253,7 @@ impl Ledger {
             let known = self.packages.get(&own.name);
             known.is_some_and(|(ref_name, _)| *ref_name == wanted.ref_name)
         });
-        // A package that only the template names: nothing says yet what it is to run with.
+        // Only the template lists this package, so its values are not known yet.
         let own = own?;
         let (values, named) = evidence.values();
         let asked = match self.sources.asked(&name.0, &own.values_from) {

@@ -201,7 +201,7 @@ fn a_note_from_before_the_gate_was_open_is_of_no_answer() {
 }
 
 #[test]
-fn what_is_missing_when_the_first_record_opens_the_gate_counts() {
+fn a_proof_missing_when_the_first_record_opens_the_gate_counts() {
     let mut story = Story::until_bump();
     story.record(&cni(1), 4, 4, true);
     story.control_plane(NEW, OLD);

@@ -136,7 +136,7 @@ fn a_higher_build_of_the_version_of_the_template_is_a_choice() {
 }
 
 #[test]
-fn what_is_left_of_the_release_before_is_no_choice() {
+fn packages_of_the_previous_release_are_no_choice() {
     let mut story = Story::until_bump();
     story.write(
         "/mgmt/run.tanzu.vmware.com/clusterbootstraps/a/one",

@@ -3,7 +3,7 @@
 use super::story::{NEW, NEXT, OLD, Story};
 use crate::observer::Event;
 
-/// Up to the moment where the control plane runs the new version.
+/// Up to the revision at which the control plane runs the new version.
 fn upgraded() -> Story {
     let mut story = Story::until_bump();
     story.bump();
@@ -70,7 +70,7 @@ fn packages_of_the_next_version_may_follow_the_new_proof_before_the_hook_is_note
 }
 
 #[test]
-fn a_cluster_that_is_made_again_around_its_control_plane_still_owes_the_new_proof() {
+fn a_recreated_cluster_with_its_old_control_plane_still_needs_the_new_proof() {
     let mut story = upgraded();
     story.delete("/mgmt/cluster.x-k8s.io/clusters/a/one");
     story.label("r2");
@@ -80,7 +80,7 @@ fn a_cluster_that_is_made_again_around_its_control_plane_still_owes_the_new_proo
 
 /// Cluster API reads from a cache, which may show the version before right after it has written the next one.
 #[test]
-fn a_hook_that_is_asked_once_more_about_the_version_before_ends_nothing() {
+fn another_hook_call_for_the_previous_version_ends_nothing() {
     let mut story = Story::until_bump();
     story.bump();
     story.pending("AfterClusterUpgrade,AfterControlPlaneUpgrade");

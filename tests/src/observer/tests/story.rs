@@ -16,7 +16,7 @@ pub(super) const NEXT: &str = "v1.37.1";
 const CLUSTER: &str = "/mgmt/cluster.x-k8s.io/clusters/a/one";
 const TKR: &str = "run.tanzu.vmware.com/tkr";
 
-/// What has happened so far.
+/// Events so far.
 pub(super) struct Story {
     pub(super) ledger: Ledger,
     revision: Revision,
@@ -31,7 +31,7 @@ pub(super) struct Story {
 }
 
 impl Story {
-    /// Up to the moment where the label and the version have moved and the new package version is asked for.
+    /// Up to the revision at which label, version and desired package version have changed.
     pub(super) fn until_bump() -> Self {
         let mut story = Self::created();
         story.label("r2");

@@ -1,4 +1,4 @@
-//! The run that proves a package began after its values became what the ClusterBootstrap asks for.
+//! The run that proves a package began after its values matched the ClusterBootstrap.
 
 use serde_json::{Value, json};
 
@@ -137,7 +137,7 @@ fn values_that_were_there_before_the_run_but_not_named_are_no_proof() {
     story.is_early("control plane", "its values are from");
 }
 
-/// kapp-controller has not looked at the PackageInstall while it named others, so that its App never changed.
+/// kapp-controller has not reconciled the PackageInstall while it referenced others, so its App never changed.
 #[test]
 fn values_that_were_named_for_a_moment_and_not_taken_up_need_no_new_run() {
     let mut story = proven_with(&json!({"inline": {"mtu": 1}}), "mtu: 1\n");

@@ -1,14 +1,14 @@
-//! Why kapp-controller 0.53.1 ends by itself, as far as that is known.
+//! Known causes of an exit of kapp-controller 0.53.1.
 
 use crate::processes::go_crash::{Crash, crashes};
 
-/// The function of the one crash that is known, and allowed: a defect of kapp-controller, which Sluice can neither cause nor
-/// prevent. A watch of Packages is made of another watch at the same API server. Where that one cannot be opened, kapp-controller
-/// goes on with none (`Watch` in `package_storage_client.go` ignores errors), and this function calls it: a nil pointer.
+/// Function of the only known and allowed crash: a defect of kapp-controller, which Sluice can neither cause nor prevent. A watch of
+/// Packages wraps another watch of the same API server. If that watch fails, kapp-controller continues without it (`Watch` in
+/// `package_storage_client.go` ignores errors), and this function dereferences a nil pointer.
 const KNOWN_CRASH: &str =
     "carvel.dev/kapp-controller/pkg/apiserver/watchers.(*TranslationWatcher).proxyEvents(";
 
-/// What it writes when it gives up.
+/// Last log line before it gives up.
 const GAVE_UP: &str = "Exited run with error";
 
 /// What it writes when its API is served and its work begins. Before that it gives up on any error: its API server is away, or its
@@ -34,12 +34,12 @@ pub(crate) fn is_log(name: &str) -> bool {
     name.starts_with("kapp-") && !name.ends_with("-sidecar.log")
 }
 
-/// Whether this is the crash that is known.
+/// Whether this is the known crash.
 pub(crate) fn is_known_crash(crash: &Crash<'_>) -> bool {
     crash.function.starts_with(KNOWN_CRASH)
 }
 
-/// Whether what one process wrote says why it ended, and that is known.
+/// Whether the log of one process shows a known cause of its end.
 pub(crate) fn is_known_end(log: &str) -> bool {
     match crashes(log).last() {
         Some(crash) => is_known_crash(crash),

@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_never_passes_passes_once_it_is_told_to() {
+    async fn an_endless_delay_ends_on_request() {
         let delays = Delays::default();
         delays.passed("a", "b", "nothing is set").await;
         delays.set("a", "b", "c", Delay::Never);

@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_process_gets_what_the_pod_says() {
+    fn the_process_gets_the_arguments_of_the_pod() {
         let pod: PodSpec = serde_json::from_value(json!({
             "serviceAccountName": "account",
             "containers": [

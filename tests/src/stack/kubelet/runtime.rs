@@ -33,7 +33,7 @@ pub struct Kubelet {
 /// How soon it is noticed that a process has ended.
 const ALIVE: Duration = Duration::from_secs(1);
 
-/// What the loops share.
+/// Shared state of the loops.
 struct Node {
     api: Arc<ApiServer>,
     namespace: String,
@@ -138,7 +138,7 @@ impl Node {
         }
     }
 
-    /// A new generation begins to roll out; the status says so at once, as a Deployment controller would.
+    /// A new generation begins to roll out; the status shows it at once, like that of a Deployment controller.
     async fn observe<K: WorkloadKind>(&self, waiting: &mut HashMap<String, Rollout<K>>, object: K) {
         if object.is_ready() {
             waiting.remove(&key(&object));

@@ -1,4 +1,4 @@
-//! Deployments and DaemonSets under one roof: what a rollout needs to know, and the statuses of its two ends.
+//! Common handling of Deployments and DaemonSets: inputs of a rollout, and the statuses of its start and end.
 
 use std::fmt::Debug;
 

@@ -32,7 +32,7 @@ async fn run(scene: Scene) -> Result<()> {
         case.check(written)?;
     }
 
-    // What is gone does not block what is no rule's, nor the correction of another field.
+    // A missing object blocks no unrelated edit, and no correction of another field.
     let metrics = bench.package("metrics", "2.0.0");
     let packages = "/apis/data.packaging.carvel.dev/v1alpha1/namespaces";
     scene

@@ -16,7 +16,7 @@ const RUN: &str = "/apis/run.tanzu.vmware.com/v1alpha3/namespaces";
 const UNMANAGED: &str = "tkg.tanzu.vmware.com/unmanaged-cni";
 const KEEP: &str = "lifecycle.sluice.dev/keep-package-versions";
 
-/// One write and what the API server says to it: a part of its refusal, or nothing.
+/// One write, and the rejection of the API server: part of its message, or none.
 struct Case {
     what: &'static str,
     change: Value,
@@ -147,7 +147,7 @@ impl Bench {
         self.scene.client().request(request).await
     }
 
-    /// Writes what a merge patch makes of `object`, as a new object that is not stored.
+    /// Applies a merge patch to `object`, and creates the result with dry run.
     async fn create(&self, mut object: Value, change: &Value) -> Result<Value, kube::Error> {
         merge(&mut object, change);
         let plural = format!("{}s", object["kind"].as_str().unwrap_or_default().to_lowercase());

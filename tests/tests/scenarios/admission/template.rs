@@ -24,7 +24,7 @@ async fn run(scene: Scene) -> Result<()> {
     let mut template = bench.good(&name);
     template["kind"] = json!("ClusterBootstrapTemplate");
     template["metadata"]["namespace"] = json!(SYSTEM_NAMESPACE);
-    // What it names may come later.
+    // Its references may be created later.
     template["spec"]["csi"]["refName"] = json!(bench.package("csi", "9.9.9"));
     let elsewhere = json!({"metadata": {"namespace": scene.namespace()}});
     for case in [
@@ -69,7 +69,7 @@ async fn run(scene: Scene) -> Result<()> {
             json!({"spec": {"cni": {"refName": bench.package("antrea", "1.0.0")}}}),
             immutable,
         ),
-        // No rule of a definition sees what is in there.
+        // No rule of the definition covers this field.
         refused(
             "other inline values",
             json!({"spec": {"additionalPackages": [{"refName": bench.package("foo", "1.0.0+vmware.1-tkg.2"), "valuesFrom": {"inline": {"a": 2}}}]}}),

@@ -16,7 +16,7 @@ const CREATE: &str = "BeforeClusterCreate";
 pub(crate) fn scenario() -> Scenario {
     Scenario::new(
         "missing-things-hooks",
-        "a hook for a Cluster that was never seen, has another UID or was edited since, and a replica that has read nothing yet: held until it is known",
+        "a hook for a Cluster that was never seen, has another UID or was edited since, and a replica before its first list: held until the record is observed",
         |scene| Box::pin(run(scene)),
     )
     .each_time()
@@ -28,7 +28,7 @@ async fn run(scene: Scene) -> Result<()> {
     scene.publish(&known).await?;
     scene.publish(&other).await?;
     let cluster = scene.cluster("one").create_settled(&known).await?;
-    // It answers from its own memory what the other one has decided.
+    // This replica answers from its own cache with the decision of the leader.
     let sluice = scene.world().extension()?.standby().await?;
 
     let seen = cluster.object().await?;

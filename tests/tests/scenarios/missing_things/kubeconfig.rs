@@ -12,7 +12,7 @@ use sluice_tests::scenario::{Cluster, Scenario, Scene};
 use super::row::Row;
 use crate::common::{MidHold, is_held, released};
 
-/// In every spoiled kubeconfig; nothing that Sluice says repeats it.
+/// Part of every invalid kubeconfig; no output of Sluice may contain it.
 pub(crate) fn scenario() -> Scenario {
     Scenario::new(
         "missing-things-kubeconfig",
@@ -45,7 +45,7 @@ async fn run(scene: Scene) -> Result<()> {
     is_held(&cluster, &new, before).await?;
     released(&cluster, &new, before).await?;
 
-    // Cluster API and kapp-controller may have started what the file names: they read kubeconfigs as client-go does.
+    // Cluster API and kapp-controller may have run the command of the file: they read kubeconfigs as client-go does.
     let by = fs::read_to_string(&ran).unwrap_or_default();
     ensure!(!by.contains("sluice"), "started by {by}");
     is_not_repeated(&scene, &cluster).await
@@ -137,7 +137,7 @@ fn leads_to_sluice(scene: &Scene, path: &str, sound: &Value) -> Result<Row> {
         path: path.to_owned(),
         spoil: Some(json!({"data": {"value": BASE64_STANDARD.encode(kubeconfig.to_string())}})),
         reason: "WorkloadUnreachable",
-        names: "is no Kubernetes API server".to_owned(),
+        names: "is not a Kubernetes API server".to_owned(),
     })
 }
 

@@ -69,7 +69,7 @@ fn secret_of(release: &Release, short: &str) -> Result<String> {
         .to_owned())
 }
 
-/// What is missing first, and what repairs it: then the next one is missing.
+/// The first missing object and its repair; then the next one is missing.
 struct Step {
     reason: &'static str,
     names: String,

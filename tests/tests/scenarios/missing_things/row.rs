@@ -8,15 +8,15 @@ use sluice_tests::observer::Revision;
 use sluice_tests::scenario::{Cluster, TIMEOUT};
 use sluice_tests::wait;
 
-/// What the harness waits for while nothing is wrong.
+/// Wait of the harness without a fault.
 const ANTREA: (&str, &str) = ("PackagesNotReady", "antrea 2.0.0");
 
-/// The page that says which reason has an event.
+/// Page that lists the reasons with an event.
 const PROMISES: &str = include_str!("../../../../docs/failure-modes.md");
 
 /// One row of a table.
 pub(super) struct Row {
-    /// What is wrong, for messages of the test.
+    /// Description of the fault, for messages of the test.
     pub(super) what: &'static str,
     /// Where the object is on the management API server.
     pub(super) path: String,
@@ -56,7 +56,7 @@ impl Row {
 
         // This test judges that the hold ends. Tests of the watches judge the trigger of the reconcile.
         objects.restore(&self.path, &sound).await?;
-        gate_says(cluster, ANTREA.0, ANTREA.1)
+        gate_names(cluster, ANTREA.0, ANTREA.1)
             .await
             .context("recovery by itself")?;
         cluster.says(ANTREA.1, TIMEOUT).await?;
@@ -81,8 +81,8 @@ async fn packages_shown(cluster: &Cluster) -> Result<BTreeSet<String>> {
 
 /// Checks a reason in each promised place: the gate, the hook's answer, the Cluster's condition, and an event.
 pub(super) async fn holds(cluster: &Cluster, reason: &str, names: &str) -> Result<()> {
-    gate_says(cluster, reason, names).await?;
-    topology_says(cluster, reason, names).await?;
+    gate_names(cluster, reason, names).await?;
+    topology_names(cluster, reason, names).await?;
     let object = cluster.object().await?;
     let versions = json!({
         "fromKubernetesVersion": cluster.workload()?.api.version(),
@@ -106,7 +106,7 @@ pub(super) async fn holds(cluster: &Cluster, reason: &str, names: &str) -> Resul
 }
 
 /// Waits until Cluster API, which asks once a second, has put reason and message into the Cluster's condition.
-async fn topology_says(cluster: &Cluster, reason: &str, names: &str) -> Result<()> {
+async fn topology_names(cluster: &Cluster, reason: &str, names: &str) -> Result<()> {
     let what = format!(
         "TopologyReconciled of {} to say {reason} of {names}",
         cluster.name()
@@ -128,7 +128,7 @@ async fn topology_says(cluster: &Cluster, reason: &str, names: &str) -> Result<(
 }
 
 /// Waits until BeforeClusterUpgrade is closed for `reason`, with a message that names `names`.
-async fn gate_says(cluster: &Cluster, reason: &str, names: &str) -> Result<()> {
+async fn gate_names(cluster: &Cluster, reason: &str, names: &str) -> Result<()> {
     let what = format!(
         "BeforeClusterUpgrade of {} to be held by {reason} of {names}",
         cluster.name()
@@ -150,7 +150,7 @@ async fn gate_says(cluster: &Cluster, reason: &str, names: &str) -> Result<()> {
         .await
 }
 
-/// Whether an event is promised.
+/// Whether the page promises an event.
 fn is_told(reason: &str) -> Result<bool> {
     let row = PROMISES
         .lines()

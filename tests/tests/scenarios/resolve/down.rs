@@ -11,7 +11,7 @@ use super::{admit, apply_until_accepted, class, image, is_of, machines_are_of, r
 pub(crate) fn scenario() -> Scenario {
     Scenario::new(
         "resolver-down",
-        "without any replica a pool is scaled and a new version is refused; a Cluster whose class asks and that was not resolved is held until it is",
+        "without any replica a pool is scaled and a new version is refused; an unresolved Cluster whose class requests a resolution is held until it is resolved",
         |scene| Box::pin(run(scene)),
     )
     .class(class(Some("")))
@@ -23,7 +23,7 @@ async fn run(scene: Scene) -> Result<()> {
     let only = release(&scene, VERSIONS[1], 1, &["ubuntu"])?;
     scene.publish(&only).await?;
     let manifest = cluster(scene.namespace(), "one", "v1.35", None, 1);
-    // Made while its class asked for nothing.
+    // Created while its class requested no resolution.
     class_asks(&scene, &manifest, &Value::Null).await?;
     let old = scene.cluster("old").unmanaged(VERSIONS[0]).create().await?;
     old.is_settled(TIMEOUT).await?;

@@ -56,7 +56,7 @@ async fn admit(scene: &Scene) -> Result<String> {
     Ok(webhooks)
 }
 
-/// Applies the manifest of a Cluster that says the beginning of a version. Cluster API refuses that until the API server asks the webhook,
+/// Applies the manifest of a Cluster with a version prefix. Cluster API rejects it until the API server calls the webhook,
 /// which it does only some time after its registration.
 async fn apply_until_accepted(scene: &Scene, manifest: &Value) -> Result<()> {
     wait::until(

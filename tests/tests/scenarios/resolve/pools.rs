@@ -12,7 +12,7 @@ use super::{admit, apply_until_accepted, class, data, image, is_of, machines_are
 pub(crate) fn scenario() -> Scenario {
     Scenario::new(
         "resolve-pools",
-        "machines of each pool are made of the image that it selects; neither a label of the same Kubernetes version nor an edited entry rolls one",
+        "machines of each pool have the selected image; neither a label of the same Kubernetes version nor an edited entry rolls one",
         |scene| Box::pin(run(scene)),
     )
     .class(class(None))
@@ -87,7 +87,7 @@ async fn run(scene: Scene) -> Result<()> {
         .await?;
     stays(&one, &topology).await?;
 
-    // A pool that comes later is made of what the others are made of. The others have not been rolled until it is there.
+    // A new pool gets the image of the others. The others have not rolled until it exists.
     let mut more = topology.clone();
     let late = json!({"class": "photon", "name": "late", "replicas": 1});
     if let Some(pools) = more["workers"]["machineDeployments"].as_array_mut() {
@@ -96,7 +96,7 @@ async fn run(scene: Scene) -> Result<()> {
     one.patch(&json!({"spec": {"topology": more}})).await?;
     machines_are_of(&one, "late", &image(&first, "photon"), 1).await?;
     one.is_settled(TIMEOUT).await?;
-    // A Machine comes after what it is made of.
+    // Cluster API creates a Machine after the objects that it references.
     let what = "the Machine of the pool that came later";
     let after = wait::until(what, TIMEOUT, || async {
         match self::machines(&one).await {
@@ -112,7 +112,7 @@ async fn run(scene: Scene) -> Result<()> {
     unregister(&scene.client(), &webhooks).await
 }
 
-/// Whether each pool has `TKR_DATA` of its own.
+/// Whether each pool has its own `TKR_DATA`.
 fn overridden(cluster: &Value) -> Result<Vec<bool>> {
     let Some(pools) = cluster["spec"]["topology"]["workers"]["machineDeployments"].as_array() else {
         bail!("no pools: {}", cluster["spec"]["topology"]);
@@ -152,7 +152,7 @@ async fn machines(cluster: &Cluster) -> Result<Vec<String>> {
         .collect())
 }
 
-/// What the API server warns of when this is merged into the Cluster; it is not stored.
+/// Warnings of the API server when this patch is merged into the Cluster with dry run.
 async fn one_warning(cluster: &Cluster, patch: &Value) -> Result<String> {
     let scene = cluster.scene();
     let dry_run = format!(

@@ -112,7 +112,7 @@ async fn refused_updates(scene: &Scene, deactivated: &Release) -> Result<()> {
     for (change, says) in [
         (
             version("v1.37"),
-            "no version begins so, the nearest are".to_owned(),
+            "no version has this prefix, the nearest are".to_owned(),
         ),
         (version("v1.36"), format!("{} is deactivated", deactivated.name())),
         (label, format!("{} is deactivated", deactivated.name())),
@@ -166,7 +166,7 @@ fn cases(good: &Release, twice: &Release, deactivated: &Release) -> Vec<Case> {
         Case {
             what: "no release of the version",
             change: json!({"spec": {"topology": {"version": "v1.37"}}}),
-            says: says(&["no version begins so, the nearest are"]),
+            says: says(&["no version has this prefix, the nearest are"]),
         },
         Case {
             what: "a label of a release that is deactivated",
@@ -199,12 +199,12 @@ fn cases(good: &Release, twice: &Release, deactivated: &Release) -> Vec<Case> {
         Case {
             what: "TKR_DATA that is no object",
             change: data(json!("a")),
-            says: says(&["spec.topology.variables[TKR_DATA]", "it is no object"]),
+            says: says(&["spec.topology.variables[TKR_DATA]", "it is not an object"]),
         },
         Case {
             what: "TKR_DATA of no version",
             change: data(json!({"latest": {}})),
-            says: says(&["key \"latest\" is no Kubernetes version"]),
+            says: says(&["key \"latest\" is not a Kubernetes version"]),
         },
     ]
 }

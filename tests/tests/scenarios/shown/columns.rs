@@ -29,7 +29,7 @@ const PHASES: [&str; 5] = [
 pub(crate) fn scenario() -> Scenario {
     Scenario::new(
         "columns",
-        "kubectl shows each phase of an upgrade, how many packages are proven, and which one is waited for; what a package says is bounded and escaped",
+        "kubectl shows each phase of an upgrade, how many packages are proven, and the pending one; messages of packages are limited and escaped",
         |scene| Box::pin(run(scene)),
     )
 }
@@ -110,15 +110,13 @@ async fn run(scene: Scene) -> Result<()> {
 }
 
 async fn at_rest(columns: &Columns) -> Result<()> {
-    let rests =
+    let settled =
         |row: &Row| row["PHASE"] == "Completed" && row["READY"] == "3/3" && row["WAITING FOR"].is_empty();
-    columns
-        .shows("that nothing is waited for", TIMEOUT, rests)
-        .await?;
+    columns.shows("no pending package", TIMEOUT, settled).await?;
     Ok(())
 }
 
-/// What a package says is one short line that a terminal shows as it is.
+/// The message of a package is one short line without control characters.
 fn is_plain(text: &str, longest: usize) -> Result<()> {
     ensure!(
         !text.chars().any(char::is_control),

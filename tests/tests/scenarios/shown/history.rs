@@ -12,7 +12,7 @@ use sluice_tests::stack::kubelet::Delay;
 
 use crate::common::is_completed;
 
-/// How long antrea takes, which is what the upgrades wait for longest; a new kapp-controller takes half of that.
+/// Delay of antrea, which is the longest wait of the upgrades; a new kapp-controller takes half of that.
 const SLOW: u64 = 24;
 
 /// Progress may wait so long for its write.

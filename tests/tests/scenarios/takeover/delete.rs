@@ -52,7 +52,7 @@ async fn created(scene: &Scene, name: &str, release: &Release) -> Result<Cluster
     Ok(cluster)
 }
 
-/// Waits until Cluster API says of a Machine that it waits for the hook of the addons-manager.
+/// Waits until Cluster API reports that a Machine waits for the hook of the addons-manager.
 async fn waits_for_the_hook(cluster: &Cluster) -> Result<()> {
     let what = format!(
         "a Machine of {} to wait for its pre-terminate hook",
@@ -75,7 +75,7 @@ async fn waits_for_the_hook(cluster: &Cluster) -> Result<()> {
     Ok(())
 }
 
-/// The role lets Sluice patch Machines, and the policy beside it refuses all that Sluice has no reason to write.
+/// The role allows patches of Machines, and the policy rejects all patches that Sluice does not need.
 async fn writes_nothing_else(cluster: &Cluster) -> Result<()> {
     const SLUICE: &str = "system:serviceaccount:sluice-system:sluice";
     const OTHER: &str = "harness.test/of-a-user";
@@ -89,26 +89,26 @@ async fn writes_nothing_else(cluster: &Cluster) -> Result<()> {
     let of_a_user = json!({"metadata": {"annotations": {OTHER: "stays"}}});
     cluster.scene().objects().merge(&path, &of_a_user).await?;
     for (change, says) in [
-        (json!({"spec": {"minReadySeconds": 1}}), "does not write the spec"),
+        (json!({"spec": {"minReadySeconds": 1}}), "must not write the spec"),
         (
             json!({"metadata": {"labels": {"a": "b"}}}),
-            "does not write labels",
+            "must not write labels",
         ),
         (
             json!({"metadata": {"finalizers": null}}),
-            "does not write labels, finalizers",
+            "must not write labels, finalizers",
         ),
         (
             json!({"metadata": {"annotations": {"a": "b"}}}),
-            "writes no annotation",
+            "may only remove the addons-manager annotation",
         ),
         (
             json!({"metadata": {"annotations": {OTHER: null}}}),
-            "writes no annotation",
+            "may only remove the addons-manager annotation",
         ),
         (
             json!({"metadata": {"annotations": {left::HOOK: "another"}}}),
-            "writes no annotation",
+            "may only remove the addons-manager annotation",
         ),
     ] {
         let request = http::Request::patch(format!("{path}?dryRun=All"))

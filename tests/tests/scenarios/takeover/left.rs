@@ -98,7 +98,7 @@ impl<'a> Installed<'a> {
         Ok(name.map(str::to_owned))
     }
 
-    /// Whether the Secret of the fixed name is there.
+    /// Whether the Secret of the fixed name exists.
     pub(super) async fn has_fixed_secret(&self) -> Result<bool> {
         Ok(self
             .objects
@@ -130,7 +130,7 @@ impl<'a> Installed<'a> {
         self.objects.merge(&self.install_path(), &change).await
     }
 
-    /// Waits until kapp-controller has deployed what the PackageInstall asks for.
+    /// Waits until kapp-controller has deployed the generation of the PackageInstall.
     async fn is_deployed(&self) -> Result<()> {
         let what = format!("{} to be deployed as the addons-manager had it", self.name());
         wait::until(what, TIMEOUT, || async {
@@ -178,7 +178,7 @@ impl<'a> Installed<'a> {
     }
 }
 
-/// What is installed of `release`.
+/// Installed packages of `release`.
 pub(super) fn installed<'a>(cluster: &'a Cluster, release: &'a Release) -> Result<Vec<Installed<'a>>> {
     release
         .packages()

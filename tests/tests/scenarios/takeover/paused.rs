@@ -16,7 +16,7 @@ const PAUSED_FOR: &str = "tkg.tanzu.vmware.com/paused";
 pub(crate) fn scenario() -> Scenario {
     Scenario::new(
         "takeover-paused",
-        "an upgrade that the addons-manager had begun and paused is taken over: what it has installed is proven again before the control plane goes",
+        "an upgrade that the addons-manager had begun and paused is taken over: installed packages are proven again before the control plane rolls",
         |scene| Box::pin(run(scene)),
     )
     .own_stack()
@@ -48,7 +48,7 @@ async fn run(scene: Scene) -> Result<()> {
     );
     for package in left::installed(&cluster, &new)? {
         let named = package.named().await?.unwrap_or_default();
-        ensure!(named.contains("-data-values-"), "an upgrade rests on {named:?}");
+        ensure!(named.contains("-data-values-"), "an upgrade uses {named:?}");
     }
     cluster.control_plane_is_untouched(before).await?;
     cluster.delay("antrea", Delay::NONE);

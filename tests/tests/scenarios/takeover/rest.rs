@@ -81,7 +81,7 @@ async fn run(scene: Scene) -> Result<()> {
     Ok(())
 }
 
-/// What the page stops. Nothing runs of any of it.
+/// Workloads that the page stops; none of them runs here.
 fn programs() -> Vec<Value> {
     let packages = ["tanzu-addons-manager", "tkr-service", "tkr-source-controller"];
     let installs = packages.map(|name| {

@@ -51,7 +51,7 @@ async fn run(scene: Scene) -> Result<()> {
     let owned = publish(&scene, &source, 5, &[noble, release(&scene, 5, &name("noble"))]).await?;
     let twice = publish(&scene, &source, 6, &[release(&scene, 1, &name("noble"))]).await?;
     let foreign = publish(&scene, &source, 7, &[role(&name("foreign"))]).await?;
-    let credentials = publish(&scene, &source, 9, &[token_secret(&name("token"))]).await?;
+    let secret = publish(&scene, &source, 9, &[token_secret(&name("token"))]).await?;
     let settings = ["Secret", "ConfigMap"].map(kapp_controller_config);
     let settings = publish(&scene, &source, 10, &settings).await?;
     let good = publish(&scene, &source, 8, &[release(&scene, 8, &name("noble"))]).await?;
@@ -63,7 +63,7 @@ async fn run(scene: Scene) -> Result<()> {
         (&owned, "OwnedByAnotherApp", first_app.clone()),
         (&twice, "OwnedByAnotherApp", first_app),
         (&foreign, "RightMissing", "sluice-tkr-installer".to_owned()),
-        (&credentials, "TKRPackageFailed", "holds credentials".to_owned()),
+        (&secret, "TKRPackageFailed", "contains credentials".to_owned()),
         (
             &settings,
             "TKRPackageFailed",

@@ -16,7 +16,7 @@ pub(crate) fn scenario() -> Scenario {
         "from one PackageRepository, an imgpkg bundle in a registry, come releases, images, templates, values and Packages; a Cluster is created from them and upgraded",
         |scene| Box::pin(run(scene)),
     )
-    // The values of antrea say what a Cluster runs on.
+    // The values of antrea depend on the infrastructure kind.
     .class(Class {
         infrastructure: Infrastructure::Docker,
         ..Class::default()

@@ -18,7 +18,7 @@ pub(crate) use broken::scenario as broken;
 pub(crate) use installed::scenario as installed;
 pub(crate) use removed::scenario as removed;
 
-/// From a PackageRepository to what it brings: it is fetched, then each Package is, and kapp applies both.
+/// Timeout from a PackageRepository to its objects: kapp-controller fetches the repository and each Package, and kapp applies both.
 const INSTALLED: Duration = Duration::from_mins(3);
 
 /// The path of an OSImage.
@@ -38,7 +38,7 @@ fn image(name: &str, kubernetes: &str) -> Value {
     })
 }
 
-/// Paths of what a release consists of, but for the release itself: its Packages, values and template.
+/// Paths of the parts of a release except the release itself: its Packages, values and template.
 fn paths(release: &Release) -> Vec<String> {
     let objects = release.objects();
     let parts = objects.iter().filter_map(|object| {
@@ -89,7 +89,7 @@ async fn is_gone(scene: &Scene, path: &str) -> Result<()> {
     Ok(())
 }
 
-/// Waits until kapp-controller says of the PackageInstall of a Package that it is installed.
+/// Waits until kapp-controller reports the PackageInstall of a Package as installed.
 async fn is_installed(scene: &Scene, package: &TkrPackage) -> Result<Value> {
     let what = format!("{} to be installed", package.name());
     until(scene, &package.install_path(), what, |install| {

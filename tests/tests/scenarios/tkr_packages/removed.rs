@@ -78,10 +78,10 @@ async fn run(scene: Scene) -> Result<()> {
     .await?;
     let before = cluster.upgrade(&whole).await?;
     let said = cluster.says(&late.name(), TIMEOUT).await?;
-    ensure!(said.contains("PackageNotFound"), "the Cluster says {said:?}");
+    ensure!(said.contains("PackageNotFound"), "the Cluster reports {said:?}");
     cluster.control_plane_is_untouched(before).await?;
 
-    // Labels of others, of whom kapp knows nothing.
+    // Labels of others, which kapp does not manage.
     let labelled = [format!("{}/{}", Release::PATH, old.name()), image_path(&noble)];
     for path in &labelled {
         let mark = json!({"metadata": {"labels": {"deactivated": "", "team": "one"}}});
@@ -91,7 +91,7 @@ async fn run(scene: Scene) -> Result<()> {
     proven_before_written(&cluster, &whole, before).await?;
     cluster.is_settled(TIMEOUT * 2).await?;
     is_ready(&scene, &whole.name()).await?;
-    // The same App again: kapp finds what it has brought before.
+    // The same App again: kapp finds its earlier objects.
     is_installed(&scene, &first).await?;
     for path in &labelled {
         let labels = there(&scene, path).await?["metadata"]["labels"].take();

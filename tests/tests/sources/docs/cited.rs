@@ -43,7 +43,7 @@ fn alternatives(path: &str) -> Vec<String> {
         .collect()
 }
 
-/// Whether a text in backticks is meant as a path of this repository.
+/// Whether a text in backticks is a path of this repository.
 fn is_path(text: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/_-.{},".contains(c);
     let Some((first, _)) = text.split_once('/') else {

@@ -108,16 +108,12 @@ fn broken() -> Value {
 #[case::another_field(|spec: &mut Value| spec["kapp"]["refName"] = package("kapp-controller", "3.0.0").into(), "", &[])]
 #[case::another_field_wrongly(|spec: &mut Value| spec["kapp"]["refName"] = package("kapp-controller", "1.0.0").into(), "", &["downgrade"])]
 #[case::what_is_gone(|spec: &mut Value| spec["csi"]["refName"] = "gone.example.com.1.1.0".into(), "", &["not found"])]
-#[case::another_package(|spec: &mut Value| spec["csi"]["refName"] = package("vsphere-csi", "1.0.0").into(), "", &["say \"gone=none\" in annotation"])]
+#[case::another_package(|spec: &mut Value| spec["csi"]["refName"] = package("vsphere-csi", "1.0.0").into(), "", &["set \"gone=none\" in annotation"])]
 #[case::another_package_on_purpose(|spec: &mut Value| spec["csi"]["refName"] = package("vsphere-csi", "1.0.0").into(), "gone=none", &[])]
-#[case::dropped(|spec: &mut Value| { spec["additionalPackages"].as_array_mut().unwrap().remove(0); }, "", &["say \"lost=none\" in annotation"])]
+#[case::dropped(|spec: &mut Value| { spec["additionalPackages"].as_array_mut().unwrap().remove(0); }, "", &["set \"lost=none\" in annotation"])]
 #[case::dropped_on_purpose(|spec: &mut Value| { spec["additionalPackages"].as_array_mut().unwrap().remove(0); }, "lost=none", &[])]
 #[case::another_dropped_beside_it(|spec: &mut Value| { spec["additionalPackages"].as_array_mut().unwrap().remove(1); }, "", &["missing updated additional package"])]
-fn what_an_update_leaves_as_it_was_may_be_gone(
-    #[case] edit: Edit,
-    #[case] keep: &str,
-    #[case] says: &[&str],
-) {
+fn unchanged_fields_may_name_missing_objects(#[case] edit: Edit, #[case] keep: &str, #[case] says: &[&str]) {
     let mut spec = broken();
     edit(&mut spec);
     let verdict = judged(&review(
@@ -135,7 +131,7 @@ fn what_an_update_leaves_as_it_was_may_be_gone(
 
 /// The name of a missing Package identifies its package.
 #[test]
-fn a_name_says_which_package_it_is_of() {
+fn a_package_is_identified_by_its_name() {
     let old = edited(|spec| spec["cni"]["refName"] = package("antrea", "0.0.0").into());
     let verdict = judged(&review("one", Some(state(&old, &[])), state(&good(), &[])));
     assert_eq!(verdict, Verdict::default(), "the old one is gone");

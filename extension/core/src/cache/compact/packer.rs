@@ -41,7 +41,7 @@ pub struct Packed {
 
 /// Error of an object above the size limit of its kind.
 #[derive(Debug, thiserror::Error)]
-#[error("field {field}: what Sluice keeps of the object takes {} KiB, compressed, and {} KiB at most", bytes.div_ceil(1024), limit / 1024)]
+#[error("field {field}: the cached object has {} KiB compressed; the limit is {} KiB", bytes.div_ceil(1024), limit / 1024)]
 pub struct TooLarge {
     /// Largest field.
     field: String,

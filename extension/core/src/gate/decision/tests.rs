@@ -358,7 +358,7 @@ fn a_deletion_is_let_go_by_any_replica_after_the_limit(
 }
 
 #[test]
-fn age_lets_nothing_go_but_a_deletion() {
+fn an_old_cache_releases_only_deletions() {
     let late = Timestamp::from_second(DELETED_AT + 100_000).unwrap();
     for hook in Hook::ALL {
         let call = HookCall {

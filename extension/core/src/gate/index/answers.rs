@@ -7,8 +7,8 @@ use std::{
 
 use crate::gate::{decision::Decision, hook_call::HookCall};
 
-/// Maximum number of remembered decisions. Beyond it all are forgotten, which costs one log line each.
-const REMEMBERED: usize = 32 * 1024;
+/// Maximum number of cached decisions. Beyond it all are dropped, which costs one log line each.
+const LIMIT: usize = 32 * 1024;
 
 /// Last decisions as hashes: 16 bytes per hook, Cluster and version.
 #[derive(Debug, Default)]
@@ -25,7 +25,7 @@ impl Answers {
             Decision::Release => self.hash(&"release"),
             Decision::Hold { message, .. } => self.hash(message),
         };
-        if self.last.len() >= REMEMBERED && !self.last.contains_key(&question) {
+        if self.last.len() >= LIMIT && !self.last.contains_key(&question) {
             self.last.clear();
         }
         self.last.insert(question, answer) != Some(answer)
@@ -79,11 +79,11 @@ mod tests {
     }
 
     #[test]
-    fn remembered_decisions_are_bounded() {
+    fn cached_decisions_are_bounded() {
         let mut answers = Answers::default();
-        for number in 0..=REMEMBERED {
+        for number in 0..=LIMIT {
             answers.is_new(&call(&number.to_string()), &Decision::Release);
         }
-        assert!(answers.last.len() <= REMEMBERED);
+        assert!(answers.last.len() <= LIMIT);
     }
 }

@@ -388,10 +388,10 @@ fn a_cluster_without_progress_is_asked_rarely() {
         releases: Vec::new(),
         ..given()
     };
-    let (mut standings, mut counted) = (HeldProgress::default(), Counted::default());
+    let (mut progress, mut counted) = (HeldProgress::default(), Counted::default());
     let later = STUCK_AFTER * 12;
     for now in [Duration::ZERO, later] {
-        counted = standings.observe(now, index(&given).held("team-a", "one"));
+        counted = progress.observe(now, index(&given).held("team-a", "one"));
     }
     let wait = |given: &Given| {
         let pace = Pace::of("uid", &counted, 600, later);
@@ -505,7 +505,7 @@ fn a_cluster_that_was_not_resolved_is_held(#[case] given: Given, #[case] held: O
             label: None,
             ..call()
         };
-        let expected = held.filter(|_| asks_before(hook));
+        let expected = held.filter(|_| requires_resolution(hook));
         assert_eq!(unresolved(&given, &call), expected, "{hook}");
         let labelled = HookCall { hook, ..self::call() };
         assert_ne!(unresolved(&given, &labelled), NOT_RESOLVED, "{hook} with a label");

@@ -4,7 +4,7 @@ use serde_json::json;
 use super::*;
 
 /// State of a discovered ExtensionConfig with the fields of `more` merged into it.
-fn stands(more: &Value) -> Registration {
+fn registration(more: &Value) -> Registration {
     let mut config = json!({
         "metadata": {"name": "sluice", "generation": 2, "managedFields": [{"time": "9999-12-31T23:59:59Z"}]},
         "spec": {},
@@ -43,20 +43,20 @@ fn discovered(condition: &Value) -> Value {
 #[case::no_condition(discovered(&json!({"type": "Discovered", "status": true})), "NoCondition")]
 #[case::changed_since(json!({"metadata": {"generation": 3}}), "Outdated")]
 #[case::being_deleted(json!({"metadata": {"deletionTimestamp": "2026-11-25T00:00:00Z"}}), "Deleting")]
-fn how_an_extension_config_stands(#[case] more: Value, #[case] expected: &str) {
-    let stands = stands(&more);
-    let said = match &stands {
+fn state_of_an_extension_config(#[case] more: Value, #[case] expected: &str) {
+    let registration = registration(&more);
+    let said = match &registration {
         Registration::Undiscovered { reason, .. } => reason,
         Registration::Discovered => "Discovered",
         other => panic!("{other:?}"),
     };
     assert_eq!(said, expected);
-    assert_eq!(stands.is_discovered(), Some(expected == "Discovered"));
+    assert_eq!(registration.is_discovered(), Some(expected == "Discovered"));
 }
 
 fn refused(reason: &str, message: &str) -> Finding {
     let condition = json!({"type": "Discovered", "status": "False", "reason": reason, "message": message});
-    Finding::Registered("sluice".to_owned(), stands(&discovered(&condition)))
+    Finding::Registered("sluice".to_owned(), registration(&discovered(&condition)))
 }
 
 fn registered(registration: Registration) -> Finding {
@@ -78,15 +78,15 @@ fn each_finding_is_one_line() {
         (
             registered(Registration::unreadable("403\nforbidden")),
             true,
-            "is not known: 403 forbidden",
+            "it is unknown whether Cluster API calls hooks: 403 forbidden",
         ),
         (
             refused("NotDiscovered", "dial tcp:\n  connection refused"),
             true,
-            "sluice (NotDiscovered: dial tcp: connection refused); section",
+            "sluice (NotDiscovered: dial tcp: connection refused); see section",
         ),
         (
-            registered(stands(&json!({"status": null}))),
+            registered(registration(&json!({"status": null}))),
             true,
             "has no ca.crt, or Cluster API does not run with feature gate RuntimeSDK",
         ),
@@ -98,12 +98,12 @@ fn each_finding_is_one_line() {
         (
             Finding::ScopeUnknown("403\nforbidden".to_owned()),
             true,
-            "is not known: 403 forbidden",
+            "are unknown: 403 forbidden",
         ),
         (
             unselected,
             true,
-            "upgrades of Clusters with a ClusterBootstrap (9) wait for nothing, because no ExtensionConfig that is discovered selects their \
+            "upgrades of Clusters with a ClusterBootstrap (9) are not held, because no discovered ExtensionConfig selects their \
              namespaces: a, b, c, d, e and 2 more; label",
         ),
     ] {
@@ -115,7 +115,7 @@ fn each_finding_is_one_line() {
 }
 
 #[test]
-fn a_finding_is_said_once() {
+fn a_finding_is_reported_once() {
     let before = [
         refused("NotDiscovered", "port 1"),
         Finding::Registered("other".to_owned(), Registration::unreadable("a")),
@@ -143,7 +143,7 @@ fn a_finding_is_said_once() {
 )]
 #[case::an_operator_of_later(json!({"namespaceSelector": {"matchExpressions": [{"key": "a", "operator": "Like"}]}}), Err(()))]
 #[case::a_text(json!({"namespaceSelector": "all"}), Err(()))]
-fn what_namespaces_are_selected_by(#[case] spec: Value, #[case] expected: Result<Option<&str>, ()>) {
+fn namespace_selectors_are_parsed(#[case] spec: Value, #[case] expected: Result<Option<&str>, ()>) {
     let selector = selector(&json!({"spec": spec}));
     let selector = selector.map(|selector| selector.map(|selector| selector.to_string()));
     assert_eq!(
@@ -153,7 +153,7 @@ fn what_namespaces_are_selected_by(#[case] spec: Value, #[case] expected: Result
 }
 
 #[test]
-fn clusters_that_nothing_asks_about_are_counted() {
+fn clusters_in_unselected_namespaces_are_counted() {
     let clusters = [("a", "1"), ("a", "2"), ("b", "1"), ("c", "1")];
     let clusters = clusters.map(|(namespace, name)| ClusterRef::new(namespace, name));
     let in_a = Scope::Namespaces(BTreeSet::from(["a".to_owned()]));

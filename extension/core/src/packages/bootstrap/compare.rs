@@ -24,7 +24,11 @@ use crate::{
 ///
 /// `record` belongs to this very Cluster. If it is lost, the workers show whether they still have to follow.
 #[must_use]
-pub fn is_bound(progress: &Progress, workers: &[WorkerFacts], record: Option<&UpgradeRecord>) -> bool {
+pub fn must_match_release(
+    progress: &Progress,
+    workers: &[WorkerFacts],
+    record: Option<&UpgradeRecord>,
+) -> bool {
     let lag_behind = |version: &str| {
         workers.iter().any(|worker| {
             worker
@@ -33,7 +37,7 @@ pub fn is_bound(progress: &Progress, workers: &[WorkerFacts], record: Option<&Up
                 .is_some_and(|spec| !reached(spec, version))
         })
     };
-    match progress.course {
+    match progress.direction {
         UpgradeDirection::Cancelled => return progress.settled_at().is_some_and(lag_behind),
         UpgradeDirection::Downgrade | UpgradeDirection::PlanUnknown => return false,
         UpgradeDirection::Forward if progress.stage().is_none() => return false,

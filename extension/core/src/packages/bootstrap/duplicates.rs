@@ -11,7 +11,7 @@ use crate::reasons::{GateReason, Hold};
 /// Returns the indexes of the first two packages of `spec` whose PackageInstalls have the same name. Missing packages have no
 /// PackageInstall.
 #[must_use]
-pub fn places_of_twins(spec: &ClusterBootstrapSpec, catalogue: &Catalogue) -> Option<(usize, usize)> {
+pub fn duplicate_indexes(spec: &ClusterBootstrapSpec, catalogue: &Catalogue) -> Option<(usize, usize)> {
     let mut seen = BTreeMap::new();
     packages(spec)
         .into_iter()
@@ -23,10 +23,10 @@ pub fn places_of_twins(spec: &ClusterBootstrapSpec, catalogue: &Catalogue) -> Op
         })
 }
 
-/// Returns the hold of a ClusterBootstrap with two such packages.
+/// Returns the hold of a ClusterBootstrap with two packages that share a PackageInstall name.
 #[must_use]
-pub fn listed_twice(spec: &ClusterBootstrapSpec, catalogue: &Catalogue) -> Option<Hold> {
-    let (first, second) = places_of_twins(spec, catalogue)?;
+pub fn duplicate_hold(spec: &ClusterBootstrapSpec, catalogue: &Catalogue) -> Option<Hold> {
+    let (first, second) = duplicate_indexes(spec, catalogue)?;
     let all = packages(spec);
     let ((field, one), (other_field, other)) = (all[first], all[second]);
     let short = names::short(&catalogue.get(&other.ref_name)?.ref_name);
@@ -69,7 +69,7 @@ mod tests {
             };
             (name.to_owned(), facts)
         });
-        let found = listed_twice(&serde_json::from_value(spec).unwrap(), &catalogue.into());
+        let found = duplicate_hold(&serde_json::from_value(spec).unwrap(), &catalogue.into());
         assert_eq!(found.as_ref().map(|hold| hold.message.as_str()), refused);
     }
 }

@@ -11,7 +11,7 @@ use sluice_crds::{
 use super::{
     Catalogue, Draft, KeptVersions, Release, ResolvedRelease, Role,
     create::{all_mut, localize},
-    listed_twice, package_not_found, packages, too_many, unmanaged_conflict,
+    duplicate_hold, package_not_found, packages, too_many, unmanaged_conflict,
 };
 use crate::{
     fault::Fault,
@@ -128,7 +128,7 @@ pub fn fill_with_values(
         "ClusterBootstrap {cluster} with the packages of TanzuKubernetesRelease {}",
         from.release.name
     );
-    if let Some(hold) = too_many(&filled, &object).or_else(|| listed_twice(&filled, catalogue)) {
+    if let Some(hold) = too_many(&filled, &object).or_else(|| duplicate_hold(&filled, catalogue)) {
         return Err(hold);
     }
     for (role, package) in packages(&filled) {
@@ -187,7 +187,7 @@ pub fn filled_from<'a>(
         return Ok(None);
     };
     let name = bootstrap.metadata.name.as_deref().unwrap_or_default();
-    match other_release(release, label) {
+    match release_mismatch(release, label) {
         Some(fault) => Err(not_filled(name, &[fault])),
         None => Ok(Some(release)),
     }
@@ -199,18 +199,18 @@ pub fn other_hop(cluster: &str, named: &str, next: &str) -> Hold {
     Hold::new(
         GateReason::MissingFieldsNotFilled,
         format!(
-            "ClusterBootstrap {cluster} is to be completed from TanzuKubernetesRelease {named}, and the version that comes next is of \
+            "the annotation of ClusterBootstrap {cluster} names TanzuKubernetesRelease {named}, but the next version is that of \
              {next}; write a whole ClusterBootstrap with the packages of {next}"
         ),
     )
 }
 
-/// Returns the fault of an annotation whose release differs from the label of the Cluster.
+/// Returns the fault of an annotation that is empty or names another release than the label of the Cluster.
 #[must_use]
-pub fn other_release(release: &str, label: &str) -> Option<Fault> {
+pub fn release_mismatch(release: &str, label: &str) -> Option<Fault> {
     let field = format!("metadata.annotations[{}]", annotation::ADD_MISSING_FIELDS);
     if release.is_empty() {
-        let text = "it names no TanzuKubernetesRelease; write that of the label of the Cluster";
+        let text = "it must name the TanzuKubernetesRelease of the label of the Cluster";
         return Some(Fault::new(field, release, text));
     }
     (release != label).then(|| {
@@ -268,11 +268,11 @@ fn one_of(name: &str, release: Release<'_>) -> Option<Result<String, String>> {
     Some(match matching.as_slice() {
         [one] => Ok((*one).clone()),
         [] => Err(format!(
-            "no package of TanzuKubernetesRelease {tkr} begins so; it has {}",
+            "no package of TanzuKubernetesRelease {tkr} has this prefix; it has {}",
             some(release.packages.iter())
         )),
         several => Err(format!(
-            "{} packages of TanzuKubernetesRelease {tkr} begin so: {}; write more of the name",
+            "{} packages of TanzuKubernetesRelease {tkr} have this prefix: {}; write more of the name",
             several.len(),
             some(several.iter().copied())
         )),

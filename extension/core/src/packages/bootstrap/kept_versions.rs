@@ -47,7 +47,7 @@ impl KeptVersions {
                 return Err(invalid(part, "names no package"));
             }
             if version != NONE && order(version, "0.0.0").is_none() {
-                return Err(invalid(part, "has neither a version nor none behind ="));
+                return Err(invalid(part, "has neither a version nor none after ="));
             }
             if kept.iter().any(|(known, of)| known == package && of != version) {
                 return Err(invalid(part, "gives the package a second version"));

@@ -14,7 +14,7 @@ pub fn too_many(spec: &ClusterBootstrapSpec, object: &str) -> Option<Hold> {
         Hold::new(
             GateReason::PackagesTooMany,
             format!(
-                "{object} lists more than {MOST_ADDITIONAL} packages in spec.additionalPackages; remove those that it can do without"
+                "{object} lists more than {MOST_ADDITIONAL} packages in spec.additionalPackages; remove some of them"
             ),
         )
     })
@@ -38,8 +38,8 @@ mod tests {
         );
         let refused = too_many(&with(MOST_ADDITIONAL + 1), "ClusterBootstrap team-a/one");
         let refused = refused.map(|hold| (hold.reason, hold.message));
-        let message = "ClusterBootstrap team-a/one lists more than 128 packages in spec.additionalPackages; remove those that it can do \
-                       without";
+        let message = "ClusterBootstrap team-a/one lists more than 128 packages in spec.additionalPackages; remove some of \
+                       them";
         assert_eq!(refused, Some((GateReason::PackagesTooMany, message.to_owned())));
     }
 }

@@ -15,16 +15,16 @@ mod resolved_release;
 mod source;
 mod unmanaged;
 
-pub use compare::{below_release, is_bound};
+pub use compare::{below_release, must_match_release};
 pub(crate) use create::all_mut;
 pub use create::{Draft, ValuesClone, clones_of, from_template};
 pub(crate) use credentials::credential;
 pub use credentials::{
     CREDENTIAL_TYPES, credential_of, credential_refused, is_credential, is_credential_type,
 };
-pub use duplicates::{listed_twice, places_of_twins};
+pub use duplicates::{duplicate_hold, duplicate_indexes};
 pub use embedded::{EmbeddedReference, embedded_references};
-pub use fill::{Filling, fill, fill_with_values, filled_from, other_hop, other_release};
+pub use fill::{Filling, fill, fill_with_values, filled_from, other_hop, release_mismatch};
 pub use kept_versions::KeptVersions;
 pub use limit::{MOST_ADDITIONAL, too_many};
 pub use merge::{Inputs, Release, merge};

@@ -11,7 +11,7 @@ mod values_secret;
 pub use bootstrap::{adopted, bootstrap, owner};
 pub use identity::{Identity, identity, repair_binding, repair_role};
 pub use package::{package, repair_package};
-pub use package_install::{Install, Place, asks_for, install, update};
+pub use package_install::{Install, Place, install, specs_match, update};
 pub use repair::{Repair, exists};
 pub use sync_period::{go_duration, sync_period};
 pub use values_secret::{

@@ -132,7 +132,7 @@ pub fn update(wanted: &PackageInstall, found: &PackageInstall) -> Option<Value> 
 
 /// Whether the specs of `found` and `wanted` match in the fields that this controller sets, independent of metadata.
 #[must_use]
-pub fn asks_for(found: &PackageInstall, wanted: &PackageInstall) -> bool {
+pub fn specs_match(found: &PackageInstall, wanted: &PackageInstall) -> bool {
     own_fields(&found.spec) == own_fields(&wanted.spec)
 }
 
@@ -178,7 +178,7 @@ fn metadata_update(wanted: &PackageInstall, found: &PackageInstall) -> Map<Strin
     update
 }
 
-/// Returns the new value of the annotation that lets kapp-controller deploy a version lower than the last attempted one
+/// Returns the new value of the annotation that permits kapp-controller to deploy a version lower than the last attempted one
 /// (`pkg/packageinstall`); `None` if it stays. An annotation of a user has another value, and stays.
 fn downgradable_update(wanted: &PackageInstall, found: &PackageInstall) -> Option<Value> {
     let version = |of: &PackageInstall| {

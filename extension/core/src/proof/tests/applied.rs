@@ -74,7 +74,7 @@ fn steps_of_a_later_run_are_a_proof(#[case] latch: PackageRecord) {
     assert!(!seen.judge(&TARGET).ready());
 }
 
-/// A latch is good for what was proven and for less.
+/// A latch suffices for the proven readiness and for a lower one.
 #[rstest]
 #[case::applied(Some("Applied"), &APPLIED, true)]
 #[case::reconciled(Some("Reconciled"), &TARGET, true)]
@@ -151,7 +151,7 @@ fn an_unrecorded_judgement_confirms_nothing() {
     assert!(fresh.judge(&TARGET).ready(), "once it is recorded it is a latch");
 }
 
-/// The first sight of a generation is in the record before a later run may count.
+/// The first seen run of a generation is in the record before a later run may count.
 #[test]
 fn a_run_that_is_first_seen_is_recorded_and_proves_nothing_yet() {
     let seen = Seen {
@@ -175,7 +175,7 @@ fn a_run_that_is_first_seen_is_recorded_and_proves_nothing_yet() {
     run_again(&mut again, 2);
     let later = again.judge(&APPLIED);
     assert!(later.ready(), "a later run");
-    assert_eq!(later.record.first_seen_run, Some(run), "the first sight stays");
+    assert_eq!(later.record.first_seen_run, Some(run), "the first seen run stays");
     assert_eq!(
         seen.judge(&TARGET).record.first_seen_run,
         None,

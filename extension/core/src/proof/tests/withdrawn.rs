@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A judgement of a package whose proof stands.
+/// A judgement of a proven package.
 fn judged(ready: bool, settled: bool) -> Judgement {
     let mut judged = Seen::proven().judge(&TARGET);
     assert!(judged.ready() && judged.settled);

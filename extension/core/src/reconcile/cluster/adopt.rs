@@ -18,7 +18,7 @@ use super::{
     context::typed,
     failure::{object_refused, object_refused_with},
     interrupt::{in_order, together},
-    owners::{Owners, is_current, is_there},
+    owners::{Owners, cluster_exists, is_current},
     provider::{self, Found},
     validate::Validated,
     values,
@@ -55,7 +55,7 @@ struct Adoption {
 /// `refusal` is the refused owner of `bootstrap` itself. Returns the hold that blocks the computation of values. A refusal that affects
 /// only the next edit, or the deletion of the Cluster, becomes an event.
 pub(super) fn adopt(
-    known: &Context<'_>,
+    context: &Context<'_>,
     effects: &mut Effects,
     validated: &Validated,
     bootstrap: &ClusterBootstrap,
@@ -69,7 +69,7 @@ pub(super) fn adopt(
     packages.sort_by_key(|(role, _)| *role != Role::Cni);
     let each = packages
         .iter()
-        .map(|(role, package)| adoption(known, *role, package));
+        .map(|(role, package)| adoption(context, *role, package));
     let mut adoptions: Vec<Adoption> = Vec::new();
     let each: Vec<Option<Adoption>> = together(each)?.into_iter().collect::<Step<_>>()?;
     for adoption in each.into_iter().flatten() {
@@ -78,7 +78,7 @@ pub(super) fn adopt(
         }
     }
     let (mut missed, mut refused) = (None, refusal);
-    in_order(adoptions.iter().map(|adoption| match adoption.write(known) {
+    in_order(adoptions.iter().map(|adoption| match adoption.write(context) {
         Err(Interrupt::Held(hold)) if adoption.is_needed => {
             missed.get_or_insert(hold);
             Ok(())
@@ -92,14 +92,14 @@ pub(super) fn adopt(
     let outdated = adoptions.into_iter().filter_map(|adoption| adoption.outdated);
     effects.configurations.extend(outdated);
     // Published once, not in each reconcile: other events would follow each time.
-    if effects.memory.is_new_refusal(refused.as_ref()) {
+    if effects.local.is_new_refusal(refused.as_ref()) {
         effects.events.extend(refused.map(Event::Held));
     }
     Ok(missed)
 }
 
 /// Returns the missing metadata of the values source of `package`; `None` if it is unreadable, which already holds its values.
-fn adoption(known: &Context<'_>, role: Role, package: &ClusterBootstrapPackage) -> Step<Option<Adoption>> {
+fn adoption(context: &Context<'_>, role: Role, package: &ClusterBootstrapPackage) -> Step<Option<Adoption>> {
     // An unresolved wildcard is neither the name of a Package nor a label.
     let Some(from) = package
         .values_from
@@ -108,21 +108,21 @@ fn adoption(known: &Context<'_>, role: Role, package: &ClusterBootstrapPackage) 
     else {
         return Ok(None);
     };
-    let namespace = &known.facts.owner.namespace;
+    let namespace = &context.facts.owner.namespace;
     match (Provided::of(namespace, role, package), &from.secret_ref) {
-        (Some(asked), None) => match provider::find(known, &asked, ReadPhase::Plan) {
-            Ok(found) => of_provider(known, &asked, found),
+        (Some(asked), None) => match provider::find(context, &asked, ReadPhase::Plan) {
+            Ok(found) => of_provider(context, &asked, found),
             Err(stop) => stop.held().map(|_| None),
         },
-        (None, Some(secret)) => of_secret(known, secret, &package.ref_name),
+        (None, Some(secret)) => of_secret(context, secret, &package.ref_name),
         _ => Ok(None),
     }
 }
 
-fn of_provider(known: &Context<'_>, asked: &Provided<'_>, found: Found) -> Step<Option<Adoption>> {
+fn of_provider(context: &Context<'_>, asked: &Provided<'_>, found: Found) -> Step<Option<Adoption>> {
     let Found { key, object } = found;
-    let cluster = &known.facts.owner;
-    let owners = Owners::of(known, object.owner_references())?;
+    let cluster = &context.facts.owner;
+    let owners = Owners::of(context, object.owner_references())?;
     let is_shared = owners.another().is_some();
     // Its values belong to the other Cluster.
     if is_shared && asked.is_ours() {
@@ -130,27 +130,27 @@ fn of_provider(known: &Context<'_>, asked: &Provided<'_>, found: Found) -> Step<
     }
     let owners = owners.with_cluster(cluster);
     // The garbage collector deletes an object whose owner is gone.
-    if owners.is_some() && !is_current(known)? {
+    if owners.is_some() && !is_current(context)? {
         return Ok(None);
     }
     let labels = if asked.is_ours() {
         build::back_references(cluster, asked.package)
     } else {
-        labels(known, &object.metadata, asked.package)?
+        labels(context, &object.metadata, asked.package)?
     };
     let is_needed = (asked.is_ours() && owners.is_some()) || !asked.is_labelled(&object);
     Ok(Some(Adoption {
         patch: patch(&object.metadata, labels, owners),
         package: asked.package.to_owned(),
         is_needed,
-        outdated: outdated(known, asked, &key, &object)?,
+        outdated: outdated(context, asked, &key, &object)?,
         key,
     }))
 }
 
 /// Returns the configuration, if its Secret holds values that were not computed for this Cluster. No watch shows that.
 fn outdated(
-    known: &Context<'_>,
+    context: &Context<'_>,
     asked: &Provided<'_>,
     key: &Key,
     object: &DynamicObject,
@@ -158,10 +158,10 @@ fn outdated(
     let Some(secret) = asked.secret(object).ok().filter(|_| asked.is_ours()) else {
         return Ok(None);
     };
-    let namespace = &known.facts.owner.namespace;
-    let found = known.read::<Secret>(secret, (Server::Management, Some(namespace)), ReadPhase::Plan)?;
+    let namespace = &context.facts.owner.namespace;
+    let found = context.read::<Secret>(secret, (Server::Management, Some(namespace)), ReadPhase::Plan)?;
     let is_outdated = found.is_some_and(|found| {
-        let checked = asked.check(object, &found.metadata, &known.facts.owner.uid);
+        let checked = asked.check(object, &found.metadata, &context.facts.owner.uid);
         checked.is_err()
     });
     Ok(is_outdated.then(|| ConfigRef {
@@ -171,24 +171,24 @@ fn outdated(
 }
 
 /// Returns the adoption of a user's Secret. It keeps its owners, because the user deletes it.
-fn of_secret(known: &Context<'_>, secret: &str, package: &str) -> Step<Option<Adoption>> {
+fn of_secret(context: &Context<'_>, secret: &str, package: &str) -> Step<Option<Adoption>> {
     if !names::is_object_name(secret) {
         return Ok(None);
     }
-    let key = Key::of::<Secret>(Server::Management, Some(&known.facts.owner.namespace), secret);
-    let found = match known.written(&key) {
+    let key = Key::of::<Secret>(Server::Management, Some(&context.facts.owner.namespace), secret);
+    let found = match context.written(&key) {
         Some(written) => Some(written),
-        None => known.object(key.clone(), ReadPhase::Plan)?,
+        None => context.object(key.clone(), ReadPhase::Plan)?,
     };
     let Some(found) = found else {
         return Ok(None);
     };
     let found: Secret = typed(Server::Management, found)?;
     // The values of a credential are refused, and with a label every edit of it would requeue the Cluster.
-    if is_credential(&found) || values::is_of_cluster(known, &known.facts.owner.namespace, secret)? {
+    if is_credential(&found) || values::is_of_cluster(context, &context.facts.owner.namespace, secret)? {
         return Ok(None);
     }
-    let labels = labels(known, &found.metadata, package)?;
+    let labels = labels(context, &found.metadata, package)?;
     Ok(Some(Adoption {
         key,
         patch: patch(&found.metadata, labels, None),
@@ -200,14 +200,14 @@ fn of_secret(known: &Context<'_>, secret: &str, package: &str) -> Step<Option<Ad
 
 /// Returns the desired labels of the object. Labels of another existing Cluster stay: otherwise both Clusters keep overwriting each
 /// other.
-fn labels(known: &Context<'_>, object: &ObjectMeta, package: &str) -> Step<BTreeMap<String, String>> {
-    let cluster = &known.facts.owner;
+fn labels(context: &Context<'_>, object: &ObjectMeta, package: &str) -> Step<BTreeMap<String, String>> {
+    let cluster = &context.facts.owner;
     let labelled = object
         .labels
         .as_ref()
         .and_then(|labels| labels.get(label::CLUSTER_NAME));
     let is_theirs = match labelled {
-        Some(other) if *other != cluster.name => is_there(known, other)?,
+        Some(other) if *other != cluster.name => cluster_exists(context, other)?,
         _ => false,
     };
     Ok(if is_theirs {
@@ -243,11 +243,11 @@ fn patch(
 }
 
 impl Adoption {
-    fn write(&self, known: &Context<'_>) -> Step<()> {
+    fn write(&self, context: &Context<'_>) -> Step<()> {
         let Some(patch) = self.patch.clone() else {
             return Ok(());
         };
-        match known.write(Write::patch(self.key.clone(), patch, WHY)) {
+        match context.write(Write::patch(self.key.clone(), patch, WHY)) {
             Ok(_) => Ok(()),
             // The readers of a deleted object report it.
             Err(Interrupt::Failed(failure)) if failure.is_not_found() => Ok(()),

@@ -17,8 +17,8 @@ use crate::proof::is_underway;
 /// Triggers kapp-controller for every stalled App: it reconciles an App at once when a Secret with its values changes. An App that is
 /// only slow is deployed once more afterwards, which changes nothing. The App of a Cluster's kapp-controller is on the management
 /// cluster.
-pub(super) fn run(known: &Context<'_>, effects: &mut Effects, packages: &Packages) -> Step<()> {
-    let facts = known.facts;
+pub(super) fn run(context: &Context<'_>, effects: &mut Effects, packages: &Packages) -> Step<()> {
+    let facts = context.facts;
     let unproven = packages
         .planned
         .iter()
@@ -28,8 +28,9 @@ pub(super) fn run(known: &Context<'_>, effects: &mut Effects, packages: &Package
         if planned.server() == Server::Workload && !packages.connected {
             return Ok(());
         }
-        let (_, app) = watched(known, planned)?;
-        if !app.is_some_and(|app| is_underway(&app) && effects.memory.app_resync_is_due(&app, known.began)) {
+        let (_, app) = watched(context, planned)?;
+        if !app.is_some_and(|app| is_underway(&app) && effects.local.app_resync_is_due(&app, context.began))
+        {
             return Ok(());
         }
         // The values Secret stays as the addons-manager created it.
@@ -38,9 +39,9 @@ pub(super) fn run(known: &Context<'_>, effects: &mut Effects, packages: &Package
         }
         let namespace = planned.namespace(&facts.owner, &facts.settings.system_namespace);
         let touched =
-            json!({"metadata": {"annotations": {annotation::NUDGED_AT: known.began.now.to_string()}}});
+            json!({"metadata": {"annotations": {annotation::APP_RESYNCED_AT: context.began.now.to_string()}}});
         let key = Key::of::<Secret>(planned.server(), Some(namespace), &planned.secret_name);
-        match known.write(Write::patch(
+        match context.write(Write::patch(
             key,
             touched,
             "App is stalled, triggering kapp-controller",

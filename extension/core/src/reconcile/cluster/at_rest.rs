@@ -26,11 +26,11 @@ const HOT_FOR: Duration = Duration::from_mins(1);
 /// Returns hashes of the cached inputs that the packages of a Cluster at rest are planned from, without values and their providers.
 /// `None` if the ClusterBootstrap may be changing.
 fn planned_from(
-    known: &Context<'_>,
+    context: &Context<'_>,
     validated: &Validated,
     bootstrap: &ClusterBootstrap,
 ) -> Option<PlannedFrom> {
-    let facts = known.facts;
+    let facts = context.facts;
     let version = bootstrap.resource_version()?;
     if facts.bootstrap.as_ref()?.resource_version().as_ref() != Some(&version) {
         return None;
@@ -49,18 +49,18 @@ fn planned_from(
 /// Returns the time for which a Cluster rests, if its cached inputs are unchanged since its values were read. Until then Sluice reads
 /// nothing for it: it reads values at the drift check, and when a configuration of Sluice has written other values.
 pub(super) fn rests(
-    known: &Context<'_>,
+    context: &Context<'_>,
     effects: &mut Effects,
     validated: &Validated,
     bootstrap: &ClusterBootstrap,
 ) -> Option<Duration> {
-    if !validated.is_current(known.facts, bootstrap) {
+    if !validated.is_current(context.facts, bootstrap) {
         return None;
     }
-    let planned_from = planned_from(known, validated, bootstrap)?;
-    let is_settled = known.facts.recorded(bootstrap).is_some_and(is_settled);
-    let rests = effects.memory.rests(planned_from, is_settled);
-    rests.then(|| until_drift_check(known, effects)).flatten()
+    let planned_from = planned_from(context, validated, bootstrap)?;
+    let is_settled = context.facts.recorded(bootstrap).is_some_and(is_settled);
+    let rests = effects.local.rests(planned_from, is_settled);
+    rests.then(|| until_drift_check(context, effects)).flatten()
 }
 
 /// Whether an upgrade is completed and each package is still proven, or has failed since: only a drift check shows a change.
@@ -73,23 +73,25 @@ fn has_failed(package: &PackageRecord) -> bool {
     package.state == PackageState::Failed
 }
 
-fn until_drift_check(known: &Context<'_>, effects: &mut Effects) -> Option<Duration> {
-    let facts = known.facts;
-    effects
-        .memory
-        .until_drift_check(&facts.owner.uid, facts.settings.sync_period, known.began.instant)
+fn until_drift_check(context: &Context<'_>, effects: &mut Effects) -> Option<Duration> {
+    let facts = context.facts;
+    effects.local.until_drift_check(
+        &facts.owner.uid,
+        facts.settings.sync_period,
+        context.began.instant,
+    )
 }
 
 /// Returns the requeue delay of a settled Cluster with a `problem` that an operator must fix once for all Clusters. Until then Sluice
 /// reads nothing from the workload and plans nothing. The closed record holds any other version.
 pub(super) fn waits_for_operator(
-    known: &Context<'_>,
+    context: &Context<'_>,
     effects: &mut Effects,
     validated: &Validated,
     bootstrap: &ClusterBootstrap,
     problem: Option<&Hold>,
 ) -> Option<Duration> {
-    let facts = known.facts;
+    let facts = context.facts;
     let is_shared = |hold: &Hold| {
         matches!(
             hold.reason,
@@ -101,23 +103,23 @@ pub(super) fn waits_for_operator(
         && validated.is_current(facts, bootstrap)
         && facts.recorded(bootstrap).is_some_and(is_completed);
     let period = facts.settings.sync_period.length;
-    let removals = &mut effects.memory.removals;
-    let again = removals.wait(waits, known.began.instant, period)?;
-    effects.memory.wake();
-    effects.memory.forget_observations();
+    let removals = &mut effects.local.removals;
+    let again = removals.wait(waits, context.began.instant, period)?;
+    effects.local.end_rest();
+    effects.local.forget_observations();
     effects.disconnect = true;
     Some(spread_back(&facts.owner.uid, again))
 }
 
 /// Notes that the Cluster needs no work before its next drift check.
 pub(super) fn rest(
-    known: &Context<'_>,
+    context: &Context<'_>,
     effects: &mut Effects,
     validated: &Validated,
     bootstrap: &ClusterBootstrap,
 ) {
-    let planned_from = planned_from(known, validated, bootstrap);
-    effects.memory.rest(planned_from);
+    let planned_from = planned_from(context, validated, bootstrap);
+    effects.local.rest(planned_from);
 }
 
 /// Work due for the packages of a Cluster whose values were read.
@@ -125,14 +127,14 @@ pub(super) enum AtRest {
     /// No work for this time.
     For(Duration),
     /// A drift check is due.
-    LookIsDue,
+    DriftCheckDue,
     /// The packages differ from the proven ones, or not all can be planned.
     No,
 }
 
 /// Whether packages of a completed upgrade may be proven soon.
-fn is_deployed_again(known: &Context<'_>, record: &UpgradeRecord) -> bool {
-    let written = since_written(known).is_some_and(|written| written < HOT_FOR);
+fn is_deployed_again(context: &Context<'_>, record: &UpgradeRecord) -> bool {
+    let written = since_written(context).is_some_and(|written| written < HOT_FOR);
     written && !record.packages.iter().any(has_failed)
 }
 
@@ -141,34 +143,34 @@ impl Packages {
     /// once, so each Cluster ignores them until its next drift check.
     pub(super) fn at_rest(
         &self,
-        known: &Context<'_>,
+        context: &Context<'_>,
         effects: &mut Effects,
         record: Option<&UpgradeRecord>,
     ) -> AtRest {
         let Some(record) = record.filter(|record| record.outcome == Some(Outcome::Completed)) else {
-            effects.memory.forget_drift_check();
+            effects.local.forget_drift_check();
             return AtRest::No;
         };
         if self.problem.is_some() {
             return AtRest::No;
         }
-        let standing = proof_status(&record.packages, self.planned.iter().map(Planned::target));
-        let (left, is_hot) = (until_drift_check(known, effects), effects.memory.is_hot());
-        match (standing, left) {
+        let status = proof_status(&record.packages, self.planned.iter().map(Planned::target));
+        let (left, is_hot) = (until_drift_check(context, effects), effects.local.is_hot());
+        match (status, left) {
             (ProofStatus::Open, _) | (ProofStatus::Edited, None) => AtRest::No,
-            (ProofStatus::Unproven, _) if is_hot && is_deployed_again(known, record) => AtRest::No,
-            (ProofStatus::Unproven, _) if is_hot => AtRest::LookIsDue,
+            (ProofStatus::Unproven, _) if is_hot && is_deployed_again(context, record) => AtRest::No,
+            (ProofStatus::Unproven, _) if is_hot => AtRest::DriftCheckDue,
             (ProofStatus::Proven | ProofStatus::Unproven | ProofStatus::Edited, Some(left)) => {
                 AtRest::For(left)
             }
-            (ProofStatus::Proven | ProofStatus::Unproven, None) => AtRest::LookIsDue,
+            (ProofStatus::Proven | ProofStatus::Unproven, None) => AtRest::DriftCheckDue,
         }
     }
 
     /// Whether a completed upgrade still ignores Packages edited in place, while one of them has no values.
     pub(super) fn leaves_edits(
         &self,
-        known: &Context<'_>,
+        context: &Context<'_>,
         effects: &mut Effects,
         record: Option<&UpgradeRecord>,
     ) -> bool {
@@ -183,6 +185,6 @@ impl Packages {
         };
         let recorded: Vec<_> = record.packages.iter().filter(is_planned).cloned().collect();
         proof_status(&recorded, self.planned.iter().map(Planned::target)) == ProofStatus::Edited
-            && until_drift_check(known, effects).is_some()
+            && until_drift_check(context, effects).is_some()
     }
 }

@@ -58,10 +58,10 @@ enum Found<'a> {
 }
 
 /// Writes missing clones, once all of them can be written: the source of one may change while another is still missing.
-pub(super) fn write(known: &Context<'_>, clones: &[ValuesClone]) -> Step<()> {
-    let changes = together(clones.iter().map(|clone| changes(known, clone)))?;
+pub(super) fn write(context: &Context<'_>, clones: &[ValuesClone]) -> Step<()> {
+    let changes = together(clones.iter().map(|clone| changes(context, clone)))?;
     let changes: Vec<Vec<CloneChange>> = changes.into_iter().collect::<Step<_>>()?;
-    make(known, changes.into_iter().flatten())
+    make(context, changes.into_iter().flatten())
 }
 
 /// Restores missing clones that `bootstrap` refers to from the current template of its release. The plan reports objects that only a
@@ -69,11 +69,11 @@ pub(super) fn write(known: &Context<'_>, clones: &[ValuesClone]) -> Step<()> {
 ///
 /// Returns the hold of a clone that cannot be restored.
 pub(super) fn restore(
-    known: &Context<'_>,
+    context: &Context<'_>,
     validated: &Validated,
     bootstrap: &ClusterBootstrap,
 ) -> Step<Option<Hold>> {
-    let cluster = &known.facts.owner.name;
+    let cluster = &context.facts.owner.name;
     let resolved = ResolvedRelease::of(bootstrap);
     let (Some(release), None) = (resolved.release(), &validated.paused) else {
         return Ok(None);
@@ -83,12 +83,12 @@ pub(super) fn restore(
         .iter()
         .filter_map(|(_, package)| Reference::to_own_clone(cluster, package))
         .collect();
-    let found = together(referred.iter().map(|reference| is_there(known, reference)))?;
+    let found = together(referred.iter().map(|reference| is_there(context, reference)))?;
     let found: Vec<bool> = found.into_iter().collect::<Step<_>>()?;
     if found.iter().all(|is_there| *is_there) {
         return Ok(None);
     }
-    let Some(template) = known.template(release)? else {
+    let Some(template) = context.template(release)? else {
         return Ok(None);
     };
     let gone = |clone: &ValuesClone| {
@@ -97,13 +97,13 @@ pub(super) fn restore(
     };
     let clones: Vec<ValuesClone> = clones_of(cluster, template).filter(gone).collect();
     let mut missing = Vec::new();
-    for outcome in together(clones.iter().map(|clone| changes(known, clone)))? {
+    for outcome in together(clones.iter().map(|clone| changes(context, clone)))? {
         match outcome {
             Ok(changes) => missing.extend(changes),
             Err(stop) => drop(stop.held()?),
         }
     }
-    match make(known, missing) {
+    match make(context, missing) {
         Ok(()) => Ok(None),
         Err(stop) => stop.held().map(Some),
     }
@@ -143,39 +143,39 @@ impl<'a> Reference<'a> {
 }
 
 /// Whether the object exists, with all objects that it refers to. Its readers report an unreadable one.
-fn is_there(known: &Context<'_>, reference: &Reference<'_>) -> Step<bool> {
+fn is_there(context: &Context<'_>, reference: &Reference<'_>) -> Step<bool> {
     let Reference { group, kind, name } = *reference;
     let found = match (group, kind) {
-        ("", "Secret") => known
-            .object(secret::key(known, name), ReadPhase::Plan)
+        ("", "Secret") => context
+            .object(secret::key(context, name), ReadPhase::Plan)
             .map(|found| found.is_some()),
-        _ => provider::is_whole(known, (group, kind), name),
+        _ => provider::is_whole(context, (group, kind), name),
     };
     found.or_else(|stop| stop.held().map(|_| true))
 }
 
 /// Returns the writes that create the clone.
-fn changes(known: &Context<'_>, clone: &ValuesClone) -> Step<Vec<CloneChange>> {
+fn changes(context: &Context<'_>, clone: &ValuesClone) -> Step<Vec<CloneChange>> {
     match clone {
         ValuesClone::Inline { .. } | ValuesClone::Secret { .. } => {
-            Ok(secret::change(known, clone)?.into_iter().collect())
+            Ok(secret::change(context, clone)?.into_iter().collect())
         }
-        ValuesClone::Provider { from, to, package } => provider::changes(known, from, to, package),
+        ValuesClone::Provider { from, to, package } => provider::changes(context, from, to, package),
     }
 }
 
 /// Executes the changes in their order, each object once.
-fn make(known: &Context<'_>, changes: impl IntoIterator<Item = CloneChange>) -> Step<()> {
+fn make(context: &Context<'_>, changes: impl IntoIterator<Item = CloneChange>) -> Step<()> {
     let mut seen = HashSet::new();
     let changes: Vec<CloneChange> = changes
         .into_iter()
         .filter(|change| seen.insert(change.key.clone()))
         .collect();
-    in_order(changes.iter().map(|change| change.make(known)))
+    in_order(changes.iter().map(|change| change.make(context)))
 }
 
 impl CloneChange {
-    fn make(&self, known: &Context<'_>) -> Step<()> {
+    fn make(&self, context: &Context<'_>) -> Step<()> {
         let key = || self.key.clone();
         let written = match &self.what {
             What::Make { object, instead_of } => {
@@ -183,13 +183,13 @@ impl CloneChange {
                     .as_ref()
                     .map(|uid| Write::delete(key(), Some(uid.clone()), WHY_NOT));
                 // If the object exists by now, the next reconcile checks its owner.
-                let creation = || known.write(Write::post(key(), object.clone(), WHY));
+                let creation = || context.write(Write::post(key(), object.clone(), WHY));
                 match deletion {
-                    Some(deletion) => known.write(deletion).and_then(|_| creation()),
+                    Some(deletion) => context.write(deletion).and_then(|_| creation()),
                     None => creation(),
                 }
             }
-            What::Own(patch) => known.write(Write::patch(key(), patch.clone(), "missing owner reference")),
+            What::Own(patch) => context.write(Write::patch(key(), patch.clone(), "missing owner reference")),
         };
         match written {
             Ok(_) => Ok(()),
@@ -203,11 +203,11 @@ impl CloneChange {
 ///
 /// # Errors
 /// Returns a [`Hold`] for an object of another Cluster.
-fn found<'a>(known: &Context<'_>, key: &Key, package: &str, found: Option<&'a Value>) -> Step<Found<'a>> {
+fn found<'a>(context: &Context<'_>, key: &Key, package: &str, found: Option<&'a Value>) -> Step<Found<'a>> {
     let Some(found) = found else {
         return Ok(Found::Nothing);
     };
-    let owners = Owners::of(known, &owner_references(found))?;
+    let owners = Owners::of(context, &owner_references(found))?;
     if let Some(by) = owners.another() {
         return Err(of_another(key, package, by).into());
     }
@@ -230,8 +230,8 @@ fn left_behind(key: &Key, found: &Value, owners: &Owners) -> Result<Option<Strin
         Some(uid) if metadata["deletionTimestamp"].is_null() => Ok(Some(uid.to_owned())),
         _ => {
             let message = format!(
-                "{key} of an earlier Cluster of the name is being deleted, and has finalizers; if it lasts, look for what should remove \
-                 them"
+                "{key} of an earlier Cluster of the same name is being deleted and has finalizers; if they remain, find the controller \
+                 that should remove them"
             );
             Err(Hold::new(GateReason::ValuesNotFound, message))
         }
@@ -247,8 +247,8 @@ fn owner_references(object: &Value) -> Vec<OwnerReference> {
 fn of_another(key: &Key, package: &str, by: &OwnerReference) -> Hold {
     let (namespace, kind) = (key.namespace.as_deref().unwrap_or_default(), &key.resource.kind);
     let message = format!(
-        "{key}, which package {package} takes its values from, belongs to {} {namespace}/{}; give one of the two Clusters another \
-         name, or remove that owner from the {kind} where both shall have its values",
+        "{key}, the values source of package {package}, belongs to {} {namespace}/{}; give one of the two Clusters another name, \
+         or remove that owner from the {kind} if both Clusters share its values",
         by.kind, by.name
     );
     Hold::new(GateReason::ValuesOwnerMismatch, message)

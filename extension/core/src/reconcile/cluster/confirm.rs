@@ -59,7 +59,7 @@ type Pair = (Option<PackageInstall>, Option<App>);
 /// Judges each package by reads from the API servers, because a watch may be behind. Only a recorded proof counts: the judgement of
 /// this reconcile from watches must not confirm itself.
 pub(super) fn confirm(
-    known: &Context<'_>,
+    context: &Context<'_>,
     effects: &mut Effects,
     validated: &Validated,
     bootstrap: &ClusterBootstrap,
@@ -69,20 +69,20 @@ pub(super) fn confirm(
         return Ok(());
     }
     // PackageInstalls and Apps come last: the status of kapp-controller changes most often.
-    let read =
-        confirm_reads(known, packages, bootstrap).and_then(|found| Ok((found, workload(known, packages)?)));
+    let read = confirm_reads(context, packages, bootstrap)
+        .and_then(|found| Ok((found, workload(context, packages)?)));
     let (found, (uid, pairs)) = match read {
         Ok(read) => read,
         Err(Interrupt::Failed(failure)) if failure.server == Server::Workload => {
             packages.reach = Reach::NotYet(silent(&failure));
-            judge_unconfirmed(known, packages);
+            judge_unconfirmed(context, packages);
             return Ok(());
         }
         Err(stop) => return Err(stop),
     };
     if packages.workload_uid.as_deref() != Some(uid.as_str()) {
         packages.lose(effects);
-        judge_unconfirmed(known, packages);
+        judge_unconfirmed(context, packages);
         return Ok(());
     }
     let found: Vec<ConfirmRead> = found
@@ -95,18 +95,20 @@ pub(super) fn confirm(
                 Ok(ConfirmRead::AsPlanned)
             }
             Inputs::Differ(read) => Ok(read),
-            Inputs::Right(package) if is_made(known, planned, pair, &package)? => Ok(ConfirmRead::AsPlanned),
+            Inputs::Right(package) if is_made(context, planned, pair, &package)? => {
+                Ok(ConfirmRead::AsPlanned)
+            }
             Inputs::Right(_) => Ok(ConfirmRead::NotMade),
         })
         .collect::<Step<_>>()?;
-    let record = known.facts.record();
+    let record = context.facts.record();
     let mut judged = Vec::new();
     for ((planned, (install, app)), read) in packages.planned.iter().zip(&pairs).zip(&found) {
         let target = planned.target();
         let latch = latch(record, &uid, target.name);
         let one = judge(&target, install.as_ref(), app.as_ref(), latch);
-        let one = planned.check_install(known, install.as_ref(), one);
-        let one = packages.with_first_seen_run(known, planned, one)?;
+        let one = planned.check_install(context, install.as_ref(), one);
+        let one = packages.with_first_seen_run(context, planned, one)?;
         let one = match read {
             ConfirmRead::NotMade => one.withdrawn_for_app(&planned.package_name),
             _ => one,
@@ -122,18 +124,18 @@ pub(super) fn confirm(
         found.find(|(_, read)| matches!(read, ConfirmRead::Changed | ConfirmRead::Altered))
     {
         // The next reconcile finds and repairs the alteration.
-        effects.memory.forget_checks();
+        effects.local.forget_checks();
         let package = &changed.package_name;
         let changed = unknown(format!(
-            "package {package} was changed while its proof was looked at"
+            "package {package} changed while Sluice confirmed its proof"
         ));
         packages.problem.get_or_insert(changed);
     }
     if let Ok(release) = &validated.release
-        && !is_template_current(known, release)?
+        && !is_template_current(context, release)?
     {
         let changed = unknown(format!(
-            "the template of {release} was changed while its packages were looked at"
+            "the template of {release} changed while Sluice confirmed its packages"
         ));
         packages.problem.get_or_insert(changed);
     }
@@ -141,12 +143,12 @@ pub(super) fn confirm(
 }
 
 /// Reads the UID of the workload, and PackageInstall and App of each package, from the API servers.
-fn workload(known: &Context<'_>, packages: &Packages) -> Step<(String, Vec<Pair>)> {
-    let namespace = known.object(Key::kube_system(), ReadPhase::Confirm);
+fn workload(context: &Context<'_>, packages: &Packages) -> Step<(String, Vec<Pair>)> {
+    let namespace = context.object(Key::kube_system(), ReadPhase::Confirm);
     // Read by name: objects of other users may exceed the limit of a list.
     let pairs = packages.planned.iter().map(|planned| {
-        let at = at(known, planned);
-        pair(known, &planned.install_name, at, ReadPhase::Confirm)
+        let at = at(context, planned);
+        pair(context, &planned.install_name, at, ReadPhase::Confirm)
     });
     let (namespace, pairs) = match (namespace, together(pairs)) {
         (Err(Interrupt::Need(mut first)), Err(Interrupt::Need(more))) => {
@@ -161,15 +163,15 @@ fn workload(known: &Context<'_>, packages: &Packages) -> Step<(String, Vec<Pair>
 }
 
 /// Returns server and namespace of PackageInstall, App and values of a package.
-fn at<'a>(known: &Context<'a>, planned: &Planned) -> (Server, Option<&'a str>) {
-    let facts = known.facts;
+fn at<'a>(context: &Context<'a>, planned: &Planned) -> (Server, Option<&'a str>) {
+    let facts = context.facts;
     let namespace = planned.namespace(&facts.owner, &facts.settings.system_namespace);
     (planned.server(), Some(namespace))
 }
 
 /// Replaces unconfirmed judgements from watches or a drift check with the recorded proofs.
-fn judge_unconfirmed(known: &Context<'_>, packages: &mut Packages) {
-    let record = known.facts.record();
+fn judge_unconfirmed(context: &Context<'_>, packages: &mut Packages) {
+    let record = context.facts.record();
     let last = record.and_then(|record| record.workload_uid.as_deref());
     for (planned, judged) in packages.planned.iter().zip(&mut packages.judged) {
         if planned.server() == Server::Workload {
@@ -183,32 +185,32 @@ fn judge_unconfirmed(known: &Context<'_>, packages: &mut Packages) {
 
 /// Re-reads the inputs of all packages.
 fn confirm_reads(
-    known: &Context<'_>,
+    context: &Context<'_>,
     packages: &Packages,
     bootstrap: &ClusterBootstrap,
 ) -> Step<Vec<Inputs>> {
     let each = packages
         .planned
         .iter()
-        .map(|planned| confirm_read(known, planned, bootstrap));
+        .map(|planned| confirm_read(context, planned, bootstrap));
     together(each)?.into_iter().collect()
 }
 
 /// Re-reads the inputs of one package.
-fn confirm_read(known: &Context<'_>, planned: &Planned, bootstrap: &ClusterBootstrap) -> Step<Inputs> {
-    let system = &known.facts.settings.system_namespace;
-    let (server, namespace) = at(known, planned);
+fn confirm_read(context: &Context<'_>, planned: &Planned, bootstrap: &ClusterBootstrap) -> Step<Inputs> {
+    let system = &context.facts.settings.system_namespace;
+    let (server, namespace) = at(context, planned);
     let on_management = planned.judged_on() == JudgedOn::Management;
     let values = asked(bootstrap, planned)
-        .map(|(role, package)| values::values(known, role, package, ReadPhase::Confirm));
-    let source = known.read::<Package>(
+        .map(|(role, package)| values::values(context, role, package, ReadPhase::Confirm));
+    let source = context.read::<Package>(
         &planned.package_name,
         (Server::Management, Some(system)),
         ReadPhase::Confirm,
     );
-    let holds_values = has_right_values(known, planned, (server, namespace));
+    let holds_values = has_right_values(context, planned, (server, namespace));
     let copy = (!on_management)
-        .then(|| known.read::<Package>(&planned.package_name, (server, namespace), ReadPhase::Confirm));
+        .then(|| context.read::<Package>(&planned.package_name, (server, namespace), ReadPhase::Confirm));
     let needs = [
         values.as_ref().map_or(Ok(()), needs_of),
         needs_of(&source),
@@ -242,12 +244,12 @@ fn confirm_read(known: &Context<'_>, planned: &Planned, bootstrap: &ClusterBoots
 }
 
 /// Whether the Secret of a package has the planned values.
-fn has_right_values(known: &Context<'_>, planned: &Planned, at: (Server, Option<&str>)) -> Step<bool> {
+fn has_right_values(context: &Context<'_>, planned: &Planned, at: (Server, Option<&str>)) -> Step<bool> {
     if planned.is_kept {
-        return preserved::has_right_values(known, planned, ReadPhase::Confirm);
+        return preserved::has_right_values(context, planned, ReadPhase::Confirm);
     }
-    let wanted = planned.values_secret(&known.facts.owner, &known.facts.settings.system_namespace);
-    let found = known.read::<Secret>(&planned.secret_name, at, ReadPhase::Confirm)?;
+    let wanted = planned.values_secret(&context.facts.owner, &context.facts.settings.system_namespace);
+    let found = context.read::<Secret>(&planned.secret_name, at, ReadPhase::Confirm)?;
     Ok(found.is_some_and(|found| build::repair_values_secret(&wanted, &found) == Repair::NotNeeded))
 }
 
@@ -262,10 +264,10 @@ fn asked<'b>(
 }
 
 /// Whether the App is made from `package`.
-fn is_made(known: &Context<'_>, planned: &Planned, (install, _): &Pair, package: &Package) -> Step<bool> {
-    let (server, namespace) = at(known, planned);
+fn is_made(context: &Context<'_>, planned: &Planned, (install, _): &Pair, package: &Package) -> Step<bool> {
+    let (server, namespace) = at(context, planned);
     let key = Key::of::<App>(server, namespace, &planned.install_name);
-    let app = known.object(key, ReadPhase::Confirm)?;
+    let app = context.object(key, ReadPhase::Confirm)?;
     let spec = app.map_or(&Value::Null, |app| &app["spec"]);
     Ok(install
         .as_ref()
@@ -273,9 +275,9 @@ fn is_made(known: &Context<'_>, planned: &Planned, (install, _): &Pair, package:
 }
 
 /// Whether the template of a release matches its watch. The template names the packages that a gate waits for.
-fn is_template_current(known: &Context<'_>, release: &str) -> Step<bool> {
-    let system = &known.facts.settings.system_namespace;
+fn is_template_current(context: &Context<'_>, release: &str) -> Step<bool> {
+    let system = &context.facts.settings.system_namespace;
     let at = (Server::Management, Some(system.as_str()));
-    let found = known.read::<ClusterBootstrapTemplate>(release, at, ReadPhase::Confirm)?;
-    Ok(found.as_ref().map(|template| &template.spec.0) == known.template(release)?)
+    let found = context.read::<ClusterBootstrapTemplate>(release, at, ReadPhase::Confirm)?;
+    Ok(found.as_ref().map(|template| &template.spec.0) == context.template(release)?)
 }

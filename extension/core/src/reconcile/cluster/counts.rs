@@ -12,25 +12,25 @@ use crate::upgrade::record::{Observed, ungated};
 
 /// Updates the counters from `record`, which follows `previous`, and from the observed state.
 pub(super) fn count(
-    known: &Context<'_>,
+    context: &Context<'_>,
     effects: &mut Effects,
     previous: Option<&UpgradeRecord>,
     record: &UpgradeRecord,
     seen: &Observed<'_>,
 ) {
-    let found = ungated(previous, &effects.memory.opened, seen);
+    let found = ungated(previous, &effects.local.opened, seen);
     // Each version is counted once, because its gate may stay closed over many reconciles.
-    let memory = &mut effects.memory.ungated;
-    memory.retain(|counted| record.outcome.is_none() || found.contains(counted));
+    let counted_before = &mut effects.local.ungated;
+    counted_before.retain(|counted| record.outcome.is_none() || found.contains(counted));
     for ungated in found {
-        if !memory.contains(&ungated) {
-            memory.push(ungated.clone());
+        if !counted_before.contains(&ungated) {
+            counted_before.push(ungated.clone());
             let event = Event::Warned("VersionUngated", ungated.to_string());
             effects.events.push(event);
             effects.counts.push(Count::Ungated(ungated));
         }
     }
-    released(known, effects, previous, record);
+    released(context, effects, previous, record);
 }
 
 /// Dates the release of `record` to the first reconcile that observed it. Its write may be delayed, because it changes no gate.
@@ -40,16 +40,16 @@ pub(super) fn date_release(
     record: &mut UpgradeRecord,
 ) {
     let (Some(released), Some(hop)) = (&mut record.released_at, &record.hop) else {
-        effects.memory.taken = None;
+        effects.local.taken = None;
         return;
     };
     let recorded = previous.filter(|previous| previous.hop.as_ref() == Some(hop));
     if recorded.is_some_and(|previous| previous.released_at.is_some()) {
         return;
     }
-    let seen = effects.memory.taken.take().filter(|(version, _)| version == hop);
+    let seen = effects.local.taken.take().filter(|(version, _)| version == hop);
     let (_, first): &(String, Time) = effects
-        .memory
+        .local
         .taken
         .insert(seen.unwrap_or_else(|| (hop.clone(), released.clone())));
     released.clone_from(first);
@@ -57,30 +57,30 @@ pub(super) fn date_release(
 
 /// Counts the time from the start of the reconcile that observed the last proof until the control plane is observed at the version.
 fn released(
-    known: &Context<'_>,
+    context: &Context<'_>,
     effects: &mut Effects,
     previous: Option<&UpgradeRecord>,
     record: &UpgradeRecord,
 ) {
     let Some(hop) = record.hop.as_deref().filter(|_| record.outcome.is_none()) else {
-        effects.memory.proven = None;
+        effects.local.proven = None;
         return;
     };
     let is_open = |record: &UpgradeRecord| {
         let mut gates = record.gates.iter();
         gates.any(|gate| gate.open && gate.hook == Hook::BeforeControlPlaneUpgrade && gate.version == hop)
     };
-    let proven = effects.memory.proven.take().filter(|(version, _)| version == hop);
+    let proven = effects.local.proven.take().filter(|(version, _)| version == hop);
     if record.released_at.is_some() {
         if let Some((_, since)) = proven {
-            let lag = known.began.instant.saturating_duration_since(since);
+            let lag = context.began.instant.saturating_duration_since(since);
             effects.counts.push(Count::Released(lag));
         }
     } else if is_open(record) {
         // For a gate that was open before this process observed it, the time of its proof is unknown.
         let opens = !previous.is_some_and(is_open);
-        let now = || opens.then(|| (hop.to_owned(), known.began.instant));
-        effects.memory.proven = proven.or_else(now);
+        let now = || opens.then(|| (hop.to_owned(), context.began.instant));
+        effects.local.proven = proven.or_else(now);
     }
 }
 
@@ -134,14 +134,14 @@ mod tests {
 
     #[test]
     fn a_release_counts_once_from_the_reconcile_that_observed_the_last_proof() {
-        let (facts, mut memory, began) = (facts(), LocalState::default(), clock());
+        let (facts, mut local, began) = (facts(), LocalState::default(), clock());
         let mut reconcile = |seconds, previous: &UpgradeRecord, next: &UpgradeRecord| {
             let mut clock = began;
             clock.instant += Duration::from_secs(seconds);
-            let known = Context::new(&facts, &memory, clock);
-            let mut effects = Effects::of(&memory);
-            released(&known, &mut effects, Some(previous), next);
-            memory = effects.memory;
+            let context = Context::new(&facts, &local, clock);
+            let mut effects = Effects::of(&local);
+            released(&context, &mut effects, Some(previous), next);
+            local = effects.local;
             effects.counts
         };
         let (closed, open) = (record(false, None), record(true, None));

@@ -24,8 +24,8 @@ use crate::{
 };
 
 /// Uninstalls additional packages, then releases the deletion.
-pub(super) fn delete(known: &Context<'_>, effects: &mut Effects) -> Step<Done> {
-    let facts = known.facts;
+pub(super) fn delete(context: &Context<'_>, effects: &mut Effects) -> Step<Done> {
+    let facts = context.facts;
     // Cluster API does not continue a paused Cluster either, and `clusterctl move` deletes paused Clusters that live on. No reconcile
     // would observe the end of the Cluster, and a connection would stay open.
     let Some(bootstrap) = facts.bootstrap.as_deref().filter(|_| !facts.cluster().paused) else {
@@ -34,12 +34,12 @@ pub(super) fn delete(known: &Context<'_>, effects: &mut Effects) -> Step<Done> {
     let waiting = if is_uninstalled(facts.record()) {
         None
     } else {
-        uninstall(known, effects, bootstrap)?
+        uninstall(context, effects, bootstrap)?
     };
-    status::deleting(known, effects, bootstrap, waiting.as_ref())?;
+    status::deleting(context, effects, bootstrap, waiting.as_ref())?;
     Ok(if waiting.is_some() {
         // Watches of the workload show the progress.
-        Done::RequeueAfter(effects.memory.wait(&facts.owner.uid, known.began.instant))
+        Done::RequeueAfter(effects.local.wait(&facts.owner.uid, context.began.instant))
     } else {
         Done::Forget
     })
@@ -52,23 +52,27 @@ fn is_uninstalled(record: Option<&UpgradeRecord>) -> bool {
 }
 
 /// Deletes the PackageInstalls of additional packages. Returns the hold of the deletion; `None` once none is left.
-fn uninstall(known: &Context<'_>, effects: &mut Effects, bootstrap: &ClusterBootstrap) -> Step<Option<Hold>> {
-    let names = additional(&known.facts.owner, bootstrap);
+fn uninstall(
+    context: &Context<'_>,
+    effects: &mut Effects,
+    bootstrap: &ClusterBootstrap,
+) -> Step<Option<Hold>> {
+    let names = additional(&context.facts.owner, bootstrap);
     if names.is_empty() {
         return Ok(None);
     }
-    if let Err(stop) = workload::connect(known, Read::Connection) {
+    if let Err(stop) = workload::connect(context, Read::Connection) {
         let hold = stop.held()?;
         effects.disconnect = true;
         // A workload that was never reachable has nothing to uninstall.
         return Ok(Some(hold).filter(|hold| hold.reason != GateReason::KubeconfigNotFound));
     }
-    let listed = match known.listed(Read::Installs) {
+    let listed = match context.listed(Read::Installs) {
         Ok(listed) => listed,
         Err(Interrupt::Failed(failure)) if failure.is_not_found() => return Ok(None),
         Err(stop) => return stop.failed().map(|failure| Some(silent(&failure))),
     };
-    let system = &known.facts.settings.system_namespace;
+    let system = &context.facts.settings.system_namespace;
     let installs = listed
         .iter()
         .map(|install| typed::<PackageInstall, _>(Server::Workload, &install.0))
@@ -94,7 +98,7 @@ fn uninstall(known: &Context<'_>, effects: &mut Effects, bootstrap: &ClusterBoot
         }
         let key = Key::of::<PackageInstall>(Server::Workload, Some(system), &install.name_any());
         let delete = Write::delete(key, install.uid(), "the Cluster is being deleted");
-        known.write(delete).map(drop)
+        context.write(delete).map(drop)
     }));
     match deleted {
         Ok(()) => Ok(waiting),

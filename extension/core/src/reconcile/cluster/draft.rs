@@ -23,22 +23,24 @@ use crate::{
 /// Writes the ClusterBootstrap if it must change. Returns the current ClusterBootstrap, a problem, and the hold for a refused owner
 /// reference. Without that owner, the ClusterBootstrap only outlives its Cluster.
 pub(super) fn changed(
-    known: &Context<'_>,
+    context: &Context<'_>,
     validated: &Validated,
 ) -> Step<(Option<ClusterBootstrap>, Option<Hold>, Option<Hold>)> {
-    let current = || known.facts.bootstrap.as_deref().cloned();
+    let current = || context.facts.bootstrap.as_deref().cloned();
     let change = validated.change.as_ref().filter(|_| validated.paused.is_none());
     let (Some(draft), Ok(release)) = (change, &validated.release) else {
         return Ok((current(), validated.problem.clone(), None));
     };
-    match write(known, release, draft) {
+    match write(context, release, draft) {
         Ok(written) => Ok((Some(written), None, None)),
-        Err(Interrupt::Failed(failure)) if is_as_it_was(known, release, draft) && failure.code.is_some() => {
-            let refusal = (!failure.is_conflict()).then(|| owner_refused(known, &failure));
+        Err(Interrupt::Failed(failure))
+            if is_as_it_was(context, release, draft) && failure.code.is_some() =>
+        {
+            let refusal = (!failure.is_conflict()).then(|| owner_refused(context, &failure));
             Ok((current(), validated.problem.clone(), refusal))
         }
         Err(Interrupt::Failed(failure)) => {
-            let hold = webhook_in_the_way(&of_owner(known), &failure);
+            let hold = webhook_in_the_way(&of_owner(context), &failure);
             let hold = hold.ok_or(Interrupt::Failed(failure))?;
             Ok((current(), Some(hold), None))
         }
@@ -46,14 +48,14 @@ pub(super) fn changed(
     }
 }
 
-fn of_owner(known: &Context<'_>) -> String {
-    let owner = &known.facts.owner;
+fn of_owner(context: &Context<'_>) -> String {
+    let owner = &context.facts.owner;
     format!("ClusterBootstrap {}/{}", owner.namespace, owner.name)
 }
 
 /// Whether the draft only adds the owner of the ClusterBootstrap.
-fn is_as_it_was(known: &Context<'_>, release: &str, draft: &Draft) -> bool {
-    let current = known.facts.bootstrap.as_deref();
+fn is_as_it_was(context: &Context<'_>, release: &str, draft: &Draft) -> bool {
+    let current = context.facts.bootstrap.as_deref();
     current.is_some_and(|current| {
         current.spec == draft.spec && ResolvedRelease::of(current).annotation == Some(release)
     })
@@ -61,13 +63,13 @@ fn is_as_it_was(known: &Context<'_>, release: &str, draft: &Draft) -> bool {
 
 /// Returns `next`, derived from `current`, with the fields that the cache omits: a replacement removes missing fields.
 fn completed(
-    known: &Context<'_>,
+    context: &Context<'_>,
     current: &ClusterBootstrap,
     next: ClusterBootstrap,
 ) -> Step<ClusterBootstrap> {
-    let whole = values::whole_bootstrap(known, ReadPhase::Plan)?;
+    let whole = values::whole_bootstrap(context, ReadPhase::Plan)?;
     let edited = || {
-        let what = format!("{} was edited while it was read", of_owner(known));
+        let what = format!("{} was edited while it was read", of_owner(context));
         Interrupt::Failed(Failure::overtaken(Server::Management, &what))
     };
     // The next spec depends on annotations, which do not change the generation.
@@ -99,12 +101,12 @@ fn completed(
 }
 
 /// Writes a drafted ClusterBootstrap. Its clones come first, so that it never refers to a missing object.
-fn write(known: &Context<'_>, release: &str, draft: &Draft) -> Step<ClusterBootstrap> {
+fn write(context: &Context<'_>, release: &str, draft: &Draft) -> Step<ClusterBootstrap> {
     const WHY: &str = "packages differ from the release";
-    clones::write(known, &draft.clones)?;
-    let written = known.write(match known.facts.bootstrap.as_deref() {
+    clones::write(context, &draft.clones)?;
+    let written = context.write(match context.facts.bootstrap.as_deref() {
         None => {
-            let new = build::bootstrap(&known.facts.owner, draft.spec.clone(), release);
+            let new = build::bootstrap(&context.facts.owner, draft.spec.clone(), release);
             Write::create(Server::Management, &new, WHY)
         }
         Some(current) => {
@@ -114,15 +116,15 @@ fn write(known: &Context<'_>, release: &str, draft: &Draft) -> Step<ClusterBoots
             };
             let mark = (annotation::RESOLVED_TKR.to_owned(), release.to_owned());
             next.annotations_mut().extend([mark]);
-            if let Some(owners) = build::adopted(&known.facts.owner, next.owner_references())
-                && is_current(known)?
+            if let Some(owners) = build::adopted(&context.facts.owner, next.owner_references())
+                && is_current(context)?
             {
                 next.metadata.owner_references = Some(owners);
             }
             if next == *current {
                 return Ok(next);
             }
-            Write::replace(Server::Management, &completed(known, current, next)?, WHY)
+            Write::replace(Server::Management, &completed(context, current, next)?, WHY)
         }
     })?;
     typed(Server::Management, written)

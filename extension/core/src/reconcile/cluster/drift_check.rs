@@ -49,8 +49,8 @@ pub(super) enum DriftCheck {
 struct Listed<'a>(BTreeMap<&'a str, &'a Value>);
 
 impl<'a> Listed<'a> {
-    fn of(known: &'a Context<'_>, ask: Read) -> Step<Self> {
-        let named = known.listed(ask)?.iter().map(|object| {
+    fn of(context: &'a Context<'_>, read: Read) -> Step<Self> {
+        let named = context.listed(read)?.iter().map(|object| {
             let name = object.0["metadata"]["name"].as_str().unwrap_or_default();
             (name, &object.0)
         });
@@ -83,7 +83,7 @@ pub fn first_read() -> Read {
 
 /// Checks `packages`, which the record has all proven, and stores the observed state in them.
 pub(super) fn check_drift(
-    known: &Context<'_>,
+    context: &Context<'_>,
     validated: &Validated,
     bootstrap: &ClusterBootstrap,
     packages: &mut Packages,
@@ -91,7 +91,7 @@ pub(super) fn check_drift(
     if packages.planned.is_empty() {
         return Ok(DriftCheck::AsRecorded);
     }
-    match compare(known, validated, bootstrap, packages) {
+    match compare(context, validated, bootstrap, packages) {
         Err(Interrupt::Failed(failure)) if failure.server == Server::Workload => {
             Ok(DriftCheck::Unseen(silent(&failure)))
         }
@@ -101,29 +101,29 @@ pub(super) fn check_drift(
 }
 
 fn compare(
-    known: &Context<'_>,
+    context: &Context<'_>,
     validated: &Validated,
     bootstrap: &ClusterBootstrap,
     packages: &mut Packages,
 ) -> Step<DriftCheck> {
-    connect(known, Read::DriftCheckConnection)?;
+    connect(context, Read::DriftCheckConnection)?;
     // Read first and alone: Sluice waits only once for a server that does not respond.
-    let namespace = known.object(Key::kube_system(), ReadPhase::Plan)?;
+    let namespace = context.object(Key::kube_system(), ReadPhase::Plan)?;
     let uid = namespace.and_then(|namespace| namespace["metadata"]["uid"].as_str());
     let uid = uid.unwrap_or_default();
     if packages.workload_uid.as_deref() != Some(uid) {
         return Ok(DriftCheck::Differs(Some(
-            "another workload cluster answers".to_owned(),
+            "the kubeconfig leads to another workload cluster".to_owned(),
         )));
     }
-    let asks = [
+    let reads = [
         Read::Installs,
         Read::Apps,
         Read::PackageNames,
         Read::LabelledSecrets,
     ];
-    let [installs, apps, names, secrets] = asks.map(|ask| Listed::of(known, ask));
-    let identity = identity_is_right(known);
+    let [installs, apps, names, secrets] = reads.map(|read| Listed::of(context, read));
+    let identity = identity_is_right(context);
     together([
         needs_of(&installs),
         needs_of(&apps),
@@ -144,30 +144,30 @@ fn compare(
     }
     for planned in packages.planned.iter_mut().filter(|planned| planned.is_kept) {
         let install = match planned.server() {
-            Server::Management => watched(known, planned)?.0,
+            Server::Management => watched(context, planned)?.0,
             Server::Workload => workload.installs.typed(&planned.install_name)?.map(Arc::new),
         };
-        if !install.is_some_and(|install| preserved::keep(known, planned, &install)) {
+        if !install.is_some_and(|install| preserved::keep(context, planned, &install)) {
             let name = &planned.install_name;
             return Ok(DriftCheck::Differs(Some(format!(
-                "PackageInstall {name} is not as the addons-manager has made it"
+                "PackageInstall {name} of the addons-manager was altered"
             ))));
         }
     }
     let needed = packages
         .planned
         .iter()
-        .map(|planned| workload.lacks(known, planned));
+        .map(|planned| workload.lacks(context, planned));
     let lacked: Vec<Option<String>> = together(needed)?.into_iter().collect::<Step<_>>()?;
     if let Some(what) = lacked.into_iter().flatten().next() {
         return Ok(DriftCheck::Differs(Some(what)));
     }
-    workload.judge(known, uid, packages)?;
-    if let Some(what) = unasked(known, packages) {
+    workload.judge(context, uid, packages)?;
+    if let Some(what) = unasked(context, packages) {
         return Ok(DriftCheck::Differs(Some(what)));
     }
     Ok(
-        match compare_with_record(known, validated, bootstrap, packages)? {
+        match compare_with_record(context, validated, bootstrap, packages)? {
             Recorded::Same => DriftCheck::AsRecorded,
             Recorded::OtherPackages => DriftCheck::ToRecord,
             Recorded::Other => DriftCheck::Differs(None),
@@ -176,14 +176,14 @@ fn compare(
 }
 
 /// Returns the first package without a proof whose PackageInstall does not request the planned state.
-fn unasked(known: &Context<'_>, packages: &Packages) -> Option<String> {
-    let asks = |planned: &Planned, install: Option<&PackageInstall>| {
-        install.is_some_and(|install| build::update(&planned.install(known.facts), install).is_none())
+fn unasked(context: &Context<'_>, packages: &Packages) -> Option<String> {
+    let reads = |planned: &Planned, install: Option<&PackageInstall>| {
+        install.is_some_and(|install| build::update(&planned.install(context.facts), install).is_none())
     };
     let each = packages.planned.iter().zip(&packages.installs);
     let (_, judged) = each
         .zip(&packages.judged)
-        .find(|((planned, install), judged)| !judged.ready() && !asks(planned, install.as_deref()))?;
+        .find(|((planned, install), judged)| !judged.ready() && !reads(planned, install.as_deref()))?;
     let record = &judged.record;
     Some(format!(
         "package {} {}: {}",
@@ -193,11 +193,11 @@ fn unasked(known: &Context<'_>, packages: &Packages) -> Option<String> {
 
 impl Workload<'_> {
     /// Returns the missing or altered input of a package, if any.
-    fn lacks(&self, known: &Context<'_>, planned: &Planned) -> Step<Option<String>> {
+    fn lacks(&self, context: &Context<'_>, planned: &Planned) -> Step<Option<String>> {
         let name = &planned.package_name;
         let (values, copy) = match planned.server() {
-            Server::Management => (values_are_right(known, planned), Ok(true)),
-            Server::Workload => (self.has_values(known, planned), self.has_copy(known, planned)),
+            Server::Management => (values_are_right(context, planned), Ok(true)),
+            Server::Workload => (self.has_values(context, planned), self.has_copy(context, planned)),
         };
         together([needs_of(&values), needs_of(&copy)])?;
         Ok(match (values?, copy?) {
@@ -210,25 +210,25 @@ impl Workload<'_> {
     }
 
     /// Whether the values Secret of a package exists as written. A Secret without its label is not listed, so it is read by name.
-    fn has_values(&self, known: &Context<'_>, planned: &Planned) -> Step<bool> {
+    fn has_values(&self, context: &Context<'_>, planned: &Planned) -> Step<bool> {
         if planned.is_kept {
-            return values_are_right(known, planned);
+            return values_are_right(context, planned);
         }
-        let facts = known.facts;
+        let facts = context.facts;
         let wanted = planned.values_secret(&facts.owner, &facts.settings.system_namespace);
         let found: Option<Secret> = self.secrets.typed(&planned.secret_name)?;
         if found.is_some_and(|found| build::repair_values_secret(&wanted, &found) == Repair::NotNeeded) {
             return Ok(true);
         }
-        values_are_right(known, planned)
+        values_are_right(context, planned)
     }
 
     /// Whether the copy of a Package exists as written. kapp-controller makes the App from the copy, including its edits. The copy itself
     /// is therefore read only if it is not listed, or if the App is not made from the Package.
-    fn has_copy(&self, known: &Context<'_>, planned: &Planned) -> Step<bool> {
+    fn has_copy(&self, context: &Context<'_>, planned: &Planned) -> Step<bool> {
         let name = &planned.install_name;
         let install: Option<PackageInstall> = self.installs.typed(name)?;
-        let source = known.package(&planned.package_name)?;
+        let source = context.package(&planned.package_name)?;
         let is_made = |source| {
             let spec = self.apps.get(name).map(|app| &app["spec"]);
             let (spec, install) = (spec?, install.as_ref()?);
@@ -238,18 +238,18 @@ impl Workload<'_> {
         if listed && source.and_then(is_made) == Some(true) {
             return Ok(true);
         }
-        copy_is_right(known, planned)
+        copy_is_right(context, planned)
     }
 
     /// Judges `packages` by the listed objects.
-    fn judge(&self, known: &Context<'_>, uid: &str, packages: &mut Packages) -> Step<()> {
-        let record = known.facts.record();
+    fn judge(&self, context: &Context<'_>, uid: &str, packages: &mut Packages) -> Step<()> {
+        let record = context.facts.record();
         packages.judged.clear();
         packages.installs.clear();
         for planned in &packages.planned {
             let name = &planned.install_name;
             let (install, app) = match planned.server() {
-                Server::Management => watched(known, planned)?,
+                Server::Management => watched(context, planned)?,
                 Server::Workload => (
                     self.installs.typed::<PackageInstall>(name)?.map(Into::into),
                     self.apps.typed::<App>(name)?.map(Into::into),
@@ -258,7 +258,7 @@ impl Workload<'_> {
             let target = planned.target();
             let latch = latch(record, uid, target.name);
             let judged = judge(&target, install.as_deref(), app.as_deref(), latch);
-            let judged = planned.check_install(known, install.as_deref(), judged);
+            let judged = planned.check_install(context, install.as_deref(), judged);
             packages.judged.push(judged.with_repairs(planned.repairs, false));
             packages.installs.push(install);
         }

@@ -19,7 +19,7 @@ pub enum Count {
 #[derive(Debug, Clone, Default)]
 pub struct Effects {
     /// Local state to keep for the next reconcile.
-    pub memory: LocalState,
+    pub local: LocalState,
     /// Whether to close the connection to the workload.
     pub disconnect: bool,
     /// Configurations of Sluice to recompute.
@@ -35,9 +35,9 @@ pub struct Effects {
 impl Effects {
     /// Returns the results of a reconcile without any action.
     #[must_use]
-    pub fn of(memory: &LocalState) -> Self {
+    pub fn of(local: &LocalState) -> Self {
         Self {
-            memory: memory.clone(),
+            local: local.clone(),
             ..Self::default()
         }
     }

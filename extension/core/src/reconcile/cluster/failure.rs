@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// Hold message for a workload API server that does not respond.
-pub(super) const SILENT: &str = "the workload API server does not answer";
+pub(super) const SILENT: &str = "the workload API server does not respond";
 
 /// Maximum length of an API server's message in a hold, in characters.
 const LONGEST_MESSAGE: usize = 256;
@@ -24,8 +24,8 @@ pub(super) fn silent(failure: &Failure) -> Hold {
     let message = match failure.code {
         Some(code @ (401 | 403 | 404)) => format!("the workload API server answers with {code}"),
         // A Kubernetes API server repeats the code in its response body; 0 means that the body has none.
-        Some(0) => "what the kubeconfig leads to is no Kubernetes API server".to_owned(),
-        _ if failure.too_long => "the workload API server answers with more than Sluice reads".to_owned(),
+        Some(0) => "the server of the kubeconfig is not a Kubernetes API server".to_owned(),
+        _ if failure.too_long => "the response of the workload API server exceeds the limit".to_owned(),
         _ => SILENT.to_owned(),
     };
     Hold::new(GateReason::WorkloadUnreachable, message)
@@ -40,13 +40,11 @@ pub fn reconcile_failed(failure: &Failure) -> Hold {
     // The message must not change between attempts; the server's own message goes to the log.
     let message = match failure.code {
         _ if failure.too_long => {
-            "the objects that Sluice reads for this Cluster, such as Secrets with values, take more than 8 MiB of memory; make them smaller"
+            "the objects that Sluice reads for this Cluster, such as Secrets with values, exceed 8 MiB of memory; make them smaller"
         }
-        Some(409) => "others write the same objects again and again",
-        Some(400..=407 | 410..=428) => {
-            "the management API server refuses a request; the log of Sluice says which"
-        }
-        _ => "the management API server does not answer a request; the log of Sluice says why",
+        Some(409) => "other clients keep writing the same objects",
+        Some(400..=407 | 410..=428) => "the management API server refuses a request; see the log of Sluice",
+        _ => "the management API server does not respond; see the log of Sluice",
     };
     Hold::new(GateReason::ReconcileError, message)
 }
@@ -56,15 +54,15 @@ pub fn reconcile_failed(failure: &Failure) -> Hold {
 pub fn ended_early(error: &Error) -> Hold {
     let (reason, message) = match error {
         Error::Refused(failure) => return reconcile_failed(failure),
-        Error::Pass(ReconcileFailure::TimedOut) => {
+        Error::Failed(ReconcileFailure::TimedOut) => {
             return Hold::new(GateReason::ReconcileTimedOut, error.to_string());
         }
-        Error::Unfinished(_) => (GateReason::ReconcileError, "does not go on, a bug of Sluice"),
-        Error::Pass(ReconcileFailure::Panicked) => {
-            (GateReason::ReconcilePanicked, "ended in a bug of Sluice")
+        Error::Unfinished(_) => (GateReason::ReconcileError, "makes no progress, a bug of Sluice"),
+        Error::Failed(ReconcileFailure::Panicked) => {
+            (GateReason::ReconcilePanicked, "panicked, a bug of Sluice")
         }
     };
-    let message = format!("a pass over the Cluster {message}; the log of Sluice says where");
+    let message = format!("reconcile {message}; see the log of Sluice");
     Hold::new(reason, message)
 }
 
@@ -92,7 +90,7 @@ pub(super) fn object_refused(key: &Key, package: &str, failure: Failure) -> Inte
 
 /// Returns the same hold for any response.
 pub(super) fn object_refused_with(key: &Key, package: &str, failure: &Failure) -> Hold {
-    let said = said(failure);
+    let said = refusal_message(failure);
     // Authorizers use this wording; quotas and admission respond with 403 as well.
     let is_unauthorized = failure.code == Some(403) && failure.message.contains(" cannot ");
     let rule = if is_unauthorized && !key.resource.group.is_empty() {
@@ -103,17 +101,16 @@ pub(super) fn object_refused_with(key: &Key, package: &str, failure: &Failure) -
     } else {
         String::new()
     };
-    let message =
-        format!("{key}, which package {package} takes its values from, cannot be written: {said}{rule}");
+    let message = format!("{key}, the values source of package {package}, cannot be written: {said}{rule}");
     Hold::new(GateReason::WriteRefused, message)
 }
 
 /// Returns the hold for a refused owner reference of the ClusterBootstrap to its Cluster.
-pub(super) fn owner_refused(known: &Context<'_>, failure: &Failure) -> Hold {
-    let Owner { namespace, name, .. } = &known.facts.owner;
-    let said = said(failure);
+pub(super) fn owner_refused(context: &Context<'_>, failure: &Failure) -> Hold {
+    let Owner { namespace, name, .. } = &context.facts.owner;
+    let said = refusal_message(failure);
     let message = format!(
-        "ClusterBootstrap {namespace}/{name} does not go with its Cluster: the management API server refuses that owner: {said}"
+        "ClusterBootstrap {namespace}/{name} is not deleted with its Cluster: the management API server refuses the owner reference: {said}"
     );
     Hold::new(GateReason::WriteRefused, message)
 }
@@ -123,15 +120,15 @@ pub(super) fn not_removed(object: &str, what: &str, failure: &Failure) -> (&'sta
     if let Some(hold) = webhook_in_the_way(object, failure) {
         return (hold.reason.as_str(), hold.message);
     }
-    let said = match (failure.code, &*said(failure)) {
-        (None, _) => "the management API server does not answer".to_owned(),
+    let said = match (failure.code, &*refusal_message(failure)) {
+        (None, _) => "the management API server does not respond".to_owned(),
         (Some(code), "") => format!("error {code}"),
         (_, said) => said.to_owned(),
     };
     let way_out = if failure.code == Some(403) {
         "; apply the roles and the admission policy of manifests/base"
     } else {
-        "; it is tried again"
+        "; Sluice retries"
     };
     (
         "LeftoversNotRemoved",
@@ -143,14 +140,14 @@ pub(super) fn not_removed(object: &str, what: &str, failure: &Failure) -> (&'sta
 pub(super) fn webhook_in_the_way(object: &str, failure: &Failure) -> Option<Hold> {
     let webhook = failure.uncalled_webhook()?;
     let message = format!(
-        "{object} cannot be written: nothing answers for webhook {webhook}; delete its webhook configuration where the addons-manager \
-         has left it behind (docs/migrating.md)"
+        "{object} cannot be written: webhook {webhook} cannot be called; delete its webhook configuration if the addons-manager \
+         left it behind (docs/migrating.md)"
     );
     Some(Hold::new(GateReason::WebhookUnavailable, message))
 }
 
 /// Returns the message of a refusal.
-fn said(failure: &Failure) -> String {
+fn refusal_message(failure: &Failure) -> String {
     match failure.code {
         // The text may contain ports and times, and the message of a hold must not change between attempts.
         Some(code @ 500..) => format!("error {code}, see the log"),
@@ -161,7 +158,7 @@ fn said(failure: &Failure) -> String {
 
 /// Returns the hold for a refused write of an object of `package`.
 pub(super) fn write_refused(package: &str, server: &str, failure: &Failure) -> Hold {
-    let said = said(failure);
+    let said = refusal_message(failure);
     Hold::new(
         GateReason::WriteRefused,
         format!("the {server} API server refuses package {package}: {said}"),
@@ -178,8 +175,8 @@ mod tests {
     #[rstest]
     #[case::credentials_that_were_revoked(401, "the workload API server answers with 401")]
     #[case::nothing_of_kubernetes(404, "the workload API server answers with 404")]
-    #[case::an_answer_without_code(0, "what the kubeconfig leads to is no Kubernetes API server")]
-    #[case::codes_that_change_from_try_to_try(503, "the workload API server does not answer")]
+    #[case::an_answer_without_code(0, "the server of the kubeconfig is not a Kubernetes API server")]
+    #[case::codes_that_change_from_try_to_try(503, "the workload API server does not respond")]
     fn a_stable_error_is_named(#[case] code: u16, #[case] says: &str) {
         let failure = Failure {
             code: Some(code),

@@ -79,7 +79,7 @@ enum Rest {
     #[default]
     Unknown,
     /// Work may be due.
-    Awake,
+    Ended,
     /// No work is due while the plan has these inputs.
     PlannedFrom(PlannedFrom),
 }
@@ -247,12 +247,12 @@ impl LocalState {
 
     /// Notes that the Cluster, whose values were read, needs no work before its next drift check.
     pub(super) fn rest(&mut self, planned_from: Option<PlannedFrom>) {
-        self.rest = planned_from.map_or(Rest::Awake, Rest::PlannedFrom);
+        self.rest = planned_from.map_or(Rest::Ended, Rest::PlannedFrom);
     }
 
     /// Ends the rest of the Cluster, because its values may have changed.
-    pub fn wake(&mut self) {
-        self.rest = Rest::Awake;
+    pub fn end_rest(&mut self) {
+        self.rest = Rest::Ended;
     }
 
     /// Whether `app` is stalled: its version is unchanged since its first observation, or since the last app resync.

@@ -14,22 +14,25 @@ pub struct LocalStates {
     /// Local state of each managed Cluster, by UID.
     managed: HashMap<String, LocalState>,
     /// Namespaces and names of Clusters requeued since the start of their last reconcile.
-    woken: HashSet<(String, String)>,
+    requeued: HashSet<(String, String)>,
 }
 
 impl LocalStates {
     /// Notes a requeue of this Cluster for a change that the stores do not show to its next reconcile.
-    pub fn woke(&mut self, namespace: &str, name: &str) {
-        self.woken.insert((namespace.to_owned(), name.to_owned()));
+    pub fn note_requeue(&mut self, namespace: &str, name: &str) {
+        self.requeued.insert((namespace.to_owned(), name.to_owned()));
     }
 
     /// Returns the local state for a reconcile of this managed Cluster. A requeue stays in effect until a reconcile completes.
     pub fn begin(&mut self, owner: &Owner) -> LocalState {
-        let memory = self.managed.entry(owner.uid.clone()).or_default();
-        if self.woken.remove(&(owner.namespace.clone(), owner.name.clone())) {
-            memory.wake();
+        let local = self.managed.entry(owner.uid.clone()).or_default();
+        if self
+            .requeued
+            .remove(&(owner.namespace.clone(), owner.name.clone()))
+        {
+            local.end_rest();
         }
-        memory.clone()
+        local.clone()
     }
 
     /// Returns the local state of the Cluster with this UID.
@@ -39,8 +42,8 @@ impl LocalStates {
     }
 
     /// Stores the local state of the Cluster with this UID.
-    pub fn keep(&mut self, uid: &str, memory: LocalState) {
-        self.managed.insert(uid.to_owned(), memory);
+    pub fn keep(&mut self, uid: &str, local: LocalState) {
+        self.managed.insert(uid.to_owned(), local);
     }
 
     /// Notes a status write for the Cluster with this UID at `now`, outside of a reconcile.
@@ -60,7 +63,8 @@ impl LocalStates {
 
     /// Removes requeues of Clusters that do not exist.
     pub fn forget_requeues(&mut self, is_there: impl Fn(&str, &str) -> bool) {
-        self.woken.retain(|(namespace, name)| is_there(namespace, name));
+        self.requeued
+            .retain(|(namespace, name)| is_there(namespace, name));
     }
 }
 
@@ -79,32 +83,33 @@ mod tests {
 
     #[test]
     fn a_requeued_cluster_does_not_rest() {
-        let (mut memories, now) = (LocalStates::default(), Instant::now());
-        let mut memory = memories.begin(&owner());
-        memory.rest(Some(PlannedFrom::default()));
-        memories.keep("uid", memory);
-        let rests = |memories: &mut LocalStates| memories.begin(&owner()).rests(PlannedFrom::default(), true);
-        assert!(rests(&mut memories));
-        memories.woke("team-b", "one");
-        assert!(rests(&mut memories), "another Cluster was requeued");
-        memories.woke("team-a", "one");
-        assert!(!rests(&mut memories));
-        assert!(!rests(&mut memories), "the reconcile did not complete");
-        memories.wrote("uid", now);
-        assert_eq!(memories.get("uid").written, Some(now));
+        let (mut local_states, now) = (LocalStates::default(), Instant::now());
+        let mut local = local_states.begin(&owner());
+        local.rest(Some(PlannedFrom::default()));
+        local_states.keep("uid", local);
+        let rests =
+            |local_states: &mut LocalStates| local_states.begin(&owner()).rests(PlannedFrom::default(), true);
+        assert!(rests(&mut local_states));
+        local_states.note_requeue("team-b", "one");
+        assert!(rests(&mut local_states), "another Cluster was requeued");
+        local_states.note_requeue("team-a", "one");
+        assert!(!rests(&mut local_states));
+        assert!(!rests(&mut local_states), "the reconcile did not complete");
+        local_states.wrote("uid", now);
+        assert_eq!(local_states.get("uid").written, Some(now));
     }
 
     #[test]
     fn deleted_clusters_are_removed() {
-        let mut memories = LocalStates::default();
-        memories.begin(&owner());
-        memories.woke("team-a", "one");
-        memories.forget_requeues(|namespace, name| (namespace, name) == ("team-a", "one"));
-        assert_eq!(memories.woken.len(), 1);
-        assert!(memories.managed().eq(["uid"]));
-        memories.forget_requeues(|_, _| false);
-        assert_eq!(memories.woken.len(), 0);
-        assert!(memories.forget("uid"));
-        assert!(!memories.forget("uid"), "it is no longer managed");
+        let mut local_states = LocalStates::default();
+        local_states.begin(&owner());
+        local_states.note_requeue("team-a", "one");
+        local_states.forget_requeues(|namespace, name| (namespace, name) == ("team-a", "one"));
+        assert_eq!(local_states.requeued.len(), 1);
+        assert!(local_states.managed().eq(["uid"]));
+        local_states.forget_requeues(|_, _| false);
+        assert_eq!(local_states.requeued.len(), 0);
+        assert!(local_states.forget("uid"));
+        assert!(!local_states.forget("uid"), "it is no longer managed");
     }
 }

@@ -72,12 +72,12 @@ impl Reconciler for Facts {
     type Effects = Effects;
     type Hold = Hold;
 
-    fn effects(memory: &LocalState) -> Effects {
-        Effects::of(memory)
+    fn effects(local: &LocalState) -> Effects {
+        Effects::of(local)
     }
 
-    fn reconcile(known: &Context<'_>, effects: &mut Effects) -> Step<Done> {
-        reconcile(known, effects)
+    fn reconcile(context: &Context<'_>, effects: &mut Effects) -> Step<Done> {
+        reconcile(context, effects)
     }
 }
 
@@ -85,105 +85,115 @@ impl Reconciler for Facts {
 ///
 /// # Errors
 /// Returns the reads or writes that must come first, or the reason why the reconcile cannot continue.
-pub fn reconcile(known: &Context<'_>, effects: &mut Effects) -> Step<Done> {
-    let facts = known.facts;
+pub fn reconcile(context: &Context<'_>, effects: &mut Effects) -> Step<Done> {
+    let facts = context.facts;
     if facts.cluster.metadata.deletion_timestamp.is_some() {
-        return deleted(known, effects);
+        return deleted(context, effects);
     }
-    let taken = takeover::take_over(known, effects)?;
+    let taken = takeover::take_over(context, effects)?;
     if let Some(done) = taken.ends() {
         return Ok(done);
     }
-    if status::say_takeover(known, effects, taken.said())? {
+    if status::report_takeover(context, effects, taken.said())? {
         return Ok(Done::RequeueAfter(UNWATCHED));
     }
     match &facts.unknown {
-        None => Ok(taken.sooner(packages_of(known, effects, taken.hold())?)),
+        None => Ok(taken.sooner(packages_of(context, effects, taken.hold())?)),
         // The watch of the kind requeues the Cluster.
         Some(Unknown::Reading) => Ok(Done::RequeueAfter(WITH_PROBLEM)),
         Some(Unknown::Unreadable(hold)) => {
-            status::close_gates_for(known, effects, hold)?;
+            status::close_gates_for(context, effects, hold)?;
             Ok(Done::RequeueAfter(WITH_PROBLEM))
         }
     }
 }
 
 /// Reconciles a Cluster that is being deleted.
-fn deleted(known: &Context<'_>, effects: &mut Effects) -> Step<Done> {
-    let unpaused = takeover::unpause(known, effects)?;
-    let done = delete::delete(known, effects)?;
-    let taken = takeover::take_over_deleted(known, effects, unpaused, done)?;
-    if takeover::wrote_bootstrap(known) {
+fn deleted(context: &Context<'_>, effects: &mut Effects) -> Step<Done> {
+    let unpaused = takeover::unpause(context, effects)?;
+    let done = delete::delete(context, effects)?;
+    let taken = takeover::take_over_deleted(context, effects, unpaused, done)?;
+    if takeover::wrote_bootstrap(context) {
         // The next reconcile reports the problem: this one has changed the ClusterBootstrap.
         let soon = taken.said().map(|_| Done::RequeueAfter(UNWATCHED));
         return Ok(soon.unwrap_or(taken.sooner(done)));
     }
     // `clusterctl move` may be moving the ClusterBootstrap of a paused Cluster to another management cluster.
-    if taken.said().is_none() && known.facts.cluster().paused {
+    if taken.said().is_none() && context.facts.cluster().paused {
         return Ok(taken.sooner(done));
     }
-    status::say_takeover(known, effects, taken.said())?;
+    status::report_takeover(context, effects, taken.said())?;
     Ok(taken.sooner(done))
 }
 
 /// Reconciles the packages of a Cluster. A `hold` blocks their writes.
-fn packages_of(known: &Context<'_>, effects: &mut Effects, hold: Option<Hold>) -> Step<Done> {
-    let facts = known.facts;
+fn packages_of(context: &Context<'_>, effects: &mut Effects, hold: Option<Hold>) -> Step<Done> {
+    let facts = context.facts;
     let Owner { namespace, name, .. } = &facts.owner;
     let refused = facts
         .bootstrap
         .as_deref()
         .and_then(|bootstrap| too_many(&bootstrap.spec, &format!("ClusterBootstrap {namespace}/{name}")));
     if let Some(hold) = refused {
-        status::close_gates_for(known, effects, &hold)?;
+        status::close_gates_for(context, effects, &hold)?;
         return Ok(Done::RequeueAfter(WITH_PROBLEM));
     }
-    let validated = validate::validate(known)?;
-    let (bootstrap, problem, refusal) = draft::changed(known, &validated)?;
+    let validated = validate::validate(context)?;
+    let (bootstrap, problem, refusal) = draft::changed(context, &validated)?;
     let Some(bootstrap) = bootstrap else {
-        return Ok(without_bootstrap(known, effects, problem));
+        return Ok(without_bootstrap(context, effects, problem));
     };
     let problem = hold.or(problem);
-    let again = at_rest::waits_for_operator(known, effects, &validated, &bootstrap, problem.as_ref());
+    let again = at_rest::waits_for_operator(context, effects, &validated, &bootstrap, problem.as_ref());
     if let (Some(again), Some(problem)) = (again, &problem) {
-        status::close_gates_for(known, effects, problem)?;
+        status::close_gates_for(context, effects, problem)?;
         return Ok(Done::RequeueAfter(again));
     }
     // A user may have edited the ClusterBootstrap since Sluice merged the packages of the release into it.
     let problem = match problem {
         Some(problem) => Some(problem),
-        None => validate::below_release(known, &validated, &bootstrap)?,
+        None => validate::below_release(context, &validated, &bootstrap)?,
     };
     if problem.is_none()
-        && let Some(left) = at_rest::rests(known, effects, &validated, &bootstrap)
+        && let Some(left) = at_rest::rests(context, effects, &validated, &bootstrap)
     {
         return Ok(Done::RequeueAfter(left));
     }
-    effects.memory.wake();
-    let not_made = clones::restore(known, &validated, &bootstrap)?;
-    let not_adopted = adopt::adopt(known, effects, &validated, &bootstrap, refusal)?;
+    effects.local.end_rest();
+    let not_made = clones::restore(context, &validated, &bootstrap)?;
+    let not_adopted = adopt::adopt(context, effects, &validated, &bootstrap, refusal)?;
     let refused = not_made.or(not_adopted);
-    let (mut packages, may_write) =
-        packages::packages(known, effects, &validated, &bootstrap, problem.as_ref(), refused)?;
+    let (mut packages, may_write) = packages::packages(
+        context,
+        effects,
+        &validated,
+        &bootstrap,
+        problem.as_ref(),
+        refused,
+    )?;
     if may_write {
         packages.record_first =
-            record_first::closes_a_gate(known, &effects.memory, &validated, &bootstrap, &packages);
+            record_first::closes_a_gate(context, &effects.local, &validated, &bootstrap, &packages);
         if !packages.record_first {
-            packages.install(known, effects)?;
-            app_resync::run(known, effects, &packages)?;
+            packages.install(context, effects)?;
+            app_resync::run(context, effects, &packages)?;
         }
     }
-    status::status(known, effects, &validated, &bootstrap, packages)
+    status::status(context, effects, &validated, &bootstrap, packages)
 }
 
 /// Reports the hold of a Cluster without ClusterBootstrap through hooks and events, because it has no record.
-fn without_bootstrap(known: &Context<'_>, effects: &mut Effects, problem: Option<Hold>) -> Done {
+fn without_bootstrap(context: &Context<'_>, effects: &mut Effects, problem: Option<Hold>) -> Done {
     effects.note = Some(problem.clone());
     let Some(hold) = problem else {
         return Done::AwaitChange;
     };
     effects.events.push(Event::Held(hold));
-    Done::RequeueAfter(effects.memory.wait(&known.facts.owner.uid, known.began.instant))
+    Done::RequeueAfter(
+        effects
+            .local
+            .wait(&context.facts.owner.uid, context.began.instant),
+    )
 }
 
 #[cfg(test)]

@@ -12,12 +12,12 @@ pub(super) fn opens_a_gate(previous: Option<&UpgradeRecord>, next: &UpgradeRecor
                 .any(|gate| gate.open && gate.hook == hook && gate.version == version)
         })
     };
-    let mut open = next.gates.iter().filter(|gate| lets_go(gate));
+    let mut open = next.gates.iter().filter(|gate| releases_step(gate));
     open.any(|gate| !was_open(gate.hook, &gate.version))
 }
 
 /// Whether the gate is open, and the control plane or workers wait for it.
-pub(super) fn lets_go(gate: &Gate) -> bool {
+pub(super) fn releases_step(gate: &Gate) -> bool {
     use Hook::{
         AfterControlPlaneUpgrade, BeforeClusterUpgrade, BeforeControlPlaneUpgrade, BeforeWorkersUpgrade,
     };
@@ -32,8 +32,8 @@ pub(super) fn lets_go(gate: &Gate) -> bool {
 
 /// Whether a gate stays open by a proof that the previous record lacks: of a package unproven before, of another App, or of another
 /// generation of the App. The inputs of such an App are not confirmed yet.
-pub(super) fn rests_on_a_new_proof(previous: Option<&UpgradeRecord>, next: &UpgradeRecord) -> bool {
-    let mut open = next.gates.iter().filter(|gate| lets_go(gate));
+pub(super) fn has_new_proof(previous: Option<&UpgradeRecord>, next: &UpgradeRecord) -> bool {
+    let mut open = next.gates.iter().filter(|gate| releases_step(gate));
     if !open.any(|gate| Some(&gate.version) == next.hop.as_ref()) {
         return false;
     }
@@ -79,7 +79,7 @@ mod tests {
     #[case(Hook::BeforeWorkersUpgrade, true)]
     #[case(Hook::AfterWorkersUpgrade, false)]
     #[case(Hook::AfterClusterUpgrade, false)]
-    fn a_gate_that_lets_machines_go_is_confirmed_as_it_opens(#[case] hook: Hook, #[case] confirmed: bool) {
+    fn a_gate_that_releases_machines_is_confirmed_as_it_opens(#[case] hook: Hook, #[case] confirmed: bool) {
         let (closed, open) = (record(hook, false), record(hook, true));
         assert_eq!(opens_a_gate(None, &open), confirmed);
         assert_eq!(opens_a_gate(Some(&closed), &open), confirmed);
@@ -108,7 +108,7 @@ mod tests {
     #[case::another_generation(Some(proven_at(1)), true)]
     #[case::one_that_was_not_proven(Some(PackageRecord { state: PackageState::Reconciling, ..proven_at(2) }), true)]
     #[case::one_that_was_not_there(None, true)]
-    fn a_gate_that_stays_open_is_confirmed_for_a_proof_that_is_new(
+    fn a_gate_that_stays_open_is_confirmed_for_a_new_proof(
         #[case] before: Option<PackageRecord>,
         #[case] confirmed: bool,
     ) {
@@ -124,6 +124,6 @@ mod tests {
             packages: vec![proven_at(2)],
             ..open
         };
-        assert_eq!(rests_on_a_new_proof(Some(&previous), &next), confirmed);
+        assert_eq!(has_new_proof(Some(&previous), &next), confirmed);
     }
 }

@@ -12,7 +12,7 @@ const MOST: usize = 16;
 
 /// Ownership of an object by one of its owners.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Whose {
+enum Ownership {
     /// This Cluster owns the object.
     This,
     /// A deleted Cluster owned the object.
@@ -24,32 +24,32 @@ enum Whose {
 }
 
 /// Owners of an object.
-pub(super) struct Owners(Vec<(OwnerReference, Whose)>);
+pub(super) struct Owners(Vec<(OwnerReference, Ownership)>);
 
 impl Owners {
     /// Resolves `owners`. For an object of this Cluster, Sluice reads no owner.
-    pub(super) fn of(known: &Context<'_>, owners: &[OwnerReference]) -> Step<Self> {
-        let own = |by: &OwnerReference| present(known, by).is_some_and(|uid| uid == by.uid);
+    pub(super) fn of(context: &Context<'_>, owners: &[OwnerReference]) -> Step<Self> {
+        let own = |by: &OwnerReference| present(context, by).is_some_and(|uid| uid == by.uid);
         let is_this = owners.iter().any(own);
         let whose = together(owners.iter().enumerate().map(|(count, by)| match is_this {
-            true if own(by) => Ok(Whose::This),
+            true if own(by) => Ok(Ownership::This),
             // An owner that is not looked up may exist.
-            _ if is_this || count >= MOST => Ok(Whose::Unknown),
-            _ => whose(known, by),
+            _ if is_this || count >= MOST => Ok(Ownership::Unknown),
+            _ => whose(context, by),
         }))?;
-        let whose: Vec<Whose> = whose.into_iter().collect::<Step<_>>()?;
+        let whose: Vec<Ownership> = whose.into_iter().collect::<Step<_>>()?;
         Ok(Self(owners.iter().cloned().zip(whose).collect()))
     }
 
     /// Returns the other Cluster that owns the object, if this one does not.
     pub(super) fn another(&self) -> Option<&OwnerReference> {
-        let another = self.0.iter().find(|(_, whose)| *whose == Whose::Another);
-        another.filter(|_| !self.has(Whose::This)).map(|(by, _)| by)
+        let another = self.0.iter().find(|(_, whose)| *whose == Ownership::Another);
+        another.filter(|_| !self.has(Ownership::This)).map(|(by, _)| by)
     }
 
     /// Whether the object is a leftover of deleted Clusters, which the garbage collector will delete.
     pub(super) fn is_left_behind(&self) -> bool {
-        !self.0.is_empty() && self.0.iter().all(|(_, whose)| *whose == Whose::Gone)
+        !self.0.is_empty() && self.0.iter().all(|(_, whose)| *whose == Ownership::Gone)
     }
 
     /// Returns the owners with the Cluster added and deleted Clusters removed; `None` if the Cluster already is an owner.
@@ -57,19 +57,19 @@ impl Owners {
         if self.0.iter().any(|(by, _)| by.uid == cluster.uid) {
             return None;
         }
-        let kept = self.0.iter().filter(|(_, whose)| *whose != Whose::Gone);
+        let kept = self.0.iter().filter(|(_, whose)| *whose != Ownership::Gone);
         let kept = kept.map(|(by, _)| by.clone());
         Some(kept.chain([build::owner(cluster, false)]).collect())
     }
 
-    fn has(&self, wanted: Whose) -> bool {
+    fn has(&self, wanted: Ownership) -> bool {
         self.0.iter().any(|(_, whose)| *whose == wanted)
     }
 }
 
 /// Returns the UID of the Cluster, or of its ClusterBootstrap, if `by` names it.
-fn present<'a>(known: &'a Context<'_>, by: &OwnerReference) -> Option<&'a str> {
-    let facts = known.facts;
+fn present<'a>(context: &'a Context<'_>, by: &OwnerReference) -> Option<&'a str> {
+    let facts = context.facts;
     let is_it = by.name == facts.owner.name;
     match kind(by)? {
         Kind::Cluster => Some(facts.owner.uid.as_str()).filter(|_| is_it),
@@ -81,25 +81,29 @@ fn present<'a>(known: &'a Context<'_>, by: &OwnerReference) -> Option<&'a str> {
 }
 
 /// Returns the ownership of an object that `by` owns.
-fn whose(known: &Context<'_>, by: &OwnerReference) -> Step<Whose> {
+fn whose(context: &Context<'_>, by: &OwnerReference) -> Step<Ownership> {
     let key = |of: fn(Server, Option<&str>, &str) -> Key| {
-        of(Server::Management, Some(&known.facts.owner.namespace), &by.name)
+        of(Server::Management, Some(&context.facts.owner.namespace), &by.name)
     };
     let key = match kind(by) {
         Some(Kind::Cluster) => key(Key::of::<Cluster>),
         Some(Kind::ClusterBootstrap) => key(Key::of::<ClusterBootstrap>),
-        None => return Ok(Whose::Unknown),
+        None => return Ok(Ownership::Unknown),
     };
     if !is_object_name(&by.name) {
-        return Ok(Whose::Unknown);
+        return Ok(Ownership::Unknown);
     }
-    if present(known, by) == Some(&by.uid) {
-        return Ok(Whose::This);
+    if present(context, by) == Some(&by.uid) {
+        return Ok(Ownership::This);
     }
     // Read also for the name of this Cluster: the cached Cluster may be the earlier one.
-    let there = known.object(key, ReadPhase::Plan)?;
+    let there = context.object(key, ReadPhase::Plan)?;
     let is_there = there.is_some_and(|there| there["metadata"]["uid"] == by.uid);
-    Ok(if is_there { Whose::Another } else { Whose::Gone })
+    Ok(if is_there {
+        Ownership::Another
+    } else {
+        Ownership::Gone
+    })
 }
 
 /// Kind of an owner that identifies a Cluster. The addons-manager made ClusterBootstraps owners of the objects that they refer to.
@@ -118,16 +122,16 @@ fn kind(by: &OwnerReference) -> Option<Kind> {
 }
 
 /// Whether the Cluster is still the cached one: the garbage collector deletes an object whose owner is gone.
-pub(super) fn is_current(known: &Context<'_>) -> Step<bool> {
-    let owner = &known.facts.owner;
+pub(super) fn is_current(context: &Context<'_>) -> Step<bool> {
+    let owner = &context.facts.owner;
     let key = Key::of::<Cluster>(Server::Management, Some(&owner.namespace), &owner.name);
-    let there = known.object(key, ReadPhase::Plan)?;
+    let there = context.object(key, ReadPhase::Plan)?;
     Ok(there.is_some_and(|there| there["metadata"]["uid"] == owner.uid))
 }
 
 /// Whether a Cluster of this name exists in the namespace.
-pub(super) fn is_there(known: &Context<'_>, cluster: &str) -> Step<bool> {
-    let owner = &known.facts.owner;
+pub(super) fn cluster_exists(context: &Context<'_>, cluster: &str) -> Step<bool> {
+    let owner = &context.facts.owner;
     if cluster == owner.name {
         return Ok(true);
     }
@@ -135,5 +139,5 @@ pub(super) fn is_there(known: &Context<'_>, cluster: &str) -> Step<bool> {
         return Ok(false);
     }
     let key = Key::of::<Cluster>(Server::Management, Some(&owner.namespace), cluster);
-    Ok(known.object(key, ReadPhase::Plan)?.is_some())
+    Ok(context.object(key, ReadPhase::Plan)?.is_some())
 }

@@ -45,7 +45,7 @@ fn without_slot(last: LastDriftCheck, period: Duration) -> Duration {
 }
 
 /// PackageInstall and App of one package.
-type Seen = (Option<Arc<PackageInstall>>, Option<Arc<App>>);
+type InstallAndApp = (Option<Arc<PackageInstall>>, Option<Arc<App>>);
 
 /// Result of the drift check of a settled Cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,7 +66,7 @@ pub(super) struct Packages {
     /// The PackageInstall of each, in the order of `planned`.
     pub(super) installs: Vec<Option<Arc<PackageInstall>>>,
     /// Delay to the next drift check, if no work is left.
-    pub(super) next_look: Option<Duration>,
+    pub(super) next_drift_check: Option<Duration>,
     pub(super) drift_check: DriftCheckResult,
     pub(super) reach: Reach,
     /// Whether there is a connection to the workload.
@@ -77,7 +77,7 @@ pub(super) struct Packages {
     /// Whether writes wait because a gate must be closed first.
     pub(super) record_first: bool,
     /// Point of the reconcile at which the contact to the workload is read. Each point has its own read.
-    moment: ReadPoint,
+    point: ReadPoint,
     /// UID of the workload cluster that `planned` applies to.
     pub(super) workload_uid: Option<String>,
     /// Names of PackageInstalls whose inputs differ from those that Sluice wrote.
@@ -86,14 +86,14 @@ pub(super) struct Packages {
 
 /// Plans and judges the packages of `bootstrap`. Returns them and whether writes are allowed.
 pub(super) fn packages(
-    known: &Context<'_>,
+    context: &Context<'_>,
     effects: &mut Effects,
     validated: &Validated,
     bootstrap: &ClusterBootstrap,
     problem: Option<&Hold>,
     refused: Option<Hold>,
 ) -> Step<(Packages, bool)> {
-    let record = known.facts.record();
+    let record = context.facts.record();
     let stage = validated.progress.stage();
     let plan = |workload: Option<&str>| {
         let inputs = DigestInputs {
@@ -101,7 +101,7 @@ pub(super) fn packages(
             workload,
             ..DigestInputs::default()
         };
-        plan(known, &bootstrap.spec, inputs)
+        plan(context, &bootstrap.spec, inputs)
     };
     let recorded = record.and_then(|record| record.workload_uid.as_deref());
     let Plan {
@@ -115,40 +115,40 @@ pub(super) fn packages(
         planned,
         judged: Vec::new(),
         installs: Vec::new(),
-        next_look: None,
+        next_drift_check: None,
         drift_check: DriftCheckResult::Not,
         reach: Reach::creating(),
         connected: false,
         problem: problem.cloned().or(plan_problem),
         conflict: false,
         record_first: false,
-        moment: ReadPoint::BeforeWrites,
+        point: ReadPoint::BeforeWrites,
         workload_uid: recorded.map(str::to_owned),
         altered: Vec::new(),
     };
     let may_keep = may_keep(
         record,
         &validated.progress,
-        &known.facts.cluster(),
-        &known.facts.workers,
+        &context.facts.cluster(),
+        &context.facts.workers,
     );
     preserved::by_record(record, may_keep, &mut packages.planned);
-    match packages.at_rest(known, effects, record) {
-        AtRest::For(left) => packages.next_look = Some(left),
-        AtRest::LookIsDue => packages.run_drift_check(known, effects, validated, bootstrap)?,
+    match packages.at_rest(context, effects, record) {
+        AtRest::For(left) => packages.next_drift_check = Some(left),
+        AtRest::DriftCheckDue => packages.run_drift_check(context, effects, validated, bootstrap)?,
         AtRest::No => {}
     }
-    if packages.next_look.is_some() || packages.drift_check != DriftCheckResult::Not {
-        effects.memory.forget_observations();
+    if packages.next_drift_check.is_some() || packages.drift_check != DriftCheckResult::Not {
+        effects.local.forget_observations();
         effects.disconnect = true;
         return Ok((packages, false));
     }
-    if stage.is_some() && known.facts.may_be_reached() {
-        match connect(known, Read::Connection) {
+    if stage.is_some() && context.facts.may_be_reached() {
+        match connect(context, Read::Connection) {
             Ok(connection) => {
-                effects.memory.use_connection(connection);
+                effects.local.use_connection(connection);
                 packages.connected = true;
-                packages.reach(known, effects)?;
+                packages.reach(context, effects)?;
             }
             Err(stop) => {
                 packages.reach = Reach::NotYet(stop.held()?);
@@ -164,7 +164,9 @@ pub(super) fn packages(
         packages.problem = problem.cloned().or(there.problem);
         forbids_writes = there.forbids_writes;
     }
-    if let Err(stop) = preserved::by_servers(known, may_keep, packages.connected, &mut packages.planned) {
+    if let Err(stop) =
+        preserved::compare_servers(context, may_keep, packages.connected, &mut packages.planned)
+    {
         let failure = stop.failed()?;
         if failure.server == Server::Management {
             return Err(Interrupt::Failed(failure));
@@ -176,11 +178,11 @@ pub(super) fn packages(
     let may_write = validated.paused.is_none()
         && problem.is_none()
         && !forbids_writes
-        && !packages.leaves_edits(known, effects, record)
+        && !packages.leaves_edits(context, effects, record)
         && stage.is_some()
         && packages.workload_uid.is_some()
         && packages.reach.uid().is_some();
-    packages.judge(known, effects)?;
+    packages.judge(context, effects)?;
     Ok((packages, may_write))
 }
 
@@ -189,69 +191,72 @@ impl Packages {
     /// like those of any other Cluster.
     fn run_drift_check(
         &mut self,
-        known: &Context<'_>,
+        context: &Context<'_>,
         effects: &mut Effects,
         validated: &Validated,
         bootstrap: &ClusterBootstrap,
     ) -> Step<()> {
-        let now = known.began.instant;
+        let now = context.began.instant;
         // Drift checks of other Clusters hold all permits.
-        let last = effects.memory.last_drift_check();
-        if !known.may_check_drift(last)? {
-            let (uid, period) = (&known.facts.owner.uid, known.facts.settings.sync_period.length);
+        let last = effects.local.last_drift_check();
+        if !context.may_check_drift(last)? {
+            let (uid, period) = (
+                &context.facts.owner.uid,
+                context.facts.settings.sync_period.length,
+            );
             let wait = spread_back(uid, without_slot(last, period));
-            effects.memory.drift_check_made(wait, now);
-            self.next_look = Some(wait);
+            effects.local.drift_check_made(wait, now);
+            self.next_drift_check = Some(wait);
             return Ok(());
         }
-        match check_drift(known, validated, bootstrap, self)? {
+        match check_drift(context, validated, bootstrap, self)? {
             DriftCheck::AsRecorded => {
-                effects.memory.seen();
-                let next = self.after_drift_check(known, effects);
-                effects.memory.drift_check_made(next, now);
-                self.next_look = Some(next);
+                effects.local.seen();
+                let next = self.after_drift_check(context, effects);
+                effects.local.drift_check_made(next, now);
+                self.next_drift_check = Some(next);
             }
-            DriftCheck::ToRecord => effects.memory.seen(),
+            DriftCheck::ToRecord => effects.local.seen(),
             DriftCheck::Differs(what) => {
-                effects.memory.seen();
+                effects.local.seen();
                 // Earlier checks over this connection are outdated.
-                effects.memory.forget_checks();
+                effects.local.forget_checks();
                 self.drift_check = DriftCheckResult::Not;
                 let event = what.map(|what| Event::Said("DriftFound", what));
                 effects.events.extend(event);
             }
             DriftCheck::Unseen(hold) => {
-                self.drift_check = DriftCheckResult::Unseen(effects.memory.unseen(now));
+                self.drift_check = DriftCheckResult::Unseen(effects.local.unseen(now));
                 self.reach = Reach::NotYet(hold);
-                self.judge(known, effects)?;
+                self.judge(context, effects)?;
             }
         }
         Ok(())
     }
 
     /// Returns the delay to the next drift check after one that observed the packages.
-    pub(super) fn after_drift_check(&self, known: &Context<'_>, effects: &mut Effects) -> Duration {
-        let facts = known.facts;
+    pub(super) fn after_drift_check(&self, context: &Context<'_>, effects: &mut Effects) -> Duration {
+        let facts = context.facts;
         let proven = self.judged.iter().all(Judgement::ready);
         let (uid, period) = (&facts.owner.uid, facts.settings.sync_period);
         effects
-            .memory
-            .next_drift_check(uid, proven, period, known.began.instant)
+            .local
+            .next_drift_check(uid, proven, period, context.began.instant)
     }
 
     /// Writes the packages as far as possible now, and judges them again.
-    pub(super) fn install(&mut self, known: &Context<'_>, effects: &mut Effects) -> Step<()> {
-        self.write(known, effects)?;
+    pub(super) fn install(&mut self, context: &Context<'_>, effects: &mut Effects) -> Step<()> {
+        self.write(context, effects)?;
         // The connection may be lost since the first read.
-        self.moment = ReadPoint::BeforeJudging;
-        self.reach(known, effects)?;
-        self.judge(known, effects)
+        self.point = ReadPoint::BeforeJudging;
+        self.reach(context, effects)?;
+        self.judge(context, effects)
     }
 
     /// Reads the contact to the workload.
-    fn reach(&mut self, known: &Context<'_>, effects: &mut Effects) -> Step<()> {
+    fn reach(&mut self, context: &Context<'_>, effects: &mut Effects) -> Step<()> {
         if self.connected {
-            self.reach = reach(known, self.moment)?;
+            self.reach = reach(context, self.point)?;
             if matches!(self.reach, Reach::Lost(_)) {
                 self.lose(effects);
             }
@@ -268,13 +273,13 @@ impl Packages {
 
     /// Writes stage 0, then the others. kapp-controller gives the proof of all others, so nothing of a hop is written to the workload
     /// before kapp-controller itself is proven.
-    fn write(&mut self, known: &Context<'_>, effects: &mut Effects) -> Step<()> {
+    fn write(&mut self, context: &Context<'_>, effects: &mut Effects) -> Step<()> {
         let is_first = |planned: &&Planned| planned.role == Role::KappController;
-        let record = known.facts.record();
+        let record = context.facts.record();
         for planned in self.planned.iter().filter(is_first) {
             let mut altered = false;
             let need = need(record, planned);
-            let written = install(known, &mut effects.memory, planned, need, &mut altered);
+            let written = install(context, &mut effects.local, planned, need, &mut altered);
             if altered {
                 self.altered.push(planned.install_name.clone());
             }
@@ -293,7 +298,7 @@ impl Packages {
                 Err(stop) => return Err(stop),
             }
         }
-        if !self.kapp_controller_is_proven(known)? {
+        if !self.kapp_controller_is_proven(context)? {
             return Ok(());
         }
         let others: Vec<&Planned> = self.planned.iter().filter(|planned| !is_first(planned)).collect();
@@ -302,11 +307,11 @@ impl Packages {
             let need = need(record, planned);
             // Before the first list the need for a write is unknown. A package without a recorded proof is written anyway: the API server
             // refuses a write computed from an outdated store with 409.
-            if need != Need::Proof && self.stores_are_filling(known, effects, planned)? {
+            if need != Need::Proof && self.stores_are_filling(context, effects, planned)? {
                 return Ok(());
             }
             let mut is_altered = false;
-            let outcome = install(known, &mut effects.memory, planned, need, &mut is_altered);
+            let outcome = install(context, &mut effects.local, planned, need, &mut is_altered);
             if is_altered {
                 altered.push(planned.install_name.clone());
             }
@@ -326,7 +331,7 @@ impl Packages {
             }
             if failure.is_not_found() {
                 // Its namespace or its kind is gone, and possibly more objects.
-                effects.memory.forget_checks();
+                effects.local.forget_checks();
             }
             Err(refused(&planned.package_name, &failure).into())
         }));
@@ -336,8 +341,8 @@ impl Packages {
         Ok(())
     }
 
-    fn kapp_controller_is_proven(&self, known: &Context<'_>) -> Step<bool> {
-        let record = known.facts.record();
+    fn kapp_controller_is_proven(&self, context: &Context<'_>) -> Step<bool> {
+        let record = context.facts.record();
         let recorded = record.and_then(|record| record.workload_uid.as_deref());
         for planned in self
             .planned
@@ -346,7 +351,7 @@ impl Packages {
         {
             let target = planned.target();
             let latch = recorded.and_then(|uid| latch(record, uid, target.name));
-            let (install, app) = watched(known, planned)?;
+            let (install, app) = watched(context, planned)?;
             if !judge(&target, install.as_deref(), app.as_deref(), latch).ready() {
                 return Ok(false);
             }
@@ -355,17 +360,17 @@ impl Packages {
     }
 
     /// Judges each package from the watches.
-    fn judge(&mut self, known: &Context<'_>, effects: &mut Effects) -> Step<()> {
+    fn judge(&mut self, context: &Context<'_>, effects: &mut Effects) -> Step<()> {
         self.judged.clear();
         self.installs.clear();
-        let record = known.facts.record();
+        let record = context.facts.record();
         let uid = self.reach.uid().map(str::to_owned);
         let asked: Vec<_> = self
             .planned
             .iter()
             .map(|planned| match planned.server() {
                 Server::Workload if !self.connected => Ok((None, None)),
-                _ => watched(known, planned),
+                _ => watched(context, planned),
             })
             .collect();
         let seen: Vec<_> = together(asked)?.into_iter().collect::<Step<_>>()?;
@@ -379,10 +384,10 @@ impl Packages {
                 .and_then(|uid| latch(record, uid, target.name));
             // Recorded proofs stay valid while the server is unreachable or its stores are unfilled; the gates limit for how long.
             let judged =
-                if self.server_answered(planned) && !self.stores_are_filling(known, effects, planned)? {
+                if self.server_answered(planned) && !self.stores_are_filling(context, effects, planned)? {
                     let judged = judge(&target, install.as_deref(), app.as_deref(), latch);
-                    let judged = planned.check_install(known, install.as_deref(), judged);
-                    self.with_first_seen_run(known, planned, judged)?
+                    let judged = planned.check_install(context, install.as_deref(), judged);
+                    self.with_first_seen_run(context, planned, judged)?
                 } else {
                     judge_from_record(&target, latch)
                 };
@@ -409,40 +414,40 @@ impl Packages {
     /// Whether the connection that a package is judged on is new, and its stores are not filled yet.
     fn stores_are_filling(
         &self,
-        known: &Context<'_>,
+        context: &Context<'_>,
         effects: &mut Effects,
         planned: &Planned,
     ) -> Step<bool> {
         if planned.server() == Server::Management || !self.connected {
             return Ok(false);
         }
-        let filled = known.watched(planned.server(), &planned.install_name)?.filled;
-        Ok(effects.memory.awaits_first_lists(!filled, known.began.instant))
+        let filled = context.watched(planned.server(), &planned.install_name)?.filled;
+        Ok(effects.local.awaits_first_lists(!filled, context.began.instant))
     }
 
     /// Whether a package without a known PackageInstall certainly has none.
-    pub(super) fn absence_is_known(&self, known: &Context<'_>, planned: &Planned) -> Step<bool> {
+    pub(super) fn absence_is_known(&self, context: &Context<'_>, planned: &Planned) -> Step<bool> {
         if self.drift_check == DriftCheckResult::Seen {
             return Ok(true);
         }
         if !self.server_answered(planned) {
             return Ok(false);
         }
-        let watched = known.watched(planned.server(), &planned.install_name)?;
+        let watched = context.watched(planned.server(), &planned.install_name)?;
         Ok(watched.filled)
     }
 
     /// Returns `judged` with the first run that the watch of the workload's Apps showed.
     pub(super) fn with_first_seen_run(
         &self,
-        known: &Context<'_>,
+        context: &Context<'_>,
         planned: &Planned,
         judged: Judgement,
     ) -> Step<Judgement> {
         if planned.judged_on() == JudgedOn::Management || !self.connected {
             return Ok(judged.noting(None));
         }
-        let watched = known.watched(Server::Workload, &planned.install_name)?;
+        let watched = context.watched(Server::Workload, &planned.install_name)?;
         Ok(judged.noting(watched.first_seen.as_ref()))
     }
 }
@@ -471,7 +476,7 @@ fn is_recorded(record: Option<&UpgradeRecord>, planned: &Planned) -> bool {
 }
 
 /// Returns PackageInstall and App of a package from the watches.
-pub(super) fn watched(known: &Context<'_>, planned: &Planned) -> Step<Seen> {
-    let watched = known.watched(planned.server(), &planned.install_name)?;
+pub(super) fn watched(context: &Context<'_>, planned: &Planned) -> Step<InstallAndApp> {
+    let watched = context.watched(planned.server(), &planned.install_name)?;
     Ok((watched.install.clone(), watched.app.clone()))
 }

@@ -13,7 +13,7 @@ use crate::{
     digest::{self, DigestInputs, Installer},
     names,
     packages::{
-        bootstrap::{Catalogue, PackageFacts, Role, listed_twice, packages},
+        bootstrap::{Catalogue, PackageFacts, Role, duplicate_hold, packages},
         build::{self, Install, Owner, Place, Values},
     },
     proof::{JudgedOn, Judgement, Target},
@@ -55,7 +55,7 @@ pub(super) struct Own {
 }
 
 /// Returns the number of times that the inputs of a package were found altered, by the record.
-fn repairs(record: Option<&UpgradeRecord>, package: &str) -> u8 {
+fn repair_count(record: Option<&UpgradeRecord>, package: &str) -> u8 {
     let mut packages = record.into_iter().flat_map(|record| &record.packages);
     packages
         .find(|record| record.name == package)
@@ -103,12 +103,12 @@ impl Planned {
     /// Returns `judged`, withdrawn if `found` does not request all that the desired PackageInstall does.
     pub(super) fn check_install(
         &self,
-        known: &Context<'_>,
+        context: &Context<'_>,
         found: Option<&PackageInstall>,
         judged: Judgement,
     ) -> Judgement {
         match found {
-            Some(found) if !build::asks_for(found, &self.install(known.facts)) => {
+            Some(found) if !build::specs_match(found, &self.install(context.facts)) => {
                 judged.withdrawn_for_install()
             }
             _ => judged,
@@ -163,18 +163,22 @@ pub(super) struct Plan {
 }
 
 /// Plans the package set of `spec` with these digest inputs.
-pub(super) fn plan(known: &Context<'_>, spec: &ClusterBootstrapSpec, inputs: DigestInputs<'_>) -> Step<Plan> {
-    let facts = known.facts;
+pub(super) fn plan(
+    context: &Context<'_>,
+    spec: &ClusterBootstrapSpec,
+    inputs: DigestInputs<'_>,
+) -> Step<Plan> {
+    let facts = context.facts;
     let asked = packages(spec);
     // A missing Package needs no values.
     let each = asked.iter().map(|(role, package)| {
         if !facts.catalogue.contains_key(&package.ref_name) {
             return Ok(Values::new());
         }
-        values::values(known, *role, package, ReadPhase::Plan)
+        values::values(context, *role, package, ReadPhase::Plan)
     });
     let all_values = together(each)?;
-    let problem = listed_twice(spec, &facts.catalogue);
+    let problem = duplicate_hold(spec, &facts.catalogue);
     let mut plan = Plan {
         planned: Vec::new(),
         forbids_writes: problem.is_some(),
@@ -240,7 +244,7 @@ fn one(
         )
     })?;
     let short = names::short(&facts.ref_name);
-    let repairs = repairs(record, short);
+    let repairs = repair_count(record, short);
     let inputs = DigestInputs {
         template: &facts.template,
         repairs,

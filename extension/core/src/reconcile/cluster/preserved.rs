@@ -12,20 +12,20 @@ use sluice_crds::{foreign::PackageInstall, run::UpgradeRecord};
 use super::{Context, ReadPhase, Server, Step, interrupt::together, plan::Planned, values::content};
 use crate::{
     digest::differs_in_template_only,
-    migration::{same_values, say_nothing},
+    migration::{are_empty, same_values},
     names,
-    packages::{bootstrap::Role, build::asks_for},
+    packages::{bootstrap::Role, build::specs_match},
 };
 
 /// Fields of a PackageInstall made by the addons-manager.
-struct AsMade {
+struct KeepableFields {
     /// Name of its values Secret; empty for none.
     secret: String,
     sync_period: String,
 }
 
 impl Planned {
-    fn keep(&mut self, made: AsMade) {
+    fn keep(&mut self, made: KeepableFields) {
         self.is_kept = true;
         self.digest.clone_from(&self.kept_digest);
         (self.secret_name, self.sync_period) = (made.secret, made.sync_period);
@@ -53,7 +53,7 @@ pub(super) fn by_record(record: Option<&UpgradeRecord>, may_keep: bool, planned:
         if digest == planned.kept_digest || differs_in_template_only(digest, &planned.kept_digest) {
             // The PackageInstall names the actual Secret, once it is read.
             let (secret, sync_period) = (planned.secret_name.clone(), planned.sync_period.clone());
-            planned.keep(AsMade { secret, sync_period });
+            planned.keep(KeepableFields { secret, sync_period });
         }
     }
 }
@@ -62,8 +62,8 @@ pub(super) fn by_record(record: Option<&UpgradeRecord>, may_keep: bool, planned:
 /// the decision of the record.
 ///
 /// kapp-controller comes first: its change redeploys all packages that it installs.
-pub(super) fn by_servers(
-    known: &Context<'_>,
+pub(super) fn compare_servers(
+    context: &Context<'_>,
     may_keep: bool,
     connected: bool,
     planned: &mut [Planned],
@@ -74,9 +74,9 @@ pub(super) fn by_servers(
     }
     let each = planned.iter().map(|planned| match planned.server() {
         Server::Workload if !connected => Ok(None),
-        _ => as_it_is(known, planned),
+        _ => read_keepable_fields(context, planned),
     });
-    let each: Vec<Option<AsMade>> = together(each)?.into_iter().collect::<Step<_>>()?;
+    let each: Vec<Option<KeepableFields>> = together(each)?.into_iter().collect::<Step<_>>()?;
     let mut installer_stays = true;
     for (planned, made) in planned.iter_mut().zip(each) {
         match made {
@@ -90,30 +90,30 @@ pub(super) fn by_servers(
 }
 
 /// Returns the fields of the current PackageInstall, if it may be kept.
-fn as_it_is(known: &Context<'_>, planned: &Planned) -> Step<Option<AsMade>> {
-    let facts = known.facts;
+fn read_keepable_fields(context: &Context<'_>, planned: &Planned) -> Step<Option<KeepableFields>> {
+    let facts = context.facts;
     let namespace = planned.namespace(&facts.owner, &facts.settings.system_namespace);
-    let watched = known.watched(planned.server(), &planned.install_name)?;
+    let watched = context.watched(planned.server(), &planned.install_name)?;
     let install = match &watched.install {
         Some(install) => Some(Arc::clone(install)),
         // The watch is not filled yet, and an existing PackageInstall must not count as missing.
         None if !watched.filled => {
             let at = (planned.server(), Some(namespace));
-            let found: Option<PackageInstall> = known.read(&planned.install_name, at, ReadPhase::Plan)?;
+            let found: Option<PackageInstall> = context.read(&planned.install_name, at, ReadPhase::Plan)?;
             found.map(Arc::new)
         }
         None => None,
     };
-    let Some(made) = install.and_then(|install| as_made(known, planned, &install)) else {
+    let Some(made) = install.and_then(|install| keepable_fields(context, planned, &install)) else {
         return Ok(None);
     };
-    let is_right = right_values(known, planned, &made.secret, ReadPhase::Plan)?;
+    let is_right = right_values(context, planned, &made.secret, ReadPhase::Plan)?;
     Ok(is_right.then_some(made))
 }
 
 /// Keeps `install` in `planned` if its own fields allow it. Returns whether they do.
-pub(super) fn keep(known: &Context<'_>, planned: &mut Planned, install: &PackageInstall) -> bool {
-    let made = as_made(known, planned, install);
+pub(super) fn keep(context: &Context<'_>, planned: &mut Planned, install: &PackageInstall) -> bool {
+    let made = keepable_fields(context, planned, install);
     let stays = made.is_some();
     if let Some(made) = made {
         planned.keep(made);
@@ -122,25 +122,29 @@ pub(super) fn keep(known: &Context<'_>, planned: &mut Planned, install: &Package
 }
 
 /// Returns the fields of `install`, if the addons-manager made it and it matches `planned` apart from its values Secret.
-fn as_made(known: &Context<'_>, planned: &Planned, install: &PackageInstall) -> Option<AsMade> {
+fn keepable_fields(
+    context: &Context<'_>,
+    planned: &Planned,
+    install: &PackageInstall,
+) -> Option<KeepableFields> {
     if planned.repairs > 0 || install.metadata.deletion_timestamp.is_some() {
         return None;
     }
     let secret = match install.spec.values.as_slice() {
         // The addons-manager named no Secret for a package without values.
-        [] => say_nothing(&planned.values).then(String::new)?,
-        _ => fixed_secret(known, planned, install)?,
+        [] => are_empty(&planned.values).then(String::new)?,
+        _ => fixed_secret(context, planned, install)?,
     };
     let sync_period = install.spec.sync_period.clone()?;
-    let mut wanted = planned.install(known.facts);
+    let mut wanted = planned.install(context.facts);
     wanted.spec.sync_period = Some(sync_period.clone());
     wanted.spec.values.clone_from(&install.spec.values);
-    asks_for(install, &wanted).then_some(AsMade { secret, sync_period })
+    specs_match(install, &wanted).then_some(KeepableFields { secret, sync_period })
 }
 
 /// Returns the only values Secret of `install`, if its name follows the scheme of the addons-manager.
 pub(super) fn fixed_secret(
-    known: &Context<'_>,
+    context: &Context<'_>,
     planned: &Planned,
     install: &PackageInstall,
 ) -> Option<String> {
@@ -148,7 +152,7 @@ pub(super) fn fixed_secret(
         return None;
     };
     let secret = values.secret_ref.as_ref().filter(|secret| secret.key.is_none())?;
-    let (cluster, package) = (&known.facts.owner.name, &planned.facts.ref_name);
+    let (cluster, package) = (&context.facts.owner.name, &planned.facts.ref_name);
     let of_workload = names::provider_values_secret(cluster, package);
     // The PackageInstall of kapp-controller is on the management cluster and names the values source itself.
     let of_management = names::clone(cluster, package);
@@ -158,16 +162,16 @@ pub(super) fn fixed_secret(
 }
 
 /// Whether the Secret of a kept PackageInstall has the planned values.
-pub(super) fn has_right_values(known: &Context<'_>, planned: &Planned, sight: ReadPhase) -> Step<bool> {
-    right_values(known, planned, &planned.secret_name, sight)
+pub(super) fn has_right_values(context: &Context<'_>, planned: &Planned, phase: ReadPhase) -> Step<bool> {
+    right_values(context, planned, &planned.secret_name, phase)
 }
 
-fn right_values(known: &Context<'_>, planned: &Planned, secret: &str, sight: ReadPhase) -> Step<bool> {
+fn right_values(context: &Context<'_>, planned: &Planned, secret: &str, phase: ReadPhase) -> Step<bool> {
     if secret.is_empty() {
         return Ok(true);
     }
-    let facts = known.facts;
+    let facts = context.facts;
     let namespace = planned.namespace(&facts.owner, &facts.settings.system_namespace);
-    let found = known.read::<Secret>(secret, (planned.server(), Some(namespace)), sight)?;
+    let found = context.read::<Secret>(secret, (planned.server(), Some(namespace)), phase)?;
     Ok(found.is_some_and(|found| same_values(&planned.values, &content(&found))))
 }

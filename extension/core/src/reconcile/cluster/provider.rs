@@ -63,27 +63,27 @@ impl Missing {
 ///
 /// # Errors
 /// Returns a [`Hold`] for a problem that an operator must fix.
-pub(super) fn find(known: &Context<'_>, asked: &Provided<'_>, sight: ReadPhase) -> Step<Found> {
+pub(super) fn find(context: &Context<'_>, asked: &Provided<'_>, phase: ReadPhase) -> Step<Found> {
     let missing = Missing::new(asked.subject(), VERBS);
     if !provides_values(asked.group(), &asked.by.kind) {
         let what = format!(
-            "is of a kind of group {:?}, which provides no values; name a configuration, or a kind of a project of its own",
+            "is of a kind in group {:?}, which provides no values; name a configuration, or a custom resource of another group",
             asked.group()
         );
         return Err(missing.hold(&what).into());
     }
     if !names::is_object_name(&asked.by.name) {
         return Err(missing
-            .hold("has a name that no object has; correct providerRef.name")
+            .hold("has an invalid name; correct providerRef.name")
             .into());
     }
     let key = Key {
         server: Server::Management,
-        resource: resource(known, asked.group(), &asked.by.kind, &missing)?,
+        resource: resource(context, asked.group(), &asked.by.kind, &missing)?,
         namespace: Some(asked.namespace.to_owned()),
         name: asked.by.name.clone(),
     };
-    let found = object(known, &key, sight, &missing)?;
+    let found = object(context, &key, phase, &missing)?;
     let found = found.ok_or_else(|| missing.hold("does not exist"))?;
     Ok(Found {
         object: typed(key.server, found)?,
@@ -96,39 +96,39 @@ pub(super) fn find(known: &Context<'_>, asked: &Provided<'_>, sight: ReadPhase) 
 /// # Errors
 /// Returns a [`Hold`] for a forbidden read.
 fn object<'a>(
-    known: &'a Context<'_>,
+    context: &'a Context<'_>,
     key: &Key,
-    sight: ReadPhase,
+    phase: ReadPhase,
     missing: &Missing,
 ) -> Step<Option<&'a Value>> {
-    if let Some(written) = known.written(key).filter(|_| sight == ReadPhase::Plan) {
+    if let Some(written) = context.written(key).filter(|_| phase == ReadPhase::Plan) {
         return Ok(Some(written));
     }
-    missing.explain(known.object(key.clone(), sight), key)
+    missing.explain(context.object(key.clone(), phase), key)
 }
 
 /// Returns the resource that serves a kind.
 ///
 /// # Errors
 /// Returns a [`Hold`] for a kind that is not served.
-pub(super) fn resource(known: &Context<'_>, group: &str, kind: &str, missing: &Missing) -> Step<Resource> {
+pub(super) fn resource(context: &Context<'_>, group: &str, kind: &str, missing: &Missing) -> Step<Resource> {
     if let Some(ours) = own_resource(group, kind) {
         return Ok(Resource::from(&ours));
     }
     if (group, kind) == ("", "Secret") {
         return Ok(Key::of::<Secret>(Server::Management, None, "").resource);
     }
-    let ask = Read::Served {
+    let read = Read::Served {
         group: group.to_owned(),
         kind: kind.to_owned(),
     };
-    match known.served(ask) {
+    match context.served(read) {
         Ok(Some(served)) => Ok(served),
         Ok(None) => Err(missing.hold("is of a kind that is not served").into()),
         // An aggregated API server may serve the group.
         Err(Interrupt::Failed(failure)) => match failure.code {
             Some(code) => {
-                let what = format!("is of a group that the API server answers for with {code}");
+                let what = format!("is of a group whose discovery fails with {code}");
                 Err(missing.hold(&what).into())
             }
             None => Err(Interrupt::Failed(failure)),
@@ -194,15 +194,15 @@ mod tests {
             by: &by,
             namespace: "team-a",
         };
-        let (facts, memory) = (facts(), LocalState::default());
-        let mut known = Context::new(&facts, &memory, crate::reconcile::cluster::tests::clock());
+        let (facts, local) = (facts(), LocalState::default());
+        let mut context = Context::new(&facts, &local, crate::reconcile::cluster::tests::clock());
         for answer in [Some(served), read].into_iter().flatten() {
-            let Err(Interrupt::Need(mut asks)) = find(&known, &asked, ReadPhase::Plan) else {
+            let Err(Interrupt::Need(mut asks)) = find(&context, &asked, ReadPhase::Plan) else {
                 panic!("nothing is read");
             };
-            known.record_answer(asks.remove(0), answer);
+            context.record_answer(asks.remove(0), answer);
         }
-        let Err(stop) = find(&known, &asked, ReadPhase::Plan) else {
+        let Err(stop) = find(&context, &asked, ReadPhase::Plan) else {
             panic!("it was found");
         };
         let Some(says) = says else {

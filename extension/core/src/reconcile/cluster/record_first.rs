@@ -3,7 +3,7 @@
 use sluice_crds::run::{ClusterBootstrap, Gate, UpgradeRecord};
 
 use super::{
-    Context, LocalState, opening::lets_go, packages::Packages, status::observe, validate::Validated,
+    Context, LocalState, opening::releases_step, packages::Packages, status::observe, validate::Validated,
 };
 use crate::upgrade::record::advance;
 
@@ -27,20 +27,20 @@ impl LocalState {
 
 /// Whether an upgrade has an open gate that `packages`, before any writes, do not keep open.
 pub(super) fn closes_a_gate(
-    known: &Context<'_>,
-    memory: &LocalState,
+    context: &Context<'_>,
+    local: &LocalState,
     validated: &Validated,
     bootstrap: &ClusterBootstrap,
     packages: &Packages,
 ) -> bool {
-    let previous = known.facts.recorded(bootstrap);
+    let previous = context.facts.recorded(bootstrap);
     let recorded = previous.into_iter().flat_map(open_gates);
-    let mut opened = memory.opened.clone();
+    let mut opened = local.opened.clone();
     opened.extend(recorded.map(|gate| (gate.hook, gate.version.clone())));
     if opened.is_empty() {
         return false;
     }
-    let next = advance(previous, &observe(known, validated, bootstrap, packages));
+    let next = advance(previous, &observe(context, validated, bootstrap, packages));
     let stays = |(hook, version): &(_, String)| {
         let mut gates = next.gates.iter().filter(|gate| gate.open);
         gates.any(|gate| gate.hook == *hook && gate.version == *version)
@@ -50,6 +50,6 @@ pub(super) fn closes_a_gate(
 
 /// Returns the open gates that release the control plane or workers. A record with an outcome covers completed steps only.
 fn open_gates(record: &UpgradeRecord) -> impl Iterator<Item = &Gate> {
-    let gates = record.gates.iter().filter(|gate| lets_go(gate));
+    let gates = record.gates.iter().filter(|gate| releases_step(gate));
     gates.filter(|_| record.outcome.is_none())
 }

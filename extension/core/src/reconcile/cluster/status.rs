@@ -14,7 +14,7 @@ use super::{
     counts::{count, date_release},
     effects::Effects,
     install::tidy,
-    opening::{opens_a_gate, rests_on_a_new_proof},
+    opening::{has_new_proof, opens_a_gate},
     packages::{DriftCheckResult, Packages},
     validate::Validated,
     workload::Reach,
@@ -42,24 +42,24 @@ const COALESCE: Duration = Duration::from_secs(5);
 const HOT: Duration = Duration::from_secs(10);
 
 /// Returns the time since the last status write of this process, if any.
-pub(super) fn since_written(known: &Context<'_>) -> Option<Duration> {
-    let written = known.memory.written?;
-    Some(known.began.instant.saturating_duration_since(written))
+pub(super) fn since_written(context: &Context<'_>) -> Option<Duration> {
+    let written = context.local.written?;
+    Some(context.began.instant.saturating_duration_since(written))
 }
 
 /// Returns the requeue delay for a state that no watch shows.
-fn unwatched(known: &Context<'_>) -> Duration {
-    lately(known, UNWATCHED, HOT)
+fn unwatched(context: &Context<'_>) -> Duration {
+    lately(context, UNWATCHED, HOT)
 }
 
 /// Returns a tenth of the time since the status was written, so the delay grows while nothing changes.
-fn lately(known: &Context<'_>, least: Duration, most: Duration) -> Duration {
-    let still = since_written(known).unwrap_or_default();
+fn lately(context: &Context<'_>, least: Duration, most: Duration) -> Duration {
+    let still = since_written(context).unwrap_or_default();
     (still / 10).clamp(least, most)
 }
 
 /// Whether an open gate, which a failing package would close, lets Cluster API continue an upgrade.
-fn lets_an_upgrade_go_on(record: &UpgradeRecord) -> bool {
+fn releases_upgrade(record: &UpgradeRecord) -> bool {
     use Hook::{BeforeClusterUpgrade, BeforeControlPlaneUpgrade, BeforeWorkersUpgrade};
     let before = |hook| {
         matches!(
@@ -73,83 +73,83 @@ fn lets_an_upgrade_go_on(record: &UpgradeRecord) -> bool {
 
 /// Computes and writes the status of `bootstrap`.
 pub(super) fn status(
-    known: &Context<'_>,
+    context: &Context<'_>,
     effects: &mut Effects,
     validated: &Validated,
     bootstrap: &ClusterBootstrap,
     mut packages: Packages,
 ) -> Step<Done> {
-    let found = known.facts;
-    if let Some(again) = packages.next_look
+    let found = context.facts;
+    if let Some(again) = packages.next_drift_check
         && validated.is_current(found, bootstrap)
     {
-        at_rest::rest(known, effects, validated, bootstrap);
+        at_rest::rest(context, effects, validated, bootstrap);
         return Ok(Done::RequeueAfter(again));
     }
     let previous = found.recorded(bootstrap);
-    let mut record = advance(previous, &observe(known, validated, bootstrap, &packages));
-    if opens_a_gate(previous, &record) || rests_on_a_new_proof(previous, &record) {
-        confirm(known, effects, validated, bootstrap, &mut packages)?;
-        record = advance(previous, &observe(known, validated, bootstrap, &packages));
+    let mut record = advance(previous, &observe(context, validated, bootstrap, &packages));
+    if opens_a_gate(previous, &record) || has_new_proof(previous, &record) {
+        confirm(context, effects, validated, bootstrap, &mut packages)?;
+        record = advance(previous, &observe(context, validated, bootstrap, &packages));
     }
     date_release(effects, previous, &mut record);
-    let seen = observe(known, validated, bootstrap, &packages);
-    count(known, effects, previous, &record, &seen);
+    let seen = observe(context, validated, bootstrap, &packages);
+    count(context, effects, previous, &record, &seen);
 
     let current = bootstrap.status.clone().unwrap_or_default();
     let was_completed = previous.is_some_and(|previous| previous.outcome == Some(Outcome::Completed));
     let next = match (&packages.problem, packages.connected) {
         _ if packages.record_first => UNWATCHED,
-        _ if packages.drift_check == DriftCheckResult::Seen => packages.after_drift_check(known, effects),
-        _ if let DriftCheckResult::Unseen(time) = packages.drift_check => effects.memory.requeue_drift_check(
+        _ if packages.drift_check == DriftCheckResult::Seen => packages.after_drift_check(context, effects),
+        _ if let DriftCheckResult::Unseen(time) = packages.drift_check => effects.local.requeue_drift_check(
             &found.owner.uid,
             time,
             found.settings.sync_period.length,
-            known.began.instant,
+            context.began.instant,
         ),
-        (None, true) if !packages.conflict && was_completed => lately(known, HOT, WITH_PROBLEM),
+        (None, true) if !packages.conflict && was_completed => lately(context, HOT, WITH_PROBLEM),
         (None, true) if !packages.conflict => HOT,
         // The problem may affect every Cluster of a release, and the stores requeue the Clusters that they know.
         (Some(_), _) if record.outcome == Some(Outcome::Completed) => WITH_PROBLEM,
         // An upgrade in progress and a connection that reopens need a short delay.
         _ if packages.connected
             || !matches!(packages.reach, Reach::NotYet(_))
-            || lets_an_upgrade_go_on(&record) =>
+            || releases_upgrade(&record) =>
         {
-            unwatched(known)
+            unwatched(context)
         }
         // Only Cluster API can continue, and its watch shows that.
         (None, _) if !found.may_be_reached() => found
             .settings
             .sync_period
-            .until_resync(&found.owner.uid, known.began.instant),
-        _ => effects.memory.wait(&found.owner.uid, known.began.instant),
+            .until_resync(&found.owner.uid, context.began.instant),
+        _ => effects.local.wait(&found.owner.uid, context.began.instant),
     };
     if packages.connected {
-        effects.memory.waited();
+        effects.local.waited();
     }
-    let status = composed(known, bootstrap, &packages, record)?;
+    let status = composed(context, bootstrap, &packages, record)?;
     let policy = bootstrap.spec.upgrade_policy.as_ref();
-    let next = until_deadline(&status, policy, known.began.now).map_or(next, |left| next.min(left));
+    let next = until_deadline(&status, policy, context.began.now).map_or(next, |left| next.min(left));
     effects.events.extend(event(&status, packages.unseen()));
     // A write without changes confirms that the API server has no other status.
     if !packages.record_first {
         if status == current {
             return Ok(Done::RequeueAfter(next));
         }
-        if let Some(left) = not_yet(known, &current, &status) {
+        if let Some(left) = not_yet(context, &current, &status) {
             return Ok(Done::RequeueAfter(left));
         }
     }
     let completed = completes(&current, &status);
     let late = late(&current, &status);
-    write(known, effects, bootstrap, status)?;
+    write(context, effects, bootstrap, status)?;
     effects.events.extend(late);
     if packages.drift_check == DriftCheckResult::Seen {
-        effects.memory.drift_check_made(next, known.began.instant);
+        effects.local.drift_check_made(next, context.began.instant);
     }
     if completed && packages.connected {
-        match tidy(known, &effects.memory, &packages.planned) {
+        match tidy(context, &effects.local, &packages.planned) {
             Ok(()) | Err(Interrupt::Failed(_)) => {}
             Err(stop) => return Err(stop),
         }
@@ -159,15 +159,15 @@ pub(super) fn status(
 
 /// Returns the status of `bootstrap` with this record.
 fn composed(
-    known: &Context<'_>,
+    context: &Context<'_>,
     bootstrap: &ClusterBootstrap,
     packages: &Packages,
     record: UpgradeRecord,
 ) -> Step<ClusterBootstrapStatus> {
-    let previous = known.facts.recorded(bootstrap);
+    let previous = context.facts.recorded(bootstrap);
     let current = bootstrap.status.iter().flat_map(|status| &status.conditions);
     let current: Vec<Condition> = current.cloned().collect();
-    let now = known.began.now;
+    let now = context.began.now;
     let mut mirrored = Vec::new();
     for ((planned, install), judged) in packages
         .planned
@@ -178,7 +178,7 @@ fn composed(
         mirrored.push(Mirrored {
             ref_name: &planned.facts.ref_name,
             // Leftovers of an earlier Cluster of the same name are not kept.
-            seen: previous.is_none() || packages.absence_is_known(known, planned)?,
+            seen: previous.is_none() || packages.absence_is_known(context, planned)?,
             install: install.as_deref(),
             record: &judged.record,
         });
@@ -199,11 +199,11 @@ fn composed(
         upgrade: Some(record),
         ..ClusterBootstrapStatus::default()
     };
-    Ok(seen_by_people(bootstrap, status, now))
+    Ok(with_summary(bootstrap, status, now))
 }
 
 /// Returns the next status of `bootstrap` with its summary fields.
-fn seen_by_people(
+fn with_summary(
     bootstrap: &ClusterBootstrap,
     next: ClusterBootstrapStatus,
     now: Timestamp,
@@ -254,16 +254,16 @@ pub(super) enum Recorded {
 
 /// Compares the `packages` that a drift check observed with the status of `bootstrap`.
 pub(super) fn compare_with_record(
-    known: &Context<'_>,
+    context: &Context<'_>,
     validated: &Validated,
     bootstrap: &ClusterBootstrap,
     packages: &Packages,
 ) -> Step<Recorded> {
-    let previous = known.facts.recorded(bootstrap);
-    let record = advance(previous, &observe(known, validated, bootstrap, packages));
+    let previous = context.facts.recorded(bootstrap);
+    let record = advance(previous, &observe(context, validated, bootstrap, packages));
     let answers = |record: &UpgradeRecord| (record.outcome, record.gates.clone());
     let stays = previous.map(answers) == Some(answers(&record));
-    let seen = composed(known, bootstrap, packages, record)?;
+    let seen = composed(context, bootstrap, packages, record)?;
     let said = |status: &ClusterBootstrapStatus| {
         let packages = status.upgrade.as_ref().map(|record| record.packages.clone());
         (status.conditions.clone(), packages)
@@ -277,12 +277,12 @@ pub(super) fn compare_with_record(
 
 /// Writes the record of a Cluster that is being deleted.
 pub(super) fn deleting(
-    known: &Context<'_>,
+    context: &Context<'_>,
     effects: &mut Effects,
     bootstrap: &ClusterBootstrap,
     waiting: Option<&Hold>,
 ) -> Step<()> {
-    let found = known.facts;
+    let found = context.facts;
     let current = bootstrap.status.clone().unwrap_or_default();
     let previous = found.recorded(bootstrap);
     let observed = Observed {
@@ -293,30 +293,30 @@ pub(super) fn deleting(
             .unwrap_or_default()),
         problem: waiting,
         uninstalled: waiting.is_none(),
-        ..blank(known)
+        ..blank(context)
     };
     let record = advance(previous, &observed);
     let status = ClusterBootstrapStatus {
         upgrade: Some(record),
         ..current.clone()
     };
-    let status = seen_by_people(bootstrap, status, known.began.now);
+    let status = with_summary(bootstrap, status, context.began.now);
     if status != current {
-        write(known, effects, bootstrap, status)?;
+        write(context, effects, bootstrap, status)?;
     }
     Ok(())
 }
 
 /// Closes the gates of a Cluster for `hold`, because too little is known to compute a new record.
-pub(super) fn close_gates_for(known: &Context<'_>, effects: &mut Effects, hold: &Hold) -> Step<()> {
+pub(super) fn close_gates_for(context: &Context<'_>, effects: &mut Effects, hold: &Hold) -> Step<()> {
     effects.events.push(Event::Held(hold.clone()));
-    let (facts, now) = (known.facts, known.began.now);
+    let (facts, now) = (context.facts, context.began.now);
     match close(facts.bootstrap.as_deref(), &facts.owner.uid, hold, now) {
         Close::NoRecord => effects.note = Some(Some(hold.clone())),
         Close::Recorded => {}
         Close::Write(write, late) => {
-            known.write(*write)?;
-            effects.memory.written = Some(known.began.instant);
+            context.write(*write)?;
+            effects.local.written = Some(context.began.instant);
             effects.note = Some(None);
             effects.events.extend(late);
         }
@@ -326,16 +326,16 @@ pub(super) fn close_gates_for(known: &Context<'_>, effects: &mut Effects, hold: 
 
 /// Reports the obstacle of a take-over in a condition of the ClusterBootstrap. Returns whether it was written: the reconcile then ends,
 /// because its other writes would be based on an outdated object.
-pub(super) fn say_takeover(
-    known: &Context<'_>,
+pub(super) fn report_takeover(
+    context: &Context<'_>,
     effects: &mut Effects,
     said: Option<(&str, &str)>,
 ) -> Step<bool> {
-    let Some(bootstrap) = known.facts.bootstrap.as_deref() else {
+    let Some(bootstrap) = context.facts.bootstrap.as_deref() else {
         return Ok(false);
     };
     let status = bootstrap.status.clone().unwrap_or_default();
-    let conditions = with_takeover(status.conditions.clone(), said, known.began.now);
+    let conditions = with_takeover(status.conditions.clone(), said, context.began.now);
     if conditions == status.conditions {
         return Ok(false);
     }
@@ -343,8 +343,8 @@ pub(super) fn say_takeover(
         status: Some(ClusterBootstrapStatus { conditions, ..status }),
         ..bootstrap.clone()
     };
-    known.write(Write::status(&next, "obstacle of the take-over changed"))?;
-    effects.memory.written = Some(known.began.instant);
+    context.write(Write::status(&next, "obstacle of the take-over changed"))?;
+    effects.local.written = Some(context.began.instant);
     Ok(true)
 }
 
@@ -378,7 +378,7 @@ pub fn close(bootstrap: Option<&ClusterBootstrap>, uid: &str, hold: &Hold, now: 
         upgrade: Some(held_for(record, hold)),
         ..status.clone()
     };
-    let next = seen_by_people(bootstrap, next, now);
+    let next = with_summary(bootstrap, next, now);
     if next == *status {
         return Close::Recorded;
     }
@@ -392,7 +392,7 @@ pub fn close(bootstrap: Option<&ClusterBootstrap>, uid: &str, hold: &Hold, now: 
 
 /// Returns the observations that a record is computed from.
 pub(super) fn observe<'a>(
-    known: &'a Context<'_>,
+    context: &'a Context<'_>,
     validated: &'a Validated,
     bootstrap: &'a ClusterBootstrap,
     packages: &'a Packages,
@@ -400,7 +400,8 @@ pub(super) fn observe<'a>(
     let judged = packages.judged.as_slice();
     // A drift check that did not reach the workload gives no result for another release.
     let is_unseen = matches!(packages.drift_check, DriftCheckResult::Unseen(_));
-    let is_known = packages.next_look.is_none() && !is_unseen && judged.len() == packages.planned.len();
+    let is_known =
+        packages.next_drift_check.is_none() && !is_unseen && judged.len() == packages.planned.len();
     let resolved = ResolvedRelease::of(bootstrap).resolved(&validated.progress);
     Observed {
         tkr: validated.release.as_deref(),
@@ -413,13 +414,13 @@ pub(super) fn observe<'a>(
             judged,
         }),
         problem: packages.problem.as_ref(),
-        ..blank(known)
+        ..blank(context)
     }
 }
 
 /// Returns the observations of the Cluster alone.
-fn blank<'a>(known: &'a Context<'_>) -> Observed<'a> {
-    let found = known.facts;
+fn blank<'a>(context: &'a Context<'_>) -> Observed<'a> {
+    let found = context.facts;
     Observed {
         cluster: found.cluster(),
         control_plane: found.control_plane.as_ref(),
@@ -434,7 +435,7 @@ fn blank<'a>(known: &'a Context<'_>) -> Observed<'a> {
         packages: None,
         problem: None,
         uninstalled: false,
-        now: known.began.now,
+        now: context.began.now,
     }
 }
 
@@ -448,7 +449,7 @@ fn facts<'a>(bootstrap: &ClusterBootstrap, resolved_tkr: Option<&'a str>) -> Boo
 
 /// Returns the time that a change without urgency still waits for its write.
 fn not_yet(
-    known: &Context<'_>,
+    context: &Context<'_>,
     current: &ClusterBootstrapStatus,
     next: &ClusterBootstrapStatus,
 ) -> Option<Duration> {
@@ -458,7 +459,7 @@ fn not_yet(
     if is_urgent(old, new) || current.resolved_tkr != next.resolved_tkr {
         return None;
     }
-    let left = COALESCE.saturating_sub(since_written(known)?);
+    let left = COALESCE.saturating_sub(since_written(context)?);
     (!left.is_zero()).then_some(left)
 }
 

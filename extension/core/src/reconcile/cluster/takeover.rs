@@ -45,7 +45,7 @@ impl TakenOver {
     pub(super) fn said(&self) -> Option<(&'static str, &str)> {
         const PAUSED: (&str, &str) = (
             GateReason::ClusterPaused.as_str(),
-            "the Cluster is paused: what the addons-manager may have left is removed when it is not paused any more",
+            "the Cluster is paused: Sluice removes leftovers of the addons-manager once it is unpaused",
         );
         let said = self.said.as_ref();
         said.map(|(reason, message)| (*reason, message.as_str()))
@@ -75,58 +75,58 @@ impl TakenOver {
 }
 
 /// Removes the leftovers of the addons-manager.
-pub(super) fn take_over(known: &Context<'_>, effects: &mut Effects) -> Step<TakenOver> {
+pub(super) fn take_over(context: &Context<'_>, effects: &mut Effects) -> Step<TakenOver> {
     let mut taken = TakenOver::default();
     // The progress of the Cluster must be known before Cluster API may continue.
-    let is_known = known.facts.unknown.is_none();
-    if !(is_known && remove_pause(known, effects, &mut taken)?) {
-        remove_leftovers(known, effects, &mut taken)?;
+    let is_known = context.facts.unknown.is_none();
+    if !(is_known && remove_pause(context, effects, &mut taken)?) {
+        remove_leftovers(context, effects, &mut taken)?;
     }
-    Ok(ended(known, effects, taken))
+    Ok(ended(context, effects, taken))
 }
 
 /// Removes the leftovers of a Cluster that is being deleted, given the result `done` of the deletion. Its Machines stay while packages
 /// are uninstalled from them without a hook that holds them, up to the deletion limit.
 pub(super) fn take_over_deleted(
-    known: &Context<'_>,
+    context: &Context<'_>,
     effects: &mut Effects,
     unpaused: TakenOver,
     done: Done,
 ) -> Step<TakenOver> {
     let mut taken = unpaused;
-    let cluster = &known.facts.cluster;
+    let cluster = &context.facts.cluster;
     let overdue = cluster.metadata.deletion_timestamp.as_ref().is_some_and(|since| {
-        let limit = known.facts.settings.deletion_limit;
-        is_overdue(since.0, known.facts.server_now, limit)
+        let limit = context.facts.settings.deletion_limit;
+        is_overdue(since.0, context.facts.server_now, limit)
     });
     let uninstalls = matches!(done, Done::RequeueAfter(_)) && is_let_go(cluster) && !overdue;
-    if !uninstalls && pause_to_remove(known).is_none() {
-        remove_leftovers(known, effects, &mut taken)?;
+    if !uninstalls && pause_to_remove(context).is_none() {
+        remove_leftovers(context, effects, &mut taken)?;
     }
-    Ok(ended(known, effects, taken))
+    Ok(ended(context, effects, taken))
 }
 
 /// Removes the pause of the addons-manager from a Cluster that is being deleted.
-pub(super) fn unpause(known: &Context<'_>, effects: &mut Effects) -> Step<TakenOver> {
+pub(super) fn unpause(context: &Context<'_>, effects: &mut Effects) -> Step<TakenOver> {
     let mut taken = TakenOver::default();
-    remove_pause(known, effects, &mut taken)?;
+    remove_pause(context, effects, &mut taken)?;
     Ok(taken)
 }
 
 /// Whether this reconcile has written the ClusterBootstrap or its status, so that the cached one is outdated.
-pub(super) fn wrote_bootstrap(known: &Context<'_>) -> bool {
-    let key = of_bootstrap(known);
+pub(super) fn wrote_bootstrap(context: &Context<'_>) -> bool {
+    let key = of_bootstrap(context);
     let mut verbs = [Verb::ReplaceStatus, Verb::Patch].into_iter();
-    verbs.any(|verb| known.made(&key, verb).is_some())
+    verbs.any(|verb| context.made(&key, verb).is_some())
 }
 
 /// Adds the problem of a running addons-manager, the delay and the event to `taken`.
-fn ended(known: &Context<'_>, effects: &mut Effects, mut taken: TakenOver) -> TakenOver {
-    let removals = &mut effects.memory.removals;
-    let (now, period) = (known.began.instant, known.facts.settings.sync_period.length);
+fn ended(context: &Context<'_>, effects: &mut Effects, mut taken: TakenOver) -> TakenOver {
+    let removals = &mut effects.local.removals;
+    let (now, period) = (context.began.instant, context.facts.settings.sync_period.length);
     if let Some(thing) = removals.returned(now, period) {
         let message = format!(
-            "{thing} is there again after it was removed: the addons-manager still runs, or something else writes it; scale the \
+            "{thing} returned after its removal: the addons-manager still runs, or another client writes it; scale the \
              Deployment of the addons-manager to 0 (docs/migrating.md)"
         );
         taken.said = Some((GateReason::AddonsManagerRuns.as_str(), message));
@@ -142,17 +142,17 @@ fn ended(known: &Context<'_>, effects: &mut Effects, mut taken: TakenOver) -> Ta
 }
 
 /// Returns the removable pause of the addons-manager.
-fn pause_to_remove(known: &Context<'_>) -> Option<LegacyPause> {
-    legacy_pause(&known.facts.cluster, known.facts.record())
+fn pause_to_remove(context: &Context<'_>) -> Option<LegacyPause> {
+    legacy_pause(&context.facts.cluster, context.facts.record())
 }
 
 /// Removes the pause of the addons-manager, if the record covers the current Cluster. Returns whether the pause needs a write.
-fn remove_pause(known: &Context<'_>, effects: &mut Effects, taken: &mut TakenOver) -> Step<bool> {
-    let cluster = &known.facts.cluster;
-    let Some(pause) = pause_to_remove(known) else {
+fn remove_pause(context: &Context<'_>, effects: &mut Effects, taken: &mut TakenOver) -> Step<bool> {
+    let cluster = &context.facts.cluster;
+    let Some(pause) = pause_to_remove(context) else {
         return Ok(false);
     };
-    match seen(known, effects, Thing::Pause, &cluster.metadata) {
+    match seen(context, effects, Thing::Pause, &cluster.metadata) {
         LeftoverState::Left => {}
         LeftoverState::Outdated => return Ok(true),
         LeftoverState::Returned => return Ok(false),
@@ -162,8 +162,8 @@ fn remove_pause(known: &Context<'_>, effects: &mut Effects, taken: &mut TakenOve
     if pause.stopped {
         patch["spec"] = json!({"paused": Value::Null});
     }
-    let written = match known.write(Write::patch(
-        of_cluster(known),
+    let written = match context.write(Write::patch(
+        of_cluster(context),
         patch,
         "the record replaces the pause of the addons-manager",
     )) {
@@ -173,7 +173,7 @@ fn remove_pause(known: &Context<'_>, effects: &mut Effects, taken: &mut TakenOve
             let note = format!("the pause of the addons-manager cannot be removed: {failure}");
             effects.events.push(Event::Said("LegacyPauseNotRemoved", note));
             taken.said = Some(not_removed(
-                &of_cluster(known).to_string(),
+                &of_cluster(context).to_string(),
                 "spec.paused and the annotation of the addons-manager",
                 &failure,
             ));
@@ -184,11 +184,11 @@ fn remove_pause(known: &Context<'_>, effects: &mut Effects, taken: &mut TakenOve
     let is_back = !written["metadata"]["annotations"][annotation::LEGACY_PAUSED].is_null()
         || pause.stopped && written["spec"]["paused"] == json!(true);
     if is_back {
-        let removals = &mut effects.memory.removals;
-        removals.put_back(Thing::Pause, known.began.instant);
+        let removals = &mut effects.local.removals;
+        removals.put_back(Thing::Pause, context.began.instant);
         return Ok(true);
     }
-    removed(known, effects, Thing::Pause, &cluster.metadata);
+    removed(context, effects, Thing::Pause, &cluster.metadata);
     taken.written = true;
     if pause.stopped {
         let note = "removed the pause of the addons-manager: the next step of the Cluster is released";
@@ -200,14 +200,14 @@ fn remove_pause(known: &Context<'_>, effects: &mut Effects, taken: &mut TakenOve
 }
 
 /// Removes annotations of Machines, then finalizers, the one of the Cluster last: while it exists, Sluice checks for leftovers.
-fn remove_leftovers(known: &Context<'_>, effects: &mut Effects, taken: &mut TakenOver) -> Step<()> {
-    let facts = known.facts;
+fn remove_leftovers(context: &Context<'_>, effects: &mut Effects, taken: &mut TakenOver) -> Step<()> {
+    let facts = context.facts;
     let (cluster, bootstrap) = (&facts.cluster, facts.bootstrap.as_deref());
     // An earlier process may have failed after it removed the finalizers.
     let status = bootstrap.and_then(|bootstrap| bootstrap.status.as_ref());
     let is_said = status.is_some_and(|status| says_takeover(&status.conditions));
-    let is_recorded = facts.record().is_some() && !effects.memory.removals.has_failed();
-    if !(is_said || may_be_left(cluster, bootstrap, is_recorded) || kubeconfig_has_finalizer(known)) {
+    let is_recorded = facts.record().is_some() && !effects.local.removals.has_failed();
+    if !(is_said || may_be_left(cluster, bootstrap, is_recorded) || kubeconfig_has_finalizer(context)) {
         return Ok(());
     }
     // A pause of a user keeps other controllers away, too. Its record is written anyway, so `paused` notes the skipped check.
@@ -221,39 +221,35 @@ fn remove_leftovers(known: &Context<'_>, effects: &mut Effects, taken: &mut Take
     ];
     for (thing, object) in in_memory.clone() {
         if let Some(object) = object.filter(|object| without_finalizer(object).is_some()) {
-            match seen(known, effects, thing, object) {
+            match seen(context, effects, thing, object) {
                 LeftoverState::Left => {}
                 LeftoverState::Outdated | LeftoverState::Returned => return Ok(()),
             }
         }
     }
-    let leftovers = match leftovers(known) {
+    let leftovers = match leftovers(context) {
         Ok(leftovers) => leftovers,
         Err(Interrupt::Failed(failure)) => {
             let of = &facts.owner;
             let (namespace, name) = (&of.namespace, &of.name);
             let of = format!("Machines and Secret {name}-kubeconfig of Cluster {namespace}/{name}");
-            taken.said = Some(not_removed(
-                &of,
-                "what the addons-manager has left there",
-                &failure,
-            ));
+            taken.said = Some(not_removed(&of, "leftovers", &failure));
             return Ok(());
         }
         Err(stop) => return Err(stop),
     };
-    let removal = remove(known, &leftovers)?;
+    let removal = remove(context, &leftovers)?;
     for (thing, object) in in_memory {
         let key = match thing {
-            Thing::Bootstrap => of_bootstrap(known),
-            _ => of_cluster(known),
+            Thing::Bootstrap => of_bootstrap(context),
+            _ => of_cluster(context),
         };
-        if let (Some(object), Some(_)) = (object, known.made(&key, Verb::Patch)) {
+        if let (Some(object), Some(_)) = (object, context.made(&key, Verb::Patch)) {
             if removal.removed.iter().any(|left| left.key == key) {
-                removed(known, effects, thing, object);
+                removed(context, effects, thing, object);
             } else {
-                let removals = &mut effects.memory.removals;
-                removals.put_back(thing, known.began.instant);
+                let removals = &mut effects.local.removals;
+                removals.put_back(thing, context.began.instant);
             }
         }
     }
@@ -275,21 +271,21 @@ fn remove_leftovers(known: &Context<'_>, effects: &mut Effects, taken: &mut Take
     Ok(())
 }
 
-fn seen(known: &Context<'_>, effects: &mut Effects, thing: Thing, object: &ObjectMeta) -> LeftoverState {
+fn seen(context: &Context<'_>, effects: &mut Effects, thing: Thing, object: &ObjectMeta) -> LeftoverState {
     let version = object.resource_version.as_deref().unwrap_or_default();
-    let period = known.facts.settings.sync_period.length;
+    let period = context.facts.settings.sync_period.length;
     effects
-        .memory
+        .local
         .removals
-        .seen(thing, version, period, known.began.instant)
+        .seen(thing, version, period, context.began.instant)
 }
 
-fn removed(known: &Context<'_>, effects: &mut Effects, thing: Thing, object: &ObjectMeta) {
+fn removed(context: &Context<'_>, effects: &mut Effects, thing: Thing, object: &ObjectMeta) {
     let version = object.resource_version.clone().unwrap_or_default();
     effects
-        .memory
+        .local
         .removals
-        .removed(thing, version, known.began.instant);
+        .removed(thing, version, context.began.instant);
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use crate::{
     packages::{
         bootstrap::{
             self, Draft, Filling, Inputs, KeptVersions, Release, ReleaseChange, ResolvedRelease,
-            fill_with_values, filled_from, from_template, is_bound, merge, other_hop, too_many,
+            fill_with_values, filled_from, from_template, merge, must_match_release, other_hop, too_many,
         },
         build::adopted,
     },
@@ -52,8 +52,8 @@ impl Validated {
 }
 
 /// Derives the desired state from the facts.
-pub(super) fn validate(known: &Context<'_>) -> Step<Validated> {
-    let found = known.facts;
+pub(super) fn validate(context: &Context<'_>) -> Step<Validated> {
+    let found = context.facts;
     let to = &found.topology.version;
     let record = found.record();
     let progress = progress(
@@ -67,7 +67,7 @@ pub(super) fn validate(known: &Context<'_>) -> Step<Validated> {
     let releases: Vec<TkrFacts> = found.releases.values().map(|release| facts(release)).collect();
     let release = release(found, &progress, &releases);
     let change = match &release {
-        Ok(name) => change(known, name, &progress),
+        Ok(name) => change(context, name, &progress),
         Err(hold) => Err(hold.clone().into()),
     };
     let (change, problem) = match change {
@@ -88,14 +88,14 @@ pub(super) fn validate(known: &Context<'_>) -> Step<Validated> {
     })
 }
 
-fn release(found: &Facts, progress: &Progress, known: &[TkrFacts]) -> Result<String, Hold> {
+fn release(found: &Facts, progress: &Progress, context: &[TkrFacts]) -> Result<String, Hold> {
     if found.label.is_empty() {
         return Err(Hold::new(
             GateReason::TKRLabelRemoved,
             format!("the Cluster has a ClusterBootstrap, but no label {}", label::TKR),
         ));
     }
-    match known.iter().find(|release| release.name == found.label) {
+    match context.iter().find(|release| release.name == found.label) {
         None => return Err(tkr_not_found(&found.label)),
         Some(release) if release.legacy => return Err(tkr_legacy(&found.label)),
         Some(_) => {}
@@ -103,7 +103,7 @@ fn release(found: &Facts, progress: &Progress, known: &[TkrFacts]) -> Result<Str
     let pinned = pinned(&found.topology, &progress.hop);
     let to = &found.topology.version;
     let resolved = found.resolved_release();
-    let release = for_progress(progress, resolved.release(), to, pinned, &found.label, known)?;
+    let release = for_progress(progress, resolved.release(), to, pinned, &found.label, context)?;
     // The only known release of a version may not be the only one.
     let is_named = pinned.is_some() || release == found.label || resolved.release() == Some(&release);
     match &found.undecodable_release {
@@ -112,10 +112,10 @@ fn release(found: &Facts, progress: &Progress, known: &[TkrFacts]) -> Result<Str
     }
 }
 
-fn needed_template<'a>(known: &'a Context<'_>, release: &str) -> Step<&'a ClusterBootstrapSpec> {
-    let system = &known.facts.settings.system_namespace;
+fn needed_template<'a>(context: &'a Context<'_>, release: &str) -> Step<&'a ClusterBootstrapSpec> {
+    let system = &context.facts.settings.system_namespace;
     let missing = || template_not_found(system, release);
-    let template = known.template(release)?.ok_or_else(missing)?;
+    let template = context.template(release)?.ok_or_else(missing)?;
     match too_many(template, &format!("ClusterBootstrapTemplate {system}/{release}")) {
         Some(hold) => Err(hold.into()),
         None => Ok(template),
@@ -123,13 +123,13 @@ fn needed_template<'a>(known: &'a Context<'_>, release: &str) -> Step<&'a Cluste
 }
 
 /// Returns the draft of the ClusterBootstrap with the spec of `release`; `None` if no write is needed.
-fn change(known: &Context<'_>, release: &str, progress: &Progress) -> Step<Option<Draft>> {
-    let found = known.facts;
+fn change(context: &Context<'_>, release: &str, progress: &Progress) -> Step<Option<Draft>> {
+    let found = context.facts;
     let Some(bootstrap) = &found.bootstrap else {
         if is_custom(&found.cluster) {
             return Ok(None);
         }
-        let new = needed_template(known, release)?;
+        let new = needed_template(context, release)?;
         return Ok(from_template(&found.owner.name, new, &found.catalogue).map(Some)?);
     };
     let is_owned = adopted(&found.owner, bootstrap.owner_references()).is_none();
@@ -138,7 +138,7 @@ fn change(known: &Context<'_>, release: &str, progress: &Progress) -> Step<Optio
         if named != release {
             return Err(other_hop(&found.owner.name, named, release).into());
         }
-        return filled(known, bootstrap, release).map(Some);
+        return filled(context, bootstrap, release).map(Some);
     }
     match found.resolved_release().change(release, progress) {
         ReleaseChange::Nothing if is_owned => Ok(None),
@@ -146,14 +146,14 @@ fn change(known: &Context<'_>, release: &str, progress: &Progress) -> Step<Optio
             spec: bootstrap.spec.clone(),
             clones: Vec::new(),
         })),
-        ReleaseChange::Merge => Ok(with_inputs(known, bootstrap, release, merge)?.map(Some)?),
+        ReleaseChange::Merge => Ok(with_inputs(context, bootstrap, release, merge)?.map(Some)?),
     }
 }
 
 /// Returns the user's `bootstrap` with missing fields filled.
-fn filled(known: &Context<'_>, bootstrap: &ClusterBootstrap, release: &str) -> Step<Draft> {
-    let found = known.facts;
-    let template = needed_template(known, release)?;
+fn filled(context: &Context<'_>, bootstrap: &ClusterBootstrap, release: &str) -> Step<Draft> {
+    let found = context.facts;
+    let template = needed_template(context, release)?;
     let packages = packages_of(found, release);
     let filling = Filling {
         template,
@@ -185,20 +185,20 @@ fn packages_of(found: &Facts, release: &str) -> Vec<String> {
 
 /// Returns the hold for packages of the current `bootstrap` that are below the release, while the release is binding.
 pub(super) fn below_release(
-    known: &Context<'_>,
+    context: &Context<'_>,
     validated: &Validated,
     bootstrap: &ClusterBootstrap,
 ) -> Step<Option<Hold>> {
-    let found = known.facts;
+    let found = context.facts;
     let Ok(release) = validated.release.as_deref() else {
         return Ok(None);
     };
     let merged = ResolvedRelease::of(bootstrap).resolved(&validated.progress) == Some(release);
     // An unmerged ClusterBootstrap has its own hold.
-    if !merged || !is_bound(&validated.progress, &found.workers, found.record()) {
+    if !merged || !must_match_release(&validated.progress, &found.workers, found.record()) {
         return Ok(None);
     }
-    match with_inputs(known, bootstrap, release, bootstrap::below_release) {
+    match with_inputs(context, bootstrap, release, bootstrap::below_release) {
         Ok(hold) => Ok(hold),
         Err(stop) => stop.held().map(Some),
     }
@@ -206,16 +206,16 @@ pub(super) fn below_release(
 
 /// Returns the result of `evaluate` for a merge of `bootstrap` with `release`.
 fn with_inputs<T>(
-    known: &Context<'_>,
+    context: &Context<'_>,
     bootstrap: &ClusterBootstrap,
     release: &str,
     evaluate: impl FnOnce(&Inputs<'_>) -> T,
 ) -> Step<T> {
-    let found = known.facts;
+    let found = context.facts;
     let packages = packages_of(found, release);
-    let new = needed_template(known, release)?;
+    let new = needed_template(context, release)?;
     let old = match ResolvedRelease::of(bootstrap).release() {
-        Some(old) => known.template(old)?,
+        Some(old) => context.template(old)?,
         None => None,
     };
     Ok(evaluate(&Inputs {

@@ -33,17 +33,17 @@ const EMPTY: &[u8] = b"{}\n";
 /// # Errors
 /// Returns a [`Hold`] for a problem that an operator must fix.
 pub(super) fn values(
-    known: &Context<'_>,
+    context: &Context<'_>,
     role: Role,
     package: &ClusterBootstrapPackage,
-    sight: ReadPhase,
+    phase: ReadPhase,
 ) -> Step<Values> {
     let of = &package.ref_name;
     match source(package)? {
         Source::Defaults => Ok(empty()),
-        Source::Inline(inline) => Ok(inline_document(&inline_text(known, inline, of, sight)?)),
+        Source::Inline(inline) => Ok(inline_document(&inline_text(context, inline, of, phase)?)),
         Source::Secret(secret) => {
-            let found = secret_of(known, secret, of, "valuesFrom.secretRef", sight)?;
+            let found = secret_of(context, secret, of, "valuesFrom.secretRef", phase)?;
             Ok(content(&found))
         }
         Source::Provider(by) => {
@@ -51,23 +51,23 @@ pub(super) fn values(
                 role,
                 package: of,
                 by,
-                namespace: &known.facts.owner.namespace,
+                namespace: &context.facts.owner.namespace,
             };
-            let provider::Found { key, object: by } = provider::find(known, &asked, sight)?;
+            let provider::Found { key, object: by } = provider::find(context, &asked, phase)?;
             // Values computed by Sluice follow from one Cluster; other providers may serve several Clusters.
             if asked.is_ours()
-                && let Some(another) = Owners::of(known, by.owner_references())?.another()
+                && let Some(another) = Owners::of(context, by.owner_references())?.another()
             {
                 let message = format!(
-                    "{key}, which package {of} takes its values from, belongs to {} {}, and computes them for that; give the package a \
-                     configuration of its own",
+                    "{key}, the values source of package {of}, belongs to {} {} and has its values; give the package its own \
+                     configuration",
                     another.kind, another.name
                 );
                 return Err(Hold::new(GateReason::ValuesOwnerMismatch, message).into());
             }
             let named = asked.secret(&by)?;
-            let found = secret_of(known, named, of, "status.secretRef of its provider", sight)?;
-            asked.check(&by, &found.metadata, &known.facts.owner.uid)?;
+            let found = secret_of(context, named, of, "status.secretRef of its provider", phase)?;
+            asked.check(&by, &found.metadata, &context.facts.owner.uid)?;
             Ok(content(&found))
         }
     }
@@ -75,15 +75,15 @@ pub(super) fn values(
 
 /// Returns the text of inline values of the ClusterBootstrap. Text too long for the cache is read from the API server.
 pub(super) fn inline_text<'k>(
-    known: &'k Context<'_>,
+    context: &'k Context<'_>,
     inline: &'k FreeForm,
     package: &str,
-    sight: ReadPhase,
+    phase: ReadPhase,
 ) -> Step<Cow<'k, str>> {
     if let Some(text) = inline.text() {
         return Ok(Cow::Borrowed(text));
     }
-    let whole = whole_bootstrap(known, sight)?;
+    let whole = whole_bootstrap(context, phase)?;
     let text = inline_of(&whole.spec, inline).and_then(FreeForm::text);
     text.map(|text| Cow::Owned(text.to_owned())).ok_or_else(|| {
         let what = format!("valuesFrom.inline of package {package} was edited while it was read");
@@ -99,9 +99,9 @@ pub(super) fn inline_of<'w>(whole: &'w ClusterBootstrapSpec, inline: &FreeForm) 
 }
 
 /// Reads the ClusterBootstrap from the API server: the cached one lacks long values and unused fields.
-pub(super) fn whole_bootstrap(known: &Context<'_>, sight: ReadPhase) -> Step<ClusterBootstrap> {
-    let Owner { namespace, name, .. } = &known.facts.owner;
-    let whole: Option<ClusterBootstrap> = known.read(name, (Server::Management, Some(namespace)), sight)?;
+pub(super) fn whole_bootstrap(context: &Context<'_>, phase: ReadPhase) -> Step<ClusterBootstrap> {
+    let Owner { namespace, name, .. } = &context.facts.owner;
+    let whole: Option<ClusterBootstrap> = context.read(name, (Server::Management, Some(namespace)), phase)?;
     whole.ok_or_else(|| {
         let what = format!("ClusterBootstrap {namespace}/{name} was deleted while it was read");
         Interrupt::Failed(Failure::overtaken(Server::Management, &what))
@@ -114,24 +114,25 @@ fn empty() -> Values {
 
 /// Returns the Secret that `field` names for the values of `package`.
 fn secret_of(
-    known: &Context<'_>,
+    context: &Context<'_>,
     secret: &str,
     package: &str,
     field: &str,
-    sight: ReadPhase,
+    phase: ReadPhase,
 ) -> Step<Secret> {
-    let namespace = &known.facts.owner.namespace;
+    let namespace = &context.facts.owner.namespace;
     if !names::is_object_name(secret) {
-        let message =
-            format!("{field} of package {package} is {secret:?}, which is no name of a Secret; correct it");
+        let message = format!(
+            "{field} of package {package} is {secret:?}, which is not a valid Secret name; correct it"
+        );
         return Err(Hold::new(GateReason::ValuesNotFound, message).into());
     }
     let key = Key::of::<Secret>(Server::Management, Some(namespace), secret);
     // A clone created by this reconcile was read before.
-    let made = known.written(&key).filter(|_| sight == ReadPhase::Plan);
+    let made = context.written(&key).filter(|_| phase == ReadPhase::Plan);
     let found = match made {
         Some(made) => Some(typed(Server::Management, made)?),
-        None => known.read::<Secret>(secret, (Server::Management, Some(namespace)), sight)?,
+        None => context.read::<Secret>(secret, (Server::Management, Some(namespace)), phase)?,
     };
     let missing = || {
         Hold::new(
@@ -142,19 +143,23 @@ fn secret_of(
         )
     };
     let found = found.ok_or_else(missing)?;
-    if is_credential(&found) || is_of_cluster(known, namespace, secret)? {
+    if is_credential(&found) || is_of_cluster(context, namespace, secret)? {
         return Err(credential_refused(namespace, secret, package).into());
     }
     Ok(found)
 }
 
 /// Whether a Secret has the name of a credential of an existing Cluster.
-pub(super) fn is_of_cluster(known: &Context<'_>, namespace: &str, secret: &str) -> Step<bool> {
-    let owner = &known.facts.owner;
+pub(super) fn is_of_cluster(context: &Context<'_>, namespace: &str, secret: &str) -> Step<bool> {
+    let owner = &context.facts.owner;
     let place = (Server::Management, Some(namespace));
     for cluster in credential_of(secret) {
         let is_own = (namespace, cluster) == (&*owner.namespace, &*owner.name);
-        if is_own || known.read::<Cluster>(cluster, place, ReadPhase::Plan)?.is_some() {
+        if is_own
+            || context
+                .read::<Cluster>(cluster, place, ReadPhase::Plan)?
+                .is_some()
+        {
             return Ok(true);
         }
     }

@@ -72,15 +72,15 @@ impl Reach {
     }
 }
 
-/// Returns the number of the connection to the workload that `ask` requests.
+/// Returns the number of the connection to the workload that `read` requests.
 ///
 /// # Errors
 /// Returns a [`Hold`] for a problem that an operator must fix first.
-pub(super) fn connect(known: &Context<'_>, ask: fn(Box<ParsedKubeconfig>) -> Read) -> Step<u64> {
-    let owner = &known.facts.owner;
+pub(super) fn connect(context: &Context<'_>, read: fn(Box<ParsedKubeconfig>) -> Read) -> Step<u64> {
+    let owner = &context.facts.owner;
     let namespace = &owner.namespace;
     let secret = format!("{}{}", owner.name, name::KUBECONFIG_SUFFIX);
-    let found = known.read::<Secret>(&secret, (Server::Management, Some(namespace)), ReadPhase::Plan)?;
+    let found = context.read::<Secret>(&secret, (Server::Management, Some(namespace)), ReadPhase::Plan)?;
     let bytes = found.and_then(|found| found.data?.remove(name::KUBECONFIG_KEY));
     let missing = || {
         Hold::new(
@@ -101,7 +101,7 @@ pub(super) fn connect(known: &Context<'_>, ask: fn(Box<ParsedKubeconfig>) -> Rea
     };
     let parsed = kubeconfig::parse(&bytes).map_err(|error| refused(&error))?;
     let digest = kubeconfig::digest(&bytes);
-    match known.answer(ask(Box::new(ParsedKubeconfig { parsed, digest })))? {
+    match context.answer(read(Box::new(ParsedKubeconfig { parsed, digest })))? {
         ReadResult::Connected(connection) => Ok(*connection),
         ReadResult::NotConnected(why) => Err(refused(why).into()),
         _ => Err(Hold::new(GateReason::WorkloadUnreachable, SILENT).into()),
@@ -110,8 +110,8 @@ pub(super) fn connect(known: &Context<'_>, ask: fn(Box<ParsedKubeconfig>) -> Rea
 
 /// Returns the identity of the workload API server, or the reason why it is unknown. A connection to a server with other data than
 /// before is lost: its stores are invalid, and everything is read again.
-pub(super) fn reach(known: &Context<'_>, moment: ReadPoint) -> Step<Reach> {
-    Ok(match known.contact(moment)? {
+pub(super) fn reach(context: &Context<'_>, point: ReadPoint) -> Step<Reach> {
+    Ok(match context.contact(point)? {
         Contact::Ended | Contact::Replaced => Reach::lost(),
         Contact::Silent {
             since,
@@ -136,8 +136,7 @@ pub(super) fn reach(known: &Context<'_>, moment: ReadPoint) -> Step<Reach> {
             }
         }
         Contact::GivenUp(why) => {
-            let message =
-                format!("PackageInstalls or Apps of the workload cluster cannot be kept in memory: {why}");
+            let message = format!("PackageInstalls or Apps of the workload cluster cannot be cached: {why}");
             Reach::NotYet(Hold::new(GateReason::WorkloadUnreachable, message))
         }
         Contact::Serves { uid } => Reach::Reached { uid: uid.clone() },

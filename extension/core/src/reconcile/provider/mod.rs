@@ -99,8 +99,8 @@ impl Reconciler for Configuration {
         Effects::default()
     }
 
-    fn reconcile(known: &Context<'_>, effects: &mut Effects) -> Step<Done> {
-        reconcile(known, effects)
+    fn reconcile(context: &Context<'_>, effects: &mut Effects) -> Step<Done> {
+        reconcile(context, effects)
     }
 }
 
@@ -108,29 +108,29 @@ impl Reconciler for Configuration {
 ///
 /// # Errors
 /// The missing reads or writes, or the reason why the reconcile cannot continue.
-pub fn reconcile(known: &Context<'_>, effects: &mut Effects) -> Step<Done> {
+pub fn reconcile(context: &Context<'_>, effects: &mut Effects) -> Step<Done> {
     let Configuration {
         object,
         sync_period,
         is_hot,
         ..
-    } = known.facts;
+    } = context.facts;
     let is_template = object.annotations().contains_key(annotation::TEMPLATE_CONFIG);
     if is_template || object.metadata.deletion_timestamp.is_some() {
         return Ok(Done::Forget);
     }
-    effects.sources = known.sources().collect();
+    effects.sources = context.sources().collect();
     let (mut uid, mut unwatched) = (object.uid(), false);
-    let outcome = match owner::cluster(known) {
+    let outcome = match owner::cluster(context) {
         // Garbage collection deletes the configurations of a deleted Cluster.
         Ok(found) if found.metadata.deletion_timestamp.is_some() => return Ok(Done::AwaitChange),
         Ok(found) => {
-            if let Some(problem) = owner::paused(known.facts, found) {
-                return rest(known, effects, &problem);
+            if let Some(problem) = owner::paused(context.facts, found) {
+                return rest(context, effects, &problem);
             }
             uid = found.uid();
             effects.cluster = Some((found.namespace().unwrap_or_default(), found.name_any()));
-            written(known, found, &mut unwatched)
+            written(context, found, &mut unwatched)
         }
         Err(stop) => Err(stop),
     };
@@ -139,45 +139,45 @@ pub fn reconcile(known: &Context<'_>, effects: &mut Effects) -> Step<Done> {
         Err(stop) => (None, Some(stop.held()?)),
     };
     effects.problem = Some(problem.clone());
-    status::write(known, secret, problem.as_ref())?;
+    status::write(context, secret, problem.as_ref())?;
     let uid = uid.unwrap_or_default();
     Ok(Done::RequeueAfter(match problem {
         _ if unwatched && *is_hot => UNWATCHED,
-        Some(_) if unwatched => wait(&uid, status::not_ready_for(known)),
+        Some(_) if unwatched => wait(&uid, status::not_ready_for(context)),
         // Resync together with the Cluster, whose reconcile then observes these writes.
-        _ => sync_period.until_resync(&uid, known.began.instant),
+        _ => sync_period.until_resync(&uid, context.began.instant),
     }))
 }
 
 /// Handles a paused Cluster: writes only the pause as the reason for missing or outdated values.
-fn rest(known: &Context<'_>, effects: &mut Effects, problem: &Problem) -> Step<Done> {
-    if !status::is_current(known) {
+fn rest(context: &Context<'_>, effects: &mut Effects, problem: &Problem) -> Step<Done> {
+    if !status::is_current(context) {
         effects.problem = Some(Some(problem.clone()));
-        status::write(known, None, Some(problem))?;
+        status::write(context, None, Some(problem))?;
     }
     Ok(Done::AwaitChange)
 }
 
 /// Writes all objects of a configuration and returns the name of the values Secret.
-fn written(known: &Context<'_>, cluster: &Cluster, unwatched: &mut bool) -> Step<String> {
-    let config = known.facts;
-    let (output, sources) = values::values(known, cluster, unwatched)?;
+fn written(context: &Context<'_>, cluster: &Cluster, unwatched: &mut bool) -> Step<String> {
+    let config = context.facts;
+    let (output, sources) = values::values(context, cluster, unwatched)?;
     let secret = secret::wanted(config, cluster, &output)?;
     // A configuration that was found by its name gets the Cluster as an owner.
-    let adopted = iter::once_with(|| objects::adopt(known, cluster, config.key(), &config.object.metadata));
+    let adopted = iter::once_with(|| objects::adopt(context, cluster, config.key(), &config.object.metadata));
     let extra = output
         .objects
         .iter()
-        .map(|wanted| objects::extra(known, wanted, &output.former_owners));
+        .map(|wanted| objects::extra(context, wanted, &output.former_owners));
     let removed = output
         .obsolete
         .iter()
-        .map(|source| objects::remove(known, source));
+        .map(|source| objects::remove(context, source));
     let owned = output
         .owned
         .iter()
-        .map(|source| objects::adopt_secret(known, cluster, &sources, source));
-    let values = iter::once_with(|| secret::write(known, &secret));
+        .map(|source| objects::adopt_secret(context, cluster, &sources, source));
+    let values = iter::once_with(|| secret::write(context, &secret));
     // The parts are read together and written in this order.
     in_order(together(
         adopted.chain(extra).chain(removed).chain(owned).chain(values),

@@ -47,7 +47,7 @@ pub(super) fn with_owners(
 }
 
 /// Adds the Cluster to the owners of an object, if it is missing.
-pub(super) fn adopt(known: &Context<'_>, cluster: &Cluster, key: Key, object: &ObjectMeta) -> Step<()> {
+pub(super) fn adopt(context: &Context<'_>, cluster: &Cluster, key: Key, object: &ObjectMeta) -> Step<()> {
     let found = object.owner_references.as_deref().unwrap_or_default();
     let Some(owners) = with_owners(found, &[reference(cluster)]) else {
         return Ok(());
@@ -55,14 +55,14 @@ pub(super) fn adopt(known: &Context<'_>, cluster: &Cluster, key: Key, object: &O
     let metadata =
         json!({"uid": object.uid, "resourceVersion": object.resource_version, "ownerReferences": owners});
     let patch = json!({ "metadata": metadata });
-    known
+    context
         .write(Write::patch(key, patch, "object is deleted with its Cluster"))
         .map(drop)
 }
 
 /// Adds the Cluster to the owners of a Secret that a configuration names, so that both are deleted together.
 pub(super) fn adopt_secret(
-    known: &Context<'_>,
+    context: &Context<'_>,
     cluster: &Cluster,
     sources: &Sources,
     source: &Source,
@@ -75,17 +75,17 @@ pub(super) fn adopt_secret(
     };
     let namespace = secret.namespace();
     let key = Key::of::<Secret>(Server::Management, namespace.as_deref(), &secret.name_any());
-    adopt(known, cluster, key, &secret.metadata)
+    adopt(context, cluster, key, &secret.metadata)
 }
 
 /// Creates or updates an object that the package needs. Removes the owners in `former_owners` and keeps all other owners.
 ///
 /// Cluster-scoped objects are roles, which RBAC lets Sluice write by name. The authorizer sees no name in a POST, so a missing role is
 /// applied. Only Sluice writes it, and it is the same for all Clusters.
-pub(super) fn extra(known: &Context<'_>, wanted: &Value, former_owners: &[String]) -> Step<()> {
-    const WHY: &str = "package needs the object";
+pub(super) fn extra(context: &Context<'_>, wanted: &Value, former_owners: &[String]) -> Step<()> {
+    const WHY: &str = "required by a package";
     let source = source_of(wanted);
-    let current = found(known, &source)?.into_iter().flatten().next();
+    let current = found(context, &source)?.into_iter().flatten().next();
     let mut next = wanted.clone();
     if let Some(current) = current {
         let owners =
@@ -111,7 +111,7 @@ pub(super) fn extra(known: &Context<'_>, wanted: &Value, former_owners: &[String
             next["metadata"][field] = current["metadata"][field].clone();
         }
     }
-    let key = key(known, &source)?.ok_or_else(|| {
+    let key = key(context, &source)?.ok_or_else(|| {
         let text = format!("write {source}: the API server does not serve its kind");
         Interrupt::Failed(Failure::other(Server::Management, &text))
     })?;
@@ -120,25 +120,25 @@ pub(super) fn extra(known: &Context<'_>, wanted: &Value, former_owners: &[String
         (None, Some(_)) => Write::post(key, next, WHY),
         (None, None) => Write::apply(key, next, WHY),
     };
-    known.write(write).map(drop)
+    context.write(write).map(drop)
 }
 
 /// Deletes an obsolete object.
-pub(super) fn remove(known: &Context<'_>, source: &Source) -> Step<()> {
-    let Some(current) = found(known, source)?.into_iter().flatten().next() else {
+pub(super) fn remove(context: &Context<'_>, source: &Source) -> Step<()> {
+    let Some(current) = found(context, source)?.into_iter().flatten().next() else {
         return Ok(());
     };
     let uid = current["metadata"]["uid"].as_str().map(str::to_owned);
-    let Some(key) = key(known, source)? else {
+    let Some(key) = key(context, source)? else {
         return Ok(());
     };
-    known
-        .write(Write::delete(key, uid, "no package needs the object any more"))
+    context
+        .write(Write::delete(key, uid, "no package requires the object"))
         .map(drop)
 }
 
 /// Returns the key of the object of `source`; `None` if its kind is not served.
-fn key(known: &Context<'_>, source: &Source) -> Step<Option<Key>> {
+fn key(context: &Context<'_>, source: &Source) -> Step<Option<Key>> {
     let Source::Object {
         group,
         kind,
@@ -149,7 +149,7 @@ fn key(known: &Context<'_>, source: &Source) -> Step<Option<Key>> {
     else {
         return Ok(None);
     };
-    let served = known.served(Read::Served {
+    let served = context.served(Read::Served {
         group: group.clone(),
         kind: kind.clone(),
     })?;

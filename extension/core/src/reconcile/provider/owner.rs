@@ -10,8 +10,8 @@ use crate::{
 };
 
 /// Returns the Cluster that a configuration belongs to.
-pub(super) fn cluster<'a>(known: &'a Context<'_>) -> Step<&'a Cluster> {
-    let config = known.facts;
+pub(super) fn cluster<'a>(context: &'a Context<'_>) -> Step<&'a Cluster> {
+    let config = context.facts;
     let owner = config.object.owner_references().iter().find(|owner| {
         owner.kind == Cluster::kind(&()) && owner.api_version.split('/').next() == Some(&*Cluster::group(&()))
     });
@@ -27,7 +27,7 @@ pub(super) fn cluster<'a>(known: &'a Context<'_>) -> Step<&'a Cluster> {
         }
     };
     let namespace = config.namespace();
-    let found = known.cluster(&namespace, &name)?;
+    let found = context.cluster(&namespace, &name)?;
     let is_it = |cluster: &&Cluster| owner.is_none_or(|owner| cluster.uid().as_deref() == Some(&owner.uid));
     found.filter(is_it).ok_or_else(|| {
         let message = format!(

@@ -48,11 +48,11 @@ pub(super) fn wanted(config: &Configuration, cluster: &Cluster, output: &Output)
 }
 
 /// Writes the Secret, if it differs. The write fails with 409 if another leader wrote the Secret since the read.
-pub(super) fn write(known: &Context<'_>, wanted: &Secret) -> Step<()> {
+pub(super) fn write(context: &Context<'_>, wanted: &Secret) -> Step<()> {
     const WHY: &str = "values of the configuration";
     let namespace = wanted.namespace();
     let (server, name) = (Server::Management, wanted.name_any());
-    let write = match known.read::<Secret>(&name, (server, namespace.as_deref()), ReadPhase::Plan)? {
+    let write = match context.read::<Secret>(&name, (server, namespace.as_deref()), ReadPhase::Plan)? {
         None => Write::create(server, wanted, WHY),
         Some(found) => {
             let patch = patch(wanted, &found);
@@ -62,7 +62,7 @@ pub(super) fn write(known: &Context<'_>, wanted: &Secret) -> Step<()> {
             Write::patch(Key::of::<Secret>(server, namespace.as_deref(), &name), patch, WHY)
         }
     };
-    known.write(write).map(drop)
+    context.write(write).map(drop)
 }
 
 /// Returns the patch from `found` to `wanted`; `None` if they match. Other labels, annotations and owners stay.

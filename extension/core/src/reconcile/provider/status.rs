@@ -32,20 +32,20 @@ pub(in crate::reconcile) fn reason(config: &Value) -> Option<&'static str> {
 }
 
 /// Returns whether the status reports values of the current configuration.
-pub(super) fn is_current(known: &Context<'_>) -> bool {
-    let object = &known.facts.object;
+pub(super) fn is_current(context: &Context<'_>) -> bool {
+    let object = &context.facts.object;
     let status = read(&object.data);
     let is_ready = |condition: &Condition| condition.type_ == READY && condition.status == "True";
     status.observed_generation == object.metadata.generation && status.conditions.iter().any(is_ready)
 }
 
 /// Returns the duration for which the status has reported the configuration as not ready.
-pub(super) fn not_ready_for(known: &Context<'_>) -> Duration {
-    let status = read(&known.facts.object.data);
+pub(super) fn not_ready_for(context: &Context<'_>) -> Duration {
+    let status = read(&context.facts.object.data);
     let is_it = |condition: &&Condition| condition.type_ == READY && condition.status == "False";
     let lasted = status.conditions.iter().find(is_it).map(|ready| {
         let since = ready.last_transition_time.0;
-        Duration::try_from(known.began.now.duration_since(since)).unwrap_or_default()
+        Duration::try_from(context.began.now.duration_since(since)).unwrap_or_default()
     });
     lasted.unwrap_or_default()
 }
@@ -57,13 +57,13 @@ fn read(config: &Value) -> ConfigStatus {
 }
 
 /// Writes the status, if it differs.
-pub(super) fn write(known: &Context<'_>, secret: Option<String>, problem: Option<&Problem>) -> Step<()> {
-    let config = known.facts;
+pub(super) fn write(context: &Context<'_>, secret: Option<String>, problem: Option<&Problem>) -> Step<()> {
+    let config = context.facts;
     let (key, metadata) = (config.key(), &config.object.metadata);
     let current = config.object.data.get("status").cloned().unwrap_or_default();
     let read = read(&config.object.data);
     let status = ConfigStatus {
-        conditions: conditions(&read.conditions, secret.as_deref(), problem, known.began),
+        conditions: conditions(&read.conditions, secret.as_deref(), problem, context.began),
         // Written values stay in use until new ones exist.
         secret_ref: secret.or_else(|| read.secret_ref.clone()),
         observed_generation: metadata.generation,
@@ -77,14 +77,14 @@ pub(super) fn write(known: &Context<'_>, secret: Option<String>, problem: Option
         return Ok(());
     }
     // The adoption may have changed the resourceVersion.
-    let version = known
+    let version = context
         .made(&key, Verb::Patch)
         .map(|adopted| &adopted["metadata"]["resourceVersion"]);
     let version = version
         .cloned()
         .unwrap_or_else(|| json!(metadata.resource_version));
     let patch = json!({"metadata": {"uid": metadata.uid, "resourceVersion": version}, "status": next});
-    known
+    context
         .write(Write::patch_status(key, patch, "status of the configuration"))
         .map(drop)
 }

@@ -12,11 +12,11 @@ use crate::{
 
 /// Returns the output of a configuration and its sources. Sets `unwatched` if a source has no watch.
 pub(super) fn values(
-    known: &Context<'_>,
+    context: &Context<'_>,
     cluster: &Cluster,
     unwatched: &mut bool,
 ) -> Step<(Output, Sources)> {
-    let config = known.facts;
+    let config = context.facts;
     let mut sources = Sources::default();
     loop {
         match config.kind.values(&config.object, cluster, &sources) {
@@ -24,7 +24,7 @@ pub(super) fn values(
             Err(providers::ValuesError::Problem(problem)) => return Err(problem.into()),
             Err(providers::ValuesError::Unread(source)) => {
                 *unwatched |= source.is_secret();
-                let found = found(known, &source)?;
+                let found = found(context, &source)?;
                 *unwatched |= found.is_none();
                 sources.insert(source, found.into_iter().flatten().cloned().collect());
             }
@@ -33,7 +33,7 @@ pub(super) fn values(
 }
 
 /// Returns the objects of `source`; `None` if their kind is not served. Secrets are read by name, other objects through a watch.
-pub(super) fn found<'a>(known: &'a Context<'_>, source: &Source) -> Step<Option<Vec<&'a Value>>> {
+pub(super) fn found<'a>(context: &'a Context<'_>, source: &Source) -> Step<Option<Vec<&'a Value>>> {
     if let Source::Object {
         namespace: Some(namespace),
         name,
@@ -42,16 +42,16 @@ pub(super) fn found<'a>(known: &'a Context<'_>, source: &Source) -> Step<Option<
         && source.is_secret()
     {
         let key = Key::of::<k8s_openapi::api::core::v1::Secret>(Server::Management, Some(namespace), name);
-        let found = known.object(key, ReadPhase::Plan)?;
+        let found = context.object(key, ReadPhase::Plan)?;
         if let Some(secret) = found
-            && is_credential(known, secret, (namespace, name))?
+            && is_credential(context, secret, (namespace, name))?
         {
             let message = format!("{}; name another Secret", credential(&source.to_string()));
             return Err(Problem::new(Reason::CredentialsNotAllowed, message).into());
         }
         return Ok(Some(found.into_iter().collect()));
     }
-    let answer = known.answer(Read::Source(source.clone()));
+    let answer = context.answer(Read::Source(source.clone()));
     let answer = answer.map_err(|stop| match stop {
         Interrupt::Failed(Failure {
             undecodable: Some(object),
@@ -78,12 +78,12 @@ pub(super) fn found<'a>(known: &'a Context<'_>, source: &Source) -> Step<Option<
 }
 
 /// Returns whether a Secret is a credential of Kubernetes or Cluster API. The author of a configuration may lack permission to read those.
-fn is_credential(known: &Context<'_>, secret: &Value, (namespace, name): (&str, &str)) -> Step<bool> {
+fn is_credential(context: &Context<'_>, secret: &Value, (namespace, name): (&str, &str)) -> Step<bool> {
     if is_credential_type(secret["type"].as_str()) {
         return Ok(true);
     }
     for cluster in credential_of(name) {
-        if known.cluster(namespace, cluster)?.is_some() {
+        if context.cluster(namespace, cluster)?.is_some() {
             return Ok(true);
         }
     }

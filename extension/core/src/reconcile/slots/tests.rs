@@ -134,7 +134,7 @@ fn continuous_errors_close_the_gates() {
     let refused = Error::Refused(Failure::other(Server::Management, ""));
     let moment = Duration::from_millis(10);
     assert_eq!(
-        closes(&Error::Pass(ReconcileFailure::Panicked), 1, moment),
+        closes(&Error::Failed(ReconcileFailure::Panicked), 1, moment),
         [true]
     );
     assert_eq!(closes(&refused, 3, moment), [false, true, true]);

@@ -127,7 +127,7 @@ fn packages_without_the_label_are_left_alone() {
     json!({"spec": {"packageRef": {"versionSelection": {"constraints": "1.0.0"}}}}),
     json!({"packageRef": {"versionSelection": {"constraints": "1.35.4+vmware.1-tkg.1"}}}),
 )]
-fn what_was_edited_is_put_back(#[case] edit: Value, #[case] back: Value) {
+fn edits_are_reverted(#[case] edit: Value, #[case] back: Value) {
     let (package, found) = (bringing(), found(&edit));
     let install = TkrPackage::of(NAMESPACE, NAME, Some(&package), Some(&found)).install();
     let written = writes(&install.unwrap(), None);
@@ -224,7 +224,7 @@ fn one_that_is_being_deleted_uninstalls_nothing() {
 }
 
 #[test]
-fn one_that_cannot_be_deleted_is_said() {
+fn a_failed_deletion_is_reported() {
     let found = found(&json!({
         "metadata": {"deletionTimestamp": "2026-11-01T00:00:00Z"},
         "status": {"conditions": [{"type": "DeleteFailed", "status": "True"}], "usefulErrorMessage": "kapp: Error: no"},
@@ -258,25 +258,25 @@ fn failed(words: &str) -> InstallFault {
     "kapp: Error: Ownership errors:\n- Resource 'osimage/noble (run.tanzu.vmware.com/v1alpha3) cluster' is already associated with a \
      different app 'tkr-a.test.1.0.0.app' namespace: tkg-system (label 'kapp.k14s.io/app=1764000000')",
     InstallReason::OwnedByAnotherApp,
-    "App tkg-system/tkr-a.test.1.0.0 has brought an object"
+    "App tkg-system/tkr-a.test.1.0.0 already owns an object"
 )]
 #[case::owned_by_an_app_without_a_record(
     "kapp: Error: Ownership errors:\n- Resource 'osimage/noble (run.tanzu.vmware.com/v1alpha3) cluster' is already associated with a \
      different label 'kapp.k14s.io/app=1764000000'",
     InstallReason::OwnedByAnotherApp,
-    "App with label kapp.k14s.io/app=1764000000 has brought an object"
+    "App with label kapp.k14s.io/app=1764000000 already owns an object"
 )]
 #[case::forbidden(
     "kapp: Error: update clusterrole/a (rbac.authorization.k8s.io/v1) cluster:\n  Creating resource: clusterroles \"a\" is forbidden: User \
      \"system:serviceaccount:tkg-system:sluice-tkr-installer\" cannot create resource",
     InstallReason::RightMissing,
-    "bind a Role with it to ServiceAccount sluice-tkr-installer"
+    "bind a Role for it to ServiceAccount sluice-tkr-installer"
 )]
 #[case::owned_by_a_repository(
     "kapp: Error: Ownership errors:\n- Resource 'package/a.test.1.0.0 (data.packaging.carvel.dev/v1alpha1) namespace: tkg-system' is already \
      associated with a different app 'releases.pkgr' namespace: tkg-system (label 'kapp.k14s.io/app=1764000000')",
     InstallReason::OwnedByAnotherApp,
-    "PackageRepository tkg-system/releases has brought an object"
+    "PackageRepository tkg-system/releases already owns an object"
 )]
 #[case::over_a_quota(
     "kapp: Error: create secret/a (v1) namespace: tkg-system:\n  Creating resource: secrets \"a\" is forbidden: exceeded quota: q",
@@ -288,7 +288,7 @@ fn failed(words: &str) -> InstallFault {
     InstallReason::TKRPackageFailed,
     "Syncing directory '0': Fetching: 404"
 )]
-fn what_kapp_controller_says_has_a_reason(
+fn messages_of_kapp_controller_are_classified(
     #[case] words: &str,
     #[case] reason: InstallReason,
     #[case] says: &str,
@@ -315,7 +315,7 @@ fn an_event_takes_as_much_as_the_api_server_does() {
 }
 
 #[test]
-fn only_what_was_seen_at_this_generation_is_installed() {
+fn only_the_observed_generation_is_installed() {
     let package = bringing();
     for (observed, state) in [(1, InstallState::Settled), (0, InstallState::Underway)] {
         let found = found(&json!({"status": {

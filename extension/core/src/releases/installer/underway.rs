@@ -63,8 +63,8 @@ fn lasting(package: &str) -> InstallFault {
     InstallFault {
         reason: InstallReason::TKRPackageFailed,
         message: format!(
-            "Package {package}: kapp-controller has been at work for {} minutes; look whether the server answers from which the Package, or its \
-             bundle, is fetched; it keeps a worker of kapp-controller until then",
+            "Package {package}: kapp-controller has been fetching for {} minutes and occupies one of its workers; check the server of the Package \
+             and of its bundle",
             TIMEOUT.as_secs() / 60
         ),
     }
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_takes_long_is_said() {
+    fn a_slow_installation_is_reported() {
         let mut underway = Underway::default();
         let (state, again) = underway.saw("a", InstallState::Underway, at(0));
         assert_eq!((state, again), (InstallState::Underway, Some(TIMEOUT)));

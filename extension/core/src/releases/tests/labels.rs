@@ -124,10 +124,10 @@ fn a_release_gets_its_labels_and_conditions_once() {
 
 /// The labels are written first, then the status with the resourceVersion of that write.
 #[test]
-fn a_status_is_written_onto_what_the_labels_have_made() {
+fn a_status_is_written_after_the_labels() {
     let world = World::of([release("v1.35.4", &json!({}))]);
     let mark = world
-        .survey()
+        .evaluation()
         .of_release(&world.releases["v1.35.4"], now())
         .unwrap();
     let writes = carry_out(&mark, now(), &json!({}));
@@ -149,7 +149,7 @@ fn labels_of_a_version_that_was_corrected_go_and_those_of_others_stay() {
         json!({"v1.34": "", "v1": "", "vendor": "", "v2-only": "yes", "invalid": "", "deactivated": ""});
     let world = World::of([release("v1.35.4", &json!({"metadata": {"labels": labels}}))]);
     let mark = world
-        .survey()
+        .evaluation()
         .of_release(&world.releases["v1.35.4"], now())
         .unwrap();
     let changes = labels_of(&carry_out(&mark, now(), &json!({})));
@@ -207,7 +207,7 @@ fn an_image_gets_the_labels_that_it_is_selected_by() {
     ]}}),
     "incompatible", "Incompatible"
 )]
-fn what_excludes_an_image(#[case] more: Value, #[case] label: &str, #[case] reason: &str) {
+fn images_are_excluded_with_a_reason(#[case] more: Value, #[case] label: &str, #[case] reason: &str) {
     let image = image(&more);
     let writes = carry_out(&of_image(&image, now()).unwrap(), now(), &json!({}));
     let mut object = json!(image);

@@ -58,17 +58,17 @@ fn newer_releases_of_this_minor_version_and_the_next(#[case] version: &str, #[ca
 fn a_release_without_a_usable_image_is_not_named() {
     let mut world = World::of([release("v1.35.4", &json!({})), release("v1.35.5", &json!({}))]);
     let from = Ordered::of("v1.35.4").unwrap();
-    assert_eq!(world.survey().updates.after(&from), ["v1.35.5"]);
+    assert_eq!(world.evaluation().updates.after(&from), ["v1.35.5"]);
     let deactivated = image(&json!({"metadata": {"labels": {"deactivated": ""}}}));
     world.images.insert("ubuntu".to_owned(), Arc::new(deactivated));
-    assert!(world.survey().updates.after(&from).is_empty());
+    assert!(world.evaluation().updates.after(&from).is_empty());
 }
 
 #[test]
 fn only_the_newest_are_named() {
     let versions: Vec<String> = (0..40).map(|patch| format!("v1.35.{patch}")).collect();
     let world = World::of(versions.iter().map(|version| release(version, &json!({}))));
-    let newer = world.survey();
+    let newer = world.evaluation();
     let from = Ordered::of("v1.35.4").unwrap();
     let said = newer.updates.message(&from).unwrap();
     assert_eq!(newer.updates.after(&from).len(), 20);
@@ -102,15 +102,15 @@ fn on(release: &str) -> Value {
     "CannotParseTKR",
     "\"my-release\" is not a semantic version"
 )]
-fn what_a_cluster_may_take_next(
+fn available_updates_of_a_cluster(
     #[case] release: &str,
     #[case] status: &str,
     #[case] reason: &str,
     #[case] message: &str,
 ) {
-    let survey = several().survey();
+    let evaluation = several().evaluation();
     let fresh = cluster(&on(release), &json!([]));
-    let offer = of_cluster(&fresh, &survey).unwrap();
+    let offer = of_cluster(&fresh, &evaluation).unwrap();
     let writes = carry_out(&offer, now(), &json!(fresh));
     let [write] = writes.as_slice() else {
         panic!("{writes:?}")
@@ -123,17 +123,17 @@ fn what_a_cluster_may_take_next(
     assert_eq!(condition["lastTransitionTime"], "2026-11-02T00:00:00Z");
     assert_eq!(write.body["metadata"]["uid"], "uid");
     let said = cluster(&on(release), &json!([condition]));
-    assert!(of_cluster(&said, &survey).is_none(), "it is as it shall be");
+    assert!(of_cluster(&said, &evaluation).is_none(), "it is as it shall be");
 }
 
 #[test]
 fn the_time_of_the_last_transition_is_kept() {
-    let (survey, since) = (several().survey(), "2026-10-01T00:00:00Z");
+    let (evaluation, since) = (several().evaluation(), "2026-10-01T00:00:00Z");
     let before = json!({
         "type": "UpdatesAvailable", "status": "True", "reason": "UpdatesAvailable", "message": "[v1.36.1]",
         "lastTransitionTime": since,
     });
-    let offer = of_cluster(&cluster(&on("v1.36.3"), &json!([before])), &survey).unwrap();
+    let offer = of_cluster(&cluster(&on("v1.36.3"), &json!([before])), &evaluation).unwrap();
     let time = |before: &Value| {
         let found =
             json!({"kind": "Cluster", "metadata": {"uid": "uid"}, "status": {"conditions": [before]}});
@@ -147,11 +147,11 @@ fn the_time_of_the_last_transition_is_kept() {
 
 #[test]
 fn a_cluster_without_a_release_has_no_such_condition() {
-    let survey = several().survey();
-    assert!(of_cluster(&cluster(&json!({}), &json!([])), &survey).is_none());
+    let evaluation = several().evaluation();
+    assert!(of_cluster(&cluster(&json!({}), &json!([])), &evaluation).is_none());
     let said = json!([{"type": "UpdatesAvailable", "status": "True", "reason": "UpdatesAvailable", "message": "[v1.36.3]"}]);
     let left = cluster(&json!({}), &said);
-    let offer = of_cluster(&left, &survey).unwrap();
+    let offer = of_cluster(&left, &evaluation).unwrap();
     let found = json!({"kind": "Cluster", "metadata": {"uid": "uid"}, "status": {"conditions": said}});
     assert_eq!(
         carry_out(&offer, now(), &found)[0].body["status"]["conditions"],
@@ -161,7 +161,7 @@ fn a_cluster_without_a_release_has_no_such_condition() {
     assert!(carry_out(&offer, now(), &another).is_empty(), "it was made again");
     let mut going = left;
     going.metadata.deletion_timestamp = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(then()));
-    assert!(of_cluster(&going, &survey).is_none());
+    assert!(of_cluster(&going, &evaluation).is_none());
 }
 
 /// A relist writes nothing and compares no release with all others.

@@ -11,7 +11,7 @@ use super::*;
     json!({"spec": {"kubernetes": {"version": "v1.35.5"}}}), "OSImageOfAnotherVersion", "v1.35.4"
 )]
 #[case::package(json!({"spec": {"bootstrapPackages": [{"name": "gone"}]}}), "PackageNotFound", "\"gone\"")]
-fn what_is_wrong_with_a_release(#[case] more: Value, #[case] reason: &str, #[case] named: &str) {
+fn faults_of_a_release(#[case] more: Value, #[case] reason: &str, #[case] named: &str) {
     let mut world = World::of([release("v1.35.4", &more)]);
     world.settle(then());
     let (status, found, message) = world.condition("v1.35.4", "Valid");
@@ -29,7 +29,7 @@ fn what_is_wrong_with_a_release(#[case] more: Value, #[case] reason: &str, #[cas
             .unwrap()
             .contains_key("invalid")
     );
-    assert_eq!(world.survey().faults().values().sum::<u64>(), 1);
+    assert_eq!(world.evaluation().faults().values().sum::<u64>(), 1);
     assert_eq!(world.settle(now()), 0);
     // After its correction the release is valid.
     let mut object = json!(*world.releases["v1.35.4"]);
@@ -74,7 +74,7 @@ fn of_two_releases_with_one_version_the_other_one_is_at_fault() {
 
 /// A store without its first list does not prove that an object is missing.
 #[test]
-fn what_is_not_known_yet_stays_as_it_was() {
+fn unknown_parts_stay_unchanged() {
     let mut world = World::of([release(
         "v1.35.4",
         &json!({"spec": {"osImages": [{"name": "photon"}]}}),
@@ -101,7 +101,7 @@ fn a_release_stays_valid_before_its_packages_are_known() {
         packages: None,
     });
     assert!(blind.of_release(&world.releases["v1.35.4"], now()).is_none());
-    assert_eq!(blind.updates, world.survey().updates);
+    assert_eq!(blind.updates, world.evaluation().updates);
 }
 
 fn config_map(name: &str, data: &Value) -> ConfigMap {
@@ -187,7 +187,7 @@ fn compatibility_of_a_release(
     );
     assert_eq!(
         world
-            .survey()
+            .evaluation()
             .updates
             .after(&Ordered::of("v1.35.0").unwrap())
             .is_empty(),

@@ -71,7 +71,7 @@ fn a_release_that_is_gone_is_not_replaced() {
 }
 
 #[rstest]
-#[case::no_version("v1.37", &[], "no version begins so, the nearest are v1.36.3---a.11, v1.35.4---a.10, v1.35.4---a.9")]
+#[case::no_version("v1.37", &[], "no version has this prefix, the nearest are v1.36.3---a.11, v1.35.4---a.10, v1.35.4---a.9")]
 #[case::deactivated("v1.36", &[("v1.36.3---a.11", label::DEACTIVATED)], "v1.36.3---a.11 is deactivated")]
 #[case::incompatible("v1.36", &[("v1.36.3---a.11", label::INCOMPATIBLE)], "v1.36.3---a.11 is incompatible")]
 #[case::legacy("v1.36", &[("v1.36.3---a.11", label::LEGACY_TKR)], "v1.36.3---a.11 is marked legacy")]
@@ -82,7 +82,7 @@ fn a_release_that_is_gone_is_not_replaced() {
     &[("v1.35.4---a.9", label::INVALID), ("v1.35.4---a.10", label::DEACTIVATED)],
     "v1.35.4---a.10 is deactivated, v1.35.4---a.9 is invalid"
 )]
-fn what_cannot_be_resolved_is_refused(
+fn unresolvable_clusters_are_refused(
     #[case] version: &str,
     #[case] labels: &[(&str, &str)],
     #[case] says: &str,
@@ -140,12 +140,12 @@ fn selectors_are_of_labels_that_nothing_has_written_yet() {
     json!({"spec": {"topology": {"workers": {"machineDeployments": [{"name": "md", "class": "none"}]}}}}),
     "spec.topology.workers.machineDeployments[md].class: Invalid value: \"none\": ClusterClass class has no such class of workers; it has default, photon"
 )]
-#[case::data(json!({"spec": {"topology": {"variables": [{"name": "TKR_DATA", "value": [1]}]}}}), "spec.topology.variables[TKR_DATA]: Invalid value: \"[1]\": it is no object")]
-#[case::data_of_no_version(json!({"spec": {"topology": {"variables": [{"name": "TKR_DATA", "value": {"a": {}}}]}}}), "key \"a\" is no Kubernetes version")]
-#[case::data_without_objects(json!({"spec": {"topology": {"variables": [{"name": "TKR_DATA", "value": {"v1.35.4": 1}}]}}}), "what it has for v1.35.4 is no object")]
+#[case::data(json!({"spec": {"topology": {"variables": [{"name": "TKR_DATA", "value": [1]}]}}}), "spec.topology.variables[TKR_DATA]: Invalid value: \"[1]\": it is not an object")]
+#[case::data_of_no_version(json!({"spec": {"topology": {"variables": [{"name": "TKR_DATA", "value": {"a": {}}}]}}}), "key \"a\" is not a Kubernetes version")]
+#[case::data_without_objects(json!({"spec": {"topology": {"variables": [{"name": "TKR_DATA", "value": {"v1.35.4": 1}}]}}}), "the entry for v1.35.4 is not an object")]
 #[case::labels_of_data(
     json!({"spec": {"topology": {"variables": [{"name": "TKR_DATA", "value": {"v1.35.4": {"labels": {"a": 1}}}}]}}}),
-    "a label of v1.35.4 is no text"
+    "a label of v1.35.4 is not a string"
 )]
 fn bad_input_is_named(#[case] change: Value, #[case] says: &str) {
     let mut bad = new("v1.35", &json!([]));

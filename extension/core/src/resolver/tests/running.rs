@@ -321,19 +321,19 @@ fn a_cluster_that_is_restored_needs_no_release_that_can_be_taken() {
 }
 
 #[test]
-fn a_label_that_is_put_back_is_said() {
+fn a_restored_label_is_reported() {
     let world = World::new();
     let stored = world.made("v1.35", &json!([]));
     let mut removed = stored.clone();
     removed["metadata"]["labels"] = json!({});
     let (after, warnings) = world.becomes(Some(&stored), &removed);
     assert_eq!(after, stored);
-    assert!(warnings[0].contains("put back, because"), "{warnings:?}");
+    assert!(warnings[0].contains("restored, because"), "{warnings:?}");
 }
 
 /// A version that was set while no replica was reachable has no entry, and a pin has no image. No machine uses either.
 #[test]
-fn what_nothing_runs_is_completed() {
+fn unused_versions_are_completed() {
     let mut world = World::new();
     world.release("v1.36.3", 12, &["ubuntu", "photon"]);
     world.runs("v1.35.4");

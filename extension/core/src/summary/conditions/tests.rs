@@ -220,7 +220,7 @@ fn a_bootstrap_without_packages_says_that_there_is_nothing_to_prove() {
 }
 
 #[test]
-fn a_workload_that_cannot_be_looked_at_is_said_until_it_is_seen() {
+fn an_unreachable_workload_is_reported_until_it_responds() {
     let now = Timestamp::UNIX_EPOCH;
     let hold = |message| Hold::new(crate::reasons::GateReason::WorkloadUnreachable, message);
     let unseen = with_unseen(Vec::new(), Some(&hold("silent")), now);

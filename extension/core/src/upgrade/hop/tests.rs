@@ -62,13 +62,13 @@ fn record(to: &str, hop: &str, proven_on: &[&str]) -> UpgradeRecord {
 fn the_hop_of_one_minor(#[case] spec: &str, #[case] status: &str, #[case] hop: &str, #[case] taken: bool) {
     let found = progress(Some(&at(spec, status)), &[], V35, &Plan::Direct, None);
     assert_eq!(
-        (found.hop.as_str(), found.taken, found.course),
+        (found.hop.as_str(), found.taken, found.direction),
         (hop, taken, UpgradeDirection::Forward)
     );
 }
 
 #[test]
-fn the_stage_is_what_the_api_server_runs() {
+fn the_stage_is_the_version_of_the_api_server() {
     assert_eq!(progress(None, &[], V35, &Plan::Direct, None).stage(), None);
     assert_eq!(
         progress(Some(&at(V35, "")), &[], V35, &Plan::Direct, None).stage(),
@@ -204,7 +204,7 @@ fn a_target_moved_back_cancels_and_packages_stay() {
     let previous = record(V35, V35, &[]);
     let found = progress(Some(&settled), &[], V34, &Plan::Direct, Some(&previous));
     assert_eq!(
-        (found.hop.as_str(), found.course, found.taken),
+        (found.hop.as_str(), found.direction, found.taken),
         (V35, UpgradeDirection::Cancelled, false)
     );
 
@@ -224,7 +224,7 @@ fn a_target_moved_back_to_a_hop_that_the_control_plane_took_is_a_shorter_upgrade
     let previous = record(V36, V35, &[]);
     let found = progress(Some(&at(V35, V35)), &[], V35, &Plan::Direct, Some(&previous));
     assert_eq!(
-        (found.hop.as_str(), found.course),
+        (found.hop.as_str(), found.direction),
         (V35, UpgradeDirection::Forward)
     );
 }
@@ -233,7 +233,7 @@ fn a_target_moved_back_to_a_hop_that_the_control_plane_took_is_a_shorter_upgrade
 fn a_target_below_the_control_plane_leads_nowhere() {
     let found = progress(Some(&at(V35, V35)), &[], V34, &Plan::Direct, None);
     assert_eq!(
-        (found.hop.as_str(), found.course),
+        (found.hop.as_str(), found.direction),
         (V35, UpgradeDirection::Downgrade)
     );
 }
@@ -259,7 +259,7 @@ fn steps_that_an_extension_has_planned(
     #[case] control_plane: &[&str],
     #[case] workers: &[&str],
     #[case] hop: &str,
-    #[case] course: UpgradeDirection,
+    #[case] direction: UpgradeDirection,
 ) {
     let owned = |versions: &[&str]| versions.iter().map(|version| (*version).to_owned()).collect();
     let plan = Plan::Given {
@@ -273,7 +273,7 @@ fn steps_that_an_extension_has_planned(
         &plan,
         None,
     );
-    assert_eq!((found.hop.as_str(), found.course), (hop, course));
+    assert_eq!((found.hop.as_str(), found.direction), (hop, direction));
     let found = progress(Some(&at(version, version)), &[], V36, &plan, None);
     assert_ne!(found.hop, version, "without workers none is waited for");
 }

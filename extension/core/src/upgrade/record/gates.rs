@@ -61,7 +61,7 @@ impl<'a> View<'a> {
             .flat_map(|version| self.of_passed(version))
             .collect();
         let ahead = matches!(
-            self.progress.course,
+            self.progress.direction,
             UpgradeDirection::Forward | UpgradeDirection::PlanUnknown
         );
         let hop_has_gates = ahead || self.progress.taken;
@@ -111,7 +111,7 @@ impl<'a> View<'a> {
 
     /// Whether the hop is the last one, or none is left.
     fn at_target(&self) -> bool {
-        match self.progress.course {
+        match self.progress.direction {
             UpgradeDirection::Forward => same(&self.progress.hop, self.seen.cluster.topology_version),
             UpgradeDirection::Cancelled => true,
             UpgradeDirection::Downgrade | UpgradeDirection::PlanUnknown => false,

@@ -66,7 +66,7 @@ fn begun(previous: Option<&UpgradeRecord>) -> bool {
 
 /// Returns the hold of invalid inputs of an upgrade, independent of its packages.
 pub(super) fn inputs(seen: &Observed<'_>, progress: &Progress) -> Option<Hold> {
-    if progress.course == UpgradeDirection::Downgrade {
+    if progress.direction == UpgradeDirection::Downgrade {
         let to = seen.cluster.topology_version;
         return Some(Hold::new(
             GateReason::DowngradeNotSupported,
@@ -76,7 +76,7 @@ pub(super) fn inputs(seen: &Observed<'_>, progress: &Progress) -> Option<Hold> {
     if let Some(problem) = seen.problem {
         return Some(problem.clone());
     }
-    if progress.course == UpgradeDirection::Cancelled {
+    if progress.direction == UpgradeDirection::Cancelled {
         return None;
     }
     let tkr = match seen.tkr {
@@ -133,7 +133,7 @@ fn waits_for<'a>(packages: impl Iterator<Item = &'a PackageRecord>) -> String {
 fn unknown() -> Hold {
     Hold::new(
         GateReason::PackagesUnknown,
-        "waiting for the packages to be known",
+        "waiting for Sluice to determine the packages",
     )
 }
 

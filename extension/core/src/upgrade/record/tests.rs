@@ -145,7 +145,7 @@ impl Scene {
 
     pub(super) fn advance(&self, previous: Option<&UpgradeRecord>) -> UpgradeRecord {
         let blank = self.observed();
-        let progress = progress_of(previous, &blank);
+        let progress = observed_progress(previous, &blank);
         let (tkr, hop, stage) = self.judged_for;
         let packages = self.judged.as_deref().map(|judged| PackageSet {
             tkr: tkr.or(self.tkr.as_deref().ok()).unwrap_or_default(),

@@ -67,13 +67,13 @@ mod tests {
         }
         assert_eq!(held_for(&record, &hold), wanted);
         assert_eq!(held_for(&wanted, &hold), wanted, "the same again");
-        let lets_go = [
+        let permits_removal = [
             Hook::BeforeClusterUpgrade,
             Hook::BeforeControlPlaneUpgrade,
             Hook::BeforeWorkersUpgrade,
         ];
         let open = UpgradeRecord {
-            gates: lets_go.map(|hook| gate(hook, true, "")).into(),
+            gates: permits_removal.map(|hook| gate(hook, true, "")).into(),
             ..UpgradeRecord::default()
         };
         let closed = held_for(&open, &hold);

@@ -32,9 +32,9 @@ fn check(name: &str, kind: Kind, times: u8, lags: Option<usize>) {
     }
 }
 
-/// To people, although the test runner keeps what tests print: a search that passes may have seen little.
+/// Prints past the capture of the test runner: a passing search may have covered few states.
 fn say(line: &str) {
-    // A closed standard error is no reason to fail.
+    // A closed standard error does not fail the search.
     let _ = writeln!(std::io::stderr(), "search: {line}");
 }
 

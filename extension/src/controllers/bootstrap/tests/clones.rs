@@ -118,7 +118,7 @@ async fn values_of_a_later_cluster_of_the_name_are_left_alone() {
         .management
         .edit(CLUSTER, |cluster| cluster["metadata"]["uid"] = json!("later"));
     let there = found(&world, &[owner("Cluster", "one", "later")]);
-    one_pass(&cluster(&leader), &leader).await.unwrap();
+    reconcile_once(&cluster(&leader), &leader).await.unwrap();
     assert_eq!(world.management.get(CLONE), Some(there));
     assert_eq!(world.management.get(BOOTSTRAP), None);
 }
@@ -145,7 +145,7 @@ async fn values_that_appear_meanwhile_are_read_again() {
     world.management.remove(BOOTSTRAP);
     world.management.remove(CLONE);
     world.management.put_later(CLONE, values(9));
-    let failed = one_pass(&cluster(&leader), &leader).await;
+    let failed = reconcile_once(&cluster(&leader), &leader).await;
     assert!(failed.is_err(), "{failed:?}");
     assert_eq!(world.management.get(BOOTSTRAP), None);
     world.reconcile().await;

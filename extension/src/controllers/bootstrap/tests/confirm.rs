@@ -7,7 +7,7 @@ use sluice_core::reasons::GateReason::{self, PackagesNotReady, PackagesUnknown};
 use sluice_crds::run::Hook;
 
 use super::super::{
-    now, one_pass,
+    now, reconcile_once,
     world::{
         BOOTSTRAP, KUBE_SYSTEM, PACKAGE, PACKAGES, RELEASE, TEMPLATES, VALUES, World, change, cluster,
         package, package_of, values,
@@ -54,7 +54,7 @@ async fn a_gate_opens_for_what_the_servers_say_and_not_for_what_watches_have_sho
     world.deployed();
     let second = world.leader().await;
     meanwhile(&world);
-    one_pass(&cluster(&second), &second).await.unwrap();
+    reconcile_once(&cluster(&second), &second).await.unwrap();
     assert_eq!(
         world.held(Hook::BeforeClusterUpgrade),
         held,
@@ -140,7 +140,7 @@ async fn what_was_altered_is_found_until_it_is_recorded(#[case] refused: bool) {
     } else {
         leader.local_states().wrote("uid", now());
     }
-    let found = one_pass(&cluster(&leader), &leader).await;
+    let found = reconcile_once(&cluster(&leader), &leader).await;
     assert_eq!(found.is_err(), refused);
     world.management.refuse("/nothing", 409);
 
@@ -158,7 +158,7 @@ async fn what_was_altered_is_found_before_the_first_list() {
     let leader = world.leader().await;
     world.connect(&leader);
     alter_values(&world);
-    one_pass(&cluster(&leader), &leader).await.unwrap();
+    reconcile_once(&cluster(&leader), &leader).await.unwrap();
     assert_eq!(world.record().packages[0].repairs, 1, "{:?}", world.record());
 }
 
@@ -246,7 +246,7 @@ async fn a_gate_opens_after_a_pause_for_what_the_servers_say() {
     change(&world.workload, "apps", |app| {
         app["status"]["conditions"] = json!([{"type": "ReconcileFailed", "status": "True"}]);
     });
-    one_pass(&cluster(&leader), &leader).await.unwrap();
+    reconcile_once(&cluster(&leader), &leader).await.unwrap();
     assert_eq!(
         world.held(Hook::BeforeClusterUpgrade),
         Some(GateReason::PackageFailed),

@@ -48,7 +48,7 @@ async fn a_bootstrap_is_created_once_the_values_of_its_template_exist() {
     sleep(Duration::from_secs(1)).await;
     assert_eq!(held(&leader), Some(HoldReason::Call(CallReason::RecordNotFound)));
 
-    let action = one_pass(&cluster(&leader), &leader).await.unwrap();
+    let action = reconcile_once(&cluster(&leader), &leader).await.unwrap();
     let Done::RequeueAfter(again) = action else {
         panic!("the Secret is waited for: {action:?}");
     };
@@ -63,7 +63,7 @@ async fn a_bootstrap_is_created_once_the_values_of_its_template_exist() {
     );
 
     world.management.put(IN_SYSTEM_NAMESPACE, values(3));
-    one_pass(&cluster(&leader), &leader).await.unwrap();
+    reconcile_once(&cluster(&leader), &leader).await.unwrap();
     let created = world.management.get(BOOTSTRAP).unwrap();
     assert_eq!(
         created["spec"]["cni"]["valuesFrom"]["secretRef"],

@@ -113,7 +113,7 @@ async fn a_waiting_deletion_is_requeued_with_growing_delays() {
     Box::pin(world.leader()).await;
     let leader = Box::pin(world.leader()).await;
     let again = async || {
-        let Done::RequeueAfter(time) = one_pass(&cluster(&leader), &leader).await.unwrap() else {
+        let Done::RequeueAfter(time) = reconcile_once(&cluster(&leader), &leader).await.unwrap() else {
             panic!("it is not waited for");
         };
         time.as_millis()

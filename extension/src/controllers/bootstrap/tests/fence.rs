@@ -16,7 +16,7 @@ use crate::controllers::bootstrap::world::{World, cluster};
 async fn only_a_replica_that_holds_the_lease_writes(#[case] fence: Fence, #[case] writes: bool) {
     let world = World::new();
     let leader = world.leader_behind(&fence).await;
-    let outcome = one_pass(&cluster(&leader), &leader).await;
+    let outcome = reconcile_once(&cluster(&leader), &leader).await;
     assert_eq!(outcome.is_ok(), writes, "{outcome:?}");
     for (server, of) in [(&world.management, "management"), (&world.workload, "workload")] {
         let asked = server.asked_to_write();

@@ -21,7 +21,7 @@ async fn released() -> (World, Context) {
 /// Reconciles the Cluster after this time.
 async fn reconcile_after(leader: &Context, time: Duration) {
     tokio::time::advance(time).await;
-    one_pass(&cluster(leader), leader).await.unwrap();
+    reconcile_once(&cluster(leader), leader).await.unwrap();
 }
 
 #[rstest]
@@ -191,7 +191,7 @@ async fn a_gate_that_was_just_opened_is_known_to_be_open() {
 
     let before = world.workload.asked_to_write();
     world.management.put(VALUES, values(2));
-    let refused = one_pass(&cluster(&leader), &leader).await;
+    let refused = reconcile_once(&cluster(&leader), &leader).await;
     assert!(refused.is_err_and(|error| error.is_conflict()));
     assert_eq!(world.workload.asked_to_write(), before);
 }
@@ -221,7 +221,7 @@ async fn a_gate_may_be_open_by_a_write_that_was(#[case] cut_off: bool) {
     let reconcile = || {
         tokio::time::timeout(
             SLOW,
-            Box::pin(async { one_pass(&cluster(&leader), &leader).await }),
+            Box::pin(async { reconcile_once(&cluster(&leader), &leader).await }),
         )
     };
     if cut_off {

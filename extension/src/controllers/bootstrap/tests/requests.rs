@@ -36,7 +36,7 @@ async fn answers_of_a_workload_that_are_too_large_together_are_left() {
         });
     }
     let leader = world.leader().await;
-    let outcome = one_pass(&cluster(&leader), &leader).await;
+    let outcome = reconcile_once(&cluster(&leader), &leader).await;
     assert!(world.held(Hook::BeforeClusterUpgrade).is_some(), "{outcome:?}");
 }
 
@@ -45,14 +45,14 @@ async fn answers_of_a_workload_that_are_too_large_together_are_left() {
 async fn a_connection_is_closed_where_another_server_answers() {
     let world = World::released().await;
     let leader = world.leader().await;
-    one_pass(&cluster(&leader), &leader).await.unwrap();
+    reconcile_once(&cluster(&leader), &leader).await.unwrap();
     assert!(!leader.remotes.is_empty());
     let before = world.workload.asked_to_write();
     world
         .workload
         .put(KUBE_SYSTEM, json!({"metadata": {"uid": "another"}}));
     tokio::time::advance(Duration::from_secs(30)).await;
-    one_pass(&cluster(&leader), &leader).await.unwrap();
+    reconcile_once(&cluster(&leader), &leader).await.unwrap();
     assert!(leader.remotes.is_empty());
     assert_eq!(world.workload.asked_to_write(), before);
 }

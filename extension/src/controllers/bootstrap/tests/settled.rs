@@ -58,7 +58,7 @@ async fn an_edit_that_changes_no_package_is_recorded_as_seen(#[case] path: &str)
 async fn a_package_that_is_edited_in_place_waits_for_the_time_of_the_cluster() {
     let world = World::completed().await;
     let leader = world.leader().await;
-    one_pass(&cluster(&leader), &leader).await.unwrap();
+    reconcile_once(&cluster(&leader), &leader).await.unwrap();
     let local_state = leader.local_states().get("uid");
     world
         .management
@@ -69,14 +69,14 @@ async fn a_package_that_is_edited_in_place_waits_for_the_time_of_the_cluster() {
         world.workload.asked_to_write(),
         world.management.times_asked_for(VALUES),
     );
-    one_pass(&cluster(&leader), &leader).await.unwrap();
+    reconcile_once(&cluster(&leader), &leader).await.unwrap();
     assert_eq!(world.workload.asked_to_write(), written);
     assert_eq!(world.management.times_asked_for(VALUES), read);
 
     sleep(PERIOD).await;
     world.connect(&leader);
     sleep(Duration::from_secs(1)).await;
-    one_pass(&cluster(&leader), &leader).await.unwrap();
+    reconcile_once(&cluster(&leader), &leader).await.unwrap();
     assert_ne!(world.workload.asked_to_write(), written);
 }
 
@@ -84,7 +84,7 @@ async fn a_package_that_is_edited_in_place_waits_for_the_time_of_the_cluster() {
 async fn a_cluster_that_moves_on_leaves_no_edited_package_as_it_was() {
     let world = World::completed().await;
     let leader = world.leader().await;
-    one_pass(&cluster(&leader), &leader).await.unwrap();
+    reconcile_once(&cluster(&leader), &leader).await.unwrap();
     let local_state = leader.local_states().get("uid");
     let edited = package("b");
     world.management.put(&format!("{PACKAGES}/{PACKAGE}"), edited);
@@ -94,7 +94,7 @@ async fn a_cluster_that_moves_on_leaves_no_edited_package_as_it_was() {
     let leader = world.leader().await;
     leader.local_states().keep("uid", local_state);
     let read = world.management.times_asked_for(VALUES);
-    one_pass(&cluster(&leader), &leader).await.unwrap();
+    reconcile_once(&cluster(&leader), &leader).await.unwrap();
     assert!(world.management.times_asked_for(VALUES) > read);
 }
 
@@ -107,7 +107,7 @@ fn requests(world: &World) -> usize {
 async fn a_settled_cluster_sends_no_request_until_its_drift_check() {
     let world = World::completed().await;
     let leader = world.leader().await;
-    let reconcile = async || one_pass(&cluster(&leader), &leader).await.unwrap();
+    let reconcile = async || reconcile_once(&cluster(&leader), &leader).await.unwrap();
     reconcile().await;
     sleep(PERIOD).await;
     world.connect(&leader);
@@ -126,13 +126,13 @@ async fn a_settled_cluster_sends_no_request_until_its_drift_check() {
     );
     assert_eq!(requests(&world), read, "at rest");
 
-    leader.local_states().woke("team-a", "one");
+    leader.local_states().note_requeue("team-a", "one");
     reconcile().await;
-    let woken = requests(&world);
-    assert!(woken > read, "what has woken it may be its values");
+    let requeued = requests(&world);
+    assert!(requeued > read, "its values may have changed");
 
     reconcile().await;
-    assert_eq!(requests(&world), woken, "at rest again");
+    assert_eq!(requests(&world), requeued, "at rest again");
     sleep(Duration::from_mins(10)).await;
     let read = world.management.times_asked_for(VALUES);
     reconcile().await;
@@ -151,7 +151,7 @@ async fn what_a_cluster_at_rest_was_planned_from_changes(
 ) {
     let world = World::completed().await;
     let before = world.leader().await;
-    one_pass(&cluster(&before), &before).await.unwrap();
+    reconcile_once(&cluster(&before), &before).await.unwrap();
     let (parent, name) = field.rsplit_once('/').unwrap();
     world.management.edit(path, |object| {
         object.pointer_mut(parent).unwrap()[name] = edited;
@@ -160,7 +160,7 @@ async fn what_a_cluster_at_rest_was_planned_from_changes(
     let local_state = before.local_states().get("uid");
     leader.local_states().keep("uid", local_state);
     let read = world.management.times_asked_for(VALUES);
-    one_pass(&cluster(&leader), &leader).await.unwrap();
+    reconcile_once(&cluster(&leader), &leader).await.unwrap();
     assert!(world.management.times_asked_for(VALUES) > read);
 }
 
@@ -183,7 +183,7 @@ async fn a_requeue_of_a_settled_cluster_reads_only_unstored_objects() {
         world.management.times_asked_for(VALUES)
     };
     let first = read().await;
-    triggers.wake(one.clone());
+    triggers.enqueue(one.clone());
     assert_eq!(read().await, first);
     triggers.enqueue_with_reads(one);
     assert!(read().await > first);

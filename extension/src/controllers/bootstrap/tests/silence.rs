@@ -27,7 +27,7 @@ async fn a_connection_is_opened_again_that_was_silent(
     // The last response was that of the first list, a second ago.
     sleep(Duration::from_secs(answered_ago - 1)).await;
     remote.silent_since(Timestamp::now() - SignedDuration::from_secs(silent_for));
-    one_pass(&cluster(&leader), &leader).await.unwrap();
+    reconcile_once(&cluster(&leader), &leader).await.unwrap();
     assert_eq!(leader.remotes.is_empty(), opened_again);
     assert_eq!(world.workload.asked_to_write(), Vec::<String>::new());
 }

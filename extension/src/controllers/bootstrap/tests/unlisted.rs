@@ -21,7 +21,7 @@ async fn its_empty_store_lets_no_managed_cluster_go(#[case] list: &'static str) 
     let world = World::released().await;
     let written = world.workload.asked_to_write();
     let (leader, listed) = world.leader_without(list).await;
-    one_pass(&cluster(&leader), &leader).await.unwrap();
+    reconcile_once(&cluster(&leader), &leader).await.unwrap();
     assert_eq!(world.held(Hook::BeforeClusterUpgrade), HELD);
     assert_eq!(world.workload.asked_to_write(), written);
 
@@ -37,7 +37,7 @@ async fn a_cluster_at_rest_is_left_as_it_is() {
     let (leader, _listed) = world
         .leader_without("/apis/packaging.carvel.dev/v1alpha1/packageinstalls")
         .await;
-    one_pass(&cluster(&leader), &leader).await.unwrap();
+    reconcile_once(&cluster(&leader), &leader).await.unwrap();
     assert_eq!((world.record(), world.workload.asked_to_write()), before);
 }
 
@@ -50,7 +50,7 @@ async fn a_deletion_goes_on() {
     let (leader, _listed) = world
         .leader_without("/apis/packaging.carvel.dev/v1alpha1/packageinstalls")
         .await;
-    one_pass(&cluster(&leader), &leader).await.unwrap();
+    reconcile_once(&cluster(&leader), &leader).await.unwrap();
     assert_eq!(world.held(Hook::BeforeClusterDelete), None);
 }
 
@@ -66,7 +66,7 @@ async fn its_first_list_requeues_the_waiting_clusters() {
     let client = client(&frozen, &events, |_| Way::Answered);
     let (context, following) = world::context(&client, &Fence::open(), &triggers);
     let _following = tokio::spawn(following);
-    context.stores.tell_managed().await;
+    context.stores.filled_for_managed().await;
     let running = running(context, &triggers);
     let count = |reason| {
         let events = events.lock().unwrap();

@@ -130,7 +130,7 @@ async fn closing_gates_while_waiting_for_a_slot_does_not_take_long() {
     let _slot = all_slots_taken(&leader);
     leader.slots.limiter().failed("uid", now());
     let began = tokio::time::Instant::now();
-    let ended = Error::Pass(ReconcileFailure::Panicked);
+    let ended = Error::Failed(ReconcileFailure::Panicked);
     leader.slots.limiter().ended("uid", Err(&ended), now(), now());
     let _never = world.management.wait_at(STATUS);
     let closed = reconcile(&cluster(&leader), &leader).await;

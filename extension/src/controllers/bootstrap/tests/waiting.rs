@@ -61,7 +61,7 @@ async fn a_cluster_without_kubeconfig_is_requeued_with_growing_delays() {
     world.control_plane_at(VERSION);
     world.management.remove(KUBECONFIG);
     let leader = world.leader().await;
-    let reconcile = async || one_pass(&cluster(&leader), &leader).await;
+    let reconcile = async || reconcile_once(&cluster(&leader), &leader).await;
     let first = reconcile().await.unwrap();
     assert!((7_500..=10_000).contains(&again(&first)), "{first:?}");
     // The stores of this leader do not show the status write.
@@ -72,7 +72,7 @@ async fn a_cluster_without_kubeconfig_is_requeued_with_growing_delays() {
         next.local_states().keep("uid", local_state);
         next
     };
-    let later = one_pass(&cluster(&leader), &leader).await.unwrap();
+    let later = reconcile_once(&cluster(&leader), &leader).await.unwrap();
     assert!((45_000..=60_000).contains(&again(&later)), "{later:?}");
 }
 
@@ -82,7 +82,7 @@ async fn a_cluster_without_cluster_bootstrap_is_requeued_with_growing_delays() {
     let world = World::new();
     world.management.remove(BOOTSTRAP);
     let leader = world.leader().await;
-    let reconcile = async || one_pass(&cluster(&leader), &leader).await.unwrap();
+    let reconcile = async || reconcile_once(&cluster(&leader), &leader).await.unwrap();
     let first = reconcile().await;
     assert!((7_500..=10_000).contains(&again(&first)), "{first:?}");
     sleep(Duration::from_mins(20)).await;
@@ -97,7 +97,7 @@ async fn an_open_gate_is_checked_soon_however_long_its_kubeconfig_is_missing() {
     let leader = world.leader().await;
     world.management.remove(KUBECONFIG);
     for _ in 0..2 {
-        let done = one_pass(&cluster(&leader), &leader).await.unwrap();
+        let done = reconcile_once(&cluster(&leader), &leader).await.unwrap();
         let Done::RequeueAfter(time) = done else {
             panic!("{done:?}");
         };

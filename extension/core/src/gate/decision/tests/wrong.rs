@@ -5,7 +5,7 @@ use super::*;
 /// Defect, called hook, edit that introduces the defect, and expected reason.
 pub(super) const WRONG: [(&str, Hook, Edit, HoldReason); 22] = [
     (
-        "an object that it rests on cannot be decoded",
+        "an object that it depends on cannot be decoded",
         Hook::BeforeControlPlaneUpgrade,
         |s| s.undecodable = Some(Hold::new(GateReason::ObjectUndecodable, "")),
         HoldReason::Gate(GateReason::ObjectUndecodable),

@@ -6,7 +6,7 @@ use sluice_crds::run::{
 
 use crate::{
     packages::bootstrap::{
-        Catalogue, Inputs, KeptVersions, PackageFacts, Release, below_release, is_bound, merge,
+        Catalogue, Inputs, KeptVersions, PackageFacts, Release, below_release, merge, must_match_release,
     },
     reasons::GateReason,
     upgrade::hop::{ControlPlaneFacts, Plan, WorkerFacts, progress},
@@ -336,7 +336,7 @@ fn packages_are_bound_to_the_release_while_a_version_is_taken(
         record.as_ref(),
     );
     assert_eq!(
-        is_bound(&progress, &workers, record.as_ref()),
+        must_match_release(&progress, &workers, record.as_ref()),
         bound,
         "{progress:?}"
     );
@@ -350,7 +350,11 @@ fn a_cancelled_upgrade_binds_only_what_workers_still_wait_for() {
     };
     let record = record(Some(V35), None, false);
     let progress = progress(Some(&settled), &[], V35, &Plan::Direct, Some(&record));
-    assert!(!is_bound(&progress, &[], Some(&record)));
-    assert!(!is_bound(&progress, &workers(&[V35]), Some(&record)));
-    assert!(is_bound(&progress, &workers(&[V35, "v1.34.4"]), Some(&record)));
+    assert!(!must_match_release(&progress, &[], Some(&record)));
+    assert!(!must_match_release(&progress, &workers(&[V35]), Some(&record)));
+    assert!(must_match_release(
+        &progress,
+        &workers(&[V35, "v1.34.4"]),
+        Some(&record)
+    ));
 }

@@ -122,8 +122,8 @@ fn an_unmanaged_cni_is_not_filled() {
 }
 
 #[rstest]
-#[case::no_match(json!({"cni": {"refName": "cilium*"}}), "spec.cni.refName: Invalid value: \"cilium*\": no package of TanzuKubernetesRelease v1 begins so; it has kapp/1, antrea/1,")]
-#[case::several(json!({"cni": {"refName": "antrea*"}}), "2 packages of TanzuKubernetesRelease v1 begin so: antrea/1, antrea-interworking/1; write more of the name")]
+#[case::no_match(json!({"cni": {"refName": "cilium*"}}), "spec.cni.refName: Invalid value: \"cilium*\": no package of TanzuKubernetesRelease v1 has this prefix; it has kapp/1, antrea/1,")]
+#[case::several(json!({"cni": {"refName": "antrea*"}}), "2 packages of TanzuKubernetesRelease v1 have this prefix: antrea/1, antrea-interworking/1; write more of the name")]
 #[case::in_the_list(json!({"additionalPackages": [{"refName": "own"}, {"refName": "metrics*"}]}), "spec.additionalPackages[1].refName: Invalid value: \"metrics*\"")]
 fn a_wildcard_without_one_meaning_is_refused(#[case] own: Value, #[case] says: &str) {
     let faults = filled(&spec(own), false).unwrap_err();
@@ -182,7 +182,7 @@ fn values_come_as_clones_and_only_for_their_own_package() {
 #[case::unowned_and_the_same(false, "v1", "v1", Ok(Some("v1")))]
 #[case::owned_means_nothing_any_more(true, "v2", "v1", Ok(None))]
 #[case::another_release(false, "v2", "v1", Err("write the same release in both"))]
-#[case::empty(false, "", "v1", Err("it names no TanzuKubernetesRelease"))]
+#[case::empty(false, "", "v1", Err("it must name the TanzuKubernetesRelease"))]
 fn the_annotation_has_to_name_the_release_of_the_label(
     #[case] owned: bool,
     #[case] named: &str,

@@ -167,7 +167,7 @@ fn a_lower_version_is_let_through(
             }
         });
         let found = found(&server);
-        assert!(asks_for(&found, &wanted(place)));
+        assert!(specs_match(&found, &wanted(place)));
         let metadata = |patched: &Value| json!({"metadata": {"uid": "uid", "resourceVersion": "7", "annotations": {DOWNGRADABLE: patched}}});
         assert_eq!(
             update(&wanted(place), &found),
@@ -183,7 +183,7 @@ fn a_lower_version_is_let_through_as_it_is_asked_for() {
         object["spec"]["packageRef"]["versionSelection"]["constraints"] = json!("2.1.0");
         object["status"] = json!({"lastAttemptedVersion": "2.1.0"});
     });
-    assert!(!asks_for(&found(&server), &wanted(WORKLOAD)));
+    assert!(!specs_match(&found(&server), &wanted(WORKLOAD)));
     let expected = json!({
         "metadata": {"uid": "uid", "resourceVersion": "7", "annotations": {DOWNGRADABLE: FIELD_MANAGER}},
         "spec": {"packageRef": {"versionSelection": {"constraints": "2.0.0"}}},

@@ -23,49 +23,49 @@ use crate::{
 };
 
 /// Whether the object of this name exists in the namespace of the Cluster, with all objects that it refers to.
-pub(super) fn is_whole(known: &Context<'_>, (group, kind): (&str, &str), name: &str) -> Step<bool> {
-    let Some(found) = peek(known, (group, kind), name)? else {
+pub(super) fn is_whole(context: &Context<'_>, (group, kind): (&str, &str), name: &str) -> Step<bool> {
+    let Some(found) = peek(context, (group, kind), name)? else {
         return Ok(false);
     };
     let references = embedded_references(found);
     let embedded = references
         .iter()
-        .map(|each| peek(known, (&each.group, &each.kind), &each.name));
+        .map(|each| peek(context, (&each.group, &each.kind), &each.name));
     let embedded: Vec<Option<&Value>> = together(embedded)?.into_iter().collect::<Step<_>>()?;
     Ok(embedded.iter().all(Option::is_some))
 }
 
 /// Returns the object of this name in the namespace of the Cluster, if any.
-fn peek<'a>(known: &'a Context<'_>, (group, kind): (&str, &str), name: &str) -> Step<Option<&'a Value>> {
-    let namespace = &known.facts.owner.namespace;
+fn peek<'a>(context: &'a Context<'_>, (group, kind): (&str, &str), name: &str) -> Step<Option<&'a Value>> {
+    let namespace = &context.facts.owner.namespace;
     let missing = Missing::new(format!("{kind} {namespace}/{name}"), VERBS);
     if !names::is_object_name(name) {
-        return Err(missing.hold("has a name that no object has").into());
+        return Err(missing.hold("has an invalid name").into());
     }
     let key = Key {
         server: Server::Management,
-        resource: resource(known, group, kind, &missing)?,
+        resource: resource(context, group, kind, &missing)?,
         namespace: Some(namespace.clone()),
         name: name.to_owned(),
     };
-    known_first(known, &key, &missing)
+    known_first(context, &key, &missing)
 }
 
 /// Returns the writes that create the provider of the package and the objects that it refers to. Objects of users are never overwritten.
 pub(super) fn changes(
-    known: &Context<'_>,
+    context: &Context<'_>,
     from: &TypedLocalObjectReference,
     to: &str,
     package: &str,
 ) -> Step<Vec<CloneChange>> {
-    let (owner, system) = (&known.facts.owner, &known.facts.settings.system_namespace);
+    let (owner, system) = (&context.facts.owner, &context.facts.settings.system_namespace);
     let named = format!("{} {system}/{}", from.kind, from.name);
     let missing = Missing::new(
-        format!("{named}, which the template names for the values of package {package},"),
+        format!("{named}, the values source of package {package} in the template,"),
         VERBS,
     );
     let group = from.api_group.as_deref().unwrap_or_default();
-    let resource = resource(known, group, &from.kind, &missing)?;
+    let resource = resource(context, group, &from.kind, &missing)?;
     let key = |namespace: &str, name: &str| Key {
         server: Server::Management,
         resource: resource.clone(),
@@ -73,12 +73,9 @@ pub(super) fn changes(
         name: name.to_owned(),
     };
     let (own, source) = (key(&owner.namespace, to), key(system, &from.name));
-    let of_own = Missing::new(
-        format!("{own}, which package {package} takes its values from,"),
-        VERBS,
-    );
-    let there = known_first(known, &own, &of_own).and_then(|there| found(known, &own, package, there));
-    let source = known_first(known, &source, &missing);
+    let of_own = Missing::new(format!("{own}, the values source of package {package},"), VERBS);
+    let there = known_first(context, &own, &of_own).and_then(|there| found(context, &own, package, there));
+    let source = known_first(context, &source, &missing);
     together([needs_of(&there), needs_of(&source)])?;
     let there = there?;
     let source = match (source, &there) {
@@ -97,7 +94,7 @@ pub(super) fn changes(
     }
     let embedded = references
         .iter()
-        .map(|each| embedded(known, each, &named, package));
+        .map(|each| embedded(context, each, &named, package));
     let embedded: Vec<Option<CloneChange>> = together(embedded)?.into_iter().collect::<Step<_>>()?;
     let mut changes: Vec<CloneChange> = embedded.into_iter().flatten().collect();
     let instead_of = match there {
@@ -122,12 +119,12 @@ fn is_same(one: &EmbeddedReference, other: &EmbeddedReference) -> bool {
 /// Returns the write for an object that `source` refers to, under the same name. An existing object only gets this Cluster as another
 /// owner: Clusters of one namespace share it.
 fn embedded(
-    known: &Context<'_>,
+    context: &Context<'_>,
     reference: &EmbeddedReference,
     source: &str,
     package: &str,
 ) -> Step<Option<CloneChange>> {
-    let (owner, system) = (&known.facts.owner, &known.facts.settings.system_namespace);
+    let (owner, system) = (&context.facts.owner, &context.facts.settings.system_namespace);
     let EmbeddedReference {
         field,
         group,
@@ -138,16 +135,16 @@ fn embedded(
     let said_by = format!("{field} of {source}");
     if let Some(namespace) = namespace.as_ref().filter(|namespace| *namespace != system) {
         let message = format!(
-            "{said_by} names {kind} {namespace}/{name}, and leads into its own namespace only; remove field namespace, and put the object \
-             beside it"
+            "{said_by} names {kind} {namespace}/{name}, but only objects of its own namespace are allowed; remove field namespace, and \
+             create the object there"
         );
         return Err(Hold::new(GateReason::ValuesNotFound, message).into());
     }
     let missing = Missing::new(format!("{kind} {system}/{name}, which {said_by} names,"), VERBS);
     if !names::is_object_name(name) {
-        return Err(missing.hold("has a name that no object has; correct it").into());
+        return Err(missing.hold("has an invalid name; correct it").into());
     }
-    let resource = resource(known, group, kind, &missing)?;
+    let resource = resource(context, group, kind, &missing)?;
     let key = |namespace: &str| Key {
         server: Server::Management,
         resource: resource.clone(),
@@ -155,12 +152,12 @@ fn embedded(
         name: name.clone(),
     };
     let own = key(&owner.namespace);
-    let found = known_first(known, &own, &missing)?;
+    let found = known_first(context, &own, &missing)?;
     let make = |instead_of: Option<String>| -> Step<Option<What>> {
-        let source = known_first(known, &key(system), &missing)?;
+        let source = known_first(context, &key(system), &missing)?;
         let source = source.ok_or_else(|| missing.hold("does not exist"))?;
         let is_credential = || -> Step<bool> {
-            Ok(is_credential_type(source["type"].as_str()) || is_of_cluster(known, system, name)?)
+            Ok(is_credential_type(source["type"].as_str()) || is_of_cluster(context, system, name)?)
         };
         if (group.as_str(), kind.as_str()) == ("", "Secret") && is_credential()? {
             return Err(credential_refused(system, name, package).into());
@@ -171,7 +168,7 @@ fn embedded(
     let what = match found {
         None => make(None),
         Some(found) => {
-            let owners = Owners::of(known, &owner_references(found))?;
+            let owners = Owners::of(context, &owner_references(found))?;
             if let Some(uid) = left_behind(&own, found, &owners)? {
                 make(Some(uid))
             } else {
@@ -189,8 +186,8 @@ fn embedded(
 }
 
 /// Reads an object as it was before this reconcile, because each round derives the same writes from it.
-fn known_first<'a>(known: &'a Context<'_>, key: &Key, missing: &Missing) -> Step<Option<&'a Value>> {
-    missing.explain(known.object(key.clone(), ReadPhase::Plan), key)
+fn known_first<'a>(context: &'a Context<'_>, key: &Key, missing: &Missing) -> Step<Option<&'a Value>> {
+    missing.explain(context.object(key.clone(), ReadPhase::Plan), key)
 }
 
 /// Returns a copy of `source` as the object of `key`, without its metadata and its status.

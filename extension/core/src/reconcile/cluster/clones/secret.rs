@@ -17,16 +17,16 @@ use crate::{
 };
 
 /// Returns the key of a Secret in the namespace of the Cluster.
-pub(super) fn key(known: &Context<'_>, secret: &str) -> Key {
-    Key::of::<Secret>(Server::Management, Some(&known.facts.owner.namespace), secret)
+pub(super) fn key(context: &Context<'_>, secret: &str) -> Key {
+    Key::of::<Secret>(Server::Management, Some(&context.facts.owner.namespace), secret)
 }
 
 /// Returns the write that creates the clone; `None` if the Secret already exists.
-pub(super) fn change(known: &Context<'_>, clone: &ValuesClone) -> Step<Option<CloneChange>> {
-    let key = key(known, clone.name());
-    let there = known.object(key.clone(), ReadPhase::Plan);
-    let found = there.and_then(|there| found(known, &key, clone.package(), there));
-    let copy = copied(known, clone);
+pub(super) fn change(context: &Context<'_>, clone: &ValuesClone) -> Step<Option<CloneChange>> {
+    let key = key(context, clone.name());
+    let there = context.object(key.clone(), ReadPhase::Plan);
+    let found = there.and_then(|there| found(context, &key, clone.package(), there));
+    let copy = copied(context, clone);
     together([needs_of(&found), needs_of(&copy)])?;
     let instead_of = match found? {
         Found::Kept(_) => return Ok(None),
@@ -43,15 +43,15 @@ pub(super) fn change(known: &Context<'_>, clone: &ValuesClone) -> Step<Option<Cl
 }
 
 /// Returns the desired Secret of a clone.
-fn copied(known: &Context<'_>, clone: &ValuesClone) -> Step<Secret> {
-    let owner = &known.facts.owner;
-    let content = match clone {
+fn copied(context: &Context<'_>, clone: &ValuesClone) -> Step<Secret> {
+    let owner = &context.facts.owner;
+    let values_copy = match clone {
         ValuesClone::Inline { values, package, .. } => {
-            build::inline_document(&values::inline_text(known, values, package, ReadPhase::Plan)?)
+            build::inline_document(&values::inline_text(context, values, package, ReadPhase::Plan)?)
         }
         ValuesClone::Secret { from, package, .. } => {
-            let system = &known.facts.settings.system_namespace;
-            let found = known.read::<Secret>(from, (Server::Management, Some(system)), ReadPhase::Plan)?;
+            let system = &context.facts.settings.system_namespace;
+            let found = context.read::<Secret>(from, (Server::Management, Some(system)), ReadPhase::Plan)?;
             let missing = || {
                 Hold::new(
                     GateReason::ValuesNotFound,
@@ -59,7 +59,7 @@ fn copied(known: &Context<'_>, clone: &ValuesClone) -> Step<Secret> {
                 )
             };
             let found = found.ok_or_else(missing)?;
-            if is_credential(&found) || values::is_of_cluster(known, system, from)? {
+            if is_credential(&found) || values::is_of_cluster(context, system, from)? {
                 return Err(credential_refused(system, from, package).into());
             }
             values::content(&found)
@@ -70,6 +70,6 @@ fn copied(known: &Context<'_>, clone: &ValuesClone) -> Step<Secret> {
         owner,
         clone.name(),
         clone.package(),
-        &content,
+        &values_copy,
     ))
 }

@@ -67,23 +67,23 @@ impl One {
 
     /// Returns the result of `part` of a reconcile at this server.
     fn run<T>(&mut self, part: impl Fn(&Context<'_>) -> Step<T>) -> Step<T> {
-        let (facts, memory) = (facts(), LocalState::default());
-        let mut known = Context::new(&facts, &memory, clock());
+        let (facts, local) = (facts(), LocalState::default());
+        let mut context = Context::new(&facts, &local, clock());
         loop {
-            match part(&known) {
+            match part(&context) {
                 Err(Interrupt::Need(asks)) => {
-                    for ask in asks {
+                    for read in asks {
                         let found = self
                             .object
                             .clone()
                             .map_or(ReadResult::Absent, |found| ReadResult::Found(Object(found)));
-                        known.record_answer(ask, found);
+                        context.record_answer(read, found);
                     }
                 }
                 Err(Interrupt::Write(writes)) => {
                     for write in writes {
                         let outcome = self.make(&write);
-                        known.record_outcome(write, outcome);
+                        context.record_outcome(write, outcome);
                     }
                 }
                 outcome => return outcome,
@@ -123,7 +123,7 @@ fn stored(version: &str, uid: &str, resource_version: &str) -> PackageInstall {
 /// Writes 2.0.0 to a server that has `server`, while the cache shows `seen`. Returns the response code and the server.
 fn write(server: Option<PackageInstall>, seen: Option<&PackageInstall>) -> (u16, One) {
     let mut one = One::with(server.map(|server| json!(server)));
-    let code = match one.run(|known| write_install(known, Server::Workload, &wanted("2.0.0"), seen)) {
+    let code = match one.run(|context| write_install(context, Server::Workload, &wanted("2.0.0"), seen)) {
         Ok(()) => 200,
         Err(stop) => stop.failed().unwrap().code.unwrap(),
     };
@@ -194,7 +194,7 @@ fn ensured_as(server: Option<Secret>) -> (Value, Value) {
     }));
     let values = values("ours");
     let needed = Needed::on_workload(&values, repair_values_secret);
-    one.run(|known| needed.ensure(known)).unwrap();
+    one.run(|context| needed.ensure(context)).unwrap();
     let mut after = one.object.unwrap();
     (after["metadata"]["uid"].take(), after["data"].take())
 }

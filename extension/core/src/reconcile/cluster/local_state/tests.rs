@@ -7,54 +7,54 @@ const OVER: Duration = Duration::from_mins(10);
 
 #[test]
 fn a_settled_cluster_has_one_drift_check_at_its_time_in_each_period() {
-    let (mut memory, began) = (LocalState::default(), Instant::now());
+    let (mut local, began) = (LocalState::default(), Instant::now());
     let period = SyncPeriod {
         length: OVER,
         since: began,
     };
     let time = spread("uid", OVER);
-    let left = |memory: &mut LocalState, at| memory.until_drift_check("uid", period, at);
-    assert_eq!(left(&mut memory, began), Some(time));
+    let left = |local: &mut LocalState, at| local.until_drift_check("uid", period, at);
+    assert_eq!(left(&mut local, began), Some(time));
     let nearly = began + time.saturating_sub(Duration::from_millis(1));
-    assert_eq!(left(&mut memory, nearly), Some(Duration::from_millis(1)));
-    assert_eq!(left(&mut memory, began + time), None);
-    assert_eq!(left(&mut memory, began + OVER), None, "until the check was made");
-    memory.drift_check_made(OVER, began + OVER);
-    assert_eq!(left(&mut memory, began + OVER), Some(OVER));
-    memory.forget_drift_check();
-    assert_eq!(left(&mut memory, began + OVER), Some(time), "settled again");
+    assert_eq!(left(&mut local, nearly), Some(Duration::from_millis(1)));
+    assert_eq!(left(&mut local, began + time), None);
+    assert_eq!(left(&mut local, began + OVER), None, "until the check was made");
+    local.drift_check_made(OVER, began + OVER);
+    assert_eq!(left(&mut local, began + OVER), Some(OVER));
+    local.forget_drift_check();
+    assert_eq!(left(&mut local, began + OVER), Some(time), "settled again");
 }
 
 #[test]
 fn the_requeue_delay_of_a_waiting_cluster_grows_and_is_spread() {
     let began = Instant::now();
-    let mut memory = LocalState::default();
-    let mut wait = |uid, waited| memory.wait(uid, began + Duration::from_secs(waited)).as_millis();
+    let mut local = LocalState::default();
+    let mut wait = |uid, waited| local.wait(uid, began + Duration::from_secs(waited)).as_millis();
     let (shortest, longest) = (7_500..=10_000, 45_000..=60_000);
     assert!(shortest.contains(&wait("uid", 0)) && shortest.contains(&wait("uid", 100)));
     assert!(longest.contains(&wait("uid", 600)) && longest.contains(&wait("uid", 6_000)));
     assert_ne!(wait("one", 600), wait("two", 600));
-    memory.waited();
-    let again = memory.wait("uid", began + Duration::from_mins(100));
+    local.waited();
+    let again = local.wait("uid", began + Duration::from_mins(100));
     assert!(shortest.contains(&again.as_millis()), "it waits again");
 }
 
 #[test]
 fn a_cluster_rests_until_a_change() {
-    let mut memory = LocalState::default();
+    let mut local = LocalState::default();
     let from = |own, catalogue| PlannedFrom { own, catalogue };
-    assert!(!memory.rests(from(1, 1), false), "never planned");
-    assert!(memory.rests(from(1, 1), true), "settled by its record");
-    assert!(memory.rests(from(1, 1), false));
-    assert!(!memory.rests(from(2, 1), true), "planned from something else");
-    assert!(memory.rests(from(1, 2), true), "a Package was edited");
-    assert!(!memory.rests(from(1, 2), false), "and it is not settled");
-    memory.wake();
-    assert!(!memory.rests(from(1, 1), true), "requeued");
-    memory.rest(Some(from(1, 1)));
-    assert!(memory.rests(from(1, 1), true));
+    assert!(!local.rests(from(1, 1), false), "never planned");
+    assert!(local.rests(from(1, 1), true), "settled by its record");
+    assert!(local.rests(from(1, 1), false));
+    assert!(!local.rests(from(2, 1), true), "planned from something else");
+    assert!(local.rests(from(1, 2), true), "a Package was edited");
+    assert!(!local.rests(from(1, 2), false), "and it is not settled");
+    local.end_rest();
+    assert!(!local.rests(from(1, 1), true), "requeued");
+    local.rest(Some(from(1, 1)));
+    assert!(local.rests(from(1, 1), true));
     let mut requeued = LocalState::default();
-    requeued.wake();
+    requeued.end_rest();
     assert!(
         !requeued.rests(from(1, 1), true),
         "requeued before its first reconcile"
@@ -64,54 +64,54 @@ fn a_cluster_rests_until_a_change() {
 #[test]
 fn needed_objects_are_checked_periodically() {
     use Need::{Nothing, OpenGate, Proof};
-    let (mut memory, began) = (LocalState::default(), Instant::now());
+    let (mut local, began) = (LocalState::default(), Instant::now());
     let at = |seconds| began + Duration::from_secs(seconds);
-    memory.use_connection(1);
-    assert!(memory.is_due("Secret one", "a", OVER, at(0)), "never checked");
-    memory.checked("Secret one", "a", at(0));
-    let due = |need: Need, second| memory.is_due("Secret one", "a", need.check_interval(OVER), at(second));
+    local.use_connection(1);
+    assert!(local.is_due("Secret one", "a", OVER, at(0)), "never checked");
+    local.checked("Secret one", "a", at(0));
+    let due = |need: Need, second| local.is_due("Secret one", "a", need.check_interval(OVER), at(second));
     assert!(!due(Proof, 1), "in the same burst");
     assert!(due(Proof, 10), "at the next requeue");
     assert!(due(OpenGate, 10), "at the next requeue");
     assert!(!due(Nothing, 599), "not needed");
     assert!(due(Nothing, 600), "once in each period");
-    assert!(memory.is_due("Secret one", "b", OVER, at(1)), "of other content");
-    assert!(memory.is_due("Secret two", "a", OVER, at(1)), "another one");
+    assert!(local.is_due("Secret one", "b", OVER, at(1)), "of other content");
+    assert!(local.is_due("Secret two", "a", OVER, at(1)), "another one");
 }
 
 #[test]
 fn checks_are_discarded_with_their_connection() {
-    let (mut memory, now) = (LocalState::default(), Instant::now());
-    let is_due = |memory: &LocalState| memory.is_due("Secret one", "a", OVER, now);
-    memory.use_connection(1);
-    memory.checked("Secret one", "a", now);
-    memory.use_connection(1);
-    assert!(!is_due(&memory), "over the same connection");
-    memory.use_connection(2);
-    assert!(is_due(&memory), "over another connection");
-    memory.checked("Secret one", "a", now);
-    memory.forget_checks();
-    assert!(is_due(&memory), "forgotten");
+    let (mut local, now) = (LocalState::default(), Instant::now());
+    let is_due = |local: &LocalState| local.is_due("Secret one", "a", OVER, now);
+    local.use_connection(1);
+    local.checked("Secret one", "a", now);
+    local.use_connection(1);
+    assert!(!is_due(&local), "over the same connection");
+    local.use_connection(2);
+    assert!(is_due(&local), "over another connection");
+    local.checked("Secret one", "a", now);
+    local.forget_checks();
+    assert!(is_due(&local), "forgotten");
 }
 
 #[test]
 fn the_last_check_behind_an_open_gate_stays_valid_for_a_while() {
     use Need::{Nothing, OpenGate, Proof};
-    let (mut memory, began) = (LocalState::default(), Instant::now());
+    let (mut local, began) = (LocalState::default(), Instant::now());
     let at = |seconds| began + Duration::from_secs(seconds);
     assert!(
-        !memory.is_believed("Secret one", "a", OpenGate, at(0)),
+        !local.is_believed("Secret one", "a", OpenGate, at(0)),
         "never checked"
     );
-    memory.checked("Secret one", "a", at(0));
-    assert!(memory.is_believed("Secret one", "a", OpenGate, at(59)));
-    assert!(!memory.is_believed("Secret one", "a", OpenGate, at(60)));
+    local.checked("Secret one", "a", at(0));
+    assert!(local.is_believed("Secret one", "a", OpenGate, at(59)));
+    assert!(!local.is_believed("Secret one", "a", OpenGate, at(60)));
     assert!(
-        !memory.is_believed("Secret one", "b", OpenGate, at(1)),
+        !local.is_believed("Secret one", "b", OpenGate, at(1)),
         "of other content"
     );
     for need in [Proof, Nothing] {
-        assert!(!memory.is_believed("Secret one", "a", need, at(1)));
+        assert!(!local.is_believed("Secret one", "a", need, at(1)));
     }
 }
 
@@ -134,17 +134,17 @@ fn clock(began: Instant, second: u64) -> Clock {
 
 /// Returns whether the App is found stalled at each of these seconds.
 fn found(moved: bool, seconds: &[u64]) -> Vec<bool> {
-    let (mut memory, began) = (LocalState::default(), Instant::now());
-    let at = |&second: &u64| memory.app_resync_is_due(&app("one", "7", moved), clock(began, second));
+    let (mut local, began) = (LocalState::default(), Instant::now());
+    let at = |&second: &u64| local.app_resync_is_due(&app("one", "7", moved), clock(began, second));
     seconds.iter().map(at).collect()
 }
 
 #[test]
 fn an_app_that_changes_is_never_stalled() {
-    let (mut memory, began) = (LocalState::default(), Instant::now());
+    let (mut local, began) = (LocalState::default(), Instant::now());
     for step in 0..10 {
         let app = app("one", &step.to_string(), false);
-        assert!(!memory.app_resync_is_due(&app, clock(began, 90 * step)));
+        assert!(!local.app_resync_is_due(&app, clock(began, 90 * step)));
     }
 }
 
@@ -168,8 +168,8 @@ fn an_app_that_has_not_moved_for_long_is_found_soon_and_then_once_for_each_perio
 
 #[test]
 fn each_app_has_its_own_time() {
-    let (mut memory, began) = (LocalState::default(), Instant::now());
-    assert!(!memory.app_resync_is_due(&app("one", "7", false), clock(began, 0)));
-    assert!(!memory.app_resync_is_due(&app("two", "7", false), clock(began, 90)));
-    assert!(memory.app_resync_is_due(&app("one", "7", false), clock(began, 90)));
+    let (mut local, began) = (LocalState::default(), Instant::now());
+    assert!(!local.app_resync_is_due(&app("one", "7", false), clock(began, 0)));
+    assert!(!local.app_resync_is_due(&app("two", "7", false), clock(began, 90)));
+    assert!(local.app_resync_is_due(&app("one", "7", false), clock(began, 90)));
 }

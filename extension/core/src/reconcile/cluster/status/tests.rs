@@ -25,7 +25,7 @@ fn a_definition_that_drops_the_beginning_is_detected() {
 /// Otherwise columns would stay empty without a report.
 #[test]
 fn a_definition_that_drops_summary_fields_is_reported() {
-    let (facts, memory) = (facts(), LocalState::default());
+    let (facts, local) = (facts(), LocalState::default());
     let bootstrap = ClusterBootstrap::new("one", ClusterBootstrapSpec::default());
     let record = UpgradeRecord {
         from: Some("v1.35.4".to_owned()),
@@ -38,11 +38,12 @@ fn a_definition_that_drops_summary_fields_is_reported() {
         upgrade: Some(record),
         ..ClusterBootstrapStatus::default()
     };
-    let status = seen_by_people(&bootstrap, status, Timestamp::UNIX_EPOCH);
+    let status = with_summary(&bootstrap, status, Timestamp::UNIX_EPOCH);
     let says = |dropped: &[&str]| {
-        let mut known = Context::new(&facts, &memory, clock());
-        let mut effects = Effects::of(&memory);
-        let Err(Interrupt::Write(mut asked)) = write(&known, &mut effects, &bootstrap, status.clone()) else {
+        let mut context = Context::new(&facts, &local, clock());
+        let mut effects = Effects::of(&local);
+        let Err(Interrupt::Write(mut asked)) = write(&context, &mut effects, &bootstrap, status.clone())
+        else {
             panic!("it is not written");
         };
         let asked = asked.remove(0);
@@ -53,8 +54,8 @@ fn a_definition_that_drops_summary_fields_is_reported() {
                 "{field}"
             );
         }
-        known.record_outcome(asked, Ok(Object(kept)));
-        write(&known, &mut effects, &bootstrap, status.clone()).unwrap();
+        context.record_outcome(asked, Ok(Object(kept)));
+        write(&context, &mut effects, &bootstrap, status.clone()).unwrap();
         let said =
             |event: &Event| matches!(event, Event::Held(hold) if hold.reason == GateReason::CRDOutdated);
         effects.events.iter().any(said)
@@ -69,24 +70,24 @@ fn a_definition_that_drops_summary_fields_is_reported() {
 /// Otherwise Sluice would no longer write packages that keep no gate open.
 #[test]
 fn gates_are_open_as_in_the_last_written_record() {
-    let (facts, memory) = (facts(), LocalState::default());
-    let mut known = Context::new(&facts, &memory, clock());
-    let mut effects = Effects::of(&memory);
-    effects.memory.opened = vec![(Hook::BeforeClusterUpgrade, "v1.36.3".to_owned())];
+    let (facts, local) = (facts(), LocalState::default());
+    let mut context = Context::new(&facts, &local, clock());
+    let mut effects = Effects::of(&local);
+    effects.local.opened = vec![(Hook::BeforeClusterUpgrade, "v1.36.3".to_owned())];
     let bootstrap = ClusterBootstrap::new("one", ClusterBootstrapSpec::default());
     let closed = ClusterBootstrapStatus {
         upgrade: Some(UpgradeRecord::default()),
         ..ClusterBootstrapStatus::default()
     };
-    let Err(Interrupt::Write(mut asked)) = write(&known, &mut effects, &bootstrap, closed.clone()) else {
+    let Err(Interrupt::Write(mut asked)) = write(&context, &mut effects, &bootstrap, closed.clone()) else {
         panic!("it is not written");
     };
-    assert_eq!(effects.memory.opened.len(), 1, "the gate may still be open");
+    assert_eq!(effects.local.opened.len(), 1, "the gate may still be open");
     let asked = asked.remove(0);
     let written = Object(asked.body.clone());
-    known.record_outcome(asked, Ok(written));
-    write(&known, &mut effects, &bootstrap, closed).unwrap();
-    assert_eq!(effects.memory.opened, []);
+    context.record_outcome(asked, Ok(written));
+    write(&context, &mut effects, &bootstrap, closed).unwrap();
+    assert_eq!(effects.local.opened, []);
 }
 
 /// No later reconcile reports a condition that already exists.
@@ -122,7 +123,7 @@ fn a_deadline_that_passes_during_failed_reconciles_is_warned_of_once() {
         upgrade: Some(record),
         ..ClusterBootstrapStatus::default()
     };
-    bootstrap.status = Some(seen_by_people(&bootstrap, status, Timestamp::UNIX_EPOCH));
+    bootstrap.status = Some(with_summary(&bootstrap, status, Timestamp::UNIX_EPOCH));
     let mut warned = Vec::new();
     for (second, message) in [(30, "b"), (70, "c"), (80, "d")] {
         let now = Timestamp::from_second(second).unwrap();
@@ -153,7 +154,7 @@ fn messages_of_many_packages_share_the_limit_of_a_status() {
             conditions: conditions.collect(),
             ..ClusterBootstrapStatus::default()
         };
-        let status = seen_by_people(&bootstrap, status, Timestamp::UNIX_EPOCH);
+        let status = with_summary(&bootstrap, status, Timestamp::UNIX_EPOCH);
         let messages = status.conditions.iter().map(|condition| condition.message.len());
         messages.sum::<usize>()
     };

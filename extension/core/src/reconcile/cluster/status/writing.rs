@@ -10,7 +10,7 @@ use crate::{
 
 /// Writes the status, and reports fields that the API server dropped.
 pub(super) fn write(
-    known: &Context<'_>,
+    context: &Context<'_>,
     effects: &mut Effects,
     bootstrap: &ClusterBootstrap,
     status: ClusterBootstrapStatus,
@@ -22,14 +22,14 @@ pub(super) fn write(
         ..bootstrap.clone()
     };
     if let Some(record) = &sent {
-        effects.memory.may_open(record);
+        effects.local.may_open(record);
     }
-    let written = known.write(Write::status(&next, "record or conditions differ"))?;
+    let written = context.write(Write::status(&next, "record or conditions differ"))?;
     let written: ClusterBootstrap = typed(Server::Management, written)?;
     if let Some(record) = &sent {
-        effects.memory.has_opened(record);
+        effects.local.has_opened(record);
     }
-    effects.memory.written = Some(known.began.instant);
+    effects.local.written = Some(context.began.instant);
     effects.note = Some(None);
     let drops_what_is_shown = shown != written.status.as_ref().map_or_else(Default::default, is_shown);
     let kept = written.status.and_then(|status| status.upgrade);

@@ -51,7 +51,7 @@ pub(super) struct Removal<'a> {
 
 /// Removes `leftovers` in their order. A failed write of a Machine does not block other Machines, but it keeps the finalizers, which
 /// trigger the check for leftovers. Without a response of the API server, no further writes follow.
-pub(super) fn remove<'a>(known: &Context<'_>, leftovers: &'a [Leftover]) -> Step<Removal<'a>> {
+pub(super) fn remove<'a>(context: &Context<'_>, leftovers: &'a [Leftover]) -> Step<Removal<'a>> {
     const WHY: &str = "leftover of the addons-manager, which nothing else removes";
     let mut removal = Removal {
         removed: Vec::new(),
@@ -63,7 +63,7 @@ pub(super) fn remove<'a>(known: &Context<'_>, leftovers: &'a [Leftover]) -> Step
         if removal.failed.is_some() && !left.is_of_machine() {
             break;
         }
-        match known.write(Write::patch(left.key.clone(), left.patch.clone(), WHY)) {
+        match context.write(Write::patch(left.key.clone(), left.patch.clone(), WHY)) {
             Ok(written) => {
                 removal.wrote = true;
                 if !left.is_in(written) {
@@ -72,7 +72,7 @@ pub(super) fn remove<'a>(known: &Context<'_>, leftovers: &'a [Leftover]) -> Step
             }
             Err(Interrupt::Failed(failure)) if failure.is_not_found() => {}
             Err(Interrupt::Failed(failure)) => {
-                let ends = failure.says_nothing();
+                let ends = failure.is_transient();
                 let before = removal.failed.as_ref();
                 if before.is_none_or(|(_, before)| before.is_conflict()) {
                     removal.failed = Some((left, failure));
@@ -93,13 +93,13 @@ pub(super) fn remove<'a>(known: &Context<'_>, leftovers: &'a [Leftover]) -> Step
 }
 
 /// Returns the leftovers in the order of their removal.
-pub(super) fn leftovers(known: &Context<'_>) -> Step<Vec<Leftover>> {
+pub(super) fn leftovers(context: &Context<'_>) -> Step<Vec<Leftover>> {
     const FINALIZER: &str = finalizer::LEGACY_ADDON;
-    let facts = known.facts;
+    let facts = context.facts;
     let namespace = &facts.owner.namespace;
-    let machines = known.listed(Read::Machines(namespace.clone()));
-    let secret = known.read::<Secret>(
-        &kubeconfig(known),
+    let machines = context.listed(Read::Machines(namespace.clone()));
+    let secret = context.read::<Secret>(
+        &kubeconfig(context),
         (Server::Management, Some(namespace)),
         ReadPhase::Plan,
     );
@@ -134,10 +134,10 @@ pub(super) fn leftovers(known: &Context<'_>) -> Step<Vec<Leftover>> {
     let bootstrap = facts
         .bootstrap
         .as_deref()
-        .map(|bootstrap| (of_bootstrap(known), metadata_of(known, bootstrap)));
-    let of_cluster = (of_cluster(known), facts.cluster.metadata.clone());
+        .map(|bootstrap| (of_bootstrap(context), metadata_of(context, bootstrap)));
+    let of_cluster = (of_cluster(context), facts.cluster.metadata.clone());
     let secret = secret?.map(|secret| {
-        let key = Key::of::<Secret>(Server::Management, Some(namespace), &kubeconfig(known));
+        let key = Key::of::<Secret>(Server::Management, Some(namespace), &kubeconfig(context));
         (key, secret.metadata)
     });
     // A ClusterBootstrap that is being deleted vanishes with its finalizer. Sluice does not manage a Cluster that has neither the label
@@ -153,9 +153,9 @@ pub(super) fn leftovers(known: &Context<'_>) -> Step<Vec<Leftover>> {
 }
 
 /// Returns the current metadata of `bootstrap`: this reconcile may have written its status.
-fn metadata_of(known: &Context<'_>, bootstrap: &ClusterBootstrap) -> ObjectMeta {
+fn metadata_of(context: &Context<'_>, bootstrap: &ClusterBootstrap) -> ObjectMeta {
     let mut metadata = bootstrap.metadata.clone();
-    let written = known.made(&of_bootstrap(known), Verb::ReplaceStatus);
+    let written = context.made(&of_bootstrap(context), Verb::ReplaceStatus);
     if let Some(version) = written.and_then(|written| written["metadata"]["resourceVersion"].as_str()) {
         metadata.resource_version = Some(version.to_owned());
     }
@@ -163,11 +163,11 @@ fn metadata_of(known: &Context<'_>, bootstrap: &ClusterBootstrap) -> ObjectMeta 
 }
 
 /// Whether the kubeconfig Secret, if this reconcile has already read it, still has the finalizer.
-pub(super) fn kubeconfig_has_finalizer(known: &Context<'_>) -> bool {
-    let namespace = Some(known.facts.owner.namespace.as_str());
-    let key = Key::of::<Secret>(Server::Management, namespace, &kubeconfig(known));
-    let ask = Read::Object(key.clone(), ReadPhase::Plan);
-    let found = known.has(&ask).then(|| known.object(key, ReadPhase::Plan));
+pub(super) fn kubeconfig_has_finalizer(context: &Context<'_>) -> bool {
+    let namespace = Some(context.facts.owner.namespace.as_str());
+    let key = Key::of::<Secret>(Server::Management, namespace, &kubeconfig(context));
+    let read = Read::Object(key.clone(), ReadPhase::Plan);
+    let found = context.has(&read).then(|| context.object(key, ReadPhase::Plan));
     let finalizers = |found: &Value| found["metadata"]["finalizers"].as_array().cloned();
     let found = found.and_then(Result::ok).flatten().and_then(finalizers);
     found.is_some_and(|names| names.iter().any(|name| name == finalizer::LEGACY_ADDON))
@@ -178,17 +178,17 @@ pub(super) fn exactly(object: &ObjectMeta) -> Value {
     json!({"metadata": {"uid": object.uid, "resourceVersion": object.resource_version}})
 }
 
-fn kubeconfig(known: &Context<'_>) -> String {
-    format!("{}{}", known.facts.owner.name, name::KUBECONFIG_SUFFIX)
+fn kubeconfig(context: &Context<'_>) -> String {
+    format!("{}{}", context.facts.owner.name, name::KUBECONFIG_SUFFIX)
 }
 
-pub(super) fn of_cluster(known: &Context<'_>) -> Key {
-    let owner = &known.facts.owner;
+pub(super) fn of_cluster(context: &Context<'_>) -> Key {
+    let owner = &context.facts.owner;
     Key::of::<Cluster>(Server::Management, Some(&owner.namespace), &owner.name)
 }
 
-pub(super) fn of_bootstrap(known: &Context<'_>) -> Key {
-    let facts = known.facts;
+pub(super) fn of_bootstrap(context: &Context<'_>) -> Key {
+    let facts = context.facts;
     let name = facts
         .bootstrap
         .as_ref()
@@ -215,5 +215,5 @@ pub(super) fn note(leftovers: &[&Leftover]) -> String {
         let key = annotation::LEGACY_PRE_TERMINATE;
         parts.push(format!("annotation {key} of {machines} Machine(s)"));
     }
-    format!("removed what the addons-manager has left: {}", parts.join("; "))
+    format!("removed leftovers of the addons-manager: {}", parts.join("; "))
 }

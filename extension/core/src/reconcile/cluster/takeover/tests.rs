@@ -17,10 +17,10 @@ fn a_returned_leftover_is_reported_and_left_alone() {
     let cluster = Arc::make_mut(&mut facts.cluster);
     cluster.metadata.finalizers = Some(vec![finalizer::LEGACY_ADDON.to_owned()]);
     cluster.metadata.resource_version = Some("9".to_owned());
-    let reconcile = |memory: &LocalState| {
-        let known = Context::new(&facts, memory, clock);
-        let mut effects = Effects::of(memory);
-        let taken = take_over(&known, &mut effects);
+    let reconcile = |local: &LocalState| {
+        let context = Context::new(&facts, local, clock);
+        let mut effects = Effects::of(local);
+        let taken = take_over(&context, &mut effects);
         (taken, effects)
     };
     let (first, _) = reconcile(&LocalState::default());
@@ -29,11 +29,11 @@ fn a_returned_leftover_is_reported_and_left_alone() {
         "leftovers are read"
     );
 
-    let mut memory = LocalState::default();
-    memory
+    let mut local = LocalState::default();
+    local
         .removals
         .removed(Thing::Cluster, "9".to_owned(), clock.instant);
-    let (seen, effects) = reconcile(&memory);
+    let (seen, effects) = reconcile(&local);
     let seen = seen.unwrap();
     assert_eq!(
         (seen.said(), effects.events.len()),
@@ -41,10 +41,10 @@ fn a_returned_leftover_is_reported_and_left_alone() {
         "the watch is behind"
     );
 
-    memory
+    local
         .removals
         .removed(Thing::Cluster, "7".to_owned(), clock.instant);
-    let (taken, effects) = reconcile(&memory);
+    let (taken, effects) = reconcile(&local);
     let taken = taken.unwrap();
     let (reason, message) = taken.said().unwrap();
     assert_eq!(reason, "AddonsManagerRuns");
@@ -62,7 +62,7 @@ fn a_returned_leftover_is_reported_and_left_alone() {
 
 /// The clock of the leader may differ from that of the API server, which has set the deletion timestamp.
 #[test]
-fn a_clock_that_is_ahead_lets_no_machine_go_before_its_packages() {
+fn a_clock_that_is_ahead_releases_no_machine_before_its_packages() {
     let (mut facts, clock) = (facts(), clock());
     let cluster = Arc::make_mut(&mut facts.cluster);
     cluster.metadata.deletion_timestamp = Some(Time(clock.now));
@@ -75,12 +75,12 @@ fn a_clock_that_is_ahead_lets_no_machine_go_before_its_packages() {
             now: clock.now + minutes(ahead),
             ..clock
         };
-        let memory = LocalState::default();
-        let known = Context::new(facts, &memory, clock);
+        let local = LocalState::default();
+        let context = Context::new(facts, &local, clock);
         let uninstalls = Done::RequeueAfter(Duration::from_secs(1));
         let taken = take_over_deleted(
-            &known,
-            &mut Effects::of(&memory),
+            &context,
+            &mut Effects::of(&local),
             TakenOver::default(),
             uninstalls,
         );

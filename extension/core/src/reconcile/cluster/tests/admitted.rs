@@ -38,8 +38,8 @@ const RULES: [GateReason; 9] = [
 ];
 
 /// Returns the response of the API server, from the same objects as those of admission.
-fn answer(ask: &Read, spec: &ClusterBootstrapSpec) -> ReadResult {
-    let lookup = match ask {
+fn answer(read: &Read, spec: &ClusterBootstrapSpec) -> ReadResult {
+    let lookup = match read {
         Read::Object(key, _) => match key.resource.kind.as_ref() {
             "Secret" => Lookup::Secret(key.name.clone()),
             "Cluster" => Lookup::Cluster(key.name.clone()),
@@ -106,15 +106,15 @@ fn held(name: &str, state: &State) -> Option<Hold> {
         },
         ..facts()
     };
-    let memory = LocalState::default();
-    let mut known = Context::new(&facts, &memory, clock());
+    let local = LocalState::default();
+    let mut context = Context::new(&facts, &local, clock());
     loop {
-        match plan(&known, &state.spec, DigestInputs::default()) {
+        match plan(&context, &state.spec, DigestInputs::default()) {
             Ok(plan) => return plan.problem,
             Err(Interrupt::Need(asks)) => {
-                for ask in asks {
-                    let answer = answer(&ask, &state.spec);
-                    known.record_answer(ask, answer);
+                for read in asks {
+                    let answer = answer(&read, &state.spec);
+                    context.record_answer(read, answer);
                 }
             }
             Err(stop) => return stop.held().ok(),

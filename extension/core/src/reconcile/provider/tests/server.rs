@@ -200,21 +200,21 @@ impl World {
         };
         self.written.clear();
         self.read.clear();
-        let mut known = Context::new(&configuration, &(), began);
+        let mut context = Context::new(&configuration, &(), began);
         loop {
             let mut effects = Effects::default();
-            match reconcile(&known, &mut effects) {
+            match reconcile(&context, &mut effects) {
                 Ok(done) => return Some((Ok(done), effects)),
                 Err(Interrupt::Failed(failure)) => return Some((Err(failure.code), effects)),
                 Err(Interrupt::Held(problem)) => panic!("{problem}"),
                 Err(Interrupt::Need(reads)) => {
                     assert!(
-                        reads.iter().any(|read| !known.has(read)),
+                        reads.iter().any(|read| !context.has(read)),
                         "it requests only known reads"
                     );
                     for ask in reads {
                         let answer = self.answer(&ask);
-                        known.record_answer(ask, answer);
+                        context.record_answer(ask, answer);
                     }
                 }
                 Err(Interrupt::Write(writes)) => {
@@ -224,7 +224,7 @@ impl World {
                         }
                         let outcome = self.make(&write);
                         let refused = outcome.is_err();
-                        known.record_outcome(write, outcome);
+                        context.record_outcome(write, outcome);
                         if refused {
                             break;
                         }

@@ -175,7 +175,7 @@ proptest! {
 
     /// An open gate of a control plane requires that all packages are proven for exactly its version.
     #[test]
-    fn a_start_stands_on_proof(scenes in prop::collection::vec(any_scene(), 1..6)) {
+    fn a_start_requires_proof(scenes in prop::collection::vec(any_scene(), 1..6)) {
         let mut record: Option<UpgradeRecord> = None;
         for scene in &scenes {
             let next = scene.advance(record.as_ref());

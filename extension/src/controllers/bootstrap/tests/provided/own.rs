@@ -226,7 +226,7 @@ async fn an_owner_that_is_refused_stops_no_package() {
     let world = with_own_bootstrap(&json!({"secretRef": "antrea-values"}), metadata);
     world.management.refuse_writes("/clusterbootstraps/one", 422);
     let leader = world.leader().await;
-    drop(one_pass(&cluster(&leader), &leader).await);
+    drop(reconcile_once(&cluster(&leader), &leader).await);
     assert_eq!(world.workload.names("packageinstalls"), ["one-antrea"]);
 }
 

@@ -51,7 +51,7 @@ async fn a_pause_that_keeps_a_deletion_from_going_on_is_removed_again_after_a_fa
     Box::pin(world.leader()).await;
     Box::pin(world.leader()).await;
     let leader = Box::pin(world.leader()).await;
-    let done = one_pass(&cluster(&leader), &leader).await.unwrap();
+    let done = reconcile_once(&cluster(&leader), &leader).await.unwrap();
     assert!(
         matches!(done, Done::RequeueAfter(time) if time <= Duration::from_mins(1)),
         "{done:?}"
@@ -198,7 +198,7 @@ async fn what_a_webhook_puts_back_at_once_is_said(#[case] paused: bool) {
     let leader = Box::pin(world.leader()).await;
     // The first leader reports it. The watch of the second one does not show the report.
     for _ in 0..2 {
-        let _ = one_pass(&cluster(&leader), &leader).await;
+        let _ = reconcile_once(&cluster(&leader), &leader).await;
     }
     let reason = condition(&world).map(|(reason, _)| reason);
     assert_eq!(reason.as_deref(), Some("AddonsManagerRuns"));
@@ -207,7 +207,7 @@ async fn what_a_webhook_puts_back_at_once_is_said(#[case] paused: bool) {
         assert!(!events.contains(&json!(reason)), "{events:?}");
     }
     let patches = patched(&world).len();
-    let _ = one_pass(&cluster(&leader), &leader).await;
+    let _ = reconcile_once(&cluster(&leader), &leader).await;
     assert_eq!(patched(&world).len(), patches, "it is left alone for a while");
 }
 
@@ -248,7 +248,7 @@ async fn a_name_of_the_addons_manager_that_comes_back_is_said() {
     let before = install(&world)["spec"].clone();
     world.management.put(VALUES, values(2));
     let leader = Box::pin(world.leader()).await;
-    one_pass(&cluster(&leader), &leader).await.unwrap();
+    reconcile_once(&cluster(&leader), &leader).await.unwrap();
     assert!(
         named(&world).starts_with("one-antrea-data-values-"),
         "{}",
@@ -258,16 +258,16 @@ async fn a_name_of_the_addons_manager_that_comes_back_is_said() {
         .workload
         .edit(INSTALL, |install| install["spec"] = before.clone());
     let leader = reread(&world, &leader).await;
-    one_pass(&cluster(&leader), &leader).await.unwrap();
+    reconcile_once(&cluster(&leader), &leader).await.unwrap();
     assert_eq!(install(&world)["spec"], before, "it is left alone for a while");
     let leader = reread(&world, &leader).await;
-    one_pass(&cluster(&leader), &leader).await.unwrap();
+    reconcile_once(&cluster(&leader), &leader).await.unwrap();
     let (reason, message) = condition(&world).expect("it is said");
     assert_eq!(reason, "AddonsManagerRuns");
     assert!(message.contains("PackageInstall one-antrea"), "{message}");
     let leader = reread(&world, &leader).await;
     sleep(Duration::from_mins(5)).await;
-    one_pass(&cluster(&leader), &leader).await.unwrap();
+    reconcile_once(&cluster(&leader), &leader).await.unwrap();
     assert_eq!(install(&world)["spec"], before);
     assert_eq!(
         condition(&world).map(|(reason, _)| reason).as_deref(),
@@ -295,11 +295,11 @@ async fn settled_clusters_with_a_trouble_that_all_have_are_left_alone(#[case] ru
         world.management.ask_webhook("/clusterbootstraps");
     }
     let leader = Box::pin(world.leader()).await;
-    one_pass(&cluster(&leader), &leader).await.unwrap();
+    reconcile_once(&cluster(&leader), &leader).await.unwrap();
     let leader = reread(&world, &leader).await;
     let asked = world.workload.requests();
     let again = async || {
-        let Done::RequeueAfter(time) = one_pass(&cluster(&leader), &leader).await.unwrap() else {
+        let Done::RequeueAfter(time) = reconcile_once(&cluster(&leader), &leader).await.unwrap() else {
             panic!("it is not tried again");
         };
         time.as_secs()

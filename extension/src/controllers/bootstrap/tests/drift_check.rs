@@ -13,8 +13,8 @@ use crate::controllers::bootstrap::world::{
     package_of, put_release, values,
 };
 
-mod drift;
 mod failed;
+mod repair;
 
 /// `--sync-period` of the world.
 const PERIOD: Duration = Duration::from_mins(10);
@@ -58,7 +58,9 @@ impl Due {
     }
 
     async fn reconcile(&self) -> Done {
-        one_pass(&cluster(&self.leader), &self.leader).await.unwrap()
+        reconcile_once(&cluster(&self.leader), &self.leader)
+            .await
+            .unwrap()
     }
 
     /// Continues after a while with another leader with current stores and the local state of this one.
@@ -132,7 +134,7 @@ async fn nothing_is_read_of_a_settled_cluster_when_a_leader_begins() {
     let read = [&world.management, &world.workload].map(secrets_read);
     let leader = world.leader().await;
     leader.remotes.close("uid");
-    one_pass(&cluster(&leader), &leader).await.unwrap();
+    reconcile_once(&cluster(&leader), &leader).await.unwrap();
     let after = [&world.management, &world.workload].map(secrets_read);
     assert_eq!(after, read);
 }
