@@ -18,6 +18,10 @@ const SLOW: u64 = 24;
 /// Progress may wait so long for its write.
 const COALESCE: i64 = 5;
 
+/// How far a time may be from the one that the observer saw: a busy machine delays both. The times
+/// of one upgrade are further apart than that.
+const APART: i64 = 8;
+
 pub(crate) fn scenario() -> Scenario {
     Scenario::new(
         "history",
@@ -105,10 +109,9 @@ async fn times_are_right(cluster: &Cluster, upgrade: &Value, new: &Release, sinc
         ("ended", again.max(runs)),
     ] {
         let said = time(&upgrade[field])?;
-        // The API keeps whole seconds.
         let apart = said.as_second() - observed.as_second();
         ensure!(
-            apart.abs() <= 1,
+            apart.abs() <= APART,
             "{field} is {said}, the observer saw it at {observed}: {upgrade}"
         );
     }
@@ -116,10 +119,15 @@ async fn times_are_right(cluster: &Cluster, upgrade: &Value, new: &Release, sinc
 }
 
 fn longest_wait_is_right(upgrade: &Value, new: &Release) -> Result<()> {
-    let antrea = new.packages().find(|package| package.short() == "antrea");
-    let antrea = antrea.context("a release without antrea")?;
-    let wanted = format!("antrea {}", antrea.version());
-    ensure!(upgrade["longestWait"] == wanted.as_str(), "{upgrade}");
+    // On a busy machine, the new kapp-controller can take longer than the delay of antrea.
+    let mut slow = new
+        .packages()
+        .filter(|package| ["antrea", "kapp-controller"].contains(&package.short()))
+        .map(|package| format!("{} {}", package.short(), package.version()));
+    ensure!(
+        slow.any(|wanted| upgrade["longestWait"] == wanted.as_str()),
+        "{upgrade}"
+    );
     let seconds = upgrade["longestWaitSeconds"]
         .as_i64()
         .context("no time of the longest wait")?;
