@@ -2,10 +2,10 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory as _, Parser as _};
 use sluice::{
     app,
-    cli::{self, Cli},
+    cli::{self, Cli, Command},
     telemetry::log::Log,
 };
 
@@ -14,15 +14,18 @@ use sluice::{
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
-    let Cli { verb, serve: args } = match Cli::try_parse() {
-        Ok(cli) => cli,
+    let args = match Cli::try_parse() {
+        Ok(Cli {
+            command: Some(Command::Serve(args)),
+        }) => *args,
+        Ok(Cli {
+            command: Some(Command::Query(verb)),
+        }) => return cli::main(verb),
+        Ok(Cli { command: None }) => return help(),
         // Requested help or version.
         Err(answer) if !answer.use_stderr() => answer.exit(),
-        Err(error) => return misused(&first_paragraph(&error.to_string())),
+        Err(error) => return misused(&cli::usage_error(&error)),
     };
-    if let Some(verb) = verb {
-        return cli::main(verb);
-    }
     if let Err(problem) = args.check() {
         return misused(&problem);
     }
@@ -39,12 +42,14 @@ fn main() -> ExitCode {
 
 /// Prints a usage error as one line, which a crash loop shows, and returns its exit code.
 fn misused(problem: &str) -> ExitCode {
-    eprintln!("sluice: {}", problem.trim_start_matches("error: "));
+    eprintln!("sluice: {problem}");
     ExitCode::from(2)
 }
 
-/// Joins the lines of a clap error up to the usage text.
-fn first_paragraph(text: &str) -> String {
-    let lines = text.lines().map(str::trim).take_while(|line| !line.is_empty());
-    lines.collect::<Vec<_>>().join(" ")
+/// Prints the help of the binary.
+fn help() -> ExitCode {
+    match Cli::command().print_help() {
+        // A reader that closed the output needs no error.
+        Ok(()) | Err(_) => ExitCode::SUCCESS,
+    }
 }

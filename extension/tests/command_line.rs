@@ -25,15 +25,49 @@ fn last_line(output: &Output) -> String {
 
 #[test]
 fn help_names_every_flag() -> TestResult {
-    let output = sluice(&["--help"])?;
+    let output = sluice(&["serve", "--help"])?;
     assert!(output.status.success());
     insta::assert_snapshot!(text(&output.stdout));
     Ok(())
 }
 
 #[test]
+fn without_a_command_the_commands_are_listed() -> TestResult {
+    let bare = sluice(&[])?;
+    assert!(bare.status.success());
+    insta::assert_snapshot!("help_of_the_binary", text(&bare.stdout));
+    let asked = sluice(&["--help"])?;
+    assert_eq!(bare.stdout, asked.stdout);
+    Ok(())
+}
+
+#[test]
+fn a_wrong_command_is_a_usage_error_that_names_the_right_one() -> TestResult {
+    for (words, expected) in [
+        (
+            &["sevre"][..],
+            "sluice: unrecognized subcommand 'sevre'; did you mean `sluice serve`?\n",
+        ),
+        (
+            &["--leader-elect"],
+            "sluice: unexpected argument '--leader-elect' found; did you mean `sluice serve --leader-elect`?\n",
+        ),
+        (
+            &["--sync-period=10m", "--leader-elect"],
+            "sluice: unexpected argument '--sync-period' found; did you mean `sluice serve --sync-period`?\n",
+        ),
+        (&["deploy"], "sluice: unrecognized subcommand 'deploy'\n"),
+    ] {
+        let output = sluice(words)?;
+        assert_eq!(output.status.code(), Some(2));
+        assert_eq!(text(&output.stderr), expected);
+    }
+    Ok(())
+}
+
+#[test]
 fn an_unknown_flag_is_a_usage_error_of_one_line() -> TestResult {
-    let output = sluice(&["--no-such-flag"])?;
+    let output = sluice(&["serve", "--no-such-flag"])?;
     assert_eq!(output.status.code(), Some(2));
     assert_eq!(
         text(&output.stderr),
@@ -96,7 +130,7 @@ fn a_value_that_makes_no_sense_is_a_usage_error_that_names_it() -> TestResult {
         ("--status-addr", "[::1]:9440"),
         ("--status-addr", "9445"),
     ] {
-        let output = sluice(&[&format!("{flag}={value}")])?;
+        let output = sluice(&["serve", &format!("{flag}={value}")])?;
         let stderr = text(&output.stderr);
         let is_said = stderr.contains(flag) && stderr.contains(value) && stderr.lines().count() == 1;
         if output.status.code() != Some(2) || !is_said {
@@ -110,6 +144,7 @@ fn a_value_that_makes_no_sense_is_a_usage_error_that_names_it() -> TestResult {
 #[test]
 fn a_value_from_the_environment_is_checked_as_well() -> TestResult {
     let output = Command::new(env!("CARGO_BIN_EXE_sluice"))
+        .arg("serve")
         .env_clear()
         .env("SLUICE_SYNC_PERIOD", "never")
         .output()?;
@@ -150,6 +185,7 @@ fn a_key_of_another_certificate_is_one_line_that_names_both_files() -> TestResul
 fn started_with_certificates_in(directory: &Path) -> std::io::Result<Output> {
     let directory = directory.to_string_lossy();
     sluice(&[
+        "serve",
         "--webhook-host",
         "127.0.0.1",
         "--webhook-port",

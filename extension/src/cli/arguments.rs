@@ -7,18 +7,22 @@ use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use crate::flags::{Args, duration, namespace, object};
 
 /// Holds a Cluster API rollout until the packages of the new Kubernetes version are proven ready.
-///
-/// Without a command it runs the runtime extension.
 #[derive(Debug, Parser)]
-#[command(name = "sluice", version, about, long_about = None, args_conflicts_with_subcommands = true)]
+#[command(name = "sluice", version, about, long_about = None)]
 pub struct Cli {
-    /// Queries a running extension.
+    /// Without a command, the binary prints its help.
     #[command(subcommand)]
-    pub verb: Option<Verb>,
+    pub command: Option<Command>,
+}
 
-    /// Runs the extension.
+/// Commands of the binary.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run the runtime extension
+    Serve(Box<Args>),
+    /// Commands that query a running extension
     #[command(flatten)]
-    pub serve: Args,
+    Query(Verb),
 }
 
 /// Commands other than running the extension.

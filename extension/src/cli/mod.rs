@@ -10,9 +10,12 @@ mod watch;
 
 use std::{io, process::ExitCode};
 
-use clap::CommandFactory as _;
+use clap::{
+    CommandFactory as _,
+    error::{ContextKind, ContextValue, ErrorKind},
+};
 
-pub use self::arguments::{Cli, Verb};
+pub use self::arguments::{Cli, Command, Verb};
 use self::{connection::Trouble, terminal::Terminal};
 
 /// The upgrade was cancelled, or the Cluster deleted.
@@ -42,6 +45,40 @@ pub fn main(verb: Verb) -> ExitCode {
         }
         ExitCode::FAILURE
     })
+}
+
+/// Returns a clap error as one line, followed by the command that was probably meant.
+#[must_use]
+pub fn usage_error(error: &clap::Error) -> String {
+    let text = error.to_string();
+    let lines = text.lines().map(str::trim).take_while(|line| !line.is_empty());
+    let problem = lines.collect::<Vec<_>>().join(" ");
+    let problem = problem.trim_start_matches("error: ");
+    match meant(error) {
+        Some(command) => format!("{problem}; did you mean `sluice {command}`?"),
+        None => problem.to_owned(),
+    }
+}
+
+/// The command for a misspelled one, and `serve` for flags of the extension without a command.
+fn meant(error: &clap::Error) -> Option<String> {
+    match (error.kind(), error.get(ContextKind::SuggestedSubcommand)) {
+        (_, Some(ContextValue::Strings(commands))) => commands.first().cloned(),
+        (_, Some(ContextValue::String(command))) => Some(command.clone()),
+        (ErrorKind::UnknownArgument, _) => {
+            let Some(ContextValue::String(argument)) = error.get(ContextKind::InvalidArg) else {
+                return None;
+            };
+            let flag = argument.split('=').next()?;
+            let command = Cli::command();
+            let serve = command.find_subcommand("serve")?;
+            serve
+                .get_arguments()
+                .any(|known| known.get_long().is_some_and(|long| flag == format!("--{long}")))
+                .then(|| format!("serve {flag}"))
+        }
+        _ => None,
+    }
 }
 
 fn run(verb: impl Future<Output = Result<ExitCode, Trouble>>) -> Result<ExitCode, Trouble> {

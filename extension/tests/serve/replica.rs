@@ -119,6 +119,7 @@ impl Replica {
         let started = Instant::now();
         let child = Command::new(env!("CARGO_BIN_EXE_sluice"))
             .args([
+                "serve",
                 "--webhook-host",
                 "127.0.0.1",
                 "--webhook-port",

@@ -300,6 +300,7 @@ impl Replica {
             ),
         };
         launch
+            .arg("serve")
             .arg("--kubeconfig")
             .arg(directory.join("kubeconfig"))
             .args(["--webhook-host", "127.0.0.1"])

@@ -5,7 +5,7 @@ use rstest::rstest;
 use sluice_proto::status::v1::Upgrade;
 
 use super::*;
-use crate::cli::{Cli, Verb};
+use crate::cli::{Cli, Command, Verb};
 
 const PLAIN: Terminal = Terminal::of(None, false);
 
@@ -14,8 +14,8 @@ fn asked(more: &[&str]) -> WatchArgs {
         "sluice", "watch", "--server", "s:1", "--ca", "ca", "-n", "ns", "-o", "json",
     ];
     let cli = Cli::try_parse_from(words.iter().chain(more)).unwrap();
-    match cli.verb {
-        Some(Verb::Watch(asked)) => asked,
+    match cli.command {
+        Some(Command::Query(Verb::Watch(asked))) => asked,
         other => panic!("{other:?}"),
     }
 }
