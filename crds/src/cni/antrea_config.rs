@@ -29,7 +29,8 @@ use crate::run::Condition;
     printcolumn = r#"{"name": "DefaultMTU", "type": "string", "jsonPath": ".spec.antrea.config.defaultMTU", "description": "MTU of Pod interfaces"}"#,
     printcolumn = r#"{"name": "AntreaProxy", "type": "string", "jsonPath": ".spec.antrea.config.featureGates.AntreaProxy", "description": "Whether Antrea serves Services"}"#,
     printcolumn = r#"{"name": "AntreaPolicy", "type": "string", "jsonPath": ".spec.antrea.config.featureGates.AntreaPolicy", "description": "Whether Antrea's own policies are on"}"#,
-    printcolumn = r#"{"name": "SecretRef", "type": "string", "jsonPath": ".status.secretRef", "description": "Secret with the values for the antrea package"}"#
+    printcolumn = r#"{"name": "SecretRef", "type": "string", "jsonPath": ".status.secretRef", "description": "Secret with the values for the antrea package"}"#,
+    printcolumn = r#"{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}"#
 )]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [

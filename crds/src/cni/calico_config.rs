@@ -19,7 +19,8 @@ use crate::config_status::ConfigStatus;
     derive = "PartialEq",
     doc = "How Calico is set up in a workload cluster.",
     printcolumn = r#"{"name": "VethMTU", "type": "string", "jsonPath": ".spec.calico.config.vethMTU", "description": "MTU of Pod interfaces"}"#,
-    printcolumn = r#"{"name": "SecretRef", "type": "string", "jsonPath": ".status.secretRef", "description": "Secret with the values for the calico package"}"#
+    printcolumn = r#"{"name": "SecretRef", "type": "string", "jsonPath": ".status.secretRef", "description": "Secret with the values for the calico package"}"#,
+    printcolumn = r#"{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}"#
 )]
 pub struct CalicoConfigSpec {
     /// Calico itself.

@@ -20,7 +20,8 @@ use crate::config_status::ConfigStatus;
     derive = "PartialEq",
     doc = "How the cloud provider of Oracle is set up in a workload cluster.",
     printcolumn = r#"{"name": "Name", "type": "string", "jsonPath": ".metadata.name", "description": "Name of the configuration"}"#,
-    printcolumn = r#"{"name": "Secret", "type": "string", "jsonPath": ".status.secretRef", "description": "Secret with the values for the package"}"#
+    printcolumn = r#"{"name": "Secret", "type": "string", "jsonPath": ".status.secretRef", "description": "Secret with the values for the package"}"#,
+    printcolumn = r#"{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}"#
 )]
 #[serde(rename_all = "camelCase")]
 pub struct OracleCPIConfigSpec {

@@ -21,7 +21,8 @@ use crate::{config_status::ConfigStatus, run::TypedLocalObjectReference};
     derive = "PartialEq",
     doc = "How the cloud provider of vSphere is set up in a workload cluster.",
     printcolumn = r#"{"name": "Name", "type": "string", "jsonPath": ".metadata.name", "description": "Name of the configuration"}"#,
-    printcolumn = r#"{"name": "Mode", "type": "string", "jsonPath": ".spec.vsphereCPI.mode", "description": "Whether it speaks to vCenter or to a Supervisor"}"#
+    printcolumn = r#"{"name": "Mode", "type": "string", "jsonPath": ".spec.vsphereCPI.mode", "description": "Whether it speaks to vCenter or to a Supervisor"}"#,
+    printcolumn = r#"{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}"#
 )]
 pub struct VSphereCPIConfigSpec {
     /// The cloud provider.

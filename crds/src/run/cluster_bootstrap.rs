@@ -25,16 +25,17 @@ use crate::{
     status = "ClusterBootstrapStatus",
     derive = "PartialEq",
     doc = "The packages of one cluster. Name and namespace are those of the Cluster.",
-    printcolumn = r#"{"name": "CNI", "type": "string", "jsonPath": ".spec.cni.refName", "description": "Package of the container network"}"#,
-    printcolumn = r#"{"name": "CSI", "type": "string", "jsonPath": ".spec.csi.refName", "description": "Package of the storage interface"}"#,
-    printcolumn = r#"{"name": "CPI", "type": "string", "jsonPath": ".spec.cpi.refName", "description": "Package of the cloud provider interface"}"#,
-    printcolumn = r#"{"name": "Kapp", "type": "string", "jsonPath": ".spec.kapp.refName", "description": "Package of kapp-controller"}"#,
-    printcolumn = r#"{"name": "Additional Packages", "type": "string", "jsonPath": ".spec.additionalPackages[*].refName", "description": "Packages beyond the core ones", "priority": 10}"#,
-    printcolumn = r#"{"name": "Resolved_TKR", "type": "string", "jsonPath": ".status.resolvedTKR", "description": "Release whose packages are merged into the spec"}"#,
     printcolumn = r#"{"name": "Phase", "type": "string", "jsonPath": ".status.phase", "description": "How far the Cluster is"}"#,
     printcolumn = r#"{"name": "Ready", "type": "string", "jsonPath": ".status.packagesReady", "description": "Packages that are proven, of all"}"#,
     printcolumn = r#"{"name": "Waiting For", "type": "string", "jsonPath": ".status.waitingFor", "description": "What the Cluster waits for"}"#,
-    printcolumn = r#"{"name": "Since", "type": "date", "jsonPath": ".status.since", "description": "Since when it waits for that"}"#
+    printcolumn = r#"{"name": "Since", "type": "date", "jsonPath": ".status.since", "description": "Since when it waits for that"}"#,
+    printcolumn = r#"{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}"#,
+    printcolumn = r#"{"name": "CNI", "type": "string", "jsonPath": ".spec.cni.refName", "description": "Package of the container network", "priority": 1}"#,
+    printcolumn = r#"{"name": "CSI", "type": "string", "jsonPath": ".spec.csi.refName", "description": "Package of the storage interface", "priority": 1}"#,
+    printcolumn = r#"{"name": "CPI", "type": "string", "jsonPath": ".spec.cpi.refName", "description": "Package of the cloud provider interface", "priority": 1}"#,
+    printcolumn = r#"{"name": "Kapp", "type": "string", "jsonPath": ".spec.kapp.refName", "description": "Package of kapp-controller", "priority": 1}"#,
+    printcolumn = r#"{"name": "Resolved_TKR", "type": "string", "jsonPath": ".status.resolvedTKR", "description": "Release whose packages are merged into the spec", "priority": 1}"#,
+    printcolumn = r#"{"name": "Additional Packages", "type": "string", "jsonPath": ".spec.additionalPackages[*].refName", "description": "Packages beyond the core ones", "priority": 1}"#
 )]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterBootstrapSpec {

@@ -21,7 +21,8 @@ use super::ClusterBootstrapSpec;
     printcolumn = r#"{"name": "CSI", "type": "string", "jsonPath": ".spec.csi.refName", "description": "Package of the storage interface"}"#,
     printcolumn = r#"{"name": "CPI", "type": "string", "jsonPath": ".spec.cpi.refName", "description": "Package of the cloud provider interface"}"#,
     printcolumn = r#"{"name": "Kapp", "type": "string", "jsonPath": ".spec.kapp.refName", "description": "Package of kapp-controller"}"#,
-    printcolumn = r#"{"name": "Additional Packages", "type": "string", "jsonPath": ".spec.additionalPackages[*].refName", "description": "Packages beyond the core ones", "priority": 10}"#
+    printcolumn = r#"{"name": "Additional Packages", "type": "string", "jsonPath": ".spec.additionalPackages[*].refName", "description": "Packages beyond the core ones", "priority": 10}"#,
+    printcolumn = r#"{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}"#
 )]
 #[serde(transparent)]
 #[schemars(extend("x-kubernetes-validations" = [{

@@ -23,7 +23,8 @@ use crate::{ProxySettings, config_status::ConfigStatus};
     doc = "How kapp-controller is set up in a workload cluster.",
     printcolumn = r#"{"name": "Namespace", "type": "string", "jsonPath": ".spec.namespace", "description": "Namespace that kapp-controller runs in"}"#,
     printcolumn = r#"{"name": "GlobalNamespace", "type": "string", "jsonPath": ".spec.kappController.globalNamespace", "description": "Namespace whose packages are visible in all namespaces"}"#,
-    printcolumn = r#"{"name": "SecretName", "type": "string", "jsonPath": ".status.secretRef", "description": "Secret with the values for the kapp-controller package"}"#
+    printcolumn = r#"{"name": "SecretName", "type": "string", "jsonPath": ".status.secretRef", "description": "Secret with the values for the kapp-controller package"}"#,
+    printcolumn = r#"{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}"#
 )]
 #[serde(rename_all = "camelCase", default)]
 pub struct KappControllerConfigSpec {

@@ -12,23 +12,26 @@ pub(super) type Contract = (
 );
 pub(super) type Column = (&'static str, &'static str, &'static str, i32);
 
-const PACKAGES: [Column; 10] = [
-    ("CNI", "string", ".spec.cni.refName", 0),
-    ("CSI", "string", ".spec.csi.refName", 0),
-    ("CPI", "string", ".spec.cpi.refName", 0),
-    ("Kapp", "string", ".spec.kapp.refName", 0),
-    (
-        "Additional Packages",
-        "string",
-        ".spec.additionalPackages[*].refName",
-        10,
-    ),
-    ("Resolved_TKR", "string", ".status.resolvedTKR", 0),
-    // Behind those of the addons-manager.
+const AGE: Column = ("Age", "date", ".metadata.creationTimestamp", 0);
+
+/// The columns that Sluice adds, then those of the addons-manager.
+const BOOTSTRAP: [Column; 11] = [
     ("Phase", "string", ".status.phase", 0),
     ("Ready", "string", ".status.packagesReady", 0),
     ("Waiting For", "string", ".status.waitingFor", 0),
     ("Since", "date", ".status.since", 0),
+    AGE,
+    ("CNI", "string", ".spec.cni.refName", 1),
+    ("CSI", "string", ".spec.csi.refName", 1),
+    ("CPI", "string", ".spec.cpi.refName", 1),
+    ("Kapp", "string", ".spec.kapp.refName", 1),
+    ("Resolved_TKR", "string", ".status.resolvedTKR", 1),
+    (
+        "Additional Packages",
+        "string",
+        ".spec.additionalPackages[*].refName",
+        1,
+    ),
 ];
 
 pub(super) const CONTRACTS: [Contract; 14] = [
@@ -97,7 +100,19 @@ pub(super) const CONTRACTS: [Contract; 14] = [
         "Namespaced",
         Some("cbt"),
         false,
-        PACKAGES.first_chunk::<5>().unwrap(),
+        &[
+            ("CNI", "string", ".spec.cni.refName", 0),
+            ("CSI", "string", ".spec.csi.refName", 0),
+            ("CPI", "string", ".spec.cpi.refName", 0),
+            ("Kapp", "string", ".spec.kapp.refName", 0),
+            (
+                "Additional Packages",
+                "string",
+                ".spec.additionalPackages[*].refName",
+                10,
+            ),
+            AGE,
+        ],
     ),
     (
         "run",
@@ -106,7 +121,7 @@ pub(super) const CONTRACTS: [Contract; 14] = [
         "Namespaced",
         Some("cb"),
         true,
-        &PACKAGES,
+        &BOOTSTRAP,
     ),
     (
         "run",
@@ -124,6 +139,7 @@ pub(super) const CONTRACTS: [Contract; 14] = [
                 0,
             ),
             ("SecretName", "string", ".status.secretRef", 0),
+            AGE,
         ],
     ),
     (
@@ -154,6 +170,7 @@ pub(super) const CONTRACTS: [Contract; 14] = [
                 0,
             ),
             ("SecretRef", "string", ".status.secretRef", 0),
+            AGE,
         ],
     ),
     (
@@ -166,6 +183,7 @@ pub(super) const CONTRACTS: [Contract; 14] = [
         &[
             ("VethMTU", "string", ".spec.calico.config.vethMTU", 0),
             ("SecretRef", "string", ".status.secretRef", 0),
+            AGE,
         ],
     ),
     (
@@ -179,6 +197,7 @@ pub(super) const CONTRACTS: [Contract; 14] = [
         &[
             ("Name", "string", ".metadata.name", 0),
             ("Mode", "string", ".spec.vsphereCPI.mode", 0),
+            AGE,
         ],
     ),
     (
@@ -191,6 +210,7 @@ pub(super) const CONTRACTS: [Contract; 14] = [
         &[
             ("Name", "string", ".metadata.name", 0),
             ("Secret", "string", ".status.secretRef", 0),
+            AGE,
         ],
     ),
     (

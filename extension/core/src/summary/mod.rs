@@ -23,8 +23,9 @@ use crate::{
     version::same,
 };
 
-/// Longest `status.waitingFor`, in characters.
-const LONGEST_WAITING_FOR: usize = 160;
+/// Longest `status.waitingFor`, in characters. With it, the default columns of `kubectl get clusterbootstraps` fit into 120 characters;
+/// condition `Ready` has the whole text.
+const LONGEST_WAITING_FOR: usize = 48;
 
 /// Adds the summary to `status`, which already has its record and the conditions of its packages.
 ///
@@ -61,7 +62,7 @@ pub fn summarize(
         packages_ready: packages_ready(record),
         waiting_for: wait
             .as_ref()
-            .map(|wait| one_line(&wait.to_string(), LONGEST_WAITING_FOR)),
+            .map(|wait| one_line(&wait.in_column(), LONGEST_WAITING_FOR)),
         since: Some(since),
         history: history::with(&current.history, record, ended, now),
         held,

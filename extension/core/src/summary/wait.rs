@@ -36,6 +36,17 @@ impl fmt::Display for Wait {
 }
 
 impl Wait {
+    /// Describes the wait without the build metadata of a package version, which is often longer than the version.
+    #[must_use]
+    pub fn in_column(&self) -> String {
+        let subject = self.subject.split('+').next().unwrap_or_default().to_owned();
+        let short = Self {
+            subject,
+            ..self.clone()
+        };
+        short.to_string()
+    }
+
     /// Returns the wait of the Cluster of a record, if any.
     #[must_use]
     pub fn of(record: &UpgradeRecord) -> Option<Self> {
@@ -131,24 +142,24 @@ fn worst(record: &UpgradeRecord) -> Option<&PackageRecord> {
 const fn in_words(reason: PackageReason) -> &'static str {
     match reason {
         PackageReason::PackageInstallPending => "not written yet",
-        PackageReason::WorkloadUnreachable => "the workload cluster does not answer",
-        PackageReason::PackageInstallDeleting => "its PackageInstall is being deleted",
-        PackageReason::PackageInstallPaused => "its PackageInstall is paused",
-        PackageReason::PackageInstallCanceled => "its PackageInstall is canceled",
-        PackageReason::PackageInstallMismatch => "its PackageInstall is being changed",
+        PackageReason::WorkloadUnreachable => "workload API server unreachable",
+        PackageReason::PackageInstallDeleting => "PackageInstall is being deleted",
+        PackageReason::PackageInstallPaused => "PackageInstall is paused",
+        PackageReason::PackageInstallCanceled => "PackageInstall is canceled",
+        PackageReason::PackageInstallMismatch => "PackageInstall is being changed",
         PackageReason::PackageInstallNotObserved
         | PackageReason::PackageInstallVersionMismatch
         | PackageReason::AppNotFound
         | PackageReason::AppVersionMismatch
         | PackageReason::AppValuesMismatch
-        | PackageReason::AppNotObserved => "kapp-controller has not observed it",
-        PackageReason::PackageInstallReconciling | PackageReason::AppReconciling => "kapp-controller deploys",
+        | PackageReason::AppNotObserved => "not observed yet",
+        PackageReason::PackageInstallReconciling | PackageReason::AppReconciling => "being deployed",
         PackageReason::PackageInstallFailed | PackageReason::AppFailed => "failed to reconcile",
-        PackageReason::AppOwnerMismatch => "an App of its name has another owner",
-        PackageReason::AppDeleting => "its App is being deleted",
-        PackageReason::AppPaused => "its App is paused",
-        PackageReason::AppCanceled => "its App is canceled",
-        PackageReason::AppManuallyControlled => "its App is detached by annotation",
-        PackageReason::AppTemplateMismatch => "its App is not made from its Package",
+        PackageReason::AppOwnerMismatch => "App has another owner",
+        PackageReason::AppDeleting => "App is being deleted",
+        PackageReason::AppPaused => "App is paused",
+        PackageReason::AppCanceled => "App is canceled",
+        PackageReason::AppManuallyControlled => "App is detached by annotation",
+        PackageReason::AppTemplateMismatch => "App differs from its Package",
     }
 }

@@ -4,18 +4,12 @@ use anyhow::{Context as _, Result, ensure};
 use sluice_tests::scenario::{Columns, Row, Scenario, Scene, TIMEOUT, Table, VERSIONS};
 use sluice_tests::stack::kubelet::Delay;
 
-const NAMES: [&str; 10] = [
-    "NAME",
-    "CNI",
-    "CSI",
-    "CPI",
-    "KAPP",
-    "RESOLVED_TKR",
-    "PHASE",
-    "READY",
-    "WAITING FOR",
-    "SINCE",
-];
+const NAMES: [&str; 6] = ["NAME", "PHASE", "READY", "WAITING FOR", "SINCE", "AGE"];
+
+/// Characters of a line of a common terminal, of the name of a Cluster, and of an age such as `23h59m`.
+const LINE: usize = 120;
+const NAME: &str = "production-payments1";
+const AGE: usize = 6;
 
 /// In this order, whatever is between them.
 const PHASES: [&str; 5] = [
@@ -54,7 +48,7 @@ async fn run(scene: Scene) -> Result<()> {
     )?;
     scene.publish(&old).await?;
     scene.publish(&new).await?;
-    let cluster = scene.cluster("one").at(&old).workers(1).create().await?;
+    let cluster = scene.cluster(NAME).at(&old).workers(1).create().await?;
     cluster.packages_proven(&old, 0, TIMEOUT).await?;
     cluster.is_available(TIMEOUT).await?;
     cluster.is_settled(TIMEOUT).await?;
@@ -73,11 +67,11 @@ async fn run(scene: Scene) -> Result<()> {
             row["READY"] == "1/3" && row["WAITING FOR"].starts_with("metrics 2.0.0: failed: ")
         })
         .await?;
-    is_plain(&failed["WAITING FOR"], 160)?;
+    is_plain(&failed["WAITING FOR"], 48)?;
     scene.apply(&[metrics.package()]).await?;
     let held = columns
         .shows("that only antrea is waited for", TIMEOUT, |row| {
-            row["READY"] == "2/3" && row["WAITING FOR"] == "antrea 2.0.0: kapp-controller deploys"
+            row["READY"] == "2/3" && row["WAITING FOR"] == "antrea 2.0.0: being deployed"
         })
         .await?;
     ensure!(held["PHASE"] == "UpgradingPackages", "{held:?}");
@@ -97,6 +91,7 @@ async fn run(scene: Scene) -> Result<()> {
         .find(proves)
         .context("no line shows that packages are proven again")?;
     ensure!(proves["WAITING FOR"].contains(" 2.0.0: "), "{proves:?}");
+    fits(&rows)?;
 
     let mut phases = columns.column("PHASE").into_iter();
     for wanted in PHASES {
@@ -113,6 +108,18 @@ async fn at_rest(columns: &Columns) -> Result<()> {
     let settled =
         |row: &Row| row["PHASE"] == "Completed" && row["READY"] == "3/3" && row["WAITING FOR"].is_empty();
     columns.shows("no pending package", TIMEOUT, settled).await?;
+    Ok(())
+}
+
+/// The default columns of all lines, aligned as kubectl does, fit into a terminal.
+fn fits(rows: &[Row]) -> Result<()> {
+    let widths = NAMES.map(|name| {
+        let cells = rows.iter().map(|row| row[name].chars().count());
+        let age = if ["SINCE", "AGE"].contains(&name) { AGE } else { 0 };
+        cells.max().unwrap_or_default().max(name.len()).max(age)
+    });
+    let line = widths.iter().sum::<usize>() + 3 * (NAMES.len() - 1);
+    ensure!(line <= LINE, "{line} characters: {widths:?}");
     Ok(())
 }
 
