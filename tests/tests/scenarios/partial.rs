@@ -42,7 +42,7 @@ pub(crate) fn wildcard() -> Scenario {
 pub(crate) fn custom() -> Scenario {
     on_vsphere(Scenario::new(
         "custom",
-        "a Cluster that waits for a ClusterBootstrap of its user gets a partial one, another one a full one before it comes: both end in owned and labelled objects, and are upgraded",
+        "two Clusters wait for ClusterBootstraps of their user: a partial one is completed and its Cluster upgraded, a full one is adopted as it is; one of another release holds the Cluster or is refused",
         |scene| Box::pin(run_custom(scene)),
     ))
 }

@@ -61,3 +61,21 @@ fn every_reason_of_a_configuration_is_documented() {
 fn the_readme_names_the_test_command_that_ci_runs() {
     assert!(read("README.md").lines().any(|line| line == "make test"));
 }
+
+/// The time of the first run, as `make cold-demo` has recorded it.
+#[test]
+fn the_readme_has_the_recorded_time_of_a_first_run() {
+    let record: serde_json::Value =
+        serde_json::from_str(&read("docs/performance/cold.json")).expect("a record in JSON");
+    let seconds = |field: &str| record[field].as_u64().expect("a number of seconds");
+    let (rust, demo, total) = (seconds("rust_s"), seconds("demo_s"), seconds("total_s"));
+    let minutes = |seconds: u64| (seconds + 30) / 60;
+    let sentence = format!(
+        "the first `make demo` takes about {} minutes: {} for Sluice, {} for the components and {demo} seconds for the demo",
+        minutes(total),
+        minutes(rust),
+        minutes(total - rust - demo),
+    );
+    let readme = read("README.md").replace('\n', " ");
+    assert!(readme.contains(&sentence), "README.md does not say: {sentence}");
+}
