@@ -28,7 +28,7 @@ TESTS := $(basename $(notdir $(wildcard */tests/*.rs extension/*/tests/*.rs))) \
 PURE := $(sort $(filter-out harness real configurations walls scenarios,$(TESTS)))
 
 .DEFAULT_GOAL := help
-.PHONY: help build lint test unit shape model harness real walls all-walls scenarios each-time in-turn scenario short-soak soak nightly demo demo-up demo-down demo-20 bench bench-hooks bench-hooks-busy plot-hooks compare plot-compare bench-fleet plot-fleet generate say-cost
+.PHONY: help build lint test unit shape model harness real walls all-walls scenarios each-time in-turn scenario short-soak soak nightly first-run demo cold-demo demo-up demo-down demo-20 bench bench-hooks bench-hooks-busy plot-hooks compare plot-compare bench-fleet plot-fleet generate say-cost
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -97,19 +97,24 @@ nightly: unit model harness real scenarios all-walls ## Everything, for some hou
 	$(MAKE) --no-print-directory demo-20
 
 say-cost:
-	@test -x $(BUILT)/demo || echo "Nothing is built yet. On two cores this takes about 9 minutes for Sluice and its harness," \
-	  "then about 10 for Cluster API, API servers and kapp-controller, unless they are kept from an earlier run."
+	@test -x $(BUILT)/demo || tests/first-run.sh cost
 
-demo: say-cost build ## One upgrade that waits for its packages, shown as it happens
+first-run:
+	@tests/first-run.sh
+
+cold-demo: ## The demo with nothing built and nothing downloaded, timed in target/demo/cold.json
+	@tests/cold-demo.sh
+
+demo: first-run ## One upgrade that waits for its packages, shown as it happens
 	$(BUILT)/demo
 
-demo-up: say-cost build ## Leave the demo's stack running and print the commands to inspect it
+demo-up: first-run ## Leave the demo's stack running and print the commands to inspect it
 	$(BUILT)/demo up
 
-demo-down: build ## Remove what demo-up left
+demo-down: first-run ## Remove what demo-up left
 	$(BUILT)/demo down
 
-demo-20: say-cost build ## Twenty upgrades in a row; fails unless order and pace of all releases were kept
+demo-20: first-run ## Twenty upgrades in a row; fails unless order and pace of all releases were kept
 	$(BUILT)/demo repeat --times 20
 
 bench: ## Criterion benches of the hook path and of resolutions

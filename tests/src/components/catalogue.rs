@@ -6,6 +6,14 @@ use anyhow::{Context, Result, ensure};
 
 use super::cluster_api::ClusterApiRelease;
 
+/// Names of programs that may be installed.
+pub(super) const ETCD: &str = "etcd";
+pub(super) const KUBE_APISERVER: &str = "kube-apiserver";
+pub(super) const KUBE_CONTROLLER_MANAGER: &str = "kube-controller-manager";
+
+/// Version of etcd, as `etcd --version` prints it.
+const ETCD_VERSION: &str = "3.6.16";
+
 /// Version of Cluster API.
 pub const CLUSTER_API_VERSION: &str = "v1.14.2";
 
@@ -74,10 +82,22 @@ impl Component {
         &self.binary
     }
 
+    /// The program that may be installed instead, in the version that is built.
+    pub(super) fn replaceable(&self) -> Option<(&'static str, &str)> {
+        match self.binary() {
+            ETCD => Some((ETCD, ETCD_VERSION)),
+            KUBE_CONTROLLER_MANAGER => Some((KUBE_CONTROLLER_MANAGER, MANAGEMENT_VERSION)),
+            other => {
+                let version = other.strip_prefix(KUBE_APISERVER)?.strip_prefix('-')?;
+                Some((KUBE_APISERVER, version))
+            }
+        }
+    }
+
     /// The API server of a version `vX.Y.Z`.
     pub(super) fn kube_apiserver(version: &str) -> Result<Self> {
         Ok(Self {
-            binary: format!("kube-apiserver-{version}"),
+            binary: format!("{KUBE_APISERVER}-{version}"),
             module: KUBERNETES.name,
             package: "k8s.io/kubernetes/cmd/kube-apiserver",
             linker_flags: kubernetes_flags(version)?,
@@ -99,13 +119,13 @@ pub(super) fn all() -> Vec<Component> {
     let versions = KUBERNETES_VERSIONS
         .iter()
         .filter_map(|version| Component::kube_apiserver(version).ok());
-    let mut components = vec![Component::plain("etcd", "go.etcd.io/etcd/server/v3", "")];
+    let mut components = vec![Component::plain(ETCD, "go.etcd.io/etcd/server/v3", "")];
     components.extend(versions);
     components.extend(
         kubernetes_flags(MANAGEMENT_VERSION)
             .ok()
             .map(|linker_flags| Component {
-                binary: "kube-controller-manager".to_owned(),
+                binary: KUBE_CONTROLLER_MANAGER.to_owned(),
                 module: KUBERNETES.name,
                 package: "k8s.io/kubernetes/cmd/kube-controller-manager",
                 linker_flags,
@@ -130,6 +150,17 @@ pub(super) fn all() -> Vec<Component> {
         Component::plain("kapp", "carvel.dev/kapp/cmd/kapp", ""),
         Component::plain("vendir", "carvel.dev/vendir/cmd/vendir", ""),
     ]);
+    components
+}
+
+/// The programs that the demo needs: its Cluster is upgraded from the second newest version.
+pub(super) fn of_the_demo() -> Vec<Component> {
+    let unused = KUBERNETES_VERSIONS[2..]
+        .iter()
+        .map(|version| format!("{KUBE_APISERVER}-{version}"));
+    let unused: Vec<String> = unused.collect();
+    let mut components = all();
+    components.retain(|component| !unused.contains(&component.binary));
     components
 }
 
@@ -164,6 +195,13 @@ mod tests {
         names.sort();
         names.dedup();
         assert_eq!(names.len(), 11);
+    }
+
+    #[test]
+    fn the_version_of_etcd_is_that_of_its_module() {
+        let etcd = MODULES.iter().find(|module| module.name == ETCD).unwrap();
+        let required = format!("go.etcd.io/etcd/server/v3 v{ETCD_VERSION}\n");
+        assert!(etcd.go_mod.contains(&required), "no {required}");
     }
 
     #[test]

@@ -6,9 +6,12 @@ mod cache;
 mod catalogue;
 mod cluster_api;
 mod go;
+mod installed;
 mod once;
+mod origin;
 mod preflight;
 mod progress;
+mod recorded;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -26,15 +29,25 @@ pub(crate) use cluster_api::copy;
 pub(crate) use go::{Program, build_here, go, sources_of};
 pub(crate) use once::{lock, once};
 
-use builder::Builder;
-use catalogue::Component;
+pub use origin::{Origin, ProgramReport};
 
-/// The built programs and the manifests that belong to them.
+use builder::{Builder, Built};
+use catalogue::{Component, ETCD, KUBE_APISERVER, KUBE_CONTROLLER_MANAGER};
+use installed::{Installed, Wanted};
+
+/// The programs of a stack and the manifests that belong to them.
 #[derive(Debug)]
 pub struct Binaries {
     builder: Builder,
     isolation: Isolation,
+    /// Programs that replace built ones; only in the demo.
+    installed: Vec<Installed>,
+    /// What this process has built.
+    built: Vec<Built>,
 }
+
+/// The programs of every stack of this process.
+static READY: OnceCell<Arc<Binaries>> = OnceCell::const_new();
 
 impl Binaries {
     /// The programs of every stack of this process, built first where that is needed.
@@ -42,22 +55,45 @@ impl Binaries {
     /// The first call on a machine takes minutes and prints its progress; with everything in place a call
     /// takes milliseconds. Several processes may call at once: one builds, the others wait for it.
     pub async fn ready() -> Result<Arc<Self>> {
-        static READY: OnceCell<Arc<Binaries>> = OnceCell::const_new();
-        READY
-            .get_or_try_init(|| async { Self::prepare().await.map(Arc::new) })
-            .await
-            .cloned()
+        Self::once(|| (catalogue::all(), Vec::new())).await
     }
 
-    async fn prepare() -> Result<Self> {
-        tokio::task::spawn_blocking(|| {
-            let isolation = Isolation::detect()?;
-            let builder = Builder::open()?;
-            builder.build_missing(&catalogue::all())?;
-            Ok(Self { builder, isolation })
+    /// The programs that the demo needs. Those that are installed on this machine in a suitable version are not built. Later calls of
+    /// [`Self::ready`] return the same.
+    pub async fn of_the_demo() -> Result<Arc<Self>> {
+        Self::once(|| {
+            let mut components = catalogue::of_the_demo();
+            let wanted: Vec<Wanted> = components
+                .iter()
+                .filter_map(Component::replaceable)
+                .map(|(program, version)| Wanted::like(program, version))
+                .collect();
+            let installed = installed::find(&wanted, &installed::directories());
+            components.retain(|component| instead_of(&installed, component).is_none());
+            (components, installed)
         })
         .await
-        .context("build the components")?
+    }
+
+    async fn once(
+        select: impl FnOnce() -> (Vec<Component>, Vec<Installed>) + Send + 'static,
+    ) -> Result<Arc<Self>> {
+        let prepare = || async {
+            let prepared = tokio::task::spawn_blocking(move || {
+                let isolation = Isolation::detect()?;
+                let builder = Builder::open()?;
+                let (components, installed) = select();
+                let built = builder.build_missing(&components)?;
+                Ok(Self {
+                    builder,
+                    isolation,
+                    installed,
+                    built,
+                })
+            });
+            prepared.await.context("build the components")?.map(Arc::new)
+        };
+        READY.get_or_try_init(prepare).await.cloned()
     }
 
     /// Directory of the programs.
@@ -75,13 +111,13 @@ impl Binaries {
     /// `etcd`.
     #[must_use]
     pub fn etcd(&self) -> PathBuf {
-        self.program("etcd")
+        self.installed_or_built(ETCD)
     }
 
     /// `kube-controller-manager`.
     #[must_use]
     pub fn kube_controller_manager(&self) -> PathBuf {
-        self.program("kube-controller-manager")
+        self.installed_or_built(KUBE_CONTROLLER_MANAGER)
     }
 
     /// The files of a release of Cluster API; an older one is built first if that was not done before.
@@ -107,6 +143,10 @@ impl Binaries {
     /// *emulated* by the newest one in [`KUBERNETES_VERSIONS`]. Linked first if it is not among the
     /// prepared ones.
     pub async fn kube_apiserver_for(self: &Arc<Self>, version: &str) -> Result<PathBuf> {
+        let is_it = |found: &&Installed| found.program == KUBE_APISERVER && found.version == version;
+        if let Some(installed) = self.installed.iter().find(is_it) {
+            return Ok(installed.path.clone());
+        }
         let component = Component::kube_apiserver(version)?;
         let path = self.program(component.binary());
         if !path.exists() {
@@ -125,7 +165,43 @@ impl Binaries {
         self.builder.manifests().join(name)
     }
 
+    /// The version of an API server of the same minor version as `version`: that of the installed one, or `version` itself.
+    #[must_use]
+    pub fn kubernetes_version(&self, version: &str) -> String {
+        let wanted = Wanted::like(KUBE_APISERVER, version);
+        let installed = self.installed.iter().find(|found| wanted.is(found));
+        installed.map_or_else(|| version.to_owned(), |found| found.version.clone())
+    }
+
+    /// The programs of the demo and where they are from.
+    #[must_use]
+    pub fn report(&self) -> Vec<ProgramReport> {
+        let seconds = |name: &str| {
+            let built = self.built.iter().find(|(built, _)| built == name);
+            built.map(|(_, seconds)| *seconds)
+        };
+        catalogue::of_the_demo()
+            .iter()
+            .map(|component| match instead_of(&self.installed, component) {
+                Some(installed) => ProgramReport::installed(component.binary(), installed),
+                None => ProgramReport::built(component, seconds(component.binary())),
+            })
+            .collect()
+    }
+
+    fn installed_or_built(&self, program: &str) -> PathBuf {
+        let installed = self.installed.iter().find(|found| found.program == program);
+        installed.map_or_else(|| self.program(program), |found| found.path.clone())
+    }
+
     fn program(&self, name: &str) -> PathBuf {
         self.directory().join(name)
     }
+}
+
+/// The installed program that replaces a component.
+fn instead_of<'a>(installed: &'a [Installed], component: &Component) -> Option<&'a Installed> {
+    let (program, version) = component.replaceable()?;
+    let wanted = Wanted::like(program, version);
+    installed.iter().find(|found| wanted.is(found))
 }

@@ -1,18 +1,19 @@
 //! The demo's command line.
 
+use std::fs;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Instant;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use clap::{Parser, Subcommand};
 
 use super::terminal::{Terminal, Tone};
 use super::{repeat, standing, upgrade};
-use crate::components::{Binaries, CLUSTER_API_VERSION, KAPP_CONTROLLER_VERSION, MANAGEMENT_VERSION};
+use crate::components::{Binaries, CLUSTER_API_VERSION, KAPP_CONTROLLER_VERSION};
 use crate::extension::Scope;
 use crate::runtime::block_on;
-use crate::scenario::{Hooks, Scene, VERSIONS, World};
+use crate::scenario::{Hooks, Scene, World};
 
 /// Shows an upgrade that waits for its packages, on real Cluster API and kapp-controllers; Kubernetes versions are emulated.
 #[derive(Debug, Parser)]
@@ -32,6 +33,8 @@ enum Verb {
         #[arg(long, default_value_t = 20)]
         times: usize,
     },
+    /// Builds the programs of the stack that are not installed.
+    Prepare,
     /// Starts a stack with a Cluster, for inspection and upgrades by hand.
     Up,
     /// Removes it.
@@ -63,6 +66,7 @@ async fn perform(terminal: &Terminal, verb: Verb) -> Result<bool> {
     match verb {
         Verb::Run => with_world(terminal, Once).await,
         Verb::Repeat { times } => with_world(terminal, Series { times }).await,
+        Verb::Prepare => prepare(terminal).await.map(|_| true),
         Verb::Up => standing::up(terminal).await.map(|()| true),
         Verb::Down => standing::down(terminal).await.map(|()| true),
         Verb::Serve => standing::serve(terminal).await.map(|()| true),
@@ -131,23 +135,32 @@ impl Act for Once {
     }
 }
 
+/// Builds the programs that are neither installed nor built before, and writes `target/demo/programs.json`.
+pub(super) async fn prepare(terminal: &Terminal) -> Result<Arc<Binaries>> {
+    terminal.waiting("the stack's programs");
+    let binaries = Binaries::of_the_demo().await?;
+    let path = upgrade::directory()?.join("programs.json");
+    fs::write(&path, serde_json::to_string_pretty(&binaries.report())?)
+        .with_context(|| format!("write {}", path.display()))?;
+    Ok(binaries)
+}
+
 /// Starts a stack, has the act played, and removes the stack whatever came of it.
 async fn with_world(terminal: &Terminal, act: impl Act) -> Result<bool> {
-    terminal.waiting("the stack's programs");
-    Binaries::ready().await?;
+    let binaries = prepare(terminal).await?;
     terminal.say(
         Tone::Heading,
         format!(
             "Starting Cluster API {CLUSTER_API_VERSION}, kapp-controller {KAPP_CONTROLLER_VERSION} and Sluice"
         ),
     );
-    terminal.say(
-        Tone::Plain,
-        format!(
-            "  API servers of emulated versions: each is Kubernetes {MANAGEMENT_VERSION}, linked as {}",
-            VERSIONS.join(", ")
-        ),
-    );
+    for program in binaries
+        .report()
+        .iter()
+        .filter(|program| program.is_of_kubernetes())
+    {
+        terminal.say(Tone::Plain, format!("  {}", program.line()));
+    }
     terminal.waiting("etcd, kube-apiserver, kube-controller-manager, Cluster API, kapp-controller, Sluice");
     let began = Instant::now();
     let world = World::start("demo", &Hooks::AskedAbout(Scope::Everywhere)).await?;

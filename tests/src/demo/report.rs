@@ -4,7 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Serialize, Serializer};
 
 use super::facts::Facts;
-use crate::components::{CLUSTER_API_VERSION, KAPP_CONTROLLER_VERSION};
+use crate::components::{CLUSTER_API_VERSION, KAPP_CONTROLLER_VERSION, ProgramReport};
 use crate::observer::{Event, Milestone};
 
 /// One upgrade in figures. Times are RFC 3339 with milliseconds.
@@ -14,6 +14,8 @@ pub struct Report {
     pub capi_version: String,
     /// Version of kapp-controller.
     pub kapp_controller_version: String,
+    /// The programs of the stack and where they are from.
+    pub programs: Vec<ProgramReport>,
     /// Kubernetes version before.
     pub from: String,
     /// Kubernetes version after.
@@ -97,6 +99,7 @@ impl Report {
         Self {
             capi_version: CLUSTER_API_VERSION.to_owned(),
             kapp_controller_version: KAPP_CONTROLLER_VERSION.to_owned(),
+            programs: Vec::new(),
             from: facts.from.clone(),
             to: facts.to.clone(),
             hooks: hooks(facts),

@@ -13,6 +13,7 @@ use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::command::prepare;
 use super::terminal::{Terminal, Tone};
 use super::upgrade;
 use crate::extension::Scope;
@@ -21,8 +22,8 @@ use crate::processes::run_directory::marked_processes;
 use crate::scenario::{Hooks, Scene, World};
 use crate::wait;
 
-/// How long the stack and its Cluster may take, programs that must be built included.
-const UP: Duration = Duration::from_mins(30);
+/// How long the stack and its Cluster may take to be up.
+const UP: Duration = Duration::from_mins(5);
 
 /// How long its end may take.
 const DOWN: Duration = Duration::from_mins(1);
@@ -67,6 +68,8 @@ pub(super) async fn up(terminal: &Terminal) -> Result<()> {
         }
         fs::remove_file(State::path()?)?;
     }
+    // In the foreground, where its progress is seen.
+    prepare(terminal).await?;
     let log = upgrade::directory()?.join("up.log");
     let output = File::create(&log).with_context(|| format!("create {}", log.display()))?;
     let child = Command::new(std::env::current_exe()?)
@@ -79,8 +82,14 @@ pub(super) async fn up(terminal: &Terminal) -> Result<()> {
         .spawn()
         .context("start the process that holds the stack")?;
     let child = Mutex::new(child);
-    terminal.waiting("the stack and its Cluster; output goes to up.log");
+    terminal.waiting("the stack and its Cluster");
+    let shown = Mutex::new(0);
     let state = wait::until("the stack to be up", UP, || async {
+        show_progress(
+            terminal,
+            &log,
+            &mut shown.lock().unwrap_or_else(PoisonError::into_inner),
+        );
         let ended = child.lock().unwrap_or_else(PoisonError::into_inner).try_wait()?;
         if let Some(status) = ended {
             return wait::never(format!("its process has ended ({status}); see {}", log.display()));
@@ -119,6 +128,7 @@ pub(super) async fn down(terminal: &Terminal) -> Result<()> {
 /// Runs the stack until a stop request.
 pub(super) async fn serve(terminal: &Terminal) -> Result<()> {
     let mut end = signal(SignalKind::terminate())?;
+    prepare(terminal).await?;
     let world = World::start("demo-up", &Hooks::AskedAbout(Scope::Everywhere)).await?;
     let scene = Scene::open(&world, upgrade::NAMESPACE, &upgrade::class()).await?;
     let releases = upgrade::releases(&scene)?;
@@ -184,6 +194,16 @@ fn tell(terminal: &Terminal, state: &State) {
         terminal.say(Tone::Plain, format!("  {command}"));
     }
     terminal.say(Tone::Plain, "\n`make demo-down` removes it.");
+}
+
+/// Prints the complete lines of the log that are new, and counts them in `shown`.
+fn show_progress(terminal: &Terminal, log: &Path, shown: &mut usize) {
+    let text = fs::read_to_string(log).unwrap_or_default();
+    let complete = text.rsplit_once('\n').map_or("", |(complete, _)| complete);
+    for line in complete.lines().skip(*shown) {
+        terminal.say(Tone::Plain, line);
+        *shown += 1;
+    }
 }
 
 fn last_line(log: &Path) -> String {

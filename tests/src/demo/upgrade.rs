@@ -37,11 +37,14 @@ pub(super) fn class() -> Class {
 /// A release of the demo for each Kubernetes version: four packages, the slow one last. As real releases do, they name an AntreaConfig
 /// for the values of antrea.
 pub(super) fn releases(scene: &Scene) -> Result<Vec<Release>> {
+    let binaries = scene.world().stack().core().binaries();
     VERSIONS
         .iter()
         .zip(["1.0.0", "2.0.0", "3.0.0"])
         .map(|(kubernetes, version)| {
-            let release = scene.full_release(kubernetes, version, Delay::seconds(3), Delay::seconds(6))?;
+            // An installed API server may be of another patch release.
+            let kubernetes = binaries.kubernetes_version(kubernetes);
+            let release = scene.full_release(&kubernetes, version, Delay::seconds(3), Delay::seconds(6))?;
             let antrea = Provider {
                 group: "cni.tanzu.vmware.com",
                 version: "v1alpha1",
@@ -188,7 +191,10 @@ pub(super) async fn run(
     for violation in &facts.violations {
         terminal.say(Tone::Bad, format!("  too early: {violation}"));
     }
-    Ok(Report::of(&facts))
+    Ok(Report {
+        programs: cluster.scene().world().stack().core().binaries().report(),
+        ..Report::of(&facts)
+    })
 }
 
 fn violations(cluster: &Cluster) -> Vec<crate::observer::Violation> {

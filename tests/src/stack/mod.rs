@@ -180,7 +180,8 @@ impl Stack {
         release: ClusterApiRelease,
         began: Instant,
     ) -> Result<Self> {
-        let management = Arc::new(ApiServer::start(&core, "mgmt", MANAGEMENT_VERSION).await?);
+        let version = core.binaries().kubernetes_version(MANAGEMENT_VERSION);
+        let management = Arc::new(ApiServer::start(&core, "mgmt", &version).await?);
         let client = management.admin_client();
         let kapp = Settings {
             kept_alive: true,

@@ -2,6 +2,7 @@
 
 mod cleanup;
 mod cold_cache;
+mod first_run;
 mod missing;
 mod pause_flow;
 mod stack;

@@ -60,7 +60,7 @@ fn find(program: &str) -> Result<std::path::PathBuf> {
         .with_context(|| format!("find {program}"))
 }
 
-fn path_with(programs: &[&str]) -> Result<tempfile::TempDir> {
+pub(crate) fn path_with(programs: &[&str]) -> Result<tempfile::TempDir> {
     let directory = tempfile::tempdir()?;
     for program in programs {
         symlink(find(program)?, directory.path().join(program))?;

@@ -1,0 +1,43 @@
+#!/bin/sh
+# Runs the demo with nothing built and nothing downloaded, and writes target/demo/cold.json.
+set -eu
+
+root=$(cd "$(dirname "$0")/.." && pwd)
+written=${CARGO_TARGET_DIR:-$root/target}/demo
+cold=$(mktemp -d "${TMPDIR:-/tmp}/sluice-cold.XXXXXX")
+# Go makes its module cache read-only.
+trap 'chmod -R u+w "$cold"; rm -rf "$cold"' EXIT
+trap 'exit 130' INT TERM
+
+# The registries that this machine is configured with.
+mkdir -p "$cold/cargo" "$written"
+for config in config.toml config; do
+  if [ -f "${CARGO_HOME:-$HOME/.cargo}/$config" ]; then
+    cp "${CARGO_HOME:-$HOME/.cargo}/$config" "$cold/cargo/"
+  fi
+done
+export CARGO_HOME="$cold/cargo" CARGO_TARGET_DIR="$cold/target" XDG_CACHE_HOME="$cold/cache"
+export GOPATH="$cold/go" GOCACHE="$cold/go-build" GOMODCACHE="$cold/go/pkg/mod"
+demo=$CARGO_TARGET_DIR/release/demo
+
+start=$(date +%s)
+"$root/tests/first-run.sh"
+compiled=$(date +%s)
+"$demo" prepare
+prepared=$(date +%s)
+components=$(cat "$CARGO_TARGET_DIR/demo/programs.json")
+"$demo"
+end=$(date +%s)
+
+downloads=$(du -sm -c "$CARGO_HOME/registry/cache" "$GOMODCACHE/cache/download" | awk 'END { print $1 }')
+cat > "$written/cold.json" << EOF
+{
+  "cores": $(nproc),
+  "downloads_mb": $downloads,
+  "rust_s": $((compiled - start)),
+  "components": $components,
+  "demo_s": $((end - prepared)),
+  "total_s": $((end - start))
+}
+EOF
+echo "$written/cold.json"
