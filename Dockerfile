@@ -13,3 +13,4 @@ USER 65532:65532
 # Hooks, reviews, health and metrics.
 EXPOSE 9443 9444 9440
 ENTRYPOINT ["/sluice"]
+CMD ["serve"]

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs the demo with nothing built and nothing downloaded, and writes target/demo/cold.json.
+# Runs the demo with nothing built and nothing downloaded, and writes target/demo/cold.json. Installed programs are used as in `make demo`.
 set -eu
 
 root=$(cd "$(dirname "$0")/.." && pwd)

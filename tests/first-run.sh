@@ -1,11 +1,12 @@
 #!/bin/sh
-# Builds Sluice and the demo, without tests and benchmarks. Checks first what the build and the components of the stack need.
-# `tests/first-run.sh cost` prints the recorded time of a first run.
+# Builds Sluice and the demo, without tests and benchmark drivers. Before the first build it checks what this build and that of the
+# components need. `tests/first-run.sh cost` prints the recorded time of a first run.
 set -eu
 
 root=$(dirname "$0")/..
+cargo=${CARGO:-cargo}
 built=${CARGO_TARGET_DIR:-$root/target}/release
-cache=${XDG_CACHE_HOME:-$HOME/.cache}/sluice/stack
+cache=${XDG_CACHE_HOME:-$HOME/.cache}/sluice
 record=$root/docs/performance/cold.json
 
 # A number of the recorded first run.
@@ -19,7 +20,7 @@ minutes() {
 
 cost() {
   rust=$(recorded rust_s) demo=$(recorded demo_s) total=$(recorded total_s)
-  echo "Nothing is built yet. On $(recorded cores) cores, the first run of the demo takes about $(minutes "$total") minutes:" \
+  echo "On $(recorded cores) cores, the first run of the demo takes about $(minutes "$total") minutes:" \
     "$(minutes "$rust") for Sluice, $(minutes $((total - rust - demo))) for the components of the stack, and $demo seconds for the demo."
 }
 
@@ -28,55 +29,53 @@ refuse() {
   exit 1
 }
 
-has_components() {
-  for complete in "$cache"/*/manifests/complete; do
-    if [ -e "$complete" ]; then return 0; fi
-  done
-  return 1
-}
-
-# Fails unless the file system of $2 has $1 MB of free space.
+# Pairs of MB and the directory that they are written to, added up by file system.
 has_space() {
-  directory=$2
-  while [ ! -d "$directory" ]; do directory=$(dirname "$directory"); done
-  free=$(df -Pm "$directory" | awk 'NR == 2 { print $4 }')
-  [ "$free" -ge "$1" ] || refuse "missing: disk space: $2 has $free MB, the build needs $1 MB"
+  while [ $# -gt 0 ]; do
+    directory=$2
+    while [ ! -d "$directory" ]; do directory=$(dirname "$directory"); done
+    df -Pm "$directory" | awk -v needed="$1" 'NR == 2 { print $6, needed, $4 }'
+    shift 2
+  done | awk '{ needed[$1] += $2; free[$1] = $3 }
+    END {
+      for (mount in needed) if (free[mount] < needed[mount]) {
+        print "missing: disk space: " mount " has " free[mount] " MB, the build needs " needed[mount] " MB"
+        exit 1
+      }
+    }' >&2
 }
 
 check() {
-  [ "$(uname -s)" = Linux ] || refuse "missing: Linux, whose namespaces kapp-controller is started in"
-  for program in cargo cc unshare; do
+  [ "$(uname -s)" = Linux ] || refuse "missing: Linux, because kapp-controller needs mount namespaces"
+  for program in "$cargo" cc unshare; do
     command -v "$program" > /dev/null || refuse "missing: $program"
   done
+  command -v go > /dev/null || refuse "missing: go (version 1.26 or newer), which builds the stack's programs"
   unshare -m true 2> /dev/null || unshare -Urm true 2> /dev/null ||
     refuse "missing: mount namespaces for kapp-controller, neither as root nor with user namespaces"
   available=$(awk '$1 == "MemAvailable:" { print int($2 / 1024) }' "${MEMINFO:-/proc/meminfo}")
   [ "$available" -ge 4000 ] || refuse "missing: memory: $available MB are available, the build needs 4000 MB"
-  has_space 4000 "$built"
-  # Without network, cargo tries for half a minute.
-  said=$(cargo fetch --quiet --locked --manifest-path "$root/Cargo.toml" 2>&1) ||
-    refuse "cannot download crates: $(echo "$said" | tail -n 1)"
-  has_components || check_go
-}
-
-check_go() {
-  command -v go > /dev/null || refuse "missing: go (version 1.26 or newer), which builds the stack's programs"
-  has_space 8000 "$(go env GOCACHE)"
-  has_space 1000 "$cache"
+  has_space 3000 "$built" 4000 "$(go env GOCACHE)" 2000 "$(go env GOMODCACHE)" 1000 "$cache" || exit 1
   # One small module. The others are downloaded while components are built.
   said=$(cd "$root/tests/go/ytt" && GOTOOLCHAIN=local GOWORK=off go mod download carvel.dev/ytt 2>&1) ||
     refuse "cannot download Go modules: $(echo "$said" | tail -n 1)"
+  # Without network, Cargo tries for half a minute.
+  said=$("$cargo" fetch --quiet --locked --target "$(rustc -vV | sed -n 's/^host: //p')" --manifest-path "$root/Cargo.toml" 2>&1) ||
+    refuse "cannot download crates: $(echo "$said" | tail -n 1)"
 }
 
-# Cargo prints nothing while it compiles one large crate.
+# Cargo prints nothing while it compiles one large crate. The loop ends with this script, also when the script is killed.
 show_progress() {
-  cores=$(nproc)
-  expected=$(($(recorded rust_s) * $(recorded cores) / cores))
   began=$(date +%s)
-  while sleep 25; do
-    left=$((expected - $(date +%s) + began))
-    [ "$left" -ge 30 ] || left=30
-    echo "first run: compiling Sluice; about $(minutes "$left") min left, then the components of the stack"
+  while sleep 25 > /dev/null 2>&1 && kill -0 $$ 2> /dev/null; do
+    spent=$(($(date +%s) - began))
+    if [ "$1" = 0 ]; then
+      echo "demo: compiling for $spent s"
+    elif [ $((spent + 30)) -lt "$1" ]; then
+      echo "demo: compiling Sluice; about $(minutes $(($1 - spent))) min left, then the components of the stack"
+    else
+      echo "demo: compiling Sluice for $spent s; almost done, then the components of the stack"
+    fi
   done
 }
 
@@ -84,13 +83,15 @@ if [ "${1:-}" = cost ]; then
   cost
   exit
 fi
+expected=0
 if [ ! -x "$built/demo" ]; then
-  cost
+  echo "Nothing is built yet. $(cost)"
   check
-  show_progress &
-  progress=$!
-  trap 'kill "$progress" 2> /dev/null || true' EXIT
-  trap 'exit 130' INT TERM
+  expected=$(($(recorded rust_s) * $(recorded cores) / $(nproc)))
 fi
+show_progress "$expected" &
+progress=$!
+trap 'kill "$progress" 2> /dev/null || true' EXIT
+trap 'exit 130' INT TERM
 # An example makes Cargo choose the features of dependencies as `make build` does, so that neither compiles for the other again.
-cargo build --release --workspace --bin sluice --bin demo --example descriptors --manifest-path "$root/Cargo.toml"
+"$cargo" build --release --workspace --bin sluice --bin demo --example descriptors --manifest-path "$root/Cargo.toml"

@@ -56,6 +56,10 @@ fn a_wrong_command_is_a_usage_error_that_names_the_right_one() -> TestResult {
             &["--sync-period=10m", "--leader-elect"],
             "sluice: unexpected argument '--sync-period' found; did you mean `sluice serve --sync-period`?\n",
         ),
+        (
+            &["-v", "4"],
+            "sluice: unexpected argument '-v' found; did you mean `sluice serve -v`?\n",
+        ),
         (&["deploy"], "sluice: unrecognized subcommand 'deploy'\n"),
     ] {
         let output = sluice(words)?;

@@ -72,9 +72,13 @@ fn meant(error: &clap::Error) -> Option<String> {
             let flag = argument.split('=').next()?;
             let command = Cli::command();
             let serve = command.find_subcommand("serve")?;
+            let is_flag = |known: &clap::Arg| {
+                let long = known.get_long().is_some_and(|long| flag == format!("--{long}"));
+                long || known.get_short().is_some_and(|short| flag == format!("-{short}"))
+            };
             serve
                 .get_arguments()
-                .any(|known| known.get_long().is_some_and(|long| flag == format!("--{long}")))
+                .any(is_flag)
                 .then(|| format!("serve {flag}"))
         }
         _ => None,

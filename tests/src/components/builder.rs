@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::{fs, thread};
 
@@ -67,36 +68,17 @@ impl Builder {
         let cores = thread::available_parallelism().map_or(1, usize::from);
         let names = missing.iter().map(|component| component.binary());
         let progress = Progress::begin(names, lanes, cores);
-        let work = || -> Result<Vec<Built>> {
-            let mut built = Vec::new();
-            let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
-            while let Some(components) = next() {
-                for component in components {
-                    let name = component.binary();
-                    progress.started(name);
-                    let outcome = self.build(component, &progress);
-                    let seconds = progress.ended(name, outcome.is_ok());
-                    if let Err(error) = outcome {
-                        // The other lane ends after its present component.
-                        queue.lock().unwrap_or_else(PoisonError::into_inner).clear();
-                        return Err(error).with_context(|| format!("build {name}"));
-                    }
-                    built.push((name.to_owned(), seconds));
-                }
-            }
-            Ok(built)
+        let build = |component: &&Component| -> Result<Built> {
+            let name = component.binary();
+            progress.started(name);
+            let outcome = self.build(component, &progress);
+            let seconds = progress.ended(name, outcome.as_ref().err());
+            outcome.with_context(|| format!("build {name}"))?;
+            Ok((name.to_owned(), seconds))
         };
         thread::scope(|scope| {
             let _watched = progress.watch(scope);
-            let lanes: Vec<_> = (0..lanes).map(|_| scope.spawn(work)).collect();
-            let mut built = Vec::new();
-            for lane in lanes {
-                built.extend(
-                    lane.join()
-                        .map_err(|_| anyhow!("a thread that builds components panicked"))??,
-                );
-            }
-            Ok(built)
+            in_lanes(&queue, lanes, &AtomicBool::new(false), build)
         })
     }
 
@@ -162,7 +144,42 @@ impl Builder {
     }
 }
 
-/// The components of each module, the dearest module first.
+/// Builds the groups of a queue in several threads, those of a group in order. After an error, which sets `failed`, no
+/// thread begins another one.
+fn in_lanes<T: Send, B: Send>(
+    queue: &Mutex<VecDeque<Vec<T>>>,
+    lanes: usize,
+    failed: &AtomicBool,
+    build: impl Fn(&T) -> Result<B> + Sync,
+) -> Result<Vec<B>> {
+    let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+    let work = || -> Result<Vec<B>> {
+        let mut finished = Vec::new();
+        while let Some(group) = next() {
+            for component in group {
+                if failed.load(Ordering::Relaxed) {
+                    return Ok(finished);
+                }
+                let outcome = build(&component);
+                failed.fetch_or(outcome.is_err(), Ordering::Relaxed);
+                finished.push(outcome?);
+            }
+        }
+        Ok(finished)
+    };
+    let lanes_ended: Vec<Result<Vec<B>>> = thread::scope(|scope| {
+        let lanes: Vec<_> = (0..lanes).map(|_| scope.spawn(work)).collect();
+        let joined = lanes.into_iter().map(|lane| {
+            lane.join()
+                .unwrap_or_else(|_| Err(anyhow!("a thread that builds components panicked")))
+        });
+        joined.collect()
+    });
+    let finished: Result<Vec<Vec<B>>> = lanes_ended.into_iter().collect();
+    Ok(finished?.into_iter().flatten().collect())
+}
+
+/// The components of each module, the most expensive module first.
 fn by_module<'a>(components: &[&'a Component]) -> VecDeque<Vec<&'a Component>> {
     let mut modules: Vec<Vec<&Component>> = Vec::new();
     for component in components {
@@ -182,4 +199,50 @@ fn by_module<'a>(components: &[&'a Component]) -> VecDeque<Vec<&'a Component>> {
     };
     modules.sort_by(|one, other| cost(other).total_cmp(&cost(one)));
     modules.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+
+    use anyhow::bail;
+
+    use super::*;
+
+    #[test]
+    fn after_an_error_no_other_component_is_begun() {
+        let (both, failed) = (Barrier::new(2), AtomicBool::new(false));
+        let groups = [vec!["slow", "second"], vec!["broken"], vec!["later"]];
+        let queue = Mutex::new(VecDeque::from(groups));
+        let begun = Mutex::new(Vec::new());
+        let outcome = in_lanes(&queue, 2, &failed, |name| {
+            begun.lock().unwrap().push(*name);
+            both.wait();
+            if *name == "broken" {
+                bail!("no compiler");
+            }
+            while !failed.load(Ordering::Relaxed) {
+                thread::yield_now();
+            }
+            Ok(())
+        });
+        assert_eq!(outcome.unwrap_err().to_string(), "no compiler");
+        let mut begun = begun.into_inner().unwrap();
+        begun.sort_unstable();
+        assert_eq!(begun, ["broken", "slow"]);
+    }
+
+    #[test]
+    fn components_of_a_group_are_built_in_order() {
+        let queue = Mutex::new(VecDeque::from([vec![1, 2, 3], vec![10, 20]]));
+        let built = in_lanes(&queue, 2, &AtomicBool::new(false), |number| Ok(*number)).unwrap();
+        let of = |small: bool| {
+            built
+                .iter()
+                .copied()
+                .filter(move |number| (*number < 10) == small)
+        };
+        assert_eq!(of(true).collect::<Vec<_>>(), [1, 2, 3]);
+        assert_eq!(of(false).collect::<Vec<_>>(), [10, 20]);
+    }
 }

@@ -153,9 +153,9 @@ pub(super) fn all() -> Vec<Component> {
     components
 }
 
-/// The programs that the demo needs: its Cluster is upgraded from the second newest version.
-pub(super) fn of_the_demo() -> Vec<Component> {
-    let unused = KUBERNETES_VERSIONS[2..]
+/// The programs that the demo needs for Clusters of the newest version and of `earlier` versions before it.
+pub(super) fn of_the_demo(earlier: usize) -> Vec<Component> {
+    let unused = KUBERNETES_VERSIONS[(earlier + 1).min(KUBERNETES_VERSIONS.len())..]
         .iter()
         .map(|version| format!("{KUBE_APISERVER}-{version}"));
     let unused: Vec<String> = unused.collect();

@@ -5,7 +5,7 @@ use std::env::{self, consts};
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::Read as _;
-use std::path::{Path, PathBuf};
+use std::path::{self, Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::thread;
@@ -27,6 +27,14 @@ const ANSWER: Duration = Duration::from_secs(10);
 /// Bytes that are read of what a program prints.
 const LONGEST_ANSWER: u64 = 64 * 1024;
 
+/// Architecture of this machine in the header of an ELF file.
+const MACHINE: u16 = match consts::ARCH.as_bytes() {
+    b"x86_64" => 62,
+    b"aarch64" => 183,
+    // Nothing installed is used.
+    _ => 0,
+};
+
 /// Commit in the version of a program that the harness has built.
 const BUILT_HERE: &str = "0000000000000000000000000000000000000000";
 
@@ -45,8 +53,18 @@ pub(super) struct Installed {
     pub(super) program: &'static str,
     pub(super) path: PathBuf,
     pub(super) version: String,
-    /// Whether its version names the commit that it was built from.
-    pub(super) released: bool,
+    pub(super) commit: Commit,
+}
+
+/// Commit in the version of a program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Commit {
+    /// One of the project: the program is a released binary.
+    Released,
+    /// The one of the harness, whose API servers emulate minor versions.
+    Harness,
+    /// None.
+    Unknown,
 }
 
 /// Searches the directories for the wanted programs, and returns those found, in the order of `wanted`. Prints one line for each program
@@ -63,7 +81,9 @@ pub(super) fn find(wanted: &[Wanted], directories: &[PathBuf]) -> Vec<Installed>
                 .filter(|wanted| wanted.program == *program)
                 .collect();
             let is_missing = |wanted: &Wanted| !found.iter().any(|found| wanted.is(found));
-            let is_new = path.canonicalize().is_ok_and(|real| paths.insert(real));
+            let is_new = path
+                .canonicalize()
+                .is_ok_and(|real| paths.insert((*program, real)));
             if !is_new || !minors.iter().any(|wanted| is_missing(wanted)) {
                 continue;
             }
@@ -101,8 +121,9 @@ impl Wanted {
 
     /// Whether the program is of this minor version, in any patch release.
     pub(super) fn is(&self, found: &Installed) -> bool {
-        let rest = found.version.strip_prefix(self.minor.as_str());
-        self.program == found.program && rest.is_some_and(|patch| patch.starts_with('.'))
+        let patch = || found.version.strip_prefix(self.minor.as_str())?.strip_prefix('.');
+        // Builds of distributions (`+rke2r1`) and release candidates have more than a patch release.
+        self.program == found.program && patch().is_some_and(|patch| patch.parse::<u32>().is_ok())
     }
 }
 
@@ -129,8 +150,11 @@ fn listed(variable: &dyn Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
         directories.extend(siblings);
     }
     directories.extend(of("PATH"));
-    directories.retain(|directory| directory.is_absolute());
-    directories
+    // A program is started in another directory. An empty entry is none.
+    let absolute = directories
+        .iter()
+        .filter_map(|directory| path::absolute(directory).ok());
+    absolute.collect()
 }
 
 /// The directories of versions for this machine, newest first.
@@ -159,20 +183,23 @@ fn releases_in(directory: &Path) -> Vec<PathBuf> {
 /// # Errors
 /// One reason why the program cannot be used.
 fn inspect(program: &'static str, path: &Path) -> Result<Installed> {
-    let mut magic = [0; 4];
+    let mut header = [0; 20];
     File::open(path)
-        .and_then(|mut file| file.read_exact(&mut magic))
+        .and_then(|mut file| file.read_exact(&mut header))
         .context("it cannot be read")?;
     ensure!(
-        magic == *b"\x7fELF",
+        header.starts_with(b"\x7fELF"),
         "it is a script or a program of another system"
     );
+    // An emulator may run a program of another architecture.
+    let machine = u16::from_le_bytes([header[18], header[19]]);
+    ensure!(machine == MACHINE, "it is a program of another architecture");
     let flag = if program == "etcd" {
         "--version"
     } else {
         "--version=raw"
     };
-    let printed = output_of(path, flag)?;
+    let printed = output_of(path, flag, ANSWER)?;
     let (version, commit) = match program {
         "etcd" => (
             after(&printed, "etcd Version: ", '\n'),
@@ -184,12 +211,18 @@ fn inspect(program: &'static str, path: &Path) -> Result<Installed> {
         ),
     };
     let version = version.with_context(|| format!("{flag} prints no version"))?;
-    let is_commit = |commit: &str| commit.len() >= 7 && commit.chars().all(|digit| digit.is_ascii_hexdigit());
+    let commit = match commit {
+        Some(BUILT_HERE) => Commit::Harness,
+        Some(commit) if commit.len() >= 7 && commit.chars().all(|digit| digit.is_ascii_hexdigit()) => {
+            Commit::Released
+        }
+        _ => Commit::Unknown,
+    };
     Ok(Installed {
         program,
         path: path.to_owned(),
         version: version.to_owned(),
-        released: commit.is_some_and(|commit| is_commit(commit) && commit != BUILT_HERE),
+        commit,
     })
 }
 
@@ -201,7 +234,7 @@ fn after<'a>(text: &'a str, start: &str, end: char) -> Option<&'a str> {
 }
 
 /// Standard output of the program, which is killed at the limit.
-fn output_of(path: &Path, flag: &str) -> Result<String> {
+fn output_of(path: &Path, flag: &str, limit: Duration) -> Result<String> {
     let mut child = Command::new(path)
         .arg(flag)
         .stdin(Stdio::null())
@@ -217,13 +250,13 @@ fn output_of(path: &Path, flag: &str) -> Result<String> {
         // After the limit nobody receives it.
         drop(sender.send(read.map(|_| text)));
     });
-    let printed = receiver.recv_timeout(ANSWER);
+    let printed = receiver.recv_timeout(limit);
     // It may have ended.
     drop(child.kill());
     child.wait().context("wait for it")?;
     match printed {
         Ok(text) => text.context("read its version"),
-        Err(_) => bail!("it does not print its version within {} s", ANSWER.as_secs()),
+        Err(_) => bail!("it does not print its version within {} s", limit.as_secs()),
     }
 }
 
@@ -258,10 +291,12 @@ mod tests {
             program: "etcd",
             path: PathBuf::new(),
             version: version.to_owned(),
-            released: true,
+            commit: Commit::Released,
         };
         assert!(wanted("etcd", "3.6").is(&found("3.6.12")));
         assert!(!wanted("etcd", "3.6").is(&found("3.60.1")));
+        assert!(!wanted("etcd", "3.6").is(&found("3.6.0-rc.1")));
+        assert!(!wanted("etcd", "3.6").is(&found("3.6.12+rke2r1")));
         assert!(!wanted("etcd", "3.6").is(&found("3.5.9")));
         assert!(!wanted("kube-apiserver", "3.6").is(&found("3.6.1")));
     }
@@ -283,7 +318,7 @@ mod tests {
         }
         fs::create_dir(root.path().join("notes")).unwrap();
         let variables = |name: &str| match name {
-            DIRECTORIES => Some("/one:relative:/two".into()),
+            DIRECTORIES => Some("/one:/two".into()),
             ASSETS => Some(release("1.35.2").into()),
             "PATH" => Some("/usr/bin".into()),
             _ => None,
@@ -316,6 +351,15 @@ mod tests {
         fs::remove_file(&path).unwrap();
         fs::write(&path, b"\x7fELF of another machine").unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
-        assert!(of(&path).contains("cannot be started"), "{}", of(&path));
+        assert!(of(&path).contains("another architecture"), "{}", of(&path));
+    }
+
+    #[test]
+    fn a_program_that_hangs_is_killed() {
+        let error = output_of(Path::new("/bin/sleep"), "600", Duration::from_millis(50)).unwrap_err();
+        assert!(
+            error.to_string().contains("does not print its version"),
+            "{error}"
+        );
     }
 }

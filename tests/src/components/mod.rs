@@ -40,9 +40,11 @@ use installed::{Installed, Wanted};
 pub struct Binaries {
     builder: Builder,
     isolation: Isolation,
+    /// The components that stacks of this process need.
+    components: Vec<Component>,
     /// Programs that replace built ones; only in the demo.
     installed: Vec<Installed>,
-    /// What this process has built.
+    /// Components that this process has built.
     built: Vec<Built>,
 }
 
@@ -58,18 +60,17 @@ impl Binaries {
         Self::once(|| (catalogue::all(), Vec::new())).await
     }
 
-    /// The programs that the demo needs. Those that are installed on this machine in a suitable version are not built. Later calls of
-    /// [`Self::ready`] return the same.
-    pub async fn of_the_demo() -> Result<Arc<Self>> {
-        Self::once(|| {
-            let mut components = catalogue::of_the_demo();
+    /// The programs that the demo needs for Clusters of the newest version and of `earlier` versions before it. Those that are installed on
+    /// this machine in a suitable version are not built. Later calls of [`Self::ready`] return the same.
+    pub async fn of_the_demo(earlier: usize) -> Result<Arc<Self>> {
+        Self::once(move || {
+            let components = catalogue::of_the_demo(earlier);
             let wanted: Vec<Wanted> = components
                 .iter()
                 .filter_map(Component::replaceable)
                 .map(|(program, version)| Wanted::like(program, version))
                 .collect();
             let installed = installed::find(&wanted, &installed::directories());
-            components.retain(|component| instead_of(&installed, component).is_none());
             (components, installed)
         })
         .await
@@ -83,10 +84,13 @@ impl Binaries {
                 let isolation = Isolation::detect()?;
                 let builder = Builder::open()?;
                 let (components, installed) = select();
-                let built = builder.build_missing(&components)?;
+                let is_built = |component: &&Component| instead_of(&installed, component).is_none();
+                let missing: Vec<Component> = components.iter().filter(is_built).cloned().collect();
+                let built = builder.build_missing(&missing)?;
                 Ok(Self {
                     builder,
                     isolation,
+                    components,
                     installed,
                     built,
                 })
@@ -173,14 +177,14 @@ impl Binaries {
         installed.map_or_else(|| version.to_owned(), |found| found.version.clone())
     }
 
-    /// The programs of the demo and where they are from.
+    /// The programs of the stack and where they are from.
     #[must_use]
     pub fn report(&self) -> Vec<ProgramReport> {
         let seconds = |name: &str| {
             let built = self.built.iter().find(|(built, _)| built == name);
             built.map(|(_, seconds)| *seconds)
         };
-        catalogue::of_the_demo()
+        self.components
             .iter()
             .map(|component| match instead_of(&self.installed, component) {
                 Some(installed) => ProgramReport::installed(component.binary(), installed),

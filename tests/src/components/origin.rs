@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 use super::catalogue::{CLUSTER_API_VERSION, Component, KAPP_CONTROLLER_VERSION, MANAGEMENT_VERSION};
-use super::installed::Installed;
+use super::installed::{Commit, Installed};
 
 /// A program that the demo runs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -29,7 +29,7 @@ pub struct ProgramReport {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Origin {
-    /// A binary that somebody has released: its version names a commit.
+    /// A released binary: its version names a commit.
     Released,
     /// Built from the sources of its version.
     Built,
@@ -39,10 +39,10 @@ pub enum Origin {
 
 impl ProgramReport {
     pub(super) fn installed(name: &str, installed: &Installed) -> Self {
-        let origin = if installed.released {
-            Origin::Released
-        } else {
-            Origin::of_build(installed.program, &installed.version)
+        let origin = match installed.commit {
+            Commit::Released => Origin::Released,
+            Commit::Harness => Origin::of_build(installed.program, &installed.version),
+            Commit::Unknown => Origin::Built,
         };
         Self {
             name: name.to_owned(),
@@ -67,7 +67,7 @@ impl ProgramReport {
             version: version.map(str::to_owned),
             source: Origin::of_build(program, version.unwrap_or_default()),
             path: None,
-            seconds,
+            seconds: seconds.map(f64::round),
         }
     }
 

@@ -1,4 +1,4 @@
-//! What a person sees while components are built: one line for each step with the time left, and a sign of life between them.
+//! Output of a build of components: one line for each step with the time left, and a sign of life between them.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
@@ -86,20 +86,22 @@ impl Progress {
     }
 
     /// Ends a component. Returns the seconds that it took.
-    pub(super) fn ended(&self, name: &str, succeeded: bool) -> f64 {
+    pub(super) fn ended(&self, name: &str, error: Option<&anyhow::Error>) -> f64 {
         let mut state = self.state();
         let recorded = state.left.remove(name).unwrap_or_default();
         let running = state.running.remove(name);
         let seconds = running.map_or(0.0, |running| running.since.elapsed().as_secs_f64());
-        if succeeded {
+        if error.is_none() {
             state.done += 1;
             state.estimate.measured(recorded, seconds);
         }
         let (number, total, left) = (state.done, self.total, state.time_left());
-        let outcome = if succeeded { "built" } else { "failed" };
-        state.say(&format!(
-            "[{number}/{total}] {name}: {outcome} in {seconds:.0} s; {left}"
-        ));
+        match error {
+            None => state.say(&format!(
+                "[{number}/{total}] {name}: built in {seconds:.0} s; {left}"
+            )),
+            Some(error) => state.say(&format!("{name}: failed after {seconds:.0} s: {error:#}")),
+        }
         seconds
     }
 
@@ -134,7 +136,7 @@ impl State {
             self.estimate
                 .of(*recorded, spent.unwrap_or_default().as_secs_f64())
         });
-        in_minutes(self.estimate.in_lanes(work.sum()))
+        in_minutes(self.estimate.in_lanes(&work.collect::<Vec<_>>()))
     }
 
     fn say(&mut self, text: &str) {
@@ -161,7 +163,7 @@ impl Estimate {
         Self {
             lanes: u32::try_from(lanes.max(1)).map_or(1.0, f64::from),
             recorded: Self::ASSUMED,
-            measured: Self::ASSUMED * recorded::CORES / cores,
+            measured: Self::ASSUMED * recorded::cores() / cores,
         }
     }
 
@@ -175,8 +177,10 @@ impl Estimate {
         (recorded * self.measured / self.recorded - spent).max(1.0)
     }
 
-    fn in_lanes(&self, seconds: f64) -> f64 {
-        seconds / self.lanes
+    /// Time until all components with these expected seconds are built. The longest one has one lane.
+    fn in_lanes(&self, seconds: &[f64]) -> f64 {
+        let longest = seconds.iter().copied().fold(0.0, f64::max);
+        longest.max(seconds.iter().sum::<f64>() / self.lanes)
     }
 }
 
@@ -205,7 +209,8 @@ mod tests {
         assert!(near(Estimate::new(2, 8).of(60.0, 0.0), 15.0));
         assert!(near(Estimate::new(2, 8).of(60.0, 10.0), 5.0));
         assert!(near(Estimate::new(2, 8).of(60.0, 100.0), 1.0));
-        assert!(near(Estimate::new(2, 2).in_lanes(60.0), 30.0));
+        assert!(near(Estimate::new(2, 2).in_lanes(&[20.0, 20.0, 20.0]), 30.0));
+        assert!(near(Estimate::new(2, 2).in_lanes(&[50.0, 10.0]), 50.0));
     }
 
     #[test]

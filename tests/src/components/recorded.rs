@@ -1,12 +1,8 @@
 //! Times of the last recorded first run, from which the time left is estimated.
 
-use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use serde::Deserialize;
-
-/// Cores of the machine that the times were recorded on.
-pub(super) const CORES: f64 = 2.0;
 
 /// Seconds of a component that is not in the record.
 const UNKNOWN: f64 = 60.0;
@@ -16,6 +12,7 @@ const RECORD: &str = include_str!("../../../docs/performance/cold.json");
 
 #[derive(Deserialize)]
 struct Record {
+    cores: u32,
     components: Vec<Component>,
 }
 
@@ -25,18 +22,30 @@ struct Component {
     seconds: Option<f64>,
 }
 
+/// Cores of the machine that the times were recorded on.
+pub(super) fn cores() -> f64 {
+    record().cores.into()
+}
+
 /// Seconds that the component took.
 pub(super) fn seconds(name: &str) -> f64 {
-    static SECONDS: LazyLock<BTreeMap<String, f64>> = LazyLock::new(|| {
-        let record = serde_json::from_str(RECORD).unwrap_or(Record {
+    let component = record()
+        .components
+        .iter()
+        .find(|component| component.name == name);
+    component
+        .and_then(|component| component.seconds)
+        .unwrap_or(UNKNOWN)
+}
+
+fn record() -> &'static Record {
+    static READ: LazyLock<Record> = LazyLock::new(|| {
+        serde_json::from_str(RECORD).unwrap_or(Record {
+            cores: 2,
             components: Vec::new(),
-        });
-        let components = record.components.into_iter();
-        components
-            .filter_map(|component| Some((component.name, component.seconds?)))
-            .collect()
+        })
     });
-    SECONDS.get(name).copied().unwrap_or(UNKNOWN)
+    &READ
 }
 
 #[cfg(test)]
@@ -49,9 +58,10 @@ mod tests {
         let mut recorded: Vec<String> = record
             .components
             .into_iter()
+            .filter(|component| component.seconds.is_some())
             .map(|component| component.name)
             .collect();
-        let mut built: Vec<String> = super::super::catalogue::of_the_demo()
+        let mut built: Vec<String> = super::super::catalogue::of_the_demo(1)
             .iter()
             .map(|component| component.binary().to_owned())
             .collect();

@@ -15,7 +15,7 @@ use crate::extension::Scope;
 use crate::runtime::block_on;
 use crate::scenario::{Hooks, Scene, World};
 
-/// Shows an upgrade that waits for its packages, on real Cluster API and kapp-controllers; Kubernetes versions are emulated.
+/// Shows an upgrade that waits for its packages, on real Cluster API, kapp-controllers and API servers.
 #[derive(Debug, Parser)]
 #[command(name = "demo", about)]
 struct Arguments {
@@ -66,30 +66,37 @@ async fn perform(terminal: &Terminal, verb: Verb) -> Result<bool> {
     match verb {
         Verb::Run => with_world(terminal, Once).await,
         Verb::Repeat { times } => with_world(terminal, Series { times }).await,
-        Verb::Prepare => prepare(terminal).await.map(|_| true),
+        Verb::Prepare => prepare(terminal, Once::EARLIER).await.map(|_| true),
         Verb::Up => standing::up(terminal).await.map(|()| true),
         Verb::Down => standing::down(terminal).await.map(|()| true),
         Verb::Serve => standing::serve(terminal).await.map(|()| true),
     }
 }
 
-trait Act {
+pub(super) trait Act {
+    /// Kubernetes versions of its Clusters before the newest one.
+    const EARLIER: usize;
+
     async fn play(&self, terminal: &Terminal, world: &Arc<World>) -> Result<bool>;
 }
 
-struct Once;
+pub(super) struct Once;
 
 struct Series {
     times: usize,
 }
 
 impl Act for Series {
+    const EARLIER: usize = 2;
+
     async fn play(&self, terminal: &Terminal, world: &Arc<World>) -> Result<bool> {
         repeat::run(terminal, world, self.times).await
     }
 }
 
 impl Act for Once {
+    const EARLIER: usize = 1;
+
     async fn play(&self, terminal: &Terminal, world: &Arc<World>) -> Result<bool> {
         let scene = Scene::open(world, upgrade::NAMESPACE, &upgrade::class()).await?;
         let releases = upgrade::releases(&scene)?;
@@ -135,10 +142,11 @@ impl Act for Once {
     }
 }
 
-/// Builds the programs that are neither installed nor built before, and writes `target/demo/programs.json`.
-pub(super) async fn prepare(terminal: &Terminal) -> Result<Arc<Binaries>> {
+/// Builds the programs for Clusters of the newest version and of `earlier` ones before it, unless they are installed or were built before.
+/// Writes `target/demo/programs.json`.
+pub(super) async fn prepare(terminal: &Terminal, earlier: usize) -> Result<Arc<Binaries>> {
     terminal.waiting("the stack's programs");
-    let binaries = Binaries::of_the_demo().await?;
+    let binaries = Binaries::of_the_demo(earlier).await?;
     let path = upgrade::directory()?.join("programs.json");
     fs::write(&path, serde_json::to_string_pretty(&binaries.report())?)
         .with_context(|| format!("write {}", path.display()))?;
@@ -146,8 +154,8 @@ pub(super) async fn prepare(terminal: &Terminal) -> Result<Arc<Binaries>> {
 }
 
 /// Starts a stack, has the act played, and removes the stack whatever came of it.
-async fn with_world(terminal: &Terminal, act: impl Act) -> Result<bool> {
-    let binaries = prepare(terminal).await?;
+async fn with_world<A: Act>(terminal: &Terminal, act: A) -> Result<bool> {
+    let binaries = prepare(terminal, A::EARLIER).await?;
     terminal.say(
         Tone::Heading,
         format!(

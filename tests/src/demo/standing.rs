@@ -13,7 +13,7 @@ use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::command::prepare;
+use super::command::{Act as _, Once, prepare};
 use super::terminal::{Terminal, Tone};
 use super::upgrade;
 use crate::extension::Scope;
@@ -23,7 +23,7 @@ use crate::scenario::{Hooks, Scene, World};
 use crate::wait;
 
 /// How long the stack and its Cluster may take to be up.
-const UP: Duration = Duration::from_mins(5);
+const UP: Duration = Duration::from_mins(25);
 
 /// How long its end may take.
 const DOWN: Duration = Duration::from_mins(1);
@@ -69,7 +69,7 @@ pub(super) async fn up(terminal: &Terminal) -> Result<()> {
         fs::remove_file(State::path()?)?;
     }
     // In the foreground, where its progress is seen.
-    prepare(terminal).await?;
+    prepare(terminal, Once::EARLIER).await?;
     let log = upgrade::directory()?.join("up.log");
     let output = File::create(&log).with_context(|| format!("create {}", log.display()))?;
     let child = Command::new(std::env::current_exe()?)
@@ -99,8 +99,15 @@ pub(super) async fn up(terminal: &Terminal) -> Result<()> {
             None => wait::not_yet(last_line(&log)),
         }
     })
-    .await?;
-    tell(terminal, &state);
+    .await;
+    if state.is_err() {
+        let mut child = child.into_inner().unwrap_or_else(PoisonError::into_inner);
+        if child.try_wait()?.is_none() {
+            kill(Pid::from_raw(i32::try_from(child.id())?), Signal::SIGTERM)?;
+            child.wait()?;
+        }
+    }
+    tell(terminal, &state?);
     Ok(())
 }
 
@@ -128,7 +135,7 @@ pub(super) async fn down(terminal: &Terminal) -> Result<()> {
 /// Runs the stack until a stop request.
 pub(super) async fn serve(terminal: &Terminal) -> Result<()> {
     let mut end = signal(SignalKind::terminate())?;
-    prepare(terminal).await?;
+    prepare(terminal, Once::EARLIER).await?;
     let world = World::start("demo-up", &Hooks::AskedAbout(Scope::Everywhere)).await?;
     let scene = Scene::open(&world, upgrade::NAMESPACE, &upgrade::class()).await?;
     let releases = upgrade::releases(&scene)?;

@@ -66,6 +66,7 @@ fn the_image_is_built_as_scenario_image_does_and_run_as_manifests_do() -> Result
         "COPY --from=build /rootfs /".to_owned(),
         format!("USER {user}:{user}"),
         "ENTRYPOINT [\"/sluice\"]".to_owned(),
+        "CMD [\"serve\"]".to_owned(),
     ] {
         ensure!(
             dockerfile.lines().any(|found| found == line),

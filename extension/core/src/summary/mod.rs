@@ -25,7 +25,7 @@ use crate::{
 
 /// Longest `status.waitingFor`, in characters. With it, the default columns of `kubectl get clusterbootstraps` fit into 120 characters;
 /// condition `Ready` has the whole text.
-const LONGEST_WAITING_FOR: usize = 48;
+const LONGEST_WAITING_FOR: usize = 46;
 
 /// Adds the summary to `status`, which already has its record and the conditions of its packages.
 ///

@@ -157,7 +157,7 @@ fn the_worst_package_is_named_first() {
         said.starts_with("metrics 3.0.0: failed: ytt: \\u{1b}[31mError: x"),
         "{said}"
     );
-    assert_eq!(said.chars().count(), 48);
+    assert_eq!(said.chars().count(), 46);
     assert_eq!(ready(&status), ("False", "AppFailed", 1));
     let condition = status
         .conditions
@@ -193,7 +193,7 @@ fn the_column_has_no_build_metadata() {
 )]
 #[case::machines(
     "ControlPlaneUpgrading",
-    "ControlPlaneUpgrading: about ControlPlaneUpgrad…",
+    "ControlPlaneUpgrading: about ControlPlaneUpgr…",
     None
 )]
 fn other_causes_are_reported_by_the_gate(

@@ -67,7 +67,7 @@ async fn run(scene: Scene) -> Result<()> {
             row["READY"] == "1/3" && row["WAITING FOR"].starts_with("metrics 2.0.0: failed: ")
         })
         .await?;
-    is_plain(&failed["WAITING FOR"], 48)?;
+    is_plain(&failed["WAITING FOR"], 46)?;
     scene.apply(&[metrics.package()]).await?;
     let held = columns
         .shows("that only antrea is waited for", TIMEOUT, |row| {
