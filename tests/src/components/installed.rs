@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 
+use super::catalogue::ETCD;
 use crate::processes::notice;
 
 /// Directories to search first, separated like `PATH`.
@@ -67,44 +68,37 @@ pub(super) enum Commit {
     Unknown,
 }
 
-/// Searches the directories for the wanted programs, and returns those found, in the order of `wanted`. Prints one line for each program
-/// that is found and not used.
+/// Searches the directories for the wanted programs. Prints one line for each program that is found and not used.
 pub(super) fn find(wanted: &[Wanted], directories: &[PathBuf]) -> Vec<Installed> {
+    let programs: BTreeSet<&'static str> = wanted.iter().map(|wanted| wanted.program).collect();
+    let of_program = |program| {
+        let wanted: Vec<&Wanted> = wanted.iter().filter(|wanted| wanted.program == program).collect();
+        find_minors(program, &wanted, directories)
+    };
+    programs.into_iter().flat_map(of_program).collect()
+}
+
+/// The same for one program in some minor versions.
+fn find_minors(program: &'static str, wanted: &[&Wanted], directories: &[PathBuf]) -> Vec<Installed> {
     let mut found: Vec<Installed> = Vec::new();
-    let programs: BTreeSet<&str> = wanted.iter().map(|wanted| wanted.program).collect();
     let mut paths = BTreeSet::new();
-    for directory in directories {
-        for program in &programs {
-            let path = directory.join(program);
-            let minors: Vec<&Wanted> = wanted
-                .iter()
-                .filter(|wanted| wanted.program == *program)
-                .collect();
-            let is_missing = |wanted: &Wanted| !found.iter().any(|found| wanted.is(found));
-            let is_new = path
-                .canonicalize()
-                .is_ok_and(|real| paths.insert((*program, real)));
-            if !is_new || !minors.iter().any(|wanted| is_missing(wanted)) {
-                continue;
-            }
-            match inspect(minors[0].program, &path) {
-                Ok(installed)
-                    if minors
-                        .iter()
-                        .any(|wanted| wanted.is(&installed) && is_missing(wanted)) =>
-                {
-                    found.push(installed);
+    for path in directories.iter().map(|directory| directory.join(program)) {
+        let is_new = path.canonicalize().is_ok_and(|real| paths.insert(real));
+        if !is_new || found.len() == wanted.len() {
+            continue;
+        }
+        match inspect(program, &path) {
+            Ok(installed) => match wanted.iter().find(|wanted| wanted.is(&installed)) {
+                // The first one of a minor version is used.
+                Some(wanted) if found.iter().any(|found| wanted.is(found)) => {}
+                Some(_) => found.push(installed),
+                None => {
+                    let minors: Vec<&str> = wanted.iter().map(|wanted| wanted.minor.as_str()).collect();
+                    let reason = format!("{}, not {}", installed.version, minors.join(" or "));
+                    not_used(&path, &reason);
                 }
-                Ok(installed) if minors.iter().any(|wanted| wanted.is(&installed)) => {}
-                Ok(installed) => {
-                    let minors: Vec<&str> = minors.iter().map(|wanted| wanted.minor.as_str()).collect();
-                    not_used(
-                        &path,
-                        &format!("{}, not {}", installed.version, minors.join(" or ")),
-                    );
-                }
-                Err(reason) => not_used(&path, &format!("{reason:#}")),
-            }
+            },
+            Err(reason) => not_used(&path, &format!("{reason:#}")),
         }
     }
     found
@@ -127,8 +121,8 @@ impl Wanted {
     }
 }
 
-/// `v1.36` of `v1.36.3`.
-pub(super) fn minor(version: &str) -> &str {
+/// The minor version of a version, `v1.36` of `v1.36.3`.
+pub(crate) fn minor(version: &str) -> &str {
     version.rsplit_once('.').map_or(version, |(minor, _)| minor)
 }
 
@@ -194,14 +188,14 @@ fn inspect(program: &'static str, path: &Path) -> Result<Installed> {
     // An emulator may run a program of another architecture.
     let machine = u16::from_le_bytes([header[18], header[19]]);
     ensure!(machine == MACHINE, "it is a program of another architecture");
-    let flag = if program == "etcd" {
+    let flag = if program == ETCD {
         "--version"
     } else {
         "--version=raw"
     };
     let printed = output_of(path, flag, ANSWER)?;
     let (version, commit) = match program {
-        "etcd" => (
+        ETCD => (
             after(&printed, "etcd Version: ", '\n'),
             after(&printed, "Git SHA: ", '\n'),
         ),
@@ -247,7 +241,7 @@ fn output_of(path: &Path, flag: &str, limit: Duration) -> Result<String> {
     thread::spawn(move || {
         let mut text = String::new();
         let read = stdout.take(LONGEST_ANSWER).read_to_string(&mut text);
-        // After the limit nobody receives it.
+        // The receiver is gone after the limit.
         drop(sender.send(read.map(|_| text)));
     });
     let printed = receiver.recv_timeout(limit);

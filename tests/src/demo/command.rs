@@ -10,7 +10,7 @@ use clap::{Parser, Subcommand};
 
 use super::terminal::{Terminal, Tone};
 use super::{repeat, standing, upgrade};
-use crate::components::{Binaries, CLUSTER_API_VERSION, KAPP_CONTROLLER_VERSION};
+use crate::components::{Binaries, CLUSTER_API_VERSION, KAPP_CONTROLLER_VERSION, minor};
 use crate::extension::Scope;
 use crate::runtime::block_on;
 use crate::scenario::{Hooks, Scene, World};
@@ -106,7 +106,7 @@ impl Act for Once {
             Tone::Heading,
             format!(
                 "\nCreating a Cluster of version {} with one worker pool: its release is {}",
-                upgrade::minor(old.kubernetes()),
+                minor(old.kubernetes()),
                 old.name()
             ),
         );

@@ -10,6 +10,7 @@ use super::facts::{Facts, PackageChange};
 use super::report::Report;
 use super::story::Story;
 use super::terminal::{Terminal, Tone};
+use crate::components::minor;
 use crate::objects::{Class, Infrastructure, Provider, RESOLVE, Release, TKR, Values};
 use crate::repository::{Files, Source, TkrPackage};
 use crate::scenario::{Cluster, Scene, TIMEOUT, Table, VERSIONS};
@@ -93,11 +94,6 @@ pub(super) async fn offer(terminal: &Terminal, scene: &Scene, releases: &[Releas
     let seconds = began.elapsed().as_secs_f64();
     terminal.say(Tone::Good, format!("  releases ready after {seconds:.1} s"));
     Ok(source)
-}
-
-/// The minor version of a version, `v1.35`.
-pub(super) fn minor(version: &str) -> &str {
-    version.rsplit_once('.').map_or(version, |(minor, _)| minor)
 }
 
 /// Creates a Cluster of the minor version of a release, which is the only one of it, and waits until it is at rest.

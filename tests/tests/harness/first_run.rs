@@ -9,9 +9,9 @@ use anyhow::{Context as _, Result};
 use crate::missing::path_with;
 
 /// Programs that the script uses.
-const TOOLS: [&str; 18] = [
+const TOOLS: [&str; 19] = [
     "sh", "dirname", "sed", "head", "tail", "awk", "df", "uname", "date", "nproc", "sleep", "unshare",
-    "cargo", "rustc", "cc", "go", "git", "env",
+    "cargo", "rustc", "cc", "go", "git", "true", "env",
 ];
 
 fn script() -> PathBuf {
@@ -26,6 +26,8 @@ fn run(programs: &[&str], more: &[(&str, &str)]) -> Result<Output> {
     fs::write(&memory, "MemAvailable: 9000000 kB\n")?;
     let output = Command::new(script())
         .env("MEMINFO", memory)
+        // Cargo sets it for its tests.
+        .env_remove("CARGO")
         .env("PATH", path.path())
         .env("CARGO_TARGET_DIR", empty.path().join("target"))
         .env("XDG_CACHE_HOME", empty.path().join("cache"))
