@@ -177,9 +177,10 @@ fn releases_in(directory: &Path) -> Vec<PathBuf> {
 /// # Errors
 /// One reason why the program cannot be used.
 fn inspect(program: &'static str, path: &Path) -> Result<Installed> {
+    // A script may be shorter than the header of a program.
     let mut header = [0; 20];
     File::open(path)
-        .and_then(|mut file| file.read_exact(&mut header))
+        .and_then(|mut file| file.read(&mut header))
         .context("it cannot be read")?;
     ensure!(
         header.starts_with(b"\x7fELF"),

@@ -68,6 +68,15 @@ async fn run(scene: Scene) -> Result<()> {
         })
         .await?;
     is_plain(&failed["WAITING FOR"], 46)?;
+    // The column ends before the hostile part of the message.
+    let bootstrap = cluster.bootstrap().await?;
+    let conditions = bootstrap["status"]["conditions"].as_array();
+    let mut conditions = conditions.context("no conditions")?.iter();
+    let ready = conditions.find(|condition| condition["type"] == "Ready");
+    let said = ready.and_then(|ready| ready["message"].as_str());
+    let said = said.context("no message of condition Ready")?;
+    is_plain(said, 512)?;
+    ensure!(said.contains("[2J"), "it says something else: {said:?}");
     scene.apply(&[metrics.package()]).await?;
     let held = columns
         .shows("that only antrea is waited for", TIMEOUT, |row| {
@@ -134,6 +143,5 @@ fn is_plain(text: &str, longest: usize) -> Result<()> {
         "{} characters",
         text.chars().count()
     );
-    ensure!(text.contains("[2J"), "it says something else: {text:?}");
     Ok(())
 }
