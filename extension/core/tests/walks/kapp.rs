@@ -8,7 +8,7 @@ use sluice_core::reconcile::cluster::Server;
 use sluice_crds::labels::annotation;
 
 use crate::{
-    objects::{PACKAGES, SYSTEM, control_plane, home, kube_system, of_package, package_place},
+    objects::{PACKAGES, SYSTEM, control_plane, home, kube_system, no_values, of_package, package_place},
     servers::{Place, Servers, place},
 };
 
@@ -319,13 +319,16 @@ fn has_identity(servers: &Servers) -> bool {
         .all(|kind| servers.of(Server::Workload, kind).next().is_some())
 }
 
-/// Returns the values that an App names; null for none.
+/// Returns the values that an App names; null if its Package takes none. Without `valuesFrom`, ytt renders the defaults.
 fn values_of(servers: &Servers, package: usize, spec: &Value) -> Option<Value> {
     let Some(tool) = spec["template"][0].get("ytt") else {
         return Some(Value::Null);
     };
     let (server, namespace) = home(package);
-    let name = tool["valuesFrom"][0]["secretRef"]["name"].as_str()?;
+    let Some(source) = tool["valuesFrom"].get(0) else {
+        return Some(no_values());
+    };
+    let name = source["secretRef"]["name"].as_str()?;
     let secret = servers.get(&place(server, "secrets", namespace, name))?;
     Some(secret["data"].clone())
 }

@@ -245,3 +245,13 @@ fn deleted_values_of_a_settled_cluster_are_copied_again() {
     walk.take(&[User(Edit::NoValues)]);
     walk.finish();
 }
+
+/// A PackageInstall without values Secret requests the same as one whose Secret is empty.
+#[test]
+fn a_package_install_without_values_deploys_the_defaults() {
+    let mut walk = Walk::new();
+    walk.take(&[User(Edit::Target(1)), User(Edit::Again)]);
+    walk.take(&[Round, User(Edit::Install(0, "values"))]);
+    walk.calm();
+    walk.finish();
+}

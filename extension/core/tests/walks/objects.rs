@@ -102,6 +102,11 @@ pub(crate) fn values(replicas: u8) -> Value {
     json!({"apiVersion": "v1", "kind": "Secret", "metadata": {}, "data": {"values.yaml": document}})
 }
 
+/// Returns the data of the values Secret of a package without values.
+pub(crate) fn no_values() -> Value {
+    json!({"values.yaml": BASE64_STANDARD.encode("{}\n")})
+}
+
 /// Returns a Package with this content. The last package has no step that takes values.
 pub(crate) fn package(package: usize, version: usize, content: &str) -> Value {
     let step = if package == 2 { "kbld" } else { "ytt" };

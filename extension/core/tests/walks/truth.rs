@@ -1,14 +1,14 @@
 //! Ground truth of gates: actual deployments, independent of any status.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 use sluice_crds::run::{Gate, Hook, UpgradeRecord};
 
 use crate::{
     capi::version_at,
     kapp::Kapp,
     objects::{
-        PACKAGES, VERSIONS, bootstrap, control_plane, package_name, package_place, ref_name, release,
-        short_name, template, values_source, worker,
+        PACKAGES, VERSIONS, bootstrap, control_plane, no_values, package_name, package_place, ref_name,
+        release, short_name, template, values_source, worker,
     },
     servers::{Place, Servers},
 };
@@ -74,8 +74,7 @@ pub(crate) fn right(servers: &Servers, kapp: &Kapp, package: usize) -> Right {
         return wrong;
     };
     let values = match package {
-        // A package without values has an empty Secret.
-        0 => Some(json!({"values.yaml": "e30K"})),
+        0 => Some(no_values()),
         1 => servers.get(&values_source()).map(|secret| secret["data"].clone()),
         _ => Some(Value::Null),
     };
