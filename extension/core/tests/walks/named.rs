@@ -255,3 +255,21 @@ fn a_package_install_without_values_deploys_the_defaults() {
     walk.calm();
     walk.finish();
 }
+
+/// A user lowers the packages of a settled Cluster and removes the annotation of its release.
+#[test]
+fn restored_packages_of_a_settled_cluster_are_corrected() {
+    let lowered = [
+        User(Edit::NoMark),
+        User(Edit::Label(2)),
+        User(Edit::OldManifest),
+    ];
+    let mut walk = Walk::new();
+    walk.take(&[User(Edit::Target(1))]);
+    walk.take(&[Round; 8]);
+    walk.take(&lowered);
+    walk.calm();
+    walk.finish();
+    let closed = record(&walk.servers).expect("a record");
+    walk.drifts(&closed, User(Edit::Remove("secrets", 0)));
+}

@@ -330,6 +330,11 @@ impl Walk {
             mend(&mut self.servers, self.chosen);
         }
         self.settle();
+        if self.chosen && !self.is_deleting() {
+            // The annotation of the release, which a user may have removed, is written again.
+            mend(&mut self.servers, self.chosen);
+            self.settle();
+        }
         let clone = self.servers.get(&values_source());
         assert!(
             clone.is_some() || self.is_deleting(),
