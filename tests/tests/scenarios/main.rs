@@ -14,6 +14,7 @@ mod day2_values;
 mod deaths;
 mod deletion;
 mod drift;
+mod examples;
 mod false_ready;
 mod frozen_leader;
 mod harness_installs;
@@ -72,6 +73,7 @@ fn main() -> ExitCode {
         create::scenario(),
         configured::scenario(),
         third_party::scenario(),
+        examples::scenario(),
         provided::from_template(),
         provided::preconfigured(),
         provided::embedded(),
