@@ -28,7 +28,7 @@ TESTS := $(basename $(notdir $(wildcard */tests/*.rs extension/*/tests/*.rs))) \
 PURE := $(sort $(filter-out harness real configurations walls scenarios,$(TESTS)))
 
 .DEFAULT_GOAL := help
-.PHONY: help build lint test unit shape model harness real walls all-walls scenarios each-time in-turn scenario short-soak soak nightly first-run demo cold-demo demo-up demo-down demo-20 bench bench-hooks bench-hooks-busy plot-hooks compare plot-compare bench-fleet plot-fleet generate say-cost
+.PHONY: help build lint test unit shape model harness real walls all-walls scenarios each-time in-turn scenario short-soak soak nightly first-run demo cold-demo capture demo-up demo-down demo-20 bench bench-hooks bench-hooks-busy plot-hooks compare plot-compare bench-fleet plot-fleet generate say-cost
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -107,6 +107,9 @@ cold-demo: ## The demo with nothing built and nothing downloaded, timed in targe
 
 demo: first-run ## One upgrade that waits for its packages, shown as it happens
 	$(BUILT)/demo
+
+capture: build ## Run the demo on a pseudo-terminal and write docs/img/demo.svg
+	$(BUILT)/demo capture
 
 demo-up: first-run ## Leave the demo's stack running and print the commands to inspect it
 	$(BUILT)/demo up

@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result};
 use clap::{Parser, Subcommand};
 
 use super::terminal::{Terminal, Tone};
-use super::{repeat, standing, upgrade};
+use super::{capture, repeat, standing, upgrade};
 use crate::components::{Binaries, CLUSTER_API_VERSION, KAPP_CONTROLLER_VERSION, minor};
 use crate::extension::Scope;
 use crate::runtime::block_on;
@@ -35,6 +35,9 @@ enum Verb {
     },
     /// Builds the programs of the stack that are not installed.
     Prepare,
+    /// Runs the demo on a pseudo-terminal and writes `docs/img/demo.svg`.
+    #[command(hide = true)]
+    Capture,
     /// Starts a stack with a Cluster, for inspection and upgrades by hand.
     Up,
     /// Removes it.
@@ -67,6 +70,9 @@ async fn perform(terminal: &Terminal, verb: Verb) -> Result<bool> {
         Verb::Run => with_world(terminal, Once).await,
         Verb::Repeat { times } => with_world(terminal, Series { times }).await,
         Verb::Prepare => prepare(terminal, Once::EARLIER).await.map(|_| true),
+        Verb::Capture => tokio::task::spawn_blocking(capture::capture)
+            .await?
+            .map(|()| true),
         Verb::Up => standing::up(terminal).await.map(|()| true),
         Verb::Down => standing::down(terminal).await.map(|()| true),
         Verb::Serve => standing::serve(terminal).await.map(|()| true),

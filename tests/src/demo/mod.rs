@@ -1,5 +1,6 @@
 //! The demo: one Cluster, one upgrade, shown as it happens, and a report that a program can read.
 
+mod capture;
 mod command;
 pub(crate) mod facts;
 mod repeat;

@@ -62,8 +62,10 @@ impl Terminal {
     /// Tells a line.
     pub(super) fn say(&self, tone: Tone, line: impl AsRef<str>) {
         let line = line.as_ref();
+        let text = line.trim_start_matches('\n');
+        let above = &line[..line.len() - text.len()];
         let painted = match tone.code() {
-            Some(code) if self.colour => format!("\u{1b}[{code}m{line}\u{1b}[0m"),
+            Some(code) if self.colour => format!("{above}\u{1b}[{code}m{text}\u{1b}[0m"),
             _ => line.to_owned(),
         };
         self.spinner.suspend(|| {

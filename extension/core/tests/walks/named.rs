@@ -259,11 +259,7 @@ fn a_package_install_without_values_deploys_the_defaults() {
 /// A user lowers the packages of a settled Cluster and removes the annotation of its release.
 #[test]
 fn restored_packages_of_a_settled_cluster_are_corrected() {
-    let lowered = [
-        User(Edit::NoMark),
-        User(Edit::Label(2)),
-        User(Edit::OldManifest),
-    ];
+    let lowered = [User(Edit::NoMark), User(Edit::Label(2)), User(Edit::OldManifest)];
     let mut walk = Walk::new();
     walk.take(&[User(Edit::Target(1))]);
     walk.take(&[Round; 8]);
