@@ -122,17 +122,15 @@ mod tests {
     /// Lines of the committed picture, without markup.
     fn committed() -> Vec<String> {
         let picture = include_str!("../../../docs/img/demo.svg");
-        let text = picture
-            .split_once("<text")
-            .and_then(|(_, text)| text.split_once('>'));
-        let (_, text) = text.expect("a text");
-        let plain: String = text
-            .split('<')
-            .map(|part| part.split_once('>').map_or(part, |(_, plain)| plain))
-            .collect();
-        let plain = plain.replace("&gt;", ">").replace("&#x27;", "'");
-        let lines = plain.trim_end().lines().map(|line| line.trim_end().to_owned());
-        lines.skip_while(String::is_empty).collect()
+        let lines = picture.lines().map(str::trim_start);
+        let lines = lines.filter(|line| line.starts_with("<tspan x="));
+        lines
+            .map(|line| {
+                let parts = line.split('<');
+                let plain = parts.map(|part| part.split_once('>').map_or("", |(_, plain)| plain));
+                plain.collect::<String>().replace("&gt;", ">")
+            })
+            .collect()
     }
 
     #[test]

@@ -10,6 +10,9 @@ mod cited;
 use std::collections::BTreeSet;
 
 use sluice_core::reasons::{PAGE, with_tables};
+use sluice_tests::components::{
+    CLUSTER_API_VERSION, ClusterApiRelease, KAPP_CONTROLLER_VERSION, KUBERNETES_VERSIONS, MANAGEMENT_VERSION,
+};
 use sluice_tests::sources::root;
 
 fn read(path: &str) -> String {
@@ -60,6 +63,27 @@ fn every_reason_of_a_configuration_is_documented() {
 #[test]
 fn the_readme_names_the_test_command_that_ci_runs() {
     assert!(read("README.md").lines().any(|line| line == "make test"));
+}
+
+#[test]
+fn the_readme_has_the_versions_that_tests_run() {
+    use ClusterApiRelease::{V1_11, V1_12, V1_13};
+    let older = [V1_13, V1_12, V1_11].map(ClusterApiRelease::version).join(", ");
+    let table = [
+        (
+            "Cluster API",
+            format!("{CLUSTER_API_VERSION}; one upgrade each with {older}"),
+        ),
+        ("Kubernetes, management cluster", MANAGEMENT_VERSION.to_owned()),
+        ("Kubernetes, workload clusters", KUBERNETES_VERSIONS.join(", ")),
+        ("kapp-controller", KAPP_CONTROLLER_VERSION.to_owned()),
+    ]
+    .map(|(component, versions)| format!("| {component} | {versions} |\n"))
+    .concat();
+    assert!(
+        read("README.md").contains(&table),
+        "README.md has not this table:\n{table}"
+    );
 }
 
 /// The time of the first run, as `make cold-demo` has recorded it.
