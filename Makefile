@@ -19,7 +19,7 @@ NEW_SEEDS ?=
 landing := $(if $(LANDING),--landing $(LANDING))
 
 # Tests of the product on real components: modules of tests/tests/real, and a target. The longest is first.
-REAL := configurations leader install status crds extension install_wrong standby
+REAL := configurations leader install status crds examples extension install_wrong standby
 # How many of them run at once. Two cores are busy with three; with all of them leaders lose their leases.
 REAL_AT_ONCE := 3
 # Targets of tests that no component is started for.

@@ -8,4 +8,4 @@ mod tools;
 pub use guide::{Block, Guide};
 pub use installed::{Installed, Object};
 pub use site::{Said, Shell, Site};
-pub use tools::{DEFINITIONS, Tool, definitions};
+pub use tools::{Definitions, OF_AN_INSTALLATION, OF_EXAMPLES, Tool, definitions};

@@ -11,7 +11,7 @@ use kube::Client;
 use serde_json::{Value, json};
 use tokio::process::Command;
 
-use super::tools::{Tool, definitions};
+use super::tools::{Definitions, OF_AN_INSTALLATION, Tool, definitions};
 use crate::components::{ClusterApiRelease, MANAGEMENT_VERSION};
 use crate::requests::{apply, deletion};
 use crate::sources::root;
@@ -123,16 +123,13 @@ impl Site {
     /// Starts an API server of the newest version.
     pub async fn prepare(core: &Arc<StackCore>, name: &str) -> Result<Self> {
         let api = ApiServer::start(core, name, MANAGEMENT_VERSION).await?;
-        let mut texts = definitions().await?;
+        let mut texts = definitions(&OF_AN_INSTALLATION).await?;
         let cluster_api = core.binaries().cluster_api(ClusterApiRelease::Newest).await?;
         let extension_config = "runtime.cluster.x-k8s.io_extensionconfigs.yaml";
         texts.push(fs::read_to_string(
             cluster_api.definitions.join(extension_config),
         )?);
-        let mut objects = Vec::new();
-        for text in &texts {
-            objects.extend(apply::documents(text)?.into_iter().map(plain));
-        }
+        let objects = parse(&texts)?;
         apply::apply_crds(&api.admin_client(), &objects).await?;
         let shell = Shell::open(core, &format!("home-{name}"), &api.admin_kubeconfig()).await?;
         Ok(Self {
@@ -147,6 +144,12 @@ impl Site {
     #[must_use]
     pub fn client(&self) -> Client {
         self.api.admin_client()
+    }
+
+    /// Applies more definitions of other projects.
+    pub async fn define(&self, of: &'static [Definitions]) -> Result<()> {
+        let objects = parse(&definitions(of).await?)?;
+        apply::apply_crds(&self.client(), &objects).await
     }
 
     /// Applies the definitions of other projects again.
@@ -189,6 +192,14 @@ impl Site {
     pub fn shell(&self) -> &Shell {
         &self.shell
     }
+}
+
+fn parse(texts: &[String]) -> Result<Vec<Value>> {
+    let mut objects = Vec::new();
+    for text in texts {
+        objects.extend(apply::documents(text)?.into_iter().map(plain));
+    }
+    Ok(objects)
 }
 
 /// A definition without what its own project fills in: cert-manager's labels are templates of its chart. Nothing converts where no

@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 
-use crate::components::{MANAGEMENT_VERSION, Program, copy, go, module, once, sources_of, user_cache};
+use crate::components::{
+    CLUSTER_API_VERSION, MANAGEMENT_VERSION, Program, copy, go, module, once, sources_of, user_cache,
+};
 use crate::processes::notice;
 
 /// A program that operators install with.
@@ -73,8 +75,11 @@ impl Tool {
     }
 }
 
-/// CustomResourceDefinitions of other projects that an installation requires: a module, its version, and files of it.
-pub const DEFINITIONS: [(&str, &str, &[&str]); 2] = [
+/// CustomResourceDefinitions of another project: its module, a version, and files of it.
+pub type Definitions = (&'static str, &'static str, &'static [&'static str]);
+
+/// Those that an installation requires.
+pub const OF_AN_INSTALLATION: [Definitions; 2] = [
     (
         "github.com/cert-manager/cert-manager",
         "v1.18.2",
@@ -93,19 +98,56 @@ pub const DEFINITIONS: [(&str, &str, &[&str]); 2] = [
     ),
 ];
 
-/// Texts of the definitions of cert-manager and of the Prometheus operator, from their modules. Later calls need no network.
-pub async fn definitions() -> Result<Vec<String>> {
-    tokio::task::spawn_blocking(read_definitions)
+/// Those of the kinds in `examples/` that no stack has.
+pub const OF_EXAMPLES: [Definitions; 5] = [
+    (
+        "sigs.k8s.io/cluster-api",
+        CLUSTER_API_VERSION,
+        &[
+            "core/config/crd/bases/cluster.x-k8s.io_clusters.yaml",
+            "core/config/crd/bases/cluster.x-k8s.io_clusterclasses.yaml",
+            "bootstrap/kubeadm/config/crd/bases/bootstrap.cluster.x-k8s.io_kubeadmconfigtemplates.yaml",
+            "controlplane/kubeadm/config/crd/bases/controlplane.cluster.x-k8s.io_kubeadmcontrolplanetemplates.yaml",
+        ],
+    ),
+    (
+        "sigs.k8s.io/cluster-api/test",
+        CLUSTER_API_VERSION,
+        &[
+            "infrastructure/docker/config/crd/bases/infrastructure.cluster.x-k8s.io_dockerclustertemplates.yaml",
+            "infrastructure/docker/config/crd/bases/infrastructure.cluster.x-k8s.io_dockermachinetemplates.yaml",
+        ],
+    ),
+    (
+        "github.com/fluxcd/kustomize-controller",
+        "v1.7.3",
+        &["config/crd/bases/kustomize.toolkit.fluxcd.io_kustomizations.yaml"],
+    ),
+    (
+        "github.com/fluxcd/source-controller",
+        "v1.7.3",
+        &["config/crd/bases/source.toolkit.fluxcd.io_gitrepositories.yaml"],
+    ),
+    (
+        "github.com/argoproj/argo-cd/v3",
+        "v3.2.0",
+        &["manifests/crds/application-crd.yaml"],
+    ),
+];
+
+/// Texts of definitions, from their modules. Later calls need no network.
+pub async fn definitions(of: &'static [Definitions]) -> Result<Vec<String>> {
+    tokio::task::spawn_blocking(|| read_definitions(of))
         .await
         .context("read definitions")?
 }
 
-fn read_definitions() -> Result<Vec<String>> {
+fn read_definitions(of: &[Definitions]) -> Result<Vec<String>> {
     let kept = user_cache()?.join("sluice/tools/definitions");
     let mut texts = Vec::new();
-    for (module, version, files) in DEFINITIONS {
+    for (module, version, files) in of {
         let directory = kept.join(module).join(version);
-        for file in files {
+        for file in *files {
             let path = directory.join(file);
             once(&path, |unfinished| {
                 let sources = download(&directory, &format!("{module}@{version}"))?;

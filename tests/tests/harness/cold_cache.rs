@@ -8,7 +8,7 @@ use std::{env, fs};
 
 use anyhow::{Context as _, Result, ensure};
 use futures::future::try_join_all;
-use sluice_tests::install::{DEFINITIONS, definitions};
+use sluice_tests::install::{OF_AN_INSTALLATION, definitions};
 
 const PROCESSES: usize = 3;
 const THREADS: usize = 4;
@@ -17,11 +17,14 @@ const ROUNDS: usize = 5;
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 #[ignore = "run by the other test"]
 async fn reads_the_definitions() -> Result<()> {
-    let read = try_join_all((0..THREADS).map(|_| tokio::spawn(definitions()))).await?;
+    let read = try_join_all((0..THREADS).map(|_| tokio::spawn(definitions(&OF_AN_INSTALLATION)))).await?;
     for texts in read {
         let texts = texts?;
         ensure!(texts.len() == 4, "{} definitions", texts.len());
-        for (text, file) in texts.iter().zip(DEFINITIONS.iter().flat_map(|module| module.2)) {
+        for (text, file) in texts
+            .iter()
+            .zip(OF_AN_INSTALLATION.iter().flat_map(|module| module.2))
+        {
             ensure!(text == file, "{file} is incomplete: {text:?}");
         }
     }
@@ -31,7 +34,7 @@ async fn reads_the_definitions() -> Result<()> {
 #[test]
 fn definitions_are_read_side_by_side() -> Result<()> {
     let modules = tempfile::tempdir()?;
-    for (name, version, files) in DEFINITIONS {
+    for (name, version, files) in OF_AN_INSTALLATION {
         downloaded(modules.path(), name, version, files)?;
     }
     for _ in 0..ROUNDS {

@@ -1,6 +1,7 @@
 //! Parts of the product on real components, without Clusters: definitions, the binary and its replicas, the election.
 
 mod crds;
+mod examples;
 mod extension;
 mod install;
 mod install_wrong;
