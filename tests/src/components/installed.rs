@@ -126,8 +126,11 @@ pub(crate) fn minor(version: &str) -> &str {
     version.rsplit_once('.').map_or(version, |(minor, _)| minor)
 }
 
+/// In the notice about an installed program that the demo does not use.
+pub(crate) const NOT_USED: &str = "is not used";
+
 fn not_used(path: &Path, reason: &str) {
-    notice(format_args!("{} is not used: {reason}", path.display()));
+    notice(format_args!("{} {NOT_USED}: {reason}", path.display()));
 }
 
 /// The directories to search, in order.

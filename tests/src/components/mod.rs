@@ -27,7 +27,7 @@ pub(crate) use cache::user_cache;
 pub(crate) use catalogue::{Module, module};
 pub(crate) use cluster_api::copy;
 pub(crate) use go::{Program, build_here, go, sources_of};
-pub(crate) use installed::minor;
+pub(crate) use installed::{NOT_USED, minor};
 pub(crate) use once::{lock, once};
 
 pub use origin::{Origin, ProgramReport};

@@ -16,6 +16,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::command::{Act as _, Once, prepare};
 use super::terminal::{Terminal, Tone};
 use super::upgrade;
+use crate::components::NOT_USED;
 use crate::extension::Scope;
 use crate::objects;
 use crate::processes::run_directory::marked_processes;
@@ -200,6 +201,15 @@ fn tell(terminal: &Terminal, state: &State) {
     ] {
         terminal.say(Tone::Plain, format!("  {command}"));
     }
+    terminal.say(Tone::Heading, "\nOr with a Cluster of your own:");
+    for command in [
+        "kubectl apply -k examples/demo",
+        "kubectl wait --for=condition=Available --timeout=5m cluster/edge-1",
+        "kubectl patch cluster edge-1 --type merge --patch-file examples/upgrade.yaml",
+        "kubectl get clusterbootstrap edge-1 --watch",
+    ] {
+        terminal.say(Tone::Plain, format!("  {command}"));
+    }
     terminal.say(Tone::Plain, "\n`make demo-down` removes it.");
 }
 
@@ -208,7 +218,10 @@ fn show_progress(terminal: &Terminal, log: &Path, shown: &mut usize) {
     let text = fs::read_to_string(log).unwrap_or_default();
     let complete = text.rsplit_once('\n').map_or("", |(complete, _)| complete);
     for line in complete.lines().skip(*shown) {
-        terminal.say(Tone::Plain, line);
+        // The foreground has said it as well.
+        if !line.contains(NOT_USED) {
+            terminal.say(Tone::Plain, line);
+        }
         *shown += 1;
     }
 }

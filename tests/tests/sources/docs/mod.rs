@@ -68,14 +68,21 @@ fn the_readme_names_the_test_command_that_ci_runs() {
 #[test]
 fn the_readme_has_the_versions_that_tests_run() {
     use ClusterApiRelease::{V1_11, V1_12, V1_13};
-    let older = [V1_13, V1_12, V1_11].map(ClusterApiRelease::version).join(", ");
+    let [v1_13, v1_12, v1_11] = [V1_13, V1_12, V1_11].map(ClusterApiRelease::version);
+    let [newest, emulated @ ..] = KUBERNETES_VERSIONS;
     let table = [
         (
             "Cluster API",
-            format!("{CLUSTER_API_VERSION}; one upgrade each with {older}"),
+            format!(
+                "{CLUSTER_API_VERSION}; creation, an upgrade and deletion with {v1_13}, {v1_12}, \
+                 and {v1_11} with profile `capi-1.11`"
+            ),
         ),
         ("Kubernetes, management cluster", MANAGEMENT_VERSION.to_owned()),
-        ("Kubernetes, workload clusters", KUBERNETES_VERSIONS.join(", ")),
+        (
+            "Kubernetes, workload clusters",
+            format!("{newest}; {} (emulated by {newest})", emulated.join(", ")),
+        ),
         ("kapp-controller", KAPP_CONTROLLER_VERSION.to_owned()),
     ]
     .map(|(component, versions)| format!("| {component} | {versions} |\n"))
