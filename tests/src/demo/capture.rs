@@ -80,7 +80,8 @@ fn run() -> Result<String> {
         let Ok(line) = line else { break };
         let line = String::from_utf8_lossy(&line);
         let line = without_spinner(&line);
-        writeln!(std::io::stdout(), "{line}")?;
+        // Without a reader the capture goes on.
+        drop(writeln!(std::io::stdout(), "{line}"));
         text.push_str(line);
         text.push('\n');
     }
