@@ -6,7 +6,16 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 written=${CARGO_TARGET_DIR:-$root/target}/demo
 cold=$(mktemp -d "${TMPDIR:-/tmp}/sluice-cold.XXXXXX")
 # Go makes its module cache read-only.
-trap 'chmod -R u+w "$cold"; rm -rf "$cold"' EXIT
+finish() {
+  if [ -d "$cold/target/sluice-logs" ]; then
+    rm -rf "$written/cold-logs"
+    cp -r "$cold/target/sluice-logs" "$written/cold-logs"
+    echo "the logs are in $written/cold-logs"
+  fi
+  chmod -R u+w "$cold"
+  rm -rf "$cold"
+}
+trap finish EXIT
 trap 'exit 130' INT TERM
 
 # The registries that this machine is configured with.
@@ -17,6 +26,8 @@ for config in config.toml config; do
   fi
 done
 export CARGO_HOME="$cold/cargo" CARGO_TARGET_DIR="$cold/target" XDG_CACHE_HOME="$cold/cache"
+# A cache of compiled crates would make the run warm.
+export RUSTC_WRAPPER='' CARGO_BUILD_RUSTC_WRAPPER=''
 export GOPATH="$cold/go" GOCACHE="$cold/go-build" GOMODCACHE="$cold/go/pkg/mod"
 demo=$CARGO_TARGET_DIR/release/demo
 

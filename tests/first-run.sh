@@ -45,20 +45,47 @@ has_space() {
     }' >&2
 }
 
-check() {
-  [ "$(uname -s)" = Linux ] || refuse "missing: Linux, because kapp-controller needs mount namespaces"
-  for program in "$cargo" cc unshare; do
-    command -v "$program" > /dev/null || refuse "missing: $program"
-  done
-  command -v go > /dev/null || refuse "missing: go (version 1.26 or newer), which builds the stack's programs"
-  unshare -m true 2> /dev/null || unshare -Urm true 2> /dev/null ||
-    refuse "missing: mount namespaces for kapp-controller, neither as root nor with user namespaces"
+# Whether version $2 of $1 is at least $3, a major and a minor version.
+has_version() {
+  echo "$2" | awk -F. -v least="$3" '{ split(least, wanted, "."); exit !($1 > wanted[1] || $1 == wanted[1] && $2 >= wanted[2]) }' ||
+    refuse "missing: $1 $3 or newer; this one is ${2:-of unknown version}"
+}
+
+has_memory() {
   available=$(awk '$1 == "MemAvailable:" { print int($2 / 1024) }' "${MEMINFO:-/proc/meminfo}")
   [ "$available" -ge 4000 ] || refuse "missing: memory: $available MB are available, the build needs 4000 MB"
-  has_space 3000 "$built" 4000 "$(go env GOCACHE)" 2000 "$(go env GOMODCACHE)" 1000 "$cache" || exit 1
+}
+
+# What the demo itself needs.
+check_system() {
+  [ "$(uname -s)" = Linux ] || refuse "missing: Linux, because kapp-controller needs mount namespaces"
+  command -v unshare > /dev/null || refuse "missing: unshare"
+  unshare -m true 2> /dev/null || unshare -Urm true 2> /dev/null ||
+    refuse "missing: mount namespaces for kapp-controller, neither as root nor with user namespaces"
+}
+
+check_rust() {
+  for program in "$cargo" rustc cc; do
+    command -v "$program" > /dev/null || refuse "missing: $program"
+  done
+  has_version rustc "$(rustc --version | awk '{ print $2 }')" 1.95
+  has_memory
+}
+
+check_go() {
+  command -v go > /dev/null || refuse "missing: go (version 1.26 or newer), which builds the stack's programs"
+  has_version go "$(GOTOOLCHAIN=local go version | sed -n 's/.* go\([0-9.]*\).*/\1/p')" 1.26
+  has_memory
+}
+
+# Downloads what is missing, so that no network is noticed before minutes are spent.
+check_go_network() {
   # One small module. The others are downloaded while components are built.
   said=$(cd "$root/tests/go/ytt" && GOTOOLCHAIN=local GOWORK=off go mod download carvel.dev/ytt 2>&1) ||
     refuse "cannot download Go modules: $(echo "$said" | tail -n 1)"
+}
+
+check_rust_network() {
   # Without network, Cargo tries for half a minute.
   said=$("$cargo" fetch --quiet --locked --target "$(rustc -vV | sed -n 's/^host: //p')" --manifest-path "$root/Cargo.toml" 2>&1) ||
     refuse "cannot download crates: $(echo "$said" | tail -n 1)"
@@ -84,9 +111,18 @@ if [ "${1:-}" = cost ]; then
   exit
 fi
 expected=0
+check_system
+components=$(find "$cache/stack" -name kapp-controller -type f 2> /dev/null | head -n 1)
+[ -x "$built/demo" ] || [ -n "$components" ] || echo "Nothing is built yet. $(cost)"
+[ -x "$built/demo" ] || check_rust
+[ -n "$components" ] || check_go
+set --
+[ -x "$built/demo" ] || set -- "$@" 3000 "$built"
+[ -n "$components" ] || set -- "$@" 4000 "$(go env GOCACHE)" 2000 "$(go env GOMODCACHE)" 1000 "$cache"
+[ $# = 0 ] || has_space "$@" || exit 1
+[ -n "$components" ] || check_go_network
 if [ ! -x "$built/demo" ]; then
-  echo "Nothing is built yet. $(cost)"
-  check
+  check_rust_network
   expected=$(($(recorded rust_s) * $(recorded cores) / $(nproc)))
 fi
 show_progress "$expected" &

@@ -60,6 +60,10 @@ fn a_wrong_command_is_a_usage_error_that_names_the_right_one() -> TestResult {
             &["-v", "4"],
             "sluice: unexpected argument '-v' found; did you mean `sluice serve -v`?\n",
         ),
+        (
+            &["status", "--kubeconfig", "config"],
+            "sluice: unexpected argument '--kubeconfig' found\n",
+        ),
         (&["deploy"], "sluice: unrecognized subcommand 'deploy'\n"),
     ] {
         let output = sluice(words)?;

@@ -60,7 +60,8 @@ pub fn usage_error(error: &clap::Error) -> String {
     }
 }
 
-/// The command for a misspelled one, and `serve` for flags of the extension without a command.
+/// The command for a misspelled one, and `serve` for flags of the extension without a command. A command that does not have such a flag
+/// was chosen on purpose.
 fn meant(error: &clap::Error) -> Option<String> {
     match (error.kind(), error.get(ContextKind::SuggestedSubcommand)) {
         (_, Some(ContextValue::Strings(commands))) => commands.first().cloned(),
@@ -71,6 +72,14 @@ fn meant(error: &clap::Error) -> Option<String> {
             };
             let flag = argument.split('=').next()?;
             let command = Cli::command();
+            let usage = error.get(ContextKind::Usage).map(ToString::to_string);
+            let is_used = |chosen: &clap::Command| {
+                let words = format!("sluice {}", chosen.get_name());
+                usage.as_ref().is_some_and(|usage| usage.contains(&words))
+            };
+            if command.get_subcommands().any(is_used) {
+                return None;
+            }
             let serve = command.find_subcommand("serve")?;
             let is_flag = |known: &clap::Arg| {
                 let long = known.get_long().is_some_and(|long| flag == format!("--{long}"));

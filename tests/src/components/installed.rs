@@ -147,7 +147,7 @@ fn listed(variable: &dyn Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
         directories.extend(siblings);
     }
     directories.extend(of("PATH"));
-    // A program is started in another directory. An empty entry is none.
+    // A program is started in another directory. Empty entries are ignored.
     let absolute = directories
         .iter()
         .filter_map(|directory| path::absolute(directory).ok());

@@ -2,10 +2,16 @@
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 
 use crate::processes::{lock_file, notice};
+
+/// Time between notices of one that waits.
+const NOTICES: Duration = Duration::from_secs(25);
 
 /// Has `make` write the file at the path that it is given, unless `path` exists. It appears at `path` by rename, once it is complete; others that
 /// want it meanwhile wait.
@@ -38,13 +44,30 @@ pub(crate) fn lock(path: &Path) -> Result<File> {
     }
     let file = lock_file(&lock)?;
     if file.try_lock().is_err() {
-        notice(format_args!(
-            "waiting for another one that makes {}",
-            path.display()
-        ));
-        file.lock().with_context(|| format!("lock {}", lock.display()))?;
+        let (waits, locked) = mpsc::channel::<()>();
+        thread::scope(|scope| {
+            scope.spawn(move || tell(path, &locked));
+            // Also on an error: the other thread ends with its channel.
+            let _waits = waits;
+            file.lock().with_context(|| format!("lock {}", lock.display()))
+        })?;
     }
     Ok(file)
+}
+
+/// Prints a notice now and then until the channel is closed.
+fn tell(path: &Path, locked: &mpsc::Receiver<()>) {
+    let began = Instant::now();
+    loop {
+        notice(format_args!(
+            "waiting for {} s until another process has made {}",
+            began.elapsed().as_secs(),
+            path.display()
+        ));
+        if !matches!(locked.recv_timeout(NOTICES), Err(RecvTimeoutError::Timeout)) {
+            return;
+        }
+    }
 }
 
 fn made(path: &Path, make: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
@@ -63,8 +86,8 @@ fn beside(path: &Path, what: &str) -> Result<PathBuf> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write as _;
     use std::sync::atomic::{AtomicU32, Ordering};
-    use std::{io::Write as _, thread};
 
     use anyhow::bail;
 

@@ -1,4 +1,4 @@
-//! Where the programs of the demo are from.
+//! Origins of the programs of the demo.
 
 use std::path::PathBuf;
 

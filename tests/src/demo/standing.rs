@@ -20,7 +20,7 @@ use crate::components::NOT_USED;
 use crate::extension::Scope;
 use crate::objects;
 use crate::processes::run_directory::marked_processes;
-use crate::scenario::{Hooks, Scene, World};
+use crate::scenario::{Hooks, Scene, VERSIONS, World};
 use crate::wait;
 
 /// How long the stack and its Cluster may take to be up.
@@ -37,6 +37,8 @@ struct State {
     management_kubeconfig: PathBuf,
     workload_kubeconfig: PathBuf,
     upgrade_patch: String,
+    /// Kubernetes versions before and after the upgrade. Those of installed programs differ from those in `examples`.
+    versions: [String; 2],
 }
 
 impl State {
@@ -143,6 +145,7 @@ pub(super) async fn serve(terminal: &Terminal) -> Result<()> {
     let _served = upgrade::offer(terminal, &scene, &releases).await?;
     let cluster = upgrade::create(terminal, &scene, "demo", &releases[1]).await?;
     let directory = world.stack().core().directory();
+    let versions = [&releases[1], &releases[2]].map(|release| release.kubernetes().to_owned());
     let file = |name: &str, content: String| -> Result<PathBuf> {
         let path = directory.path().join(name);
         fs::write(&path, content).with_context(|| format!("write {}", path.display()))?;
@@ -156,6 +159,7 @@ pub(super) async fn serve(terminal: &Terminal) -> Result<()> {
             world.stack().management().admin_kubeconfig(),
         )?,
         workload_kubeconfig: file("demo.kubeconfig", cluster.workload()?.api.admin_kubeconfig())?,
+        versions,
         upgrade_patch: objects::upgrade(releases[2].kubernetes(), Some(&releases[2].name())).to_string(),
     };
     // Renamed into place: a reader reads all of it.
@@ -172,6 +176,7 @@ fn tell(terminal: &Terminal, state: &State) {
         management_kubeconfig,
         workload_kubeconfig,
         upgrade_patch,
+        versions,
         ..
     } = state;
     let namespace = upgrade::NAMESPACE;
@@ -202,15 +207,43 @@ fn tell(terminal: &Terminal, state: &State) {
         terminal.say(Tone::Plain, format!("  {command}"));
     }
     terminal.say(Tone::Heading, "\nOr with a Cluster of your own:");
-    for command in [
-        "kubectl apply -k examples/demo",
-        "kubectl wait --for=condition=Available --timeout=5m cluster/edge-1",
-        "kubectl patch cluster edge-1 --type merge --patch-file examples/upgrade.yaml",
-        "kubectl get clusterbootstrap edge-1 --watch",
-    ] {
+    for command in of_examples(versions) {
         terminal.say(Tone::Plain, format!("  {command}"));
     }
     terminal.say(Tone::Plain, "\n`make demo-down` removes it.");
+}
+
+/// Commands that create and upgrade the Cluster of `examples/demo`, at these Kubernetes versions.
+fn of_examples(versions: &[String; 2]) -> Vec<String> {
+    let written = &VERSIONS[1..];
+    let differing = written
+        .iter()
+        .zip(versions)
+        .filter(|(written, found)| written != found);
+    let edits: Vec<String> = differing
+        .map(|(written, found)| format!("s/{written}/{found}/g"))
+        .collect();
+    let (apply, patch) = if edits.is_empty() {
+        (
+            vec!["kubectl apply -k examples/demo".to_owned()],
+            "examples/upgrade.yaml",
+        )
+    } else {
+        let edit = format!("sed '{}'", edits.join("; "));
+        (
+            vec![
+                format!("kubectl kustomize examples/demo | {edit} | kubectl apply --filename -"),
+                format!("{edit} examples/upgrade.yaml > target/demo/upgrade.yaml"),
+            ],
+            "target/demo/upgrade.yaml",
+        )
+    };
+    let then = [
+        "kubectl wait --for=condition=Available --timeout=5m cluster/edge-1".to_owned(),
+        format!("kubectl patch cluster edge-1 --type merge --patch-file {patch}"),
+        "kubectl get clusterbootstrap edge-1 --watch".to_owned(),
+    ];
+    apply.into_iter().chain(then).collect()
 }
 
 /// Prints the complete lines of the log that are new, and counts them in `shown`.
@@ -229,4 +262,25 @@ fn show_progress(terminal: &Terminal, log: &Path, shown: &mut usize) {
 fn last_line(log: &Path) -> String {
     let text = fs::read_to_string(log).unwrap_or_default();
     text.lines().last().unwrap_or("nothing said yet").to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn examples_are_applied_at_the_versions_of_installed_programs() {
+        let [_, before, after] = VERSIONS.map(str::to_owned);
+        let commands = of_examples(&[before.clone(), after.clone()]);
+        assert_eq!(commands[0], "kubectl apply -k examples/demo");
+        assert!(commands.iter().all(|command| !command.contains("sed")));
+
+        let commands = of_examples(&["v1.35.99".to_owned(), after]);
+        let edit = format!("sed 's/{before}/v1.35.99/g'");
+        assert_eq!(
+            commands[0],
+            format!("kubectl kustomize examples/demo | {edit} | kubectl apply --filename -")
+        );
+        assert!(commands[1].starts_with(&edit) && commands[3].ends_with("target/demo/upgrade.yaml"));
+    }
 }

@@ -9,9 +9,9 @@ use anyhow::{Context as _, Result};
 use crate::missing::path_with;
 
 /// Programs that the script uses.
-const TOOLS: [&str; 19] = [
-    "sh", "dirname", "sed", "head", "tail", "awk", "df", "uname", "date", "nproc", "sleep", "unshare",
-    "cargo", "rustc", "cc", "go", "git", "true", "env",
+const TOOLS: [&str; 20] = [
+    "sh", "dirname", "find", "sed", "head", "tail", "awk", "df", "uname", "date", "nproc", "sleep",
+    "unshare", "cargo", "rustc", "cc", "go", "git", "true", "env",
 ];
 
 fn script() -> PathBuf {
@@ -55,7 +55,7 @@ fn a_missing_requirement_is_one_line() -> Result<()> {
     fs::write(&meminfo, "MemAvailable: 1000000 kB\n")?;
     let meminfo = meminfo.to_str().context("UTF-8")?;
     let home = empty.path().to_str().context("UTF-8")?;
-    for program in ["cargo", "cc", "unshare"] {
+    for program in ["cargo", "rustc", "cc", "unshare"] {
         assert_eq!(refusal(&without(program), &[])?, format!("missing: {program}"));
     }
     assert_eq!(
@@ -81,22 +81,50 @@ fn a_missing_requirement_is_one_line() -> Result<()> {
     Ok(())
 }
 
+/// Directories of PATH with a shell script in front of them.
+fn behind(name: &str, script: &str, directory: &Path) -> Result<String> {
+    let program = directory.join(name);
+    fs::write(&program, format!("#!/bin/sh\n{script}\n"))?;
+    fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
+    let path = env::var_os("PATH").context("no PATH")?;
+    let directories = [directory.to_owned()].into_iter().chain(env::split_paths(&path));
+    env::join_paths(directories)?
+        .into_string()
+        .map_err(|path| anyhow::anyhow!("{} is not UTF-8", path.display()))
+}
+
+#[test]
+fn an_unsuitable_program_is_one_line() -> Result<()> {
+    for (name, script, expected) in [
+        (
+            "go",
+            "echo go version go1.24.1 linux/amd64",
+            "missing: go 1.26 or newer; this one is 1.24.1",
+        ),
+        (
+            "rustc",
+            "echo 'rustc 1.80.0 (051478957 2024-07-21)'",
+            "missing: rustc 1.95 or newer; this one is 1.80.0",
+        ),
+        (
+            "unshare",
+            "exit 1",
+            "missing: mount namespaces for kapp-controller, neither as root nor with user namespaces",
+        ),
+    ] {
+        let bin = tempfile::tempdir()?;
+        let path = behind(name, script, bin.path())?;
+        assert_eq!(refusal(&TOOLS, &[("PATH", &path)])?, expected);
+    }
+    Ok(())
+}
+
 #[test]
 fn a_full_disk_is_one_line() -> Result<()> {
     let bin = tempfile::tempdir()?;
-    let df = bin.path().join("df");
-    fs::write(
-        &df,
-        "#!/bin/sh\necho Filesystem\necho /dev/disk 90000 89000 120 99% /\n",
-    )?;
-    fs::set_permissions(&df, std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
-    let path = env::join_paths(
-        [bin.path().to_owned()]
-            .into_iter()
-            .chain(env::split_paths(&env::var_os("PATH").context("no PATH")?)),
-    )?;
-    let path = path.to_str().context("UTF-8")?;
-    let line = refusal(&TOOLS, &[("PATH", path)])?;
+    let script = "echo Filesystem\necho /dev/disk 90000 89000 120 99% /";
+    let path = behind("df", script, bin.path())?;
+    let line = refusal(&TOOLS, &[("PATH", &path)])?;
     assert!(
         line == "missing: disk space: / has 120 MB, the build needs 10000 MB",
         "{line}"

@@ -62,7 +62,34 @@ async fn examples_match_the_definitions_of_their_kinds() -> Result<()> {
             .with_context(|| directory.to_owned())?;
     }
     only_providers_differ(&site).await?;
+    synced(&site).await?;
     core.directory().close().await
+}
+
+/// The directory that Flux and Argo CD apply: all of its objects go to one namespace, which both name.
+async fn synced(site: &Site) -> Result<()> {
+    let directory = site.shell().home().join("edge-1");
+    std::fs::create_dir_all(&directory)?;
+    let directory = directory.display();
+    for (from, file) in [("cluster", "cluster"), ("bootstrap/partial", "clusterbootstrap")] {
+        let rendered = format!("kubectl kustomize examples/{from} > {directory}/{file}.yaml");
+        run(site, &rendered).await?;
+    }
+    for (tool, kind, field) in [
+        ("flux", "Kustomization", "/spec/targetNamespace"),
+        ("argocd", "Application", "/spec/destination/namespace"),
+    ] {
+        let objects = documents(&run(site, &format!("kubectl kustomize examples/gitops/{tool}")).await?)?;
+        let object = objects.iter().find(|object| object["kind"] == kind);
+        let namespace = object.and_then(|object| object.pointer(field)?.as_str());
+        let namespace = namespace.with_context(|| format!("{kind} without {field}"))?;
+        run(
+            site,
+            &format!("{DRY_RUN} --namespace {namespace} --filename {directory}"),
+        )
+        .await?;
+    }
+    Ok(())
 }
 
 /// `demo` and `docker` have the same objects except those of their providers, to which their ClusterClasses refer.

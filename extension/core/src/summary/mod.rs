@@ -6,7 +6,6 @@ mod deadline;
 mod history;
 mod wait;
 
-use crate::text::one_line;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use sluice_crds::run::{
@@ -23,8 +22,8 @@ use crate::{
     version::same,
 };
 
-/// Longest `status.waitingFor`, in characters. With it, the default columns of `kubectl get clusterbootstraps` fit into 120 characters;
-/// condition `Ready` has the whole text.
+/// Longest `status.waitingFor`, in characters. With it, the default columns of `kubectl get clusterbootstraps` fit into 120 characters.
+/// `status.upgrade` has the whole text, of gates and of packages.
 const LONGEST_WAITING_FOR: usize = 46;
 
 /// Adds the summary to `status`, which already has its record and the conditions of its packages.
@@ -60,9 +59,7 @@ pub fn summarize(
     ClusterBootstrapStatus {
         phase: Some(phase(record)),
         packages_ready: packages_ready(record),
-        waiting_for: wait
-            .as_ref()
-            .map(|wait| one_line(&wait.in_column(), LONGEST_WAITING_FOR)),
+        waiting_for: wait.as_ref().map(|wait| wait.in_column(LONGEST_WAITING_FOR)),
         since: Some(since),
         history: history::with(&current.history, record, ended, now),
         held,

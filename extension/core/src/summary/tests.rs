@@ -469,3 +469,42 @@ fn a_cancelled_upgrade_keeps_its_target_and_an_earlier_cluster_is_forgotten() {
     assert_eq!(other.history.len(), 1);
     assert_eq!(other.since, Some(Time(at(30))));
 }
+
+/// Names and versions are those of packages of Tanzu releases.
+#[rstest]
+#[case::short("antrea 1.11.2+vmware.3", "being deployed", "antrea 1.11.2: being deployed")]
+#[case::a_long_name(
+    "load-balancer-and-ingress-service 1.8.2+vmware.1-tkg.1",
+    "being deployed",
+    "load-balancer-and-ingre… 1.8.2: being deployed"
+)]
+#[case::a_long_cause(
+    "kapp-controller 0.41.5+vmware.1-tkg.1",
+    "workload API server unreachable",
+    "kapp-cont… 0.41.5: workload API server unreac…"
+)]
+#[case::deleted(
+    "vsphere-cpi 1.25.1+vmware.2-tkg.2",
+    "PackageInstall is being deleted",
+    "vsphere-c… 1.25.1: PackageInstall is being de…"
+)]
+#[case::changed(
+    "vsphere-cpi 1.25.1+vmware.2-tkg.2",
+    "PackageInstall is being changed",
+    "vsphere-c… 1.25.1: PackageInstall is being ch…"
+)]
+#[case::a_reason_of_a_gate(
+    "ControlPlaneUpgrading",
+    "waiting for the control plane to be at v1.36.3",
+    "ControlPlaneUpgrading: waiting for the contro…"
+)]
+fn a_long_name_is_cut_off_before_its_cause(#[case] subject: &str, #[case] why: &str, #[case] expected: &str) {
+    let wait = Wait {
+        subject: subject.to_owned(),
+        why: why.to_owned(),
+        reason: String::new(),
+        failed: false,
+        on_cluster_api: false,
+    };
+    assert_eq!(wait.in_column(46), expected);
+}

@@ -11,6 +11,9 @@ use crate::upgrade::record::is_ready;
 /// Longest subject of a wait, in characters.
 const LONGEST_SUBJECT: usize = 48;
 
+/// Length to which a package name may be cut off in a column, in characters.
+const SHORTEST_NAME: usize = 10;
+
 /// The current wait of a Cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wait {
@@ -36,15 +39,24 @@ impl fmt::Display for Wait {
 }
 
 impl Wait {
-    /// Describes the wait without the build metadata of a package version, which is often longer than the version.
+    /// Describes the wait in at most `longest` characters: without the build metadata of a package version, which is often longer than
+    /// the version, and with a long package name cut off rather than the cause.
     #[must_use]
-    pub fn in_column(&self) -> String {
-        let subject = self.subject.split('+').next().unwrap_or_default().to_owned();
+    pub fn in_column(&self, longest: usize) -> String {
+        let subject = self.subject.split('+').next().unwrap_or_default();
+        let subject = subject.split_once(' ').map_or_else(
+            || subject.to_owned(),
+            |(name, version)| {
+                let others = " : ".len() + version.chars().count() + self.why.chars().count();
+                let room = longest.saturating_sub(others).max(SHORTEST_NAME);
+                format!("{} {version}", one_line(name, room))
+            },
+        );
         let short = Self {
             subject,
             ..self.clone()
         };
-        short.to_string()
+        one_line(&short.to_string(), longest)
     }
 
     /// Returns the wait of the Cluster of a record, if any.
