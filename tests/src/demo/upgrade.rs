@@ -78,19 +78,7 @@ pub(super) async fn offer(terminal: &Terminal, scene: &Scene, releases: &[Releas
     let offered: Vec<Value> = packages.iter().map(TkrPackage::package).collect();
     scene.offer(&source, &offered).await?;
     terminal.waiting("kapp-controller to install the releases");
-    wait::until("releases to be ready", TIMEOUT, || async {
-        let table = Table::get(&scene.client(), Release::PATH).await?;
-        let is_ready = |release: &Release| {
-            let row = table.row(&release.name());
-            row.is_some_and(|row| row["READY"] == "True")
-        };
-        if releases.iter().all(is_ready) {
-            Ok(())
-        } else {
-            wait::not_yet(table)
-        }
-    })
-    .await?;
+    scene.releases_are_ready(releases).await?;
     let seconds = began.elapsed().as_secs_f64();
     terminal.say(Tone::Good, format!("  releases ready after {seconds:.1} s"));
     Ok(source)

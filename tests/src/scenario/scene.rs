@@ -12,6 +12,8 @@ use serde_json::{Value, json};
 use super::cluster::NewCluster;
 use super::objects::Objects;
 use super::read;
+use super::runner::TIMEOUT;
+use super::table::Table;
 use super::world::World;
 use crate::objects::packages::TestPackage;
 use crate::objects::{Class, Release, Values};
@@ -145,6 +147,24 @@ impl Scene {
     pub async fn publish(&self, release: &Release) -> Result<()> {
         self.withdraws(release);
         self.apply(&release.objects()).await
+    }
+
+    /// Waits until kubectl shows these releases as ready.
+    pub async fn releases_are_ready(&self, releases: &[Release]) -> Result<()> {
+        wait::until("releases to be ready", TIMEOUT, || async {
+            let table = Table::get(&self.client(), Release::PATH).await?;
+            let is_ready = |release: &Release| {
+                let row = table.row(&release.name());
+                row.is_some_and(|row| row["READY"] == "True")
+            };
+            if releases.iter().all(is_ready) {
+                Ok(())
+            } else {
+                wait::not_yet(table)
+            }
+        })
+        .await?;
+        Ok(())
     }
 
     /// A Package that brings a release and these images, whose bundle is published; it is in no repository yet.

@@ -8,9 +8,8 @@ use sluice_tests::install::Shell;
 use sluice_tests::objects::Release;
 use sluice_tests::objects::packages::TestPackage;
 use sluice_tests::requests::apply::documents;
-use sluice_tests::scenario::{Cluster, Scenario, Scene, TIMEOUT, Table, VERSIONS};
+use sluice_tests::scenario::{Cluster, Scenario, Scene, TIMEOUT, VERSIONS};
 use sluice_tests::stack::kubelet::Delay;
-use sluice_tests::wait;
 
 use crate::common::{given, is_completed};
 
@@ -100,19 +99,7 @@ async fn installed(scene: &Scene, shell: &Shell) -> Result<[Release; 2]> {
         scene.withdraws(release);
     }
     apply(shell, "release").await?;
-    wait::until("the releases of the examples to be ready", TIMEOUT, || async {
-        let table = Table::get(&scene.client(), Release::PATH).await?;
-        let is_ready = |release: &Release| {
-            let row = table.row(&release.name());
-            row.is_some_and(|row| row["READY"] == "True")
-        };
-        if releases.iter().all(is_ready) {
-            Ok(())
-        } else {
-            wait::not_yet(table)
-        }
-    })
-    .await?;
+    scene.releases_are_ready(&releases).await?;
     contains_all(shell, "release/objects", &[]).await?;
     Ok(releases)
 }
