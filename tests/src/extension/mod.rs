@@ -28,7 +28,7 @@ pub use ask::HookReply;
 use front::Front;
 pub use image::Image;
 pub use registration::Scope;
-pub use replica::{BINARY, PATIENT_ELECTION, Replica, Settings};
+pub use replica::{BINARY, ELECTION, PATIENT_ELECTION, Replica, Settings};
 pub(crate) use replica::{binary, granted};
 
 /// Name of the lease.
@@ -86,6 +86,13 @@ impl Extension {
     pub async fn restart_in(&self, image: Option<&Image>) -> Result<()> {
         let replicas = self.replicas.iter();
         try_join_all(replicas.map(|replica| replica.restart_in(image.cloned()))).await?;
+        Ok(())
+    }
+
+    /// Ends all processes in good order, so that no lease has to run out, and starts them again with the flags of another election.
+    pub async fn restart_with(&self, election: [&'static str; 4]) -> Result<()> {
+        let replicas = self.replicas.iter();
+        try_join_all(replicas.map(|replica| replica.restart_with(election))).await?;
         Ok(())
     }
 
@@ -232,14 +239,7 @@ impl Extension {
     /// The sum of a metric over its labels and all replicas; `series` is its name, with labels where only one is meant.
     pub async fn metric(&self, series: &str) -> Result<f64> {
         let text = self.metrics().await?;
-        let values = text.lines().filter_map(|line| {
-            let (named, value) = line.rsplit_once(' ')?;
-            let is_it = named == series || named.split_once('{').is_some_and(|(name, _)| name == series);
-            is_it.then(|| value.parse::<f64>().ok())?
-        });
-        let mut values = values.peekable();
-        ensure!(values.peek().is_some(), "no replica shows metric {series}");
-        Ok(values.sum())
+        sum(&text, series).with_context(|| format!("no replica shows metric {series}"))
     }
 
     /// The log files of all replicas.
@@ -260,4 +260,14 @@ impl Extension {
         let lease = self.leases.get_opt(LEASE).await?;
         Ok(lease.and_then(|lease| lease.spec).unwrap_or_default())
     }
+}
+
+/// The sum of a metric over its labels in a response of `/metrics`; none if it is not there.
+fn sum(text: &str, series: &str) -> Option<f64> {
+    let values = text.lines().filter_map(|line| {
+        let (named, value) = line.rsplit_once(' ')?;
+        let is_it = named == series || named.split_once('{').is_some_and(|(name, _)| name == series);
+        is_it.then(|| value.parse::<f64>().ok())?
+    });
+    values.reduce(|sum, value| sum + value)
 }

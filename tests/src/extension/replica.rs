@@ -26,8 +26,11 @@ pub const BINARY: &str = "SLUICE_BIN";
 
 const READY: Duration = Duration::from_mins(2);
 
+/// Time to end in good order: a leader hands its lease back.
+const GRACE: Duration = Duration::from_secs(20);
+
 /// The flags of an election, by default. Its times are shorter than those that we ship, so that the death of a leader costs seconds.
-const ELECTION: [&str; 4] = [
+pub const ELECTION: [&str; 4] = [
     "--leader-elect",
     "--leader-elect-lease-duration=12s",
     "--leader-elect-renew-deadline=9s",
@@ -88,6 +91,8 @@ pub struct Replica {
     admission_port: Port,
     health_port: Port,
     status_port: Port,
+    /// The flags of its election.
+    election: std::sync::Mutex<[&'static str; 4]>,
     /// The file system that it runs in, where that is not the machine's.
     image: std::sync::Mutex<Option<Image>>,
     process: Mutex<Option<Process>>,
@@ -137,6 +142,7 @@ impl Replica {
 
         Ok(Self {
             core: core.clone(),
+            election: std::sync::Mutex::new(settings.election),
             settings,
             program,
             directory,
@@ -259,6 +265,12 @@ impl Replica {
             .await
     }
 
+    /// The sum of a metric over its labels; none while the replica does not show it. `series` is its name, with labels where only
+    /// one is meant.
+    pub async fn metric(&self, series: &str) -> Result<Option<f64>> {
+        Ok(super::sum(&self.metrics().await?, series))
+    }
+
     /// Id of its process.
     pub async fn id(&self) -> Result<u32> {
         let process = self.process.lock().await;
@@ -281,6 +293,17 @@ impl Replica {
     /// Kills the process if it runs, and starts it in `image` from now on, or from the machine's file system.
     pub(super) async fn restart_in(&self, image: Option<Image>) -> Result<()> {
         *self.image.lock().unwrap_or_else(PoisonError::into_inner) = image;
+        self.restart().await
+    }
+
+    /// Ends the process if it runs, as a kubelet does, and starts it with the flags of another election from now on.
+    pub(super) async fn restart_with(&self, election: [&'static str; 4]) -> Result<()> {
+        let running = self.process.lock().await.take();
+        if let Some(mut process) = running {
+            let ended = process.terminate(GRACE).await?;
+            tracing::debug!("{} ended: {ended}", self.settings.name);
+        }
+        *self.election.lock().unwrap_or_else(PoisonError::into_inner) = election;
         self.restart().await
     }
 
@@ -313,7 +336,7 @@ impl Replica {
             .args(["--sync-period", &self.settings.sync_period])
             .args(["--logging-format", "json"])
             .args(["--v", &self.settings.verbosity.to_string()])
-            .args(self.settings.election)
+            .args(*self.election.lock().unwrap_or_else(PoisonError::into_inner))
             .args(["--leader-elect-identity", &self.settings.name])
             .args(status)
             .args(&self.settings.arguments)

@@ -57,6 +57,19 @@ struct KeyValue {
     value: String,
 }
 
+/// Answer to a read.
+#[derive(Deserialize)]
+struct State {
+    header: Header,
+    #[serde(default)]
+    kvs: Vec<KeyValue>,
+}
+
+#[derive(Deserialize)]
+struct Header {
+    revision: String,
+}
+
 /// A client of etcd's gateway.
 #[derive(Clone)]
 pub(super) struct Gateway {
@@ -87,13 +100,29 @@ impl Gateway {
             .with_context(|| format!("etcd answered without a revision: {answer}"))
     }
 
-    /// Everything written from now on. The stream ends with an error, never silently.
-    pub(super) async fn changes(&self) -> Result<impl Stream<Item = Result<Vec<Change>>> + use<>> {
-        let nothing = BASE64_STANDARD.encode([0]);
-        let everything = json!({"create_request": {"key": nothing, "range_end": nothing}});
+    /// All that is there, each object as the write that left it so, in order, with the revision of this state.
+    pub(super) async fn state(&self) -> Result<(Revision, Vec<Change>)> {
+        let request = post("/v3/kv/range", &everything())?;
+        let state: State = self
+            .client
+            .request(request)
+            .await
+            .context("read the state of etcd")?;
+        state.read(Timestamp::now())
+    }
+
+    /// Everything written after a revision, or from now on. The stream ends with an error, never silently.
+    pub(super) async fn changes(
+        &self,
+        after: Option<Revision>,
+    ) -> Result<impl Stream<Item = Result<Vec<Change>>> + use<>> {
+        let mut watch = everything();
+        if let Some(after) = after {
+            watch["start_revision"] = json!(after + 1);
+        }
         let lines = self
             .client
-            .request_stream(post("/v3/watch", &everything)?)
+            .request_stream(post("/v3/watch", &json!({"create_request": watch}))?)
             .await
             .context("watch etcd")?;
         let mut lines = batches(lines).boxed();
@@ -101,6 +130,12 @@ impl Gateway {
         lines.next().await.context("etcd ended a watch at once")??;
         Ok(lines)
     }
+}
+
+/// The range of all keys.
+fn everything() -> Value {
+    let nothing = BASE64_STANDARD.encode([0]);
+    json!({"key": nothing, "range_end": nothing})
 }
 
 fn post(path: &str, body: &Value) -> Result<http::Request<Vec<u8>>> {
@@ -127,6 +162,20 @@ fn parse(line: &str) -> Result<Vec<Change>> {
     }
     let seen = Timestamp::now();
     batch.events.into_iter().map(|event| event.change(seen)).collect()
+}
+
+impl State {
+    fn read(self, seen: Timestamp) -> Result<(Revision, Vec<Change>)> {
+        let revision: Revision = self.header.revision.parse().context("read a revision")?;
+        let written = |kv| {
+            let kind = String::new();
+            WatchEvent { kind, kv }.change(seen)
+        };
+        let changes: Result<Vec<Change>> = self.kvs.into_iter().map(written).collect();
+        let mut changes = changes?;
+        changes.sort_by_key(|change| change.revision);
+        Ok((revision, changes))
+    }
 }
 
 impl WatchEvent {
@@ -162,6 +211,21 @@ mod tests {
         let changes = parse(&line.to_string()).unwrap();
         assert_eq!(changes[0].revision, 7);
         assert_eq!(changes[0].object, Some(json!({"spec": {}})));
+    }
+
+    #[test]
+    fn a_state_is_read_in_the_order_of_its_writes() {
+        let kv = |name: &str, revision: &str| {
+            let key = BASE64_STANDARD.encode(format!("/mgmt/cluster.x-k8s.io/clusters/a/{name}"));
+            json!({"key": key, "mod_revision": revision, "value": BASE64_STANDARD.encode("{}")})
+        };
+        let state = json!({"header": {"revision": "12"}, "kvs": [kv("a", "9"), kv("b", "7")]});
+        let state: State = serde_json::from_value(state).unwrap();
+        let (revision, changes) = state.read(Timestamp::UNIX_EPOCH).unwrap();
+        assert_eq!(revision, 12);
+        let revisions: Vec<Revision> = changes.iter().map(|change| change.revision).collect();
+        assert_eq!(revisions, [7, 9]);
+        assert!(changes.iter().all(|change| change.object == Some(json!({}))));
     }
 
     #[test]

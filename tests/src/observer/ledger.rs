@@ -93,6 +93,11 @@ impl Ledger {
         }
     }
 
+    /// Notes that everything up to `revision` has been taken: the last writes may have been deletions, which no state shows.
+    pub(super) fn reached(&mut self, revision: Revision) {
+        self.revision = revision;
+    }
+
     /// Revision of the last write taken.
     #[must_use]
     pub fn revision(&self) -> Revision {

@@ -4,11 +4,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use futures::StreamExt as _;
+use futures::{Stream, StreamExt as _};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use super::feed::{Gateway, Revision};
+use super::feed::{Change, Gateway, Revision};
 use super::ledger::Ledger;
 use super::milestone::{Event, Milestone};
 use super::violation::Violation;
@@ -37,8 +37,33 @@ impl Observer {
     /// Starts to watch `etcd`. To be called before anything that is to be judged is written.
     pub async fn start(etcd: &Etcd) -> Result<Self> {
         let gateway = Gateway::new(&etcd.url())?;
-        let changes = gateway.changes().await?;
-        let shared = Arc::new(Shared::default());
+        let changes = gateway.changes(None).await?;
+        Ok(Self::follow(gateway, Ledger::default(), changes))
+    }
+
+    /// Starts to watch `etcd` in the middle of its life. What is there counts as written in the order of the last writes, of which
+    /// none is judged; every later write is.
+    pub async fn start_anew(etcd: &Etcd) -> Result<Self> {
+        let gateway = Gateway::new(&etcd.url())?;
+        let (revision, state) = gateway.state().await?;
+        let mut ledger = Ledger::default();
+        for change in &state {
+            ledger.observe(change);
+        }
+        ledger.reached(revision);
+        let changes = gateway.changes(Some(revision)).await?;
+        Ok(Self::follow(gateway, ledger, changes))
+    }
+
+    fn follow(
+        gateway: Gateway,
+        ledger: Ledger,
+        changes: impl Stream<Item = Result<Vec<Change>>> + Send + 'static,
+    ) -> Self {
+        let shared = Arc::new(Shared {
+            ledger: Mutex::new(ledger),
+            ..Shared::default()
+        });
         let watcher = shared.clone();
         let task = tokio::spawn(async move {
             let mut changes = std::pin::pin!(changes);
@@ -61,11 +86,11 @@ impl Observer {
                 }
             }
         });
-        Ok(Self {
+        Self {
             gateway,
             shared,
             task,
-        })
+        }
     }
 
     /// Waits until everything that is written by now has been seen, and fails if the observer has gone blind.

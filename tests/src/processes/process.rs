@@ -319,6 +319,22 @@ pub(crate) fn started(id: u32) -> Option<u64> {
     stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
 }
 
+/// Whether every thread of a process has been stopped: after SIGSTOP each one first leaves the kernel.
+pub(crate) fn stands_still(id: u32) -> Result<bool> {
+    let threads = format!("/proc/{id}/task");
+    for thread in fs::read_dir(&threads).with_context(|| format!("list {threads}"))? {
+        let stat = fs::read_to_string(thread?.path().join("stat"))?;
+        // The name of the program, in parentheses, may hold anything; the state follows it.
+        let state = stat
+            .rsplit_once(')')
+            .and_then(|(_, after)| after.split_whitespace().next());
+        if state != Some("T") {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
 /// Arguments of a running process, without its name.
 pub(crate) fn arguments(id: u32) -> Option<Vec<String>> {
     let line = fs::read(format!("/proc/{id}/cmdline")).ok()?;
@@ -396,6 +412,29 @@ mod tests {
             }
         });
         assert_eq!(child.await?, own);
+        directory.close().await
+    }
+
+    #[tokio::test]
+    async fn a_process_stands_still_while_it_is_stopped() -> Result<()> {
+        let directory = Arc::new(RunDirectory::create("still")?);
+        let process = Process::start(&directory, shell("still", "sleep 600 & wait"))?;
+        for (signal, still) in [(Signal::SIGSTOP, true), (Signal::SIGCONT, false)] {
+            process.signal(signal)?;
+            wait::until(
+                format!("an effect of {signal}"),
+                Duration::from_secs(10),
+                || async {
+                    if stands_still(process.id())? == still {
+                        Ok(())
+                    } else {
+                        wait::not_yet("none")
+                    }
+                },
+            )
+            .await?;
+        }
+        drop(process);
         directory.close().await
     }
 

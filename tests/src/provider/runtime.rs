@@ -11,6 +11,7 @@ use kube::runtime::controller::{Action, Config, Controller};
 use kube::runtime::watcher;
 use kube::{Client, Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
+use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 
 use super::error::Error;
@@ -46,7 +47,7 @@ impl Context {
 /// The running provider. Its state lives in memory: it ends with the stack that it serves.
 pub struct Provider {
     context: Arc<Context>,
-    _controllers: JoinSet<()>,
+    controllers: Mutex<JoinSet<()>>,
 }
 
 impl Provider {
@@ -59,17 +60,18 @@ impl Provider {
             workloads: Workloads::default(),
             delays: Delays::default(),
         });
-        let mut controllers = JoinSet::new();
-        controllers.spawn(run(context.clone(), control_plane::reconcile));
-        controllers.spawn(run(context.clone(), cluster::reconcile::<HarnessCluster>));
-        controllers.spawn(run(context.clone(), cluster::reconcile::<DockerCluster>));
-        controllers.spawn(run(context.clone(), cluster::reconcile::<VSphereCluster>));
-        controllers.spawn(run(context.clone(), config::reconcile));
-        controllers.spawn(run(context.clone(), machine::reconcile));
-        Self {
-            context,
-            _controllers: controllers,
-        }
+        let controllers = Mutex::new(controllers(&context));
+        Self { context, controllers }
+    }
+
+    /// Ends the controllers. The workload clusters run on.
+    pub async fn stop(&self) {
+        self.controllers.lock().await.shutdown().await;
+    }
+
+    /// Starts the controllers again after [`Self::stop`]. They list everything anew.
+    pub async fn restart(&self) {
+        *self.controllers.lock().await = controllers(&self.context);
     }
 
     /// The workload cluster of a Cluster, once its control plane has been started.
@@ -89,6 +91,17 @@ impl Provider {
     pub fn delays(&self) -> &Delays {
         &self.context.delays
     }
+}
+
+fn controllers(context: &Arc<Context>) -> JoinSet<()> {
+    let mut controllers = JoinSet::new();
+    controllers.spawn(run(context.clone(), control_plane::reconcile));
+    controllers.spawn(run(context.clone(), cluster::reconcile::<HarnessCluster>));
+    controllers.spawn(run(context.clone(), cluster::reconcile::<DockerCluster>));
+    controllers.spawn(run(context.clone(), cluster::reconcile::<VSphereCluster>));
+    controllers.spawn(run(context.clone(), config::reconcile));
+    controllers.spawn(run(context.clone(), machine::reconcile));
+    controllers
 }
 
 async fn run<K, F>(context: Arc<Context>, reconcile: impl FnMut(Arc<K>, Arc<Context>) -> F)

@@ -1,7 +1,7 @@
 //! Shared environment of scenarios: one management plane with everything around it.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context as _, Result};
 
@@ -29,7 +29,7 @@ pub enum Hooks {
 pub struct World {
     // Drop the provider first: its processes end before the stack does.
     provider: Provider,
-    observer: Observer,
+    observer: Mutex<Arc<Observer>>,
     extension: Option<Extension>,
     stack: Stack,
 }
@@ -63,7 +63,7 @@ impl World {
         };
         Ok(Arc::new(Self {
             provider,
-            observer,
+            observer: Mutex::new(Arc::new(observer)),
             extension,
             stack,
         }))
@@ -83,8 +83,18 @@ impl World {
 
     /// The observer.
     #[must_use]
-    pub fn observer(&self) -> &Observer {
-        &self.observer
+    pub fn observer(&self) -> Arc<Observer> {
+        self.observer
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// Puts a new observer in the place of the one before, whose verdict is lost. It judges every write from now on.
+    pub async fn observe_anew(&self) -> Result<()> {
+        let observer = Observer::start_anew(self.stack.core().etcd()).await?;
+        *self.observer.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(observer);
+        Ok(())
     }
 
     /// Sluice.

@@ -2,7 +2,7 @@
 //! API leans on.
 
 use std::fs;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -11,6 +11,7 @@ use nix::sys::signal::Signal;
 use crate::processes::ports::Port;
 use crate::processes::probe::Probe;
 use crate::processes::process::{Launch, Process};
+use crate::processes::run_directory::RunDirectory;
 use crate::stack::StackCore;
 use crate::stack::apiserver::ApiServer;
 
@@ -24,11 +25,14 @@ const CONTROLLERS: [&str; 7] = [
     "replicaset-controller",
 ];
 
-/// A running kube-controller-manager.
+/// A kube-controller-manager: a port for its whole life, and a process that may be replaced.
 #[derive(Debug)]
 pub struct ControllerManager {
-    _port: Port,
-    process: Process,
+    port: Port,
+    launch: Launch,
+    process: Mutex<Option<Process>>,
+    // Last, so that the process is killed before the directory is removed.
+    directory: Arc<RunDirectory>,
 }
 
 impl ControllerManager {
@@ -63,21 +67,56 @@ impl ControllerManager {
             "--profiling=false".to_owned(),
             format!("--controllers={}", CONTROLLERS.join(",")),
         ]);
-        let process = Process::start(core.directory(), launch)?;
-        let healthz = Probe::new(&format!("https://127.0.0.1:{}", port.number()), "/healthz")?;
+        let manager = Self {
+            port,
+            launch,
+            process: Mutex::default(),
+            directory: core.directory().clone(),
+        };
+        manager.restart().await?;
+        Ok(manager)
+    }
+
+    /// Kills it if it runs, starts it again and waits until it is healthy.
+    pub async fn restart(&self) -> Result<()> {
+        self.kill().await?;
+        let process = Process::start(&self.directory, self.launch.clone())?;
+        let server = format!("https://127.0.0.1:{}", self.port.number());
+        let healthz = Probe::new(&server, "/healthz")?;
         process
             .until("to be healthy", Duration::from_mins(2), || healthz.get())
             .await?;
-        Ok(Self { _port: port, process })
+        *self.process() = Some(process);
+        Ok(())
+    }
+
+    /// Kills it.
+    pub async fn kill(&self) -> Result<()> {
+        let process = self.process().take();
+        match process {
+            Some(mut process) => process.kill().await,
+            None => Ok(()),
+        }
     }
 
     /// Stops it in mid-work, so that nothing is collected.
     pub fn freeze(&self) -> Result<()> {
-        self.process.signal(Signal::SIGSTOP)
+        self.signal(Signal::SIGSTOP)
     }
 
     /// Has it go on where it stood.
     pub fn thaw(&self) -> Result<()> {
-        self.process.signal(Signal::SIGCONT)
+        self.signal(Signal::SIGCONT)
+    }
+
+    fn signal(&self, signal: Signal) -> Result<()> {
+        self.process()
+            .as_ref()
+            .context("kube-controller-manager does not run")?
+            .signal(signal)
+    }
+
+    fn process(&self) -> MutexGuard<'_, Option<Process>> {
+        self.process.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::support::{NAMESPACE, install};
 use anyhow::{Context, Result, ensure};
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 use sluice_tests::requests::apply;
@@ -113,12 +113,28 @@ async fn a_swapped_api_server_is_newer_and_has_kept_everything() -> Result<()> {
     assert_eq!(client.apiserver_version().await?.git_version, "v1.36.3");
     assert_eq!(server.url(), url);
     assert_eq!(server.version(), "v1.36.3");
-    assert!(
-        Api::<k8s_openapi::api::core::v1::Namespace>::all(client)
-            .get(NAMESPACE)
-            .await
-            .is_ok()
-    );
+    assert!(Api::<Namespace>::all(client).get(NAMESPACE).await.is_ok());
+    assert_eq!(core.directory().unexpected_exits(), Vec::<String>::new());
+    core.directory().close().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restored_etcd_is_as_it_was() -> Result<()> {
+    let core = StackCore::start("restored").await?;
+    let server = ApiServer::start(&core, "restored", "v1.36.3").await?;
+    let client = server.admin_client();
+    apply::namespace(&client, "before").await?;
+    let backup = core.etcd().back_up().await?;
+    // All runs on after a backup.
+    apply::namespace(&client, "after").await?;
+
+    server.kill().await?;
+    core.etcd().restore(&backup).await?;
+    server.restart().await?;
+
+    let namespaces = Api::<Namespace>::all(client);
+    assert!(namespaces.get_opt("before").await?.is_some());
+    assert!(namespaces.get_opt("after").await?.is_none());
     assert_eq!(core.directory().unexpected_exits(), Vec::<String>::new());
     core.directory().close().await
 }

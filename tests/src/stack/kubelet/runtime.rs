@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result};
 use futures::StreamExt as _;
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
 use kube::ResourceExt as _;
-use kube::api::{Api, Patch, PatchParams};
+use kube::api::{Api, ListParams, Patch, PatchParams};
 use kube::runtime::watcher::{self, Event, watcher};
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
@@ -65,14 +65,8 @@ impl Kubelet {
             delays,
             kapp_controller: Pod::new(core, api, namespace, cluster),
         });
-        let mut loops = JoinSet::new();
-        loops.spawn(node.clone().run::<Deployment>());
-        loops.spawn(node.clone().run::<DaemonSet>());
-        loops.spawn(node.clone().keep_alive());
-        Self {
-            node,
-            loops: Mutex::new(loops),
-        }
+        let loops = Mutex::new(node.loops());
+        Self { node, loops }
     }
 
     /// Restarts kapp-controller, which then reconciles every App again. False if it does not run.
@@ -95,9 +89,35 @@ impl Kubelet {
         self.loops.lock().await.shutdown().await;
         self.node.kapp_controller.stop().await
     }
+
+    /// Starts loops and processes again after [`Self::stop`], by what the API server says now: it may have gone back meanwhile.
+    pub async fn restart(&self) -> Result<()> {
+        self.node.run_ready().await?;
+        *self.loops.lock().await = self.node.loops();
+        Ok(())
+    }
 }
 
 impl Node {
+    fn loops(self: &Arc<Self>) -> JoinSet<()> {
+        let mut loops = JoinSet::new();
+        loops.spawn(self.clone().run::<Deployment>());
+        loops.spawn(self.clone().run::<DaemonSet>());
+        loops.spawn(self.clone().keep_alive());
+        loops
+    }
+
+    /// Runs the pods of kapp-controller if its Deployment is ready: a loop runs them only when it rolls out.
+    async fn run_ready(&self) -> Result<()> {
+        let named = ListParams::default().fields(&format!("metadata.name={}", kapp_controller::NAME));
+        let deployments = Api::<Deployment>::all(self.api.admin_client());
+        let found = deployments.list(&named).await.context("list Deployments")?;
+        match found.items.iter().find(|deployment| deployment.is_ready()) {
+            Some(deployment) => self.run_pods(deployment).await,
+            None => Ok(()),
+        }
+    }
+
     async fn keep_alive(self: Arc<Self>) {
         let mut tick = tokio::time::interval(ALIVE);
         loop {
@@ -191,6 +211,12 @@ impl Node {
     }
 
     async fn finish<K: WorkloadKind>(&self, object: &K) -> Result<()> {
+        self.run_pods(object).await?;
+        self.write(object, object.ready()).await
+    }
+
+    /// Runs the pods of kapp-controller; those of others are no processes.
+    async fn run_pods<K: WorkloadKind>(&self, object: &K) -> Result<()> {
         if object.name_any() == kapp_controller::NAME
             && let Some(template) = object.pods()
         {
@@ -203,7 +229,7 @@ impl Node {
                 .await
                 .context("run kapp-controller")?;
         }
-        self.write(object, object.ready()).await
+        Ok(())
     }
 
     async fn write<K: WorkloadKind>(&self, object: &K, status: Value) -> Result<()> {
