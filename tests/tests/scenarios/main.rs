@@ -14,6 +14,7 @@ mod day2_values;
 mod deaths;
 mod deletion;
 mod drift;
+mod etcd_restored;
 mod examples;
 mod false_ready;
 mod frozen_leader;
@@ -152,6 +153,7 @@ fn main() -> ExitCode {
         server_replaced::scenario(),
         needed_things::scenario(),
         frozen_leader::scenario(),
+        etcd_restored::scenario(),
         leader_lost::scenario(),
         started_without::scenario(),
         deaths::scenario(),

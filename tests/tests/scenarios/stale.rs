@@ -174,7 +174,7 @@ async fn ask(replica: &Replica, cluster: &Value) -> Result<HookReply> {
 }
 
 /// Asks about the Cluster as it is until an answer is accepted.
-async fn answers(
+pub(crate) async fn answers(
     replica: &Replica,
     cluster: &Cluster,
     deadline: Duration,
