@@ -40,10 +40,11 @@ use crate::{
     },
     controllers::{providers, registration::RegistrationMetrics, releases},
     flags::Args,
-    hooks::Index,
+    hooks::{Index, confirmer::Confirmer},
     kube_client::{
         bounded::{bounded, paced},
         fence::Fence,
+        last_response::LastResponse,
         metrics::RestClientMetrics,
         pool,
     },
@@ -58,6 +59,10 @@ use crate::{
 
 /// Time between failing readiness and refusing connections. Endpoints stop routing new callers to this replica meanwhile.
 const ENDPOINT_PROPAGATION: Duration = Duration::from_secs(5);
+
+/// Time for which an idle connection for confirmations of releases is kept. A hold reads nothing, and a new connection takes a part of the
+/// time of a confirmation. An API server ends a connection that was idle for 90 s.
+const CONFIRMED_AGAIN: Duration = Duration::from_mins(1);
 
 /// Idle connections to the management API server that the pool keeps, without those of watches.
 const IDLE: usize = 8;
@@ -117,7 +122,7 @@ async fn run(
     }
     let health = Health::default();
     let mut registry = Registry::default();
-    let metrics = Metrics::registered(log, &index, &mut registry);
+    let metrics = Metrics::registered(log, &index, &event_handlers.rollbacks, &mut registry);
 
     // Bound first, because discovery needs only this listener: Cluster API gives up after a minute without it.
     let hooks = hooks(&args.webhook, serving, &health, metrics.server).await?;
@@ -230,12 +235,20 @@ async fn control(args: &Args, parts: Parts, stop: &CancellationToken) -> anyhow:
     if args.leader.leader_elect {
         index.require_leader(leadership.clone());
     }
-    let connect = || client(args.kubeconfig.as_deref(), &parts.rest_client);
+    let connect_for = |time| client(args.kubeconfig.as_deref(), &parts.rest_client, time);
+    let connect = || connect_for(pool::IDLE);
     // The innermost layer sees every answer.
-    let unbounded = paced(index.server_clock().noting(connect().await?));
-    // Webhooks, the status service and kinds that tenants name use separate connections. Their load then delays neither a lease
-    // renewal nor a reconcile.
+    let last_response = LastResponse::default();
+    let unbounded = last_response.noting(index.server_clock().noting(connect().await?));
+    let unbounded = paced(unbounded);
+    // Confirmations of releases, webhooks, the status service and kinds that tenants name use separate connections. Their load then delays
+    // neither a lease renewal nor a reconcile.
     let (of_reviews, of_kinds) = (connect().await?, bounded(connect().await?, REQUEST));
+    let rollbacks = event_handlers.rollbacks.clone();
+    index.confirm_by(
+        Confirmer::new(connect_for(CONFIRMED_AGAIN).await?),
+        rollbacks.clone(),
+    );
     let of_status = OptionFuture::from(parts.status.as_ref().map(|_| connect()));
     let of_status = of_status.await.transpose()?;
     // Lists of stores may take longer than a request and have their own timeout.
@@ -251,6 +264,7 @@ async fn control(args: &Args, parts: Parts, stop: &CancellationToken) -> anyhow:
         of_kinds,
         event_handlers.triggers.clone(),
         args.control_plane_groups.clone(),
+        rollbacks.clone(),
     ));
     let _admitting = AbortOnDrop(tokio::spawn({
         let (admission, stores) = (parts.admission.clone(), stores.clone());
@@ -264,13 +278,14 @@ async fn control(args: &Args, parts: Parts, stop: &CancellationToken) -> anyhow:
     }));
     if let Some((status, client)) = parts.status.as_ref().zip(of_status) {
         // Every replica serves the status service and authorizes its callers.
-        status.set_caches(stores.clone(), client);
+        status.set_caches(stores.clone(), client, last_response);
     }
     let values_watches = event_handlers.values_watches.clone();
     let watching = values_watches.run(
         client.clone(),
         event_handlers.triggers.clone(),
         stores.clusters.clone(),
+        rollbacks,
     );
     let _watching = AbortOnDrop(tokio::spawn(watching));
     let management = Management {
@@ -295,7 +310,11 @@ fn lost(stores: &Stores) -> anyhow::Error {
 }
 
 /// The management cluster's client. The operator's own kubeconfig may hold anything; those of workload clusters may not.
-async fn client(kubeconfig: Option<&Path>, metrics: &RestClientMetrics) -> anyhow::Result<Client> {
+async fn client(
+    kubeconfig: Option<&Path>,
+    metrics: &RestClientMetrics,
+    idle: Duration,
+) -> anyhow::Result<Client> {
     let mut config = match kubeconfig {
         Some(path) => {
             let shown = path.display();
@@ -311,10 +330,10 @@ async fn client(kubeconfig: Option<&Path>, metrics: &RestClientMetrics) -> anyho
     // A retry inside a request would bypass the fence of the lease, and hide a failing server for minutes. The next reconcile retries
     // instead.
     config.default_retry = false;
-    // Longer than any watch or list lasts: the client closes a connection that has been silent for this time.
+    // The client closes a connection that has been silent for this time. A watch receives a bookmark every minute.
     config.read_timeout = Some(SILENCE);
     let server = config.cluster_url.clone();
-    let client = pool::client(config, IDLE).context("connect to the management cluster")?;
+    let client = pool::client(config, IDLE, idle).context("connect to the management cluster")?;
     Ok(metrics.counting(client, &server))
 }
 

@@ -1,19 +1,23 @@
-//! Hook decisions from the caches of this replica, without any wait.
+//! Hook decisions: holds from the caches of this replica without any wait, releases after reads from the API server.
+
+pub(crate) mod confirmer;
 
 use std::{
+    net::IpAddr,
     sync::{Arc, Mutex, OnceLock},
     time::Duration,
 };
 
+use futures::future::try_join_all;
 use prometheus_client::registry::Registry;
 use sluice_core::{
-    cache::{stored_kind::StoredKind, stores::Stores as _},
+    cache::{is_earlier, stored_kind::StoredKind, stores::Stores as _},
     gate::{
+        confirmation::{Confirmation, ConfirmationResult, NotConfirmed, ObjectRead, Reads, ReleaseObject},
         decision::{Decision, Knowledge, decide},
-        hook_call::HookCall,
+        hook_call::{HookCall, OwnedHookCall},
         index::{self, Counting, LogOnChange, Noted, Pace, Uncounted},
         stuck::HeldProgress,
-        unsynced::Unsynced,
     },
     reasons::Hold,
 };
@@ -21,9 +25,15 @@ use sluice_hooks::Gate;
 use tokio::time::Instant;
 use tracing::{debug, field::display, info, warn};
 
+use self::confirmer::{CONFIRM_WITHIN, Confirmer};
 use crate::{
-    cache::stores::Stores, clock::clock, kube_client::server_clock::ServerClock,
-    leader::leadership::Leadership, lock::lock, queue::requeues::ClusterRef, telemetry::metrics::HoldMetrics,
+    cache::{rollbacks::Rollbacks, stores::Stores},
+    clock::clock,
+    kube_client::server_clock::ServerClock,
+    leader::leadership::Leadership,
+    lock::lock,
+    queue::requeues::ClusterRef,
+    telemetry::metrics::{ConfirmationMetrics, HoldMetrics},
 };
 
 /// Interval of the count of held Clusters. It only sets how soon Cluster API retries.
@@ -47,15 +57,16 @@ struct Inner {
     server_clock: ServerClock,
     /// Observation of the lease; unset without leader election.
     leadership: OnceLock<Leadership>,
+    /// Reads that confirm releases, and the rollbacks that they show; unset before there is a client.
+    confirmer: OnceLock<(Confirmer, Rollbacks)>,
     noted: Mutex<Noted>,
-    /// Staleness of the stores, logged on change.
-    stale: LogOnChange,
     /// Absence of a leader, logged on change.
     leaderless: LogOnChange,
     /// Clusters that changed since the last count.
     uncounted: Arc<Mutex<Uncounted>>,
     /// Metrics of held gates.
     holds: HoldMetrics,
+    confirmations: ConfirmationMetrics,
 }
 
 impl Index {
@@ -70,17 +81,24 @@ impl Index {
             unresolved_released: OnceLock::new(),
             server_clock: ServerClock::default(),
             leadership: OnceLock::new(),
+            confirmer: OnceLock::new(),
             noted: Mutex::default(),
-            stale: LogOnChange::default(),
             leaderless: LogOnChange::default(),
             uncounted,
             holds: HoldMetrics::default(),
+            confirmations: ConfirmationMetrics::default(),
         }))
     }
 
-    /// Registers the metrics of held gates.
+    /// Registers the metrics of held gates and of confirmations.
     pub fn register(&self, registry: &mut Registry) {
         self.0.holds.register(registry);
+        self.0.confirmations.register(registry);
+    }
+
+    /// Confirms releases by reads through this confirmer from now on. Without one, releases that need a read are held.
+    pub(crate) fn confirm_by(&self, confirmer: Confirmer, rollbacks: Rollbacks) {
+        self.0.confirmer.get_or_init(|| (confirmer, rollbacks));
     }
 
     /// Requires a leader from now on: no record releases a hook while no replica leads.
@@ -109,7 +127,6 @@ impl Index {
         let mut unlisted = stores.unlisted();
         loop {
             tick.tick().await;
-            self.log_staleness(stores);
             self.is_leaderless();
             let unlisted_before = std::mem::replace(&mut unlisted, stores.unlisted());
             if unlisted != unlisted_before {
@@ -133,8 +150,8 @@ impl Index {
         lock(&self.0.noted).note(uid, None);
     }
 
-    /// Returns whether the stores were filled once. Their age does not affect readiness: during an outage of the API server all replicas
-    /// are stale, and a restarting Cluster API does not start without an endpoint to discover.
+    /// Returns whether the stores were filled once. An outage of the API server does not affect readiness: a restarting Cluster API does not
+    /// start without an endpoint to discover.
     #[must_use]
     pub fn was_filled(&self) -> bool {
         let stores = self.0.stores.get();
@@ -145,20 +162,6 @@ impl Index {
     pub fn note(&self, cluster: &ClusterRef, uid: &str, hold: Option<Hold>) {
         if lock(&self.0.noted).note(uid, hold) {
             lock(&self.0.uncounted).one(cluster.clone());
-        }
-    }
-
-    /// Logs when a store becomes stale or current again.
-    fn log_staleness(&self, stores: &Stores) {
-        let ages = stores.ages();
-        let changed = self.0.stale.changed(Unsynced::of(ages) == Some(Unsynced::Stale));
-        match changed {
-            Some(true) => warn!(
-                ?ages,
-                "Stale: caches are out of sync with the API server, holding hook calls"
-            ),
-            Some(false) => info!("Current again: caches are in sync with the API server again"),
-            None => {}
         }
     }
 
@@ -176,7 +179,8 @@ impl Index {
         missing
     }
 
-    fn judge(&self, call: &HookCall<'_>) -> Decision {
+    /// Decides a call from the cache and these reads.
+    fn judge(&self, call: &HookCall<'_>, reads: &Reads) -> Confirmation {
         let call = &HookCall {
             now: call.deleted_at.and_then(|_| self.0.server_clock.now()),
             ..call.clone()
@@ -185,10 +189,77 @@ impl Index {
         let pace = Pace::of(call.uid, &lock(&self.0.noted).held, self.0.deletion_limit, now);
         let Some(stores) = self.0.stores.get() else {
             // Same reason as while the stores fill.
-            let unsynced = Unsynced::Unlisted(StoredKind::ClusterBootstrap);
-            return decide(call, &Knowledge::Unsynced(unsynced), &pace.policy);
+            let unsynced = Knowledge::Unsynced(StoredKind::ClusterBootstrap);
+            let decision = decide(call, &unsynced, &pace.policy);
+            return Confirmation::Decided(decision);
         };
-        self.over(stores).decide(call, &pace, self.is_leaderless())
+        self.over(stores)
+            .confirm(call, &pace, self.is_leaderless(), reads)
+    }
+
+    /// Reads what a release depends on until the call is decided.
+    async fn confirmed(&self, call: &HookCall<'_>, peer: IpAddr) -> ConfirmedDecision {
+        let deadline = Instant::now() + CONFIRM_WITHIN;
+        let mut reads = Reads::default();
+        let mut admitted = None;
+        let mut has_read = false;
+        loop {
+            let objects = match self.judge(call, &reads) {
+                Confirmation::Decided(decision) => {
+                    let result = has_read.then(|| ConfirmationResult::of(&decision));
+                    return ConfirmedDecision { decision, result };
+                }
+                Confirmation::Needs(objects) => objects,
+            };
+            has_read = true;
+            admitted = admitted.or_else(|| self.0.confirmer.get()?.0.admit(peer));
+            let found = if admitted.is_some() || self.0.confirmer.get().is_none() {
+                try_join_all(objects.iter().map(|object| self.read(object, peer, deadline))).await
+            } else {
+                Err(NotConfirmed::Limited)
+            };
+            match found {
+                Ok(found) => {
+                    for (object, read) in objects.into_iter().zip(found) {
+                        reads.add(object, read);
+                    }
+                }
+                Err(why) => {
+                    // The message does not depend on which read fails first.
+                    let of_call = || ReleaseObject::cluster_bootstrap(call.namespace, call.name);
+                    let first = objects.into_iter().next().unwrap_or_else(of_call);
+                    return ConfirmedDecision {
+                        decision: first.not_confirmed(),
+                        result: Some(ConfirmationResult::NotConfirmed(why)),
+                    };
+                }
+            }
+        }
+    }
+
+    /// Reads an object that a release depends on.
+    async fn read(
+        &self,
+        object: &ReleaseObject,
+        peer: IpAddr,
+        deadline: Instant,
+    ) -> Result<ObjectRead, NotConfirmed> {
+        let (confirmer, rollbacks) = self.0.confirmer.get().ok_or(NotConfirmed::Failed)?;
+        let cached = self
+            .0
+            .stores
+            .get()
+            .and_then(|stores| object.cached_version(stores));
+        let read = confirmer.read(object, peer, deadline).await?;
+        if is_earlier(read.resource_version(), cached.as_deref()) {
+            rollbacks.saw_earlier(object);
+        }
+        Ok(read)
+    }
+
+    fn answered(&self, call: &HookCall<'_>, decision: &Decision) {
+        let is_new = lock(&self.0.noted).answers.is_new(call, decision);
+        log(call, decision, is_new);
     }
 
     /// Combines the stores with the recorded holds.
@@ -202,11 +273,32 @@ impl Index {
     }
 }
 
+/// Decision of a call that the cache would release.
+struct ConfirmedDecision {
+    decision: Decision,
+    /// None if nothing was read.
+    result: Option<ConfirmationResult>,
+}
+
 impl Gate for Index {
     fn decide(&self, call: &HookCall<'_>) -> Decision {
-        let decision = self.judge(call);
-        let is_new = lock(&self.0.noted).answers.is_new(call, &decision);
-        log(call, &decision, is_new);
+        let decision = match self.judge(call, &Reads::default()) {
+            Confirmation::Decided(decision) => decision,
+            Confirmation::Needs(_) => Decision::Release,
+        };
+        if decision != Decision::Release {
+            self.answered(call, &decision);
+        }
+        decision
+    }
+
+    async fn confirm(&self, call: OwnedHookCall, peer: IpAddr) -> Decision {
+        let (call, began) = (call.as_call(), Instant::now());
+        let ConfirmedDecision { decision, result } = self.confirmed(&call, peer).await;
+        if let Some(result) = result {
+            self.0.confirmations.count(result, began.elapsed());
+        }
+        self.answered(&call, &decision);
         decision
     }
 }

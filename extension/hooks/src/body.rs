@@ -21,7 +21,7 @@ pub(crate) const DEADLINE: Duration = Duration::from_secs(2);
 /// other peers cannot use it up.
 const SMALL: usize = 128 * 1024;
 
-/// Budget of all small bodies. Each request takes at least 1 KiB of it, so it also limits the number of concurrent requests.
+/// Budget of all small bodies. Each request takes at least 1 KiB of it, so it also limits the number of requests whose body arrives.
 const SMALL_KIB: usize = 16 * 1024;
 
 /// Budget of the small bodies of one peer without other peers: a half, enough for more concurrent bodies of 100 KB than Cluster API has

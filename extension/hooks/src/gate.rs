@@ -1,28 +1,35 @@
 //! Interfaces of the server: the gate that decides calls, and the observer of responses.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use sluice_core::gate::decision::Decision;
-use sluice_core::gate::hook_call::HookCall;
+use sluice_core::gate::hook_call::{HookCall, OwnedHookCall};
 use sluice_core::reasons::HoldReason;
 
 use crate::Hook;
 
-/// Decides hook calls.
-///
-/// The gate decides at once, from the cache: the function is not async, and a blocked thread blocks every hook of every
-/// cluster.
+/// Decides hook calls: holds from the cache, releases after a read.
 pub trait Gate: Send + Sync + 'static {
-    /// Decides one call. A call is a hint to reconcile sooner and never evidence: it may be repeated, and the next one may
+    /// Decides one call at once, from the cache: a blocked thread blocks every hook of every cluster. A release is a proposal only,
+    /// see [`confirm`](Gate::confirm). A call is a hint to reconcile sooner and never evidence: it may be repeated, and the next one may
     /// arrive at another replica.
     ///
     /// Also called for AfterControlPlaneInitialized, whose response is Success for any decision.
     fn decide(&self, call: &HookCall<'_>) -> Decision;
+
+    /// Decides a call of this peer again that [`decide`](Gate::decide) has released, on objects read from the API server after the call
+    /// arrived. The body of the call is dropped by then. The future ends within half a second: Cluster API waits.
+    fn confirm(&self, call: OwnedHookCall, peer: IpAddr) -> impl Future<Output = Decision> + Send;
 }
 
-impl<G: Gate + ?Sized> Gate for std::sync::Arc<G> {
+impl<G: Gate> Gate for std::sync::Arc<G> {
     fn decide(&self, call: &HookCall<'_>) -> Decision {
         (**self).decide(call)
+    }
+
+    fn confirm(&self, call: OwnedHookCall, peer: IpAddr) -> impl Future<Output = Decision> + Send {
+        (**self).confirm(call, peer)
     }
 }
 
@@ -90,7 +97,7 @@ pub enum Outcome {
     Late,
     /// Held, because other requests have used up the memory budget for bodies.
     Busy,
-    /// Held, because the decision panicked; a defect.
+    /// Held, because the decision or its confirmation panicked; a defect.
     Panicked,
 }
 

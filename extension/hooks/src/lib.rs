@@ -1,7 +1,7 @@
 //! The hooks of Cluster API's Runtime SDK over HTTP: wire types, routes, discovery.
 //!
 //! [`router`] serves them for any [`Gate`]. There is no Kubernetes client, no HTTP client and no scheduler among the
-//! dependencies of this crate, so a hook call cannot do I/O.
+//! dependencies of this crate, so a hold cannot do I/O. A release is confirmed by the gate.
 
 mod body;
 mod discovery;

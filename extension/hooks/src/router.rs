@@ -10,9 +10,11 @@ use axum::extract::Request as HttpRequest;
 use axum::response::{IntoResponse, Response};
 use axum::routing::any;
 use bytes::Bytes;
+use futures::FutureExt as _;
 use http::header::CONNECTION;
 use http::{HeaderValue, Method};
 use sluice_core::gate::decision::Decision;
+use sluice_core::gate::hook_call::OwnedHookCall;
 use sluice_core::reasons::CallReason;
 use tracing::{debug, error, warn};
 
@@ -83,9 +85,14 @@ fn lifecycle<G: Gate, O: Observer>(server: &Arc<Server<G, O>>, profile: Profile,
         let server = Arc::clone(&server);
         async move {
             let call = Call::of(&request);
-            let decided = |bytes: &[u8]| decide(&server.gate, profile, hook, bytes);
-            let answered = server.read(request, &call, decided).await;
-            server.end(Endpoint::Hook(hook), &call, answered)
+            let proposed = |bytes: &[u8]| decide(&server.gate, profile, hook, bytes);
+            // The body and its share of the budget are dropped before the confirmation.
+            let decided = match server.read(request, &call, proposed).await {
+                Ok(Proposal::Answer(answer)) => Ok(answer),
+                Ok(Proposal::Release(released)) => server.confirm(hook, &call, released).await,
+                Err(refusal) => Err(refusal),
+            };
+            server.end(Endpoint::Hook(hook), &call, decided)
         }
     })
 }
@@ -136,6 +143,21 @@ impl<G: Gate, O: Observer> Server<G, O> {
         }
     }
 
+    /// Confirms a release.
+    async fn confirm(
+        &self,
+        hook: Hook,
+        call: &Call,
+        released: OwnedHookCall,
+    ) -> Result<(Response, Outcome), Refusal> {
+        let confirmed = async { self.gate.confirm(released, call.peer.address()).await };
+        // A panic ends this request only.
+        let decision = AssertUnwindSafe(confirmed).catch_unwind().await;
+        decision
+            .map(|decision| answer(hook, &decision))
+            .map_err(|_panic| Refusal::Panicked)
+    }
+
     fn unknown(&self, request: &HttpRequest) -> Response {
         self.end(Endpoint::Unknown, &Call::of(request), Err(Refusal::NotFound))
     }
@@ -171,40 +193,53 @@ impl<G: Gate, O: Observer> Server<G, O> {
     }
 }
 
-/// Response to a valid request.
-type Answered = Result<(Response, Outcome), RequestError>;
+/// Decision from the cache about a valid request.
+enum Proposal {
+    /// The response of a hold.
+    Answer((Response, Outcome)),
+    /// The call is released if the gate confirms it.
+    Release(OwnedHookCall),
+}
 
-fn decide(gate: &impl Gate, profile: Profile, hook: Hook, body: &[u8]) -> Answered {
+fn decide(gate: &impl Gate, profile: Profile, hook: Hook, body: &[u8]) -> Result<Proposal, RequestError> {
     let request = Request::parse(hook, body)?;
     let call = request.call();
     let decision = gate.decide(&call);
+    if decision != Decision::Release {
+        return Ok(Proposal::Answer(answer(hook, &decision)));
+    }
     let skipped = if profile == Profile::Before1_12 {
         request.skips_minors()
     } else {
         None
     };
-    Ok(match (&decision, skipped) {
+    Ok(match skipped {
         // Sluice does not manage a Cluster without a label.
-        (Decision::Release, Some((from, to))) if call.label.is_some() => {
+        Some((from, to)) if call.label.is_some() => {
             let message =
                 format!("{SKIPS_MINORS}: Cluster API before 1.12 would go from {from} to {to} in one step");
-            (
+            Proposal::Answer((
                 Reply::try_again(hook, &message).into_response(),
                 Outcome::Held(SKIPS_MINORS.into()),
-            )
+            ))
         }
-        (Decision::Release, _) => (Reply::decided(hook, &decision).into_response(), Outcome::Released),
-        (Decision::Hold { reason, .. }, _) => {
-            let mut response = Reply::decided(hook, &decision).into_response();
-            if reason.is_of_the_replica() {
-                // The next call may reach a replica with a more recent cache.
-                response
-                    .headers_mut()
-                    .insert(CONNECTION, HeaderValue::from_static("close"));
-            }
-            (response, Outcome::Held(*reason))
-        }
+        _ => Proposal::Release((&call).into()),
     })
+}
+
+/// Returns the response for a decision.
+fn answer(hook: Hook, decision: &Decision) -> (Response, Outcome) {
+    let mut response = Reply::decided(hook, decision).into_response();
+    let Decision::Hold { reason, .. } = decision else {
+        return (response, Outcome::Released);
+    };
+    if reason.is_of_the_replica() {
+        // The next call may reach a replica that decides otherwise.
+        response
+            .headers_mut()
+            .insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    (response, Outcome::Held(*reason))
 }
 
 const SKIPS_MINORS: CallReason = CallReason::MinorVersionsSkipped;

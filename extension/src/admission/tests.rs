@@ -15,7 +15,8 @@ mod flood;
 use super::*;
 use crate::{
     cache::{
-        control_plane::ControlPlanes, event_handlers::EventHandlers, freshness::tests::Frozen, stores::Stores,
+        control_plane::ControlPlanes, event_handlers::EventHandlers, frozen::Frozen, rollbacks::Rollbacks,
+        stores::Stores,
     },
     queue::requeues::Requeues,
 };
@@ -29,7 +30,12 @@ async fn filled(client: &kube::Client) -> (Stores, tokio::task::JoinHandle<()>) 
 }
 
 fn caches(stores: Stores, client: kube::Client) -> Caches {
-    let control_planes = ControlPlanes::new(client.clone(), Requeues::default(), Vec::new());
+    let control_planes = ControlPlanes::new(
+        client.clone(),
+        Requeues::default(),
+        Vec::new(),
+        Rollbacks::default(),
+    );
     Caches::new(stores, Arc::new(control_planes), client)
 }
 

@@ -57,13 +57,13 @@ pub(super) async fn lead(
     management: Management,
     stop: &CancellationToken,
 ) -> anyhow::Result<()> {
+    let mut elector = candidate(args, &management, &parts);
     let Management {
-        unbounded,
         client,
         fence,
-        leadership,
         stores,
         control_planes,
+        ..
     } = management;
     let releases = releases::Context::of(
         client.clone(),
@@ -79,13 +79,9 @@ pub(super) async fn lead(
         fan_outs,
         uncalled,
         values_watches,
+        rollbacks,
         ..
     } = parts.event_handlers;
-    let mut elector = args.leader.leader_elect.then(|| {
-        Elector::new(unbounded, election(args), fence.clone())
-            .showing(leadership)
-            .counted_in(parts.leader.clone())
-    });
     if !leads(elector.as_mut(), &stores, stop).await {
         return Ok(());
     }
@@ -107,12 +103,13 @@ pub(super) async fn lead(
     let providers = Arc::new(providers::Context {
         client: client.clone(),
         clusters: stores.clusters.clone(),
-        watches: providers::Watches::new(contract, dependents.clone()),
+        watches: providers::Watches::new(contract, dependents.clone(), rollbacks.clone()),
         dependents: dependents.clone(),
         remotes: Arc::clone(&remotes),
         configurations: parts.configurations,
         triggers: triggers.clone(),
         values_watches: values_watches.clone(),
+        rollbacks: rollbacks.clone(),
         events: Notifier::new(client.clone()),
         sync_period: SyncPeriod::of_day(args.sync_period, clock()),
         retries: Mutex::default(),
@@ -127,6 +124,7 @@ pub(super) async fn lead(
         remotes,
         index: parts.index,
         values_watches,
+        rollbacks,
         events: Notifier::new(client.clone()),
         metrics: parts.reconciles,
         slots: bootstrap::Slots::new(concurrency),
@@ -158,6 +156,22 @@ pub(super) async fn lead(
         }
     };
     Box::pin(while_leading(elector, reconciling)).await
+}
+
+/// Returns the candidate of the leader election, if there is one.
+fn candidate(args: &Args, management: &Management, parts: &Parts) -> Option<Elector> {
+    let Management {
+        unbounded,
+        fence,
+        leadership,
+        ..
+    } = management;
+    args.leader.leader_elect.then(|| {
+        Elector::new(unbounded.clone(), election(args), fence.clone())
+            .showing(leadership.clone())
+            .counted_in(parts.leader.clone())
+            .noting(parts.event_handlers.rollbacks.clone())
+    })
 }
 
 /// Waits until this replica may reconcile or is asked to stop. Returns whether it may reconcile.

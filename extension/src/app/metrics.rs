@@ -4,7 +4,7 @@ use prometheus_client::registry::Registry;
 
 use crate::{
     admission::AdmissionMetrics,
-    cache::undecodable,
+    cache::{rollbacks::Rollbacks, undecodable},
     controllers::{providers, registration::RegistrationMetrics, releases},
     hooks::Index,
     kube_client::metrics::RestClientMetrics,
@@ -34,7 +34,12 @@ pub(super) struct Metrics {
 
 impl Metrics {
     /// Returns all metrics, registered in `registry`.
-    pub(super) fn registered(log: &Log, index: &Index, registry: &mut Registry) -> Self {
+    pub(super) fn registered(
+        log: &Log,
+        index: &Index,
+        rollbacks: &Rollbacks,
+        registry: &mut Registry,
+    ) -> Self {
         let metrics = Self {
             server: serve::Metrics::default(),
             hooks: HookMetrics::default(),
@@ -49,6 +54,7 @@ impl Metrics {
         };
         log.register(registry);
         index.register(registry);
+        rollbacks.register(registry);
         metrics.server.register(registry);
         metrics.hooks.register(registry);
         metrics.configurations.register(registry);

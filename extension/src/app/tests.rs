@@ -15,7 +15,7 @@ use tokio::time::{sleep, timeout};
 use super::leading::{SILENT_RECONCILER, leads, settings};
 use super::*;
 use crate::{
-    cache::freshness::tests::Frozen,
+    cache::frozen::Frozen,
     controllers::bootstrap::{self, world::CONCURRENCY},
     queue::requeues::Requeues,
 };

@@ -9,7 +9,7 @@ use std::{
 use kube::{Client, core::ObjectMeta};
 use sluice_core::{
     cache::{Asker, Attempts, Discoveries, NamedKind, NamedKinds, Standing, Turn, Waiting},
-    reconcile::cluster::Unknown,
+    reconcile::cluster::{CachedControlPlane, Key, Server, Unknown},
     upgrade::hop::{ControlPlane, ControlPlaneFacts},
 };
 use sluice_crds::foreign::cluster::ObjectReference;
@@ -20,6 +20,7 @@ use crate::{
     cache::{
         contract::Contract,
         kind_watch::{KindWatch, State},
+        rollbacks::Rollbacks,
         watch::reporting,
     },
     clock::now,
@@ -34,6 +35,7 @@ const KEPT: Duration = Duration::from_hours(1);
 pub struct ControlPlanes {
     contract: Contract,
     triggers: Requeues,
+    rollbacks: Rollbacks,
     /// Runtime of the watches. Reviews call from a thread of their own, on which no other work may run.
     runtime: Handle,
     kinds: Mutex<NamedKinds<NamedKind, Kind>>,
@@ -60,10 +62,11 @@ impl ControlPlanes {
     /// # Panics
     /// The caller has no runtime.
     #[must_use]
-    pub fn new(client: Client, triggers: Requeues, groups: Vec<String>) -> Self {
+    pub fn new(client: Client, triggers: Requeues, groups: Vec<String>, rollbacks: Rollbacks) -> Self {
         Self {
             contract: Contract::new(client, groups),
             triggers,
+            rollbacks,
             runtime: Handle::current(),
             kinds: Mutex::default(),
             waiting: Arc::default(),
@@ -80,7 +83,7 @@ impl ControlPlanes {
         &self,
         cluster: &ClusterRef,
         reference: &ObjectReference,
-    ) -> Result<Option<ControlPlaneFacts>, Unknown> {
+    ) -> Result<Option<CachedControlPlane>, Unknown> {
         let named = named(reference)?;
         let (asker, now) = (Asker::Reconcile, now());
         let mut kinds = lock(&self.kinds);
@@ -113,7 +116,8 @@ impl ControlPlanes {
         let kind = kinds.known(&named, Asker::Review, now(), standing);
         let state = kind.ok_or(Unknown::Reading)?.watch.state();
         drop(kinds);
-        found(state, cluster, reference)
+        let found = found(state, cluster, reference)?;
+        Ok(found.map(|cached| cached.versions))
     }
 
     /// Completes when the kind of control plane that a Cluster refers to is listed for a review, or cannot be read, or is skipped because
@@ -163,6 +167,7 @@ impl ControlPlanes {
             self.contract.clone(),
             NamedKind::clone(&named),
             attempts,
+            self.rollbacks.clone(),
             on,
             changed,
         );
@@ -181,12 +186,23 @@ fn found(
     state: State<ControlPlane>,
     cluster: &ClusterRef,
     reference: &ObjectReference,
-) -> Result<Option<ControlPlaneFacts>, Unknown> {
+) -> Result<Option<CachedControlPlane>, Unknown> {
     match state {
-        State::Readable { store, .. } => {
+        State::Readable { resource, store } => {
             let found = store.found(Some(cluster.namespace()), &reference.name);
             let found = found.map_err(|object| Unknown::Unreadable(object.hold()))?;
-            Ok(found.map(|found| ControlPlaneFacts::of(&found)))
+            Ok(found.map(|found| CachedControlPlane {
+                key: Key {
+                    server: Server::Management,
+                    resource: (&resource).into(),
+                    namespace: Some(cluster.namespace().to_owned()),
+                    name: reference.name.clone(),
+                },
+                uid: found.metadata.uid.clone(),
+                generation: found.metadata.generation,
+                resource_version: found.metadata.resource_version.clone(),
+                versions: ControlPlaneFacts::of(&found),
+            }))
         }
         State::Reading => Err(Unknown::Reading),
         State::Unserved => Err(Unknown::unreadable(reference, "the API server does not serve it")),

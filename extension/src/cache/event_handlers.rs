@@ -15,7 +15,7 @@ use sluice_crds::{
 };
 
 use crate::{
-    cache::{values_watch::ValuesWatches, watch::Presence},
+    cache::{rollbacks::Rollbacks, values_watch::ValuesWatches, watch::Presence},
     lock::lock,
     queue::{
         dependents::Dependents,
@@ -56,6 +56,8 @@ pub struct EventHandlers {
     pub releases: Feed<ReleaseEvent>,
     /// Versions that management Clusters report.
     pub management: Arc<Mutex<ManagementClusters>>,
+    /// Rollbacks of the API server, which restart all watches.
+    pub rollbacks: Rollbacks,
     /// Changes for the status service. Without the service nothing is stored.
     pub shown: Feed<Changed>,
 }

@@ -30,12 +30,16 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::{
     cache::{
         contract::Contract,
-        freshness::noting,
+        rollbacks::{Restarts, Rollbacks},
         store::Store,
         streamed::streaming,
         watch::{Followed, Seen, follow},
     },
     clock::{later, now},
+    kube_client::{
+        middleware::middleware,
+        requests::{is_watch, streams_list},
+    },
     lock::lock,
     telemetry::metrics::watch_panicked,
 };
@@ -60,6 +64,7 @@ where
         contract: Contract,
         named: NamedKind,
         attempts: Attempts,
+        rollbacks: Rollbacks,
         on: impl Fn(&Seen<'_, K>) + Send + Sync + 'static,
         changed: impl Fn() + Send + Sync + 'static,
     ) -> Self {
@@ -77,7 +82,9 @@ where
                         Ok(Ok(Some(resource))) => {
                             let followed = attempts.begin(&resource, now());
                             let client = contract.client.clone();
-                            return follow_kind(client, &named, resource, followed, &on, &set).await;
+                            let restarts = rollbacks.restarts();
+                            let kind = (resource, followed);
+                            return follow_kind(client, &named, kind, restarts, &on, &set).await;
                         }
                         Ok(Ok(None)) => set(State::Unserved),
                         Ok(Err(why)) => set(State::Unreadable(why)),
@@ -172,11 +179,19 @@ impl Judge {
         noted
     }
 
-    /// Returns a `client` whose watch responses are observed.
+    /// Returns a `client` whose accepted watches are observed.
     pub(crate) fn noting(&self, client: Client) -> Client {
         let judge = self.clone();
-        noting(client, move |answer| {
-            judge.note(|kind, now| kind.watch(answer, now));
+        middleware(client, move |client, request| {
+            let judge = judge.clone();
+            async move {
+                let watches = is_watch(&request) && !streams_list(&request);
+                let answer = client.send(request).await?;
+                if watches && answer.status().is_success() {
+                    judge.note(FollowedKind::watching);
+                }
+                Ok(answer)
+            }
         })
     }
 
@@ -214,8 +229,8 @@ impl Judge {
 async fn follow_kind<K>(
     client: Client,
     named: &NamedKind,
-    resource: ApiResource,
-    kind: FollowedKind,
+    (resource, kind): (ApiResource, FollowedKind),
+    restarts: Restarts,
     on: &(impl Fn(&Seen<'_, K>) + Send + Sync),
     set: &(impl Fn(State<K>) + Send + Sync),
 ) -> Ended
@@ -225,7 +240,7 @@ where
     let judge = Judge::new(kind);
     let (api, config) = scope(judge.noting(streaming(client)), named, &resource);
     let followed = Arc::new(Mutex::new(FollowedStore::of_named_kind()));
-    let (store, run) = follow(api, config, Arc::default(), followed, |seen| {
+    let (store, run) = follow(api, config, Arc::default(), followed, restarts, |seen| {
         on(seen);
         if let Some(why) = judge.saw(seen.sign()) {
             set(State::Unreadable(why));

@@ -3,8 +3,10 @@
 pub mod contract;
 pub mod control_plane;
 pub mod event_handlers;
-pub mod freshness;
+#[cfg(test)]
+pub(crate) mod frozen;
 pub mod kind_watch;
+pub mod rollbacks;
 pub mod store;
 pub mod stores;
 pub(crate) mod streamed;

@@ -3,7 +3,6 @@
 use std::{
     panic::AssertUnwindSafe,
     sync::{Arc, Mutex, OnceLock},
-    time::Duration,
 };
 
 use futures::future::{self, BoxFuture, FutureExt, join_all, select_all};
@@ -32,12 +31,10 @@ use sluice_crds::{
 use crate::{
     cache::{
         event_handlers::EventHandlers,
-        freshness::dating,
         store::Store,
         streamed::streaming,
         watch::{Followed, Presence, Seen, follow, reporting},
     },
-    clock::now,
     lock::lock,
 };
 
@@ -67,7 +64,6 @@ pub struct Stores {
     pub images: Store<OSImage>,
     /// All TanzuKubernetesReleases. Decodable ones are read from `whole`.
     releases: Store<TanzuKubernetesRelease>,
-    ages: Ages,
     /// Kind whose watch has panicked.
     ended: Arc<OnceLock<String>>,
     /// Completes when every store is filled.
@@ -76,9 +72,6 @@ pub struct Stores {
     /// OSImages: a resolution reads many of them.
     whole: Arc<Mutex<Whole>>,
 }
-
-/// Ages of the stores that hooks depend on, by kind. Templates, Packages, PackageInstalls and Apps are re-read before a gate opens.
-type Ages = [(StoredKind, Arc<Mutex<FollowedStore>>); 4];
 
 impl Stores {
     /// Opens the stores. Returns them and the future that keeps them up to date and forwards changes to `handlers`.
@@ -91,20 +84,6 @@ impl Stores {
         system_namespace: &str,
         handlers: &EventHandlers,
     ) -> (Self, BoxFuture<'static, ()>) {
-        let ages: Ages = [
-            StoredKind::Cluster,
-            StoredKind::ClusterBootstrap,
-            StoredKind::TanzuKubernetesRelease,
-            // The resolve annotation of a ClusterClass decides for Clusters without a label.
-            StoredKind::ClusterClass,
-        ]
-        .map(|kind| (kind, Arc::new(Mutex::new(FollowedStore::dated()))));
-        let [
-            (_, of_clusters),
-            (_, of_bootstraps),
-            (_, of_releases),
-            (_, of_classes),
-        ] = &ages;
         let client = streaming(client.clone());
         let mut opening = Opening {
             client: &client,
@@ -115,9 +94,9 @@ impl Stores {
         let topology = || all().labels(label::TOPOLOGY_OWNED);
         let (system, whole) = (Some(system_namespace), Arc::<Mutex<Whole>>::default());
         let releases = opening.follow(
-            Api::all(dating(client.clone(), of_releases)),
+            Api::all(client.clone()),
             all(),
-            Arc::clone(of_releases),
+            of_hooks(),
             copy_releases(&whole, handlers),
             |_, _| {},
         );
@@ -130,23 +109,23 @@ impl Stores {
         );
         let (noted, named) = (handlers.clone(), handlers.values_watches.clone());
         let clusters = opening.follow(
-            Api::all(dating(client.clone(), of_clusters)),
+            Api::all(client.clone()),
             all(),
-            Arc::clone(of_clusters),
+            of_hooks(),
             move |seen| seen.each(|cluster, presence| noted.contents(cluster, presence)),
             EventHandlers::cluster,
         );
         let bootstraps = opening.follow(
-            Api::all(dating(client.clone(), of_bootstraps)),
+            Api::all(client.clone()),
             all(),
-            Arc::clone(of_bootstraps),
+            of_hooks(),
             move |seen| seen.each(|bootstrap, presence| named.bootstrap(bootstrap, presence)),
             EventHandlers::bootstrap,
         );
         let classes = opening.follow(
-            Api::all(dating(client.clone(), of_classes)),
+            Api::all(client.clone()),
             all(),
-            Arc::clone(of_classes),
+            of_hooks(),
             |_| {},
             EventHandlers::class,
         );
@@ -164,7 +143,6 @@ impl Stores {
             apps: opening.store(None, all(), requeue_owner::<App>),
             releases,
             whole,
-            ages,
             ended: Arc::default(),
             filled: join_all(opening.filled).map(drop).boxed().shared(),
         };
@@ -179,14 +157,6 @@ impl Stores {
     #[must_use]
     pub fn ended(&self) -> Option<&str> {
         self.ended.get().map(String::as_str)
-    }
-
-    /// Returns the stores that hooks depend on, each with the time since it provably missed no change; none before it was filled.
-    #[must_use]
-    pub fn ages(&self) -> [(StoredKind, Option<Duration>); 4] {
-        self.ages
-            .each_ref()
-            .map(|(kind, followed)| (*kind, lock(followed).age(now())))
     }
 
     /// Returns all OSImages; none before the first list.
@@ -211,21 +181,6 @@ impl Stores {
         self.clusters.filled().await;
         self.bootstraps.filled().await;
         self.releases.filled().await;
-    }
-
-    fn is_filled(&self, kind: StoredKind) -> bool {
-        match kind {
-            StoredKind::Cluster => self.clusters.is_filled(),
-            StoredKind::ClusterBootstrap => self.bootstraps.is_filled(),
-            StoredKind::TanzuKubernetesRelease => self.releases.is_filled(),
-            StoredKind::ClusterBootstrapTemplate => self.templates.is_filled(),
-            StoredKind::ClusterClass => self.classes.is_filled(),
-            StoredKind::MachineDeployment => self.machine_deployments.is_filled(),
-            StoredKind::MachinePool => self.machine_pools.is_filled(),
-            StoredKind::Package => self.packages.is_filled(),
-            StoredKind::PackageInstall => self.installs.is_filled(),
-            StoredKind::App => self.apps.is_filled(),
-        }
     }
 
     /// Waits until Packages and PackageInstalls are listed.
@@ -312,17 +267,19 @@ impl stores::Stores for Stores {
         Arc::clone(&lock(&self.whole).catalogue)
     }
 
-    fn age(&self, kind: StoredKind) -> Option<Duration> {
-        if let Some((_, followed)) = self.ages.iter().find(|(dated, _)| *dated == kind) {
-            return lock(followed).age(now());
+    fn is_listed(&self, kind: StoredKind) -> bool {
+        match kind {
+            StoredKind::Cluster => self.clusters.is_filled(),
+            StoredKind::ClusterBootstrap => self.bootstraps.is_filled(),
+            StoredKind::TanzuKubernetesRelease => self.releases.is_filled(),
+            StoredKind::ClusterBootstrapTemplate => self.templates.is_filled(),
+            StoredKind::ClusterClass => self.classes.is_filled(),
+            StoredKind::MachineDeployment => self.machine_deployments.is_filled(),
+            StoredKind::MachinePool => self.machine_pools.is_filled(),
+            StoredKind::Package => self.packages.is_filled(),
+            StoredKind::PackageInstall => self.installs.is_filled(),
+            StoredKind::App => self.apps.is_filled(),
         }
-        self.is_filled(kind).then_some(Duration::ZERO)
-    }
-
-    // Waiters see the same order: the age of a store is known a moment after it was filled.
-    fn unlisted(&self) -> Option<StoredKind> {
-        let mut kinds = StoredKind::ALL.into_iter();
-        kinds.find(|kind| !self.is_filled(*kind))
     }
 }
 
@@ -407,7 +364,8 @@ impl Opening<'_> {
             first(seen);
             report(seen);
         };
-        let (store, run) = follow(api, config, Arc::default(), followed, on);
+        let restarts = self.handlers.rollbacks.restarts();
+        let (store, run) = follow(api, config, Arc::default(), followed, restarts, on);
         let ended = AssertUnwindSafe(run).catch_unwind();
         self.followed
             .push(ended.map(|_either_way| kind.into_owned()).boxed());
@@ -457,14 +415,21 @@ fn copy_objects<K: Kept>(
     }
 }
 
+/// Returns the state of a store that hook calls look up.
+fn of_hooks() -> Arc<Mutex<FollowedStore>> {
+    Arc::new(Mutex::new(FollowedStore::of_hooks()))
+}
+
 fn all() -> watcher::Config {
     watcher::Config::default().streaming_lists()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
-    use crate::cache::freshness::tests::Frozen;
+    use crate::cache::frozen::Frozen;
 
     #[tokio::test(start_paused = true)]
     async fn a_store_that_panics_is_named() {

@@ -2,6 +2,7 @@
 //! server serves it from its cache instead of etcd.
 
 use crate::kube_client::requests::streams_list;
+use crate::kube_client::{middleware::middleware, responses::code};
 use bytes::Bytes;
 use futures::stream;
 use http::Uri;
@@ -11,9 +12,9 @@ use kube::{
     client::{Body, Client},
     runtime::watcher::{self, Event, InitialListStrategy},
 };
-use sluice_core::cache::LIST_SECONDS;
 
-use crate::kube_client::{middleware::middleware, responses::code};
+/// Requested duration of a watch that starts with a list and ends after it, in seconds.
+const LIST_SECONDS: u32 = 600;
 
 /// Prefix of the watch line that ends the list. kube-apiserver encodes the fields in this order and sends no earlier bookmark. An object
 /// cannot imitate it: its own text comes later in its line.
@@ -31,8 +32,7 @@ const DELETED: &[u8] = br#"{"type":"DELETED","#;
 /// Returns the client for a watch whose configuration requests streaming lists.
 ///
 /// kube-runtime accepts objects of any age. This client requests the newest, gives the list time of its own, and ends the response behind
-/// the list: a short watch proves an age, and one that begins with a list does not tell when it began. kube-runtime also misses an object
-/// that is deleted while the list is sent, so this client moves its deletion behind the list.
+/// the list. kube-runtime also misses an object that is deleted while the list is sent, so this client moves its deletion behind the list.
 pub(crate) fn streaming(client: Client) -> Client {
     middleware(client, |client, mut request| async move {
         let streams = streams_list(&request);

@@ -29,6 +29,7 @@ use tracing::warn;
 
 use crate::{
     cache::{
+        rollbacks::Restarts,
         store::{Store, Writer},
         streamed::Lists,
         undecodable::Reported,
@@ -179,8 +180,8 @@ pub(crate) fn reporting<K: Kept>(
     }
 }
 
-/// Returns a store that follows `api` as `followed` says, and the future that keeps it up to date while polled. The age of a dated store is
-/// known only with the client of [`crate::cache::freshness`]. Lists are streamed only with the client of [`crate::cache::streamed`].
+/// Returns a store that follows `api` as `followed` says, and the future that keeps it up to date while polled. Each of `restarts` starts
+/// it again with a list. Lists are streamed only with the client of [`crate::cache::streamed`].
 ///
 /// Calls `on` after each change of the store, so a task that it requeues reads at least that state.
 pub fn follow<K: Followed>(
@@ -188,13 +189,14 @@ pub fn follow<K: Followed>(
     config: watcher::Config,
     packer: Arc<Packer<K>>,
     followed: Arc<Mutex<FollowedStore>>,
+    restarts: Restarts,
     on: impl FnMut(&Seen<'_, K>) + Send,
 ) -> (Store<K>, impl Future<Output = ()> + Send) {
     let untrusted = lock(&followed).is_untrusted();
     let writer = Writer::new(packer, lock(&followed).recent());
     let store = writer.store();
     let following = Following {
-        events: Events::of(api, config, Arc::clone(&followed)),
+        events: Events::of(api, config, Arc::clone(&followed), restarts),
         writer,
         followed,
         reported: Reported::new(untrusted),
@@ -243,19 +245,7 @@ where
     async fn until_given_up(&mut self) -> Option<GivenUp> {
         self.events.list();
         loop {
-            let relist_at = self.followed().relist_at();
-            let event = tokio::select! {
-                biased;
-                event = self.events.next() => event?,
-                () = later(relist_at) => {
-                    // The end of a watch may have proven the age meanwhile, without an event.
-                    if self.followed().relist_at().is_some_and(|at| at <= now()) {
-                        self.events.list();
-                    }
-                    continue;
-                }
-            };
-            match event {
+            match self.events.next().await? {
                 Ok(event) => {
                     let mut packed = None;
                     let event = event.modify(|item| packed = self.writer.pack(item));
@@ -300,8 +290,6 @@ where
                 (self.on)(&Seen::Synced(changes));
             }
         }
-        // Last: data derived from the store, such as the set of all releases, is no older than its age says.
-        self.followed().took(&brought, now());
         Ok(())
     }
 
@@ -357,6 +345,7 @@ pub(crate) struct Events<K> {
     config: watcher::Config,
     lists: Lists,
     followed: Arc<Mutex<FollowedStore>>,
+    restarts: Restarts,
     stream: BoxStream<'static, watcher::Result<Event<Item<K>>>>,
 }
 
@@ -369,6 +358,7 @@ where
         api: Api<Item<K>>,
         config: watcher::Config,
         followed: Arc<Mutex<FollowedStore>>,
+        restarts: Restarts,
     ) -> Self {
         let (seconds, untrusted) = {
             let followed = lock(&followed);
@@ -378,15 +368,18 @@ where
         Self {
             api,
             lists: Lists::of(&config),
-            config: config.timeout(seconds).page_size(page),
+            config: watcher::Config {
+                timeout: seconds,
+                ..config.page_size(page)
+            },
             followed,
+            restarts,
             stream: stream::pending().boxed(),
         }
     }
 
     /// Starts the stream again with a list.
     pub(crate) fn list(&mut self) {
-        lock(&self.followed).list(now());
         self.stream = watcher(self.api.clone(), self.lists.ask(&self.config)).boxed();
     }
 
@@ -394,7 +387,15 @@ where
     pub(crate) async fn next(&mut self) -> Option<watcher::Result<Event<Item<K>>>> {
         loop {
             let not_before = lock(&self.followed).not_before();
-            match next(&mut self.stream, not_before).await? {
+            let event = tokio::select! {
+                biased;
+                () = self.restarts.next() => {
+                    self.list();
+                    continue;
+                }
+                event = next(&mut self.stream, not_before) => event,
+            };
+            match event? {
                 Ok(event) if self.lists.begins_again(&event) => {
                     lock(&self.followed).failed(now());
                     self.list();

@@ -97,7 +97,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        cache::{event_handlers::EventHandlers, freshness::tests::Frozen},
+        cache::{event_handlers::EventHandlers, frozen::Frozen},
         queue::{requeues::Requeue, work_queue::Feed},
     };
 

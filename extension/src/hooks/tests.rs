@@ -1,4 +1,4 @@
-use std::time::Duration;
+use std::{convert::Infallible, time::Duration};
 
 use http::{Request, Response};
 use jiff::Timestamp;
@@ -17,7 +17,7 @@ use sluice_crds::labels::label;
 
 use super::*;
 use crate::{
-    cache::{event_handlers::EventHandlers, freshness::tests::Frozen},
+    cache::{event_handlers::EventHandlers, frozen::Frozen},
     clock::now,
 };
 
@@ -157,7 +157,7 @@ async fn a_record_releases_nothing_while_no_replica_leads() {
         sleep(Duration::from_secs(10)).await;
         leadership.renewed(lease);
     }
-    sleep(lease + sluice_core::cache::stored_kind::CURRENT_FOR).await;
+    sleep(lease + Duration::from_secs(45)).await;
     assert_eq!(reason(&index), None);
     sleep(Duration::from_millis(1)).await;
     assert_eq!(reason(&index), Some(HoldReason::Call(CallReason::NoLeader)));
@@ -175,80 +175,98 @@ async fn a_replica_that_has_never_seen_a_leader_releases_nothing_in_the_end() {
     assert_eq!(reason(&index), Some(HoldReason::Call(CallReason::NoLeader)));
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_stale_cache_holds_every_call() {
-    let frozen = Frozen::new();
-    let handlers = EventHandlers::default();
-    let index = Index::new(
-        "tkg-system".into(),
-        Duration::from_mins(10),
-        handlers.uncounted.clone(),
-    );
-    let (stores, following) = Stores::open(&frozen.client(items), "tkg-system", &handlers);
-    assert_eq!(reason(&index), Some(HoldReason::Call(CallReason::Starting)));
-    let following = tokio::spawn(following);
-    let follower = tokio::spawn({
-        let index = index.clone();
-        async move { index.follow(stores).await }
-    });
-    sleep(Duration::from_secs(1)).await;
-    assert!(index.was_filled());
+/// An API server for the reads of releases.
+#[derive(Clone, Default)]
+struct Confirming(Arc<Mutex<Option<Value>>>);
 
-    for second in 0..300 {
-        assert_eq!(reason(&index), None, "idle for {second} s");
-        sleep(Duration::from_secs(1)).await;
+impl Confirming {
+    /// Returns a server of this ClusterBootstrap.
+    fn with(edit: impl FnOnce(&mut Value)) -> Self {
+        let mut bootstrap = items("/apis/run.tanzu.vmware.com/v1alpha3/clusterbootstraps").remove(0);
+        edit(&mut bootstrap);
+        Self(Arc::new(Mutex::new(Some(bootstrap))))
     }
 
-    frozen.set(true);
-    sleep(Duration::from_secs(20)).await;
-    assert_eq!(reason(&index), None, "young enough");
-    sleep(Duration::from_secs(26)).await;
-    assert_eq!(reason(&index), Some(HoldReason::Call(CallReason::ReplicaStale)));
-    let unmanaged = HookCall {
-        label: None,
-        name: "another",
-        ..call()
-    };
-    assert_ne!(
-        index.decide(&unmanaged),
-        Decision::Release,
-        "nothing is known of others either"
-    );
-    sleep(Duration::from_hours(1)).await;
-    assert_eq!(reason(&index), Some(HoldReason::Call(CallReason::ReplicaStale)));
-    assert!(index.was_filled(), "a stale replica stays ready");
-
-    frozen.set(false);
-    sleep(Duration::from_secs(21)).await;
-    assert_eq!(reason(&index), None);
-    following.abort();
-    follower.abort();
+    /// Lets `index` confirm its releases here. The server does not respond without an object.
+    fn confirm(&self, index: &Index) -> Rollbacks {
+        let object = Arc::clone(&self.0);
+        let service = service_fn(move |request: Request<Body>| {
+            let object = Arc::clone(&object);
+            async move {
+                let path = "/apis/run.tanzu.vmware.com/v1alpha3/namespaces/team-a/clusterbootstraps/one";
+                assert_eq!(request.uri().path(), path);
+                let found = lock(&object).clone();
+                match found {
+                    Some(object) => {
+                        Ok::<_, Infallible>(Response::new(Body::from(object.to_string().into_bytes())))
+                    }
+                    None => std::future::pending().await,
+                }
+            }
+        });
+        let rollbacks = Rollbacks::default();
+        index.confirm_by(Confirmer::new(Client::new(service, "default")), rollbacks.clone());
+        rollbacks
+    }
 }
 
-#[tokio::test(start_paused = true)]
-async fn the_first_call_after_a_pause_of_the_process_holds() {
-    let (index, tasks) = followed(&Frozen::new()).await;
-    assert_eq!(reason(&index), None);
-
-    tasks.iter().for_each(tokio::task::JoinHandle::abort);
-    sleep(Duration::from_mins(1)).await;
-
-    assert_eq!(reason(&index), Some(HoldReason::Call(CallReason::ReplicaStale)));
+/// Returns the reason of the final decision.
+async fn confirmed(index: &Index) -> Option<HoldReason> {
+    assert_eq!(reason(index), None, "the cache would release the call");
+    let peer = std::net::Ipv4Addr::LOCALHOST.into();
+    match index.confirm((&call()).into(), peer).await {
+        Decision::Release => None,
+        Decision::Hold {
+            reason,
+            message,
+            retry_after,
+        } => {
+            assert_eq!(retry_after.seconds(), 1, "{message}");
+            Some(reason)
+        }
+    }
 }
 
 #[rstest]
+#[case::open(|_: &mut Value| (), None)]
+#[case::closed(|bootstrap: &mut Value| bootstrap["status"]["upgrade"]["gates"][0]["open"] = json!(false), Some(HoldReason::Call(CallReason::GateClosed)))]
+#[case::edited(|bootstrap: &mut Value| bootstrap["metadata"]["generation"] = json!(2), Some(HoldReason::Call(CallReason::BootstrapNotObserved)))]
 #[tokio::test(start_paused = true)]
-async fn one_store_that_is_cut_off_is_enough(
-    #[values("clusters", "clusterbootstraps", "tanzukubernetesreleases", "clusterclasses")]
-    plural: &'static str,
+async fn a_release_is_decided_on_what_the_api_server_returns(
+    #[case] edit: fn(&mut Value),
+    #[case] expected: Option<HoldReason>,
 ) {
-    let frozen = Frozen::of(plural);
-    let (index, tasks) = followed(&frozen).await;
-    assert_eq!(reason(&index), None);
+    let (index, _tasks) = followed(&Frozen::new()).await;
+    let not_confirmed = Some(HoldReason::Call(CallReason::ReleaseNotConfirmed));
+    assert_eq!(confirmed(&index).await, not_confirmed, "nothing can be read yet");
+    let rollbacks = Confirming::with(edit).confirm(&index);
+    assert_eq!(confirmed(&index).await, expected);
+    assert_eq!(rollbacks.count(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_that_cannot_be_confirmed_is_held_after_half_a_second() {
+    let frozen = Frozen::new();
+    let (index, _tasks) = followed(&frozen).await;
+    Confirming::default().confirm(&index);
+    // Watches deliver nothing either, however long.
     frozen.set(true);
-    sleep(Duration::from_secs(46)).await;
-    assert_eq!(reason(&index), Some(HoldReason::Call(CallReason::ReplicaStale)));
-    tasks.iter().for_each(tokio::task::JoinHandle::abort);
+    sleep(Duration::from_hours(1)).await;
+    let began = Instant::now();
+    let not_confirmed = Some(HoldReason::Call(CallReason::ReleaseNotConfirmed));
+    assert_eq!(confirmed(&index).await, not_confirmed);
+    assert_eq!(began.elapsed().as_millis(), 500);
+    assert!(index.was_filled(), "the replica stays ready");
+}
+
+/// The record is from before the cached one.
+#[tokio::test(start_paused = true)]
+async fn an_object_at_an_earlier_version_shows_a_rollback() {
+    let (index, _tasks) = followed(&Frozen::new()).await;
+    let rollbacks =
+        Confirming::with(|bootstrap| bootstrap["metadata"]["resourceVersion"] = json!("0")).confirm(&index);
+    assert_eq!(confirmed(&index).await, None);
+    assert_eq!(rollbacks.count(), 1);
 }
 
 #[tokio::test(start_paused = true)]

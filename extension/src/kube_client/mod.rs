@@ -2,6 +2,7 @@
 
 pub mod bounded;
 pub mod fence;
+pub mod last_response;
 pub mod metrics;
 pub(crate) mod middleware;
 pub(crate) mod pool;

@@ -13,17 +13,17 @@ use kube::{
 };
 use tower::{BoxError, ServiceBuilder};
 
-/// Time after which an idle connection is closed. Longer than the resync interval of a hot cluster, 10 s.
-const IDLE: Duration = Duration::from_secs(15);
+/// Time after which an idle connection is usually closed. Longer than the resync interval of a hot cluster, 10 s.
+pub(crate) const IDLE: Duration = Duration::from_secs(15);
 
 /// Maximum bytes of a response that are read ahead. hyper keeps up to 400 KiB for the life of a connection.
 const BUFFER: usize = 64 * 1024;
 
-/// Returns a client with at most `idle` idle connections, none of them older than 15 s. kube's own client keeps each connection of its
+/// Returns a client with at most `idle` idle connections, each for at most this time. kube's own client keeps each connection of its
 /// peak until the server ends it, with 40 KiB and more for each.
 /// # Errors
 /// The authentication or TLS settings of `config` are invalid.
-pub(crate) fn client(config: Config, idle: usize) -> kube::Result<Client> {
+pub(crate) fn client(config: Config, idle: usize, time: Duration) -> kube::Result<Client> {
     if config.proxy_url.is_some() {
         // Only kube's own client supports proxies. The kubeconfig of an operator may name one.
         return Client::try_from(config);
@@ -34,7 +34,7 @@ pub(crate) fn client(config: Config, idle: usize) -> kube::Result<Client> {
     connector.set_write_timeout(config.write_timeout);
     let http = legacy::Builder::new(TokioExecutor::new())
         .pool_timer(TokioTimer::new())
-        .pool_idle_timeout(IDLE)
+        .pool_idle_timeout(time)
         .pool_max_idle_per_host(idle)
         .http1_max_buf_size(BUFFER)
         .build::<_, Body>(connector);

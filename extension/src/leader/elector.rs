@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
 use crate::{
+    cache::rollbacks::Rollbacks,
     kube_client::fence::Fence,
     leader::{leadership::Leadership, metrics::LeaderMetrics},
 };
@@ -80,6 +81,7 @@ pub struct Elector {
     fence: Fence,
     leadership: Leadership,
     metrics: LeaderMetrics,
+    rollbacks: Rollbacks,
     /// The last state of the lease that another process held.
     seen: Option<ObservedLease>,
     /// Whether this process holds the lease.
@@ -110,6 +112,7 @@ impl Elector {
         Self {
             leadership: Leadership::new(config.lease_duration),
             metrics: LeaderMetrics::default(),
+            rollbacks: Rollbacks::default(),
             config,
             leases,
             fence,
@@ -122,6 +125,12 @@ impl Elector {
     #[must_use]
     pub fn showing(self, leadership: Leadership) -> Self {
         Self { leadership, ..self }
+    }
+
+    /// Reports each resourceVersion of the lease to `rollbacks`.
+    #[must_use]
+    pub fn noting(self, rollbacks: Rollbacks) -> Self {
+        Self { rollbacks, ..self }
     }
 
     /// Reports in `metrics` whether this process leads.
@@ -222,6 +231,7 @@ impl Elector {
 
     async fn take_or_renew(&mut self) -> kube::Result<Attempt> {
         let Some(lease) = self.leases.get_opt(LEASE).await? else {
+            self.rollbacks.saw_lease(None);
             // The lease may have been deleted by another client, and its holder still writes for a while.
             if self.seen.as_ref().is_some_and(|seen| !seen.expired()) {
                 return Ok(Attempt::HeldByAnother);
@@ -230,9 +240,10 @@ impl Elector {
                 metadata: self.metadata(None),
                 spec: Some(self.spec(None)),
             };
-            return held(self.leases.create(&PostParams::default(), &fresh).await);
+            return self.held(self.leases.create(&PostParams::default(), &fresh).await);
         };
         let version = lease.resource_version();
+        self.rollbacks.saw_lease(version.as_deref());
         let spec = lease.spec.unwrap_or_default();
         let holder = spec.holder_identity.as_deref().unwrap_or_default();
         let is_mine = holder == self.config.identity;
@@ -245,7 +256,20 @@ impl Elector {
             metadata: self.metadata(version),
             spec: Some(self.spec(Some(&spec))),
         };
-        held(self.leases.replace(LEASE, &PostParams::default(), &next).await)
+        self.held(self.leases.replace(LEASE, &PostParams::default(), &next).await)
+    }
+
+    /// Returns the outcome of a write.
+    fn held(&self, result: kube::Result<Lease>) -> kube::Result<Attempt> {
+        match result {
+            Ok(lease) => {
+                self.rollbacks
+                    .saw_lease(lease.metadata.resource_version.as_deref());
+                Ok(Attempt::Held)
+            }
+            Err(kube::Error::Api(status)) if status.code == 409 => Ok(Attempt::Changed),
+            Err(error) => Err(error),
+        }
     }
 
     /// Returns whether the lease has expired, so that its holder has stopped writing. The holder may use a longer duration than this
@@ -336,14 +360,6 @@ impl Elector {
 /// Rounds up to whole seconds: a lease must not expire for others while its holder may still write.
 fn whole_seconds(duration: Duration) -> u64 {
     duration.as_secs() + u64::from(duration.subsec_nanos() > 0)
-}
-
-fn held(result: kube::Result<Lease>) -> kube::Result<Attempt> {
-    match result {
-        Ok(_) => Ok(Attempt::Held),
-        Err(kube::Error::Api(status)) if status.code == 409 => Ok(Attempt::Changed),
-        Err(error) => Err(error),
-    }
 }
 
 #[cfg(test)]

@@ -5,8 +5,10 @@ use std::{
     time::Duration,
 };
 
-use sluice_core::cache::stored_kind::CURRENT_FOR;
 use tokio::time::Instant;
+
+/// Time without a renewal after the end of a lease in which another replica takes over.
+const FAILOVER: Duration = Duration::from_secs(45);
 
 /// Time of the last observed change of the lease. Clones share it.
 #[derive(Debug, Clone)]
@@ -37,11 +39,11 @@ impl Leadership {
         };
     }
 
-    /// Returns whether no leader was observed for longer than a failover takes, after which caches expire as well.
+    /// Returns whether no leader was observed for longer than a failover takes.
     #[must_use]
     pub fn is_missing(&self) -> bool {
         let ObservedLease { at, lease_duration } = *self.seen();
-        at.elapsed() > lease_duration.saturating_add(CURRENT_FOR)
+        at.elapsed() > lease_duration.saturating_add(FAILOVER)
     }
 
     fn seen(&self) -> MutexGuard<'_, ObservedLease> {

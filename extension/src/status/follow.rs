@@ -158,7 +158,7 @@ impl Follower {
     /// Reports the health of the service, and beats.
     async fn report(&self) {
         self.life.heart.beat();
-        let status = match self.status.unsynced() {
+        let status = match self.status.unusable() {
             None if !self.life.leaves.is_cancelled() => ServingStatus::Serving,
             _ => ServingStatus::NotServing,
         };

@@ -12,19 +12,23 @@ mod routes;
 mod service;
 mod streams;
 
-use std::{fmt, sync::Arc, sync::Mutex};
+use std::{fmt, sync::Arc, sync::Mutex, time::Duration};
 
 use bytes::Bytes;
 use kube::Client;
-use sluice_core::{cache::stored_kind::StoredKind, gate::unsynced::Unsynced, status::SnapshotStore};
+use sluice_core::status::SnapshotStore;
 use tokio::sync::{SetOnce, watch};
 
 use self::{access::Access, streams::Streams};
 pub use self::{metrics::StatusMetrics, routes::Lifecycle};
-use crate::{cache::stores::Stores, server::shares::Shares};
+use crate::{cache::stores::Stores, kube_client::last_response::LastResponse, server::shares::Shares};
 
 /// Responses with a page or one Cluster that wait to be read. A user gets at most as many as remain for others.
 const ANSWERS: usize = 16;
+
+/// Time without anything from the management API server after which the service does not answer from its caches. Watches receive a
+/// bookmark every minute.
+const SILENT: Duration = Duration::from_secs(90);
 
 /// State of the service. Clones share it.
 #[derive(Clone)]
@@ -48,6 +52,7 @@ struct Inner {
 struct Caches {
     stores: Stores,
     access: Access,
+    last_response: LastResponse,
 }
 
 impl fmt::Debug for Status {
@@ -72,18 +77,32 @@ impl Status {
 
     /// Sets the caches, and the `client` that authorizes callers at the management API server. Callers determine the number of requests, so
     /// `client` has no other user.
-    pub fn set_caches(&self, stores: Stores, client: Client) {
-        let access = Access::new(client);
-        let _known_before = self.0.caches.set(Caches { stores, access });
+    pub fn set_caches(&self, stores: Stores, client: Client, last_response: LastResponse) {
+        let caches = Caches {
+            stores,
+            access: Access::new(client),
+            last_response,
+        };
+        let _known_before = self.0.caches.set(caches);
     }
 
     /// Returns the reason why the caches may not be used, if any.
-    fn unsynced(&self) -> Option<Unsynced> {
+    fn unusable(&self) -> Option<Unusable> {
         match self.0.caches.get().filter(|_| self.0.filled.get().is_some()) {
-            Some(caches) => Unsynced::of(caches.stores.ages()),
-            None => Some(Unsynced::Unlisted(StoredKind::Cluster)),
+            Some(caches) if caches.last_response.silent_for() <= SILENT => None,
+            Some(_) => Some(Unusable::Silent),
+            None => Some(Unusable::Unlisted),
         }
     }
+}
+
+/// Reason why the caches may not be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unusable {
+    /// Not all Clusters are listed yet.
+    Unlisted,
+    /// The management API server is [`SILENT`].
+    Silent,
 }
 
 #[cfg(test)]

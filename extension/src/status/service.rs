@@ -4,10 +4,7 @@ use std::{pin::Pin, sync::Arc};
 
 use futures::{Stream, stream};
 use prost::Message as _;
-use sluice_core::{
-    gate::unsynced::Unsynced,
-    status::{GoesOn, Next, Reader, Reauthorization, Reauthorizations, Selection, User},
-};
+use sluice_core::status::{GoesOn, Next, Reader, Reauthorization, Reauthorizations, Selection, User};
 use sluice_hooks::Peer;
 use sluice_proto::status::v1::{
     Change, Cluster, GetClusterRequest, GetClusterResponse, ListClustersRequest, ListClustersResponse,
@@ -20,7 +17,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tonic::{Extensions, Request, Response, metadata::MetadataMap};
 
-use super::{ANSWERS, Status, page, streams::Permit};
+use super::{ANSWERS, Status, Unusable, page, streams::Permit};
 use crate::{
     lock::lock,
     server::{serve::Leaving, shares::Share},
@@ -243,13 +240,13 @@ impl Status {
 
     /// Checks whether the caches may be used.
     fn current(&self) -> Result<(), tonic::Status> {
-        match self.unsynced() {
+        match self.unusable() {
             None => Ok(()),
-            Some(Unsynced::Unlisted(_)) => Err(tonic::Status::unavailable(
+            Some(Unusable::Unlisted) => Err(tonic::Status::unavailable(
                 "this replica has not listed all Clusters yet; try again",
             )),
-            Some(Unsynced::Stale) => Err(tonic::Status::unavailable(
-                "the cache of this replica has been out of sync with the API server for 45 s; try another replica",
+            Some(Unusable::Silent) => Err(tonic::Status::unavailable(
+                "the management API server has sent nothing to this replica for 90 s; try another replica",
             )),
         }
     }

@@ -1,5 +1,6 @@
 //! Metrics of hooks and reconciles. Labels have bounded sets of values and never name an object.
 
+mod confirmations;
 mod controllers;
 mod upgrades;
 
@@ -13,6 +14,7 @@ use prometheus_client::{
 use sluice_hooks::{Answer, Observer, Outcome};
 
 pub use self::{
+    confirmations::ConfirmationMetrics,
     controllers::{ActiveReconcile, ControllerMetrics, Controllers, ReconcileResult},
     upgrades::{HoldMetrics, UpgradeMetrics},
 };

@@ -67,7 +67,7 @@ pub fn connect(kubeconfig: &WorkloadKubeconfig) -> Result<Client, Error> {
     // yet. The next reconcile retries.
     config.default_retry = false;
     config.auth_info = auth(&kubeconfig.credentials)?;
-    let client = pool::client(config, IDLE).map_err(|_| Error::Identity)?;
+    let client = pool::client(config, IDLE, pool::IDLE).map_err(|_| Error::Identity)?;
     Ok(bounded(client, BOUNDS))
 }
 

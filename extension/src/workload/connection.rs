@@ -29,6 +29,7 @@ use tracing::warn;
 use super::{pace::Pace, server::Server};
 use crate::{
     cache::{
+        rollbacks::Restarts,
         store::Store,
         watch::{Followed, Presence, Seen, follow},
     },
@@ -172,6 +173,7 @@ where
         watcher::Config::default(),
         Arc::clone(packer),
         followed,
+        Restarts::never(),
         move |seen| {
             let kind = K::kind(&());
             if let Seen::GivenUp(why) = seen {

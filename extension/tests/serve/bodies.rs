@@ -1,7 +1,7 @@
 //! Peers that exhaust the memory for request bodies.
 
 use std::convert::Infallible;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -15,7 +15,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde_json::Value;
 use sluice::server::serve::{Limits, Metrics, Server, TlsConfig};
 use sluice_core::gate::decision::Decision;
-use sluice_core::gate::hook_call::HookCall;
+use sluice_core::gate::hook_call::{HookCall, OwnedHookCall};
 use sluice_hooks::{Gate, router};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -41,6 +41,10 @@ struct Releases;
 
 impl Gate for Releases {
     fn decide(&self, _: &HookCall<'_>) -> Decision {
+        Decision::Release
+    }
+
+    async fn confirm(&self, _: OwnedHookCall, _: IpAddr) -> Decision {
         Decision::Release
     }
 }

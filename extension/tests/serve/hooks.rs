@@ -1,7 +1,7 @@
 //! Hooks over the listener, as Cluster API reaches them.
 
 use std::fmt::Debug;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
@@ -12,7 +12,7 @@ use rstest::rstest;
 use serde_json::Value;
 use sluice::server::serve::{Metrics, Server};
 use sluice_core::gate::decision::Decision;
-use sluice_core::gate::hook_call::HookCall;
+use sluice_core::gate::hook_call::{HookCall, OwnedHookCall};
 use sluice_core::gate::retry::RetryAfter;
 use sluice_core::reasons::{CallReason, HoldReason};
 use sluice_hooks::{Gate, router};
@@ -33,22 +33,30 @@ impl Gate for Releases {
         assert_ne!(call.name, "bad");
         Decision::Release
     }
+
+    async fn confirm(&self, _: OwnedHookCall, _: IpAddr) -> Decision {
+        Decision::Release
+    }
 }
 
 /// Gate that holds until its cache is synced.
 #[derive(Default)]
-struct StaleOnce(AtomicBool);
+struct StartingOnce(AtomicBool);
 
-impl Gate for StaleOnce {
+impl Gate for StartingOnce {
     fn decide(&self, _: &HookCall<'_>) -> Decision {
         if self.0.swap(true, Ordering::Relaxed) {
             return Decision::Release;
         }
         Decision::Hold {
             retry_after: RetryAfter::SHORTEST,
-            reason: HoldReason::Call(CallReason::ReplicaStale),
-            message: "ReplicaStale".into(),
+            reason: HoldReason::Call(CallReason::Starting),
+            message: "Starting".into(),
         }
+    }
+
+    async fn confirm(&self, _: OwnedHookCall, _: IpAddr) -> Decision {
+        Decision::Release
     }
 }
 
@@ -122,14 +130,14 @@ async fn one_connection_outlives_every_bad_request(#[values("h2", "http/1.1")] p
 #[case::header("http/1.1", Some("close"))]
 #[case::goaway("h2", None)]
 #[tokio::test]
-async fn the_connection_ends_with_the_answer_of_a_stale_replica(
+async fn the_connection_ends_with_the_answer_of_a_starting_replica(
     #[case] protocol: &str,
     #[case] header: Option<&str>,
 ) {
-    let (peer, address, _stop) = serve(StaleOnce::default(), &[protocol]).await;
-    let mut stale = peer.connect(address).await.unwrap();
+    let (peer, address, _stop) = serve(StartingOnce::default(), &[protocol]).await;
+    let mut first = peer.connect(address).await.unwrap();
 
-    let answer = ask(&mut stale, BODY).await;
+    let answer = ask(&mut first, BODY).await;
 
     let said = answer
         .headers()
@@ -143,7 +151,7 @@ async fn the_connection_ends_with_the_answer_of_a_stale_replica(
         (Some("Success"), Some(1)),
         "the answer arrives whole: {body}"
     );
-    soon("the connection to end", &mut stale.task)
+    soon("the connection to end", &mut first.task)
         .await
         .unwrap()
         .unwrap();

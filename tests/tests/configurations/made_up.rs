@@ -37,12 +37,13 @@ pub(crate) fn start(client: &Client) -> JoinSet<()> {
     let context = Arc::new(Context {
         client: client.clone(),
         clusters: stores.clusters.clone(),
-        watches: Watches::new(contract, handlers.dependents.clone()),
+        watches: Watches::new(contract, handlers.dependents.clone(), handlers.rollbacks.clone()),
         dependents: handlers.dependents,
         remotes: Arc::new(remotes),
         configurations: Configurations::default(),
         triggers: handlers.triggers,
         values_watches: handlers.values_watches,
+        rollbacks: handlers.rollbacks,
         events: Notifier::new(client.clone()),
         sync_period: SyncPeriod {
             length: Duration::from_mins(10),

@@ -9,7 +9,7 @@ use sluice_tests::stack::kubelet::Delay;
 use sluice_tests::wait;
 
 use crate::common::{is_completed, is_held, released, releases};
-use crate::stale::answers;
+use crate::cut_off::answers;
 
 /// Beginning of the warning about revisions that the API server has given out before.
 const WARNING: &str = "API server rolled back";

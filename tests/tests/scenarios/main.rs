@@ -10,6 +10,7 @@ mod common;
 mod configured;
 mod create;
 mod created_again;
+mod cut_off;
 mod day2_values;
 mod deaths;
 mod deletion;
@@ -47,7 +48,6 @@ mod resync;
 mod server_replaced;
 mod shown;
 mod stage_zero;
-mod stale;
 mod started_without;
 mod status;
 mod takeover;
@@ -136,9 +136,7 @@ fn main() -> ExitCode {
         legacy::labelled(),
         status::stream(),
         status::denied(),
-        stale::cut_off(),
-        stale::idle(),
-        stale::idle_for_long(),
+        cut_off::scenario(),
         chained::scenario(),
         chained::workers_too(),
         killed::killed(),

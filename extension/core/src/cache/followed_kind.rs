@@ -4,8 +4,7 @@ use std::time::{Duration, Instant};
 
 use kube::core::ApiResource;
 
-use super::{Age, Failure, Sign, WatchAnswer};
-use crate::cache::stored_kind::CURRENT_FOR;
+use super::{Failure, Sign};
 use crate::limits::{Backoff, backoff::HEALTHY};
 
 /// Timeout of the API discovery of a kind.
@@ -14,9 +13,8 @@ pub const FINDING: Duration = Duration::from_secs(10);
 /// Time of the first list after which callers get a reason.
 pub const LISTING: Duration = Duration::from_secs(10);
 
-/// Time without a proof by a list or an ended watch after which a kind is listed again. Longer than two watches: a watch without events
-/// proves something only at its end, and only up to its request.
-const UNPROVEN: Duration = Duration::from_secs(75);
+/// Time for which a kind stays readable while every request fails.
+const FAILING: Duration = Duration::from_secs(45);
 
 /// First delay before the retry of an unreadable kind.
 const MIN_DELAY: Duration = Duration::from_secs(1);
@@ -32,22 +30,21 @@ const STEADY: Duration = Duration::from_secs(5);
 
 /// State of a kind since the start of its watch.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub struct FollowedKind {
     resource: ApiResource,
     /// Whether the kind becomes readable only after a successful watch: in the previous attempt only lists succeeded.
     needs_watch: bool,
     /// Time at which callers get the reason of a late first list; `None` after a list or another reason.
     first_list_due: Option<Instant>,
-    /// Time of the last completed list.
-    listed: Option<Instant>,
+    /// Whether a list was completed.
+    listed: bool,
     /// Time of the last completed list that is not reported to callers.
     list_to_report: Option<Instant>,
     /// Time since which watches succeed.
     watching_since: Option<Instant>,
     /// Time since which every request fails.
     failing_since: Option<Instant>,
-    /// Age that completely delivered watches prove.
-    proven_by_watches: Age,
     must_end: bool,
     readable: bool,
 }
@@ -72,8 +69,6 @@ pub enum Ended {
     NeverReadable,
     /// The kind is no longer readable.
     Lost,
-    /// The kind is readable, but changes may be missing.
-    Unproven,
     /// The watch panicked.
     Panicked,
 }
@@ -114,13 +109,12 @@ impl Attempts {
 
     /// Records the end of an attempt. Returns the delay before the next one.
     pub fn ended(&mut self, ended: Ended, now: Instant) -> Duration {
-        if matches!(ended, Ended::Lost | Ended::Unproven) {
+        if ended == Ended::Lost {
             self.backoff.reset();
             self.is_once = false;
         }
         self.needs_watch = match ended {
             Ended::Lost | Ended::Panicked => true,
-            Ended::Unproven => false,
             Ended::NeverReadable => self.needs_watch,
         };
         let delay = self.backoff.failed(now);
@@ -136,11 +130,10 @@ impl FollowedKind {
             resource,
             needs_watch,
             first_list_due: Some(now + LISTING),
-            listed: None,
+            listed: false,
             list_to_report: None,
             watching_since: None,
             failing_since: None,
-            proven_by_watches: Age::default(),
             must_end: false,
             readable: false,
         }
@@ -156,7 +149,7 @@ impl FollowedKind {
     pub fn saw(&mut self, sign: Sign, now: Instant) -> Option<String> {
         match sign {
             Sign::Filled => {
-                (self.listed, self.list_to_report) = (Some(now), Some(now));
+                (self.listed, self.list_to_report) = (true, Some(now));
                 (self.failing_since, self.first_list_due) = (None, None);
                 self.readable |= !self.needs_watch;
             }
@@ -170,16 +163,9 @@ impl FollowedKind {
         None
     }
 
-    /// Records the progress of a watch.
-    pub fn watch(&mut self, answer: WatchAnswer, now: Instant) {
-        match answer {
-            WatchAnswer::Lists => {}
-            // No event has arrived yet.
-            WatchAnswer::Begun => {
-                self.watching_since.get_or_insert(now);
-            }
-            WatchAnswer::Ended { asked } => self.proven_by_watches.watch_ended(asked, now),
-        }
+    /// Records that the API server has accepted a watch. No event has arrived yet.
+    pub fn watching(&mut self, now: Instant) {
+        self.watching_since.get_or_insert(now);
     }
 
     fn failed(&mut self, failure: Failure, now: Instant) {
@@ -187,7 +173,7 @@ impl FollowedKind {
         if watched.is_some_and(|since| now.duration_since(since) >= HEALTHY) {
             self.failing_since = None;
         }
-        if self.listed.is_some() {
+        if self.listed {
             self.failing_since.get_or_insert(now);
         }
         self.first_list_due = None;
@@ -203,12 +189,7 @@ impl FollowedKind {
     /// Returns the next step.
     pub fn next(&mut self, now: Instant) -> Next {
         let only_errors = self.failing_since.filter(|_| self.watching_since.is_none());
-        let broken_at = only_errors.map(|since| since + CURRENT_FOR);
-        let proven = self
-            .listed
-            .max(self.proven_by_watches.proven())
-            .filter(|_| only_errors.is_none());
-        let unproven_at = proven.map(|proven| proven + UNPROVEN);
+        let broken_at = only_errors.map(|since| since + FAILING);
         let steady_at = self.watching_since.map(|since| since + STEADY);
         let readable_at = if self.needs_watch {
             self.list_to_report.and(steady_at)
@@ -225,10 +206,6 @@ impl FollowedKind {
             // The attempt ends like a refusal, independent of later responses.
             self.must_end = true;
             Next::Unreadable(Failure::WATCH.why(&self.resource))
-        } else if has_come(unproven_at) && self.readable {
-            Next::End(Ended::Unproven)
-        } else if has_come(unproven_at) {
-            Next::End(Ended::NeverReadable)
         } else if has_come(self.first_list_due) {
             self.first_list_due = None;
             Next::Unreadable(format!("nothing was listed within {} s", LISTING.as_secs()))
@@ -237,7 +214,7 @@ impl FollowedKind {
             Next::Readable
         } else {
             Next::Wait(
-                [broken_at, unproven_at, self.first_list_due, readable_at]
+                [broken_at, self.first_list_due, readable_at]
                     .into_iter()
                     .flatten()
                     .min(),
@@ -309,7 +286,7 @@ mod tests {
         assert_eq!(kind.next(at(10)), Next::Wait(None), "it has another reason");
         kind.saw(Sign::Filled, at(11));
         assert_eq!(kind.next(at(11)), Next::Readable);
-        assert_eq!(kind.next(at(11)), Next::Wait(Some(at(11 + 75))), "reported once");
+        assert_eq!(kind.next(at(11)), Next::Wait(None), "reported once");
         assert_eq!(
             kind.saw(Sign::Failed(BROKEN), at(12)),
             None,
@@ -344,15 +321,11 @@ mod tests {
             (kind, at)
         };
         let (mut kind, at) = failing();
-        kind.watch(WatchAnswer::Begun, at(50));
-        assert_eq!(
-            kind.next(at(50)),
-            Next::Wait(Some(at(76))),
-            "it waits for the end"
-        );
+        kind.watching(at(50));
+        assert_eq!(kind.next(at(50)), Next::Wait(None), "watched again");
         let (mut kind, at) = failing();
         assert_eq!(kind.next(at(50)), Next::Unreadable(BROKEN_WHY.to_owned()));
-        kind.watch(WatchAnswer::Begun, at(50));
+        kind.watching(at(50));
         assert_eq!(kind.next(at(50)), Next::End(Ended::Lost), "reported");
     }
 
@@ -361,7 +334,7 @@ mod tests {
         let answered_until = |second| {
             let (mut kind, at) = readable();
             kind.saw(Sign::Failed(BROKEN), at(5));
-            kind.watch(WatchAnswer::Begun, at(10));
+            kind.watching(at(10));
             kind.saw(Sign::Failed(BROKEN), at(second));
             (kind, at)
         };
@@ -371,16 +344,7 @@ mod tests {
         let (mut kind, at) = answered_until(30);
         assert_eq!(kind.next(at(74)), Next::Wait(Some(at(75))));
         kind.saw(Sign::Changed, at(74));
-        assert_eq!(kind.next(at(75)), Next::Wait(Some(at(76))));
-    }
-
-    #[test]
-    fn a_kind_that_may_have_missed_changes_is_listed_again() {
-        let (mut kind, at) = readable();
-        kind.watch(WatchAnswer::Ended { asked: at(20) }, at(50));
-        kind.watch(WatchAnswer::Ended { asked: at(60) }, at(65));
-        assert_eq!(kind.next(at(94)), Next::Wait(Some(at(95))));
-        assert_eq!(kind.next(at(95)), Next::End(Ended::Unproven));
+        assert_eq!(kind.next(at(75)), Next::Wait(None));
     }
 
     #[test]
@@ -403,10 +367,6 @@ mod tests {
             (true, false),
             "the delays grow"
         );
-        assert_eq!(needs_watch(Ended::Unproven), (false, true));
-        for _ in 0..40 {
-            needs_watch(Ended::NeverReadable);
-        }
         assert_eq!(needs_watch(Ended::Panicked), (true, false));
         assert_eq!(needs_watch(Ended::Lost), (true, true));
     }
@@ -427,8 +387,8 @@ mod tests {
     fn a_kind_that_needs_a_watch_is_readable_once_one_lasts() {
         let (mut kind, at) = followed(true);
         kind.saw(Sign::Filled, at(1));
-        assert_eq!(kind.next(at(9)), Next::Wait(Some(at(76))));
-        kind.watch(WatchAnswer::Begun, at(9));
+        assert_eq!(kind.next(at(9)), Next::Wait(None));
+        kind.watching(at(9));
         assert!(
             kind.saw(Sign::Failed(BROKEN), at(10)).is_some(),
             "it is not readable yet"
@@ -438,13 +398,9 @@ mod tests {
             Next::Wait(Some(at(55))),
             "it started with an error"
         );
-        kind.watch(WatchAnswer::Begun, at(20));
+        kind.watching(at(20));
         assert_eq!(kind.next(at(24)), Next::Wait(Some(at(25))));
         assert_eq!(kind.next(at(25)), Next::Readable);
         assert_eq!(kind.ended(), Ended::Lost);
-
-        let (mut kind, at) = followed(true);
-        kind.saw(Sign::Filled, at(1));
-        assert_eq!(kind.next(at(76)), Next::End(Ended::NeverReadable));
     }
 }

@@ -1,17 +1,15 @@
-//! Maintenance of the store of one kind: retries after failures, a new list when the age is unproven, and a reset when the store exceeds
-//! its size limit.
+//! Maintenance of the store of one kind: retries after failures, and a reset when the store exceeds its size limit.
 
 use std::time::{Duration, Instant};
 
 use kube::Resource;
 use serde::Serialize;
 
-use super::{Age, FollowedKind, WATCH_SECONDS, WatchAnswer};
+use super::FollowedKind;
 use crate::limits::{Backoff, Cap, GivenUp};
 
-/// Requested duration of a watch without an age, in seconds. kube-runtime treats the watch as dead soon after; its own default is five
-/// minutes.
-const WATCH_TIMEOUT_SECONDS: u32 = 30;
+/// Requested duration of a watch of a workload cluster, in seconds: its end shows that the server still responds.
+const WATCH_OF_WORKLOAD: u32 = 30;
 
 /// Number of recently used objects that stay unpacked: about as many as Clusters with hook calls in one second.
 const RECENT: usize = 32;
@@ -54,8 +52,7 @@ pub struct FollowedStore {
     /// Delays before the emptied store is filled again.
     empty: Backoff,
     not_before: Option<Instant>,
-    age: Age,
-    dated: bool,
+    recent: usize,
     cap: Option<Cap>,
 }
 
@@ -66,19 +63,18 @@ impl Default for FollowedStore {
             backoff: Backoff::new(MIN_DELAY, MAX_DELAY),
             empty: Backoff::new(MIN_EMPTY, MAX_EMPTY),
             not_before: None,
-            age: Age::default(),
-            dated: false,
+            recent: 0,
             cap: None,
         }
     }
 }
 
 impl FollowedStore {
-    /// Returns a store with a tracked age, which is listed again before it is too old for decisions.
+    /// Returns a store that hook calls look up.
     #[must_use]
-    pub fn dated() -> Self {
+    pub fn of_hooks() -> Self {
         Self {
-            dated: true,
+            recent: RECENT,
             ..Self::default()
         }
     }
@@ -102,20 +98,16 @@ impl FollowedStore {
         }
     }
 
-    /// Returns the requested duration of a watch, in seconds.
+    /// Returns the requested duration of a watch, in seconds; none for that of kube-runtime.
     #[must_use]
-    pub fn watch_seconds(&self) -> u32 {
-        if self.dated {
-            WATCH_SECONDS
-        } else {
-            WATCH_TIMEOUT_SECONDS
-        }
+    pub fn watch_seconds(&self) -> Option<u32> {
+        self.is_untrusted().then_some(WATCH_OF_WORKLOAD)
     }
 
-    /// Returns the number of recently used objects that stay unpacked. Hook responses depend on stores with an age.
+    /// Returns the number of recently used objects that stay unpacked.
     #[must_use]
     pub fn recent(&self) -> usize {
-        if self.dated { RECENT } else { 0 }
+        self.recent
     }
 
     /// Returns whether a panic affects only this store.
@@ -128,32 +120,6 @@ impl FollowedStore {
     #[must_use]
     pub fn not_before(&self) -> Option<Instant> {
         self.not_before
-    }
-
-    /// Returns the time of the next list, independent of the watch.
-    #[must_use]
-    pub fn relist_at(&self) -> Option<Instant> {
-        self.age.relist_at().filter(|_| self.dated)
-    }
-
-    /// Returns the time for which the store may have missed changes; `None` if it was never filled.
-    #[must_use]
-    pub fn age(&self, now: Instant) -> Option<Duration> {
-        self.age.proven().map(|proven| now.duration_since(proven))
-    }
-
-    /// Records the request of a list.
-    pub fn list(&mut self, now: Instant) {
-        self.age.list(now);
-    }
-
-    /// Records the progress of a watch.
-    pub fn watch(&mut self, answer: WatchAnswer, now: Instant) {
-        match answer {
-            WatchAnswer::Lists => self.age.list(now),
-            WatchAnswer::Begun => {}
-            WatchAnswer::Ended { asked } => self.age.watch_ended(asked, now),
-        }
     }
 
     /// Checks the size limit. Call it once per event, before the store applies the event.
@@ -174,20 +140,9 @@ impl FollowedStore {
         cap.exceeded().map_or(Ok(()), Err)
     }
 
-    /// Records an event that the store has applied. Call it only afterwards: readers of the age access the store next.
-    pub fn took<K>(&mut self, brought: &Brought<'_, K>, now: Instant) {
-        match brought {
-            // kube-runtime emits this event before it requests a page, and when the API server has started to stream.
-            Brought::List => self.age.list_begins(now),
-            Brought::Filled => self.age.filled(now),
-            Brought::Listed(_) | Brought::Touched(_) | Brought::Gone(_) => self.age.heard(now),
-        }
-    }
-
     /// Records a failure of the list or watch.
     pub fn failed(&mut self, now: Instant) {
         self.not_before = Some(now + self.backoff.failed(now));
-        self.age.failed(now);
     }
 
     /// Records that the store was emptied. It is filled again after a delay.
@@ -205,14 +160,8 @@ mod tests {
     use kube::core::ObjectMeta;
 
     use super::*;
-    use crate::cache::RELIST_AFTER;
 
     const NOTHING: Brought<'static, ConfigMap> = Brought::Filled;
-
-    fn seconds() -> impl Fn(u64) -> Instant {
-        let began = Instant::now();
-        move |second| began + Duration::from_secs(second)
-    }
 
     fn object(name: &str) -> ConfigMap {
         ConfigMap {
@@ -225,50 +174,10 @@ mod tests {
     }
 
     #[test]
-    fn only_a_dated_store_is_listed_again_for_its_age() {
-        let at = seconds();
-        for (mut store, watch, relist) in [
-            (FollowedStore::dated(), WATCH_SECONDS, Some(at(1) + RELIST_AFTER)),
-            (FollowedStore::default(), 30, None),
-            (FollowedStore::of_named_kind(), 30, None),
-            (FollowedStore::of_workload(1), 30, None),
-        ] {
-            assert_eq!((store.relist_at(), store.age(at(0))), (None, None));
-            store.list(at(0));
-            store.took(&NOTHING, at(1));
-            assert_eq!((store.watch_seconds(), store.relist_at()), (watch, relist));
-            assert_eq!(store.age(at(5)), Some(Duration::from_secs(5)));
-        }
-    }
-
-    #[test]
-    fn a_list_and_the_end_of_a_watch_prove_an_age() {
-        let (mut store, at) = (FollowedStore::dated(), seconds());
-        let object = object("one");
-        let age = |store: &FollowedStore, second| store.age(at(second)).map(|age| age.as_secs());
-        store.took(&Brought::<ConfigMap>::List, at(1));
-        store.took(&Brought::Listed(&object), at(2));
-        assert_eq!(age(&store, 3), None);
-        store.took(&NOTHING, at(3));
-        assert_eq!(age(&store, 3), Some(2), "since the request");
-        for brought in [Brought::Touched(&object), Brought::Gone(&object)] {
-            store.took(&brought, at(20));
-            assert_eq!(age(&store, 20), Some(19), "events prove nothing");
-        }
-        store.watch(WatchAnswer::Begun, at(20));
-        assert_eq!(age(&store, 20), Some(19), "the start of a watch proves nothing");
-        store.watch(WatchAnswer::Ended { asked: at(10) }, at(20));
-        assert_eq!(age(&store, 20), Some(10));
-        store.failed(at(30));
-        store.watch(WatchAnswer::Ended { asked: at(20) }, at(31));
-        assert_eq!(age(&store, 31), Some(21), "it failed afterwards");
-    }
-
-    #[test]
     fn requests_pause_after_a_failure() {
         for (mut store, least, most) in [
             (FollowedStore::default(), MIN_DELAY, MAX_DELAY),
-            (FollowedStore::dated(), MIN_DELAY, MAX_DELAY),
+            (FollowedStore::of_hooks(), MIN_DELAY, MAX_DELAY),
             (FollowedStore::of_workload(1), MIN_DELAY, MAX_WORKLOAD_DELAY),
             (
                 FollowedStore::of_named_kind(),
@@ -320,7 +229,7 @@ mod tests {
     fn a_store_of_a_trusted_server_has_no_limit() {
         for mut store in [
             FollowedStore::default(),
-            FollowedStore::dated(),
+            FollowedStore::of_hooks(),
             FollowedStore::of_named_kind(),
         ] {
             assert!(!store.is_untrusted());

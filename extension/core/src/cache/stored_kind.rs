@@ -1,7 +1,5 @@
 //! Kinds with all objects in the cache.
 
-use std::time::Duration;
-
 use kube::Resource;
 use sluice_crds::{
     foreign::{App, Cluster, ClusterClass, MachineDeployment, MachinePool, Package, PackageInstall},
@@ -9,9 +7,6 @@ use sluice_crds::{
 };
 
 use crate::reasons::{GateReason, Hold};
-
-/// Time for which the cache counts as current after the API server has confirmed it.
-pub const CURRENT_FOR: Duration = Duration::from_secs(45);
 
 /// Kind of which a replica caches all objects that decisions depend on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

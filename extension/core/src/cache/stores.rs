@@ -1,6 +1,6 @@
 //! Lookups in the cache of the management cluster: synchronous and shared.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc};
 
 use kube::{Resource, ResourceExt as _, core::ObjectMeta};
 use sluice_crds::{
@@ -79,15 +79,14 @@ pub trait Stores:
     /// Returns the catalogue of the Packages of the system namespace.
     fn catalogue(&self) -> Arc<Catalogue>;
 
-    /// Returns the age of the store of a kind: the time since which it may have missed changes. Zero if nothing depends on the age; `None`
-    /// before the first list.
-    fn age(&self, kind: StoredKind) -> Option<Duration>;
+    /// Returns whether all objects of a kind were listed once.
+    fn is_listed(&self, kind: StoredKind) -> bool;
 
     /// Returns the first kind that managed Clusters need and that was never listed, if there is one. Check it before any lookup, because a
     /// lookup before the list may miss objects.
     fn unlisted(&self) -> Option<StoredKind> {
         let mut kinds = StoredKind::ALL.into_iter();
-        kinds.find(|kind| self.age(*kind).is_none())
+        kinds.find(|kind| !self.is_listed(*kind))
     }
 }
 
@@ -223,8 +222,8 @@ pub(crate) mod tests {
         pub(crate) packages: Vec<Arc<Package>>,
         /// Undecodable objects of any kind.
         pub(crate) undecodable: Vec<Arc<Undecodable>>,
-        /// Ages of stores; `None` for a store that was never filled.
-        pub(crate) ages: Vec<(StoredKind, Option<Duration>)>,
+        /// Kinds that were never listed.
+        pub(crate) unlisted: Vec<StoredKind>,
     }
 
     impl Given {
@@ -294,10 +293,8 @@ pub(crate) mod tests {
             Arc::default()
         }
 
-        fn age(&self, kind: StoredKind) -> Option<Duration> {
-            let mut known = self.ages.iter();
-            let known = known.find(|(known, _)| *known == kind);
-            known.map_or(Some(Duration::ZERO), |(_, age)| *age)
+        fn is_listed(&self, kind: StoredKind) -> bool {
+            !self.unlisted.contains(&kind)
         }
     }
 
@@ -355,8 +352,8 @@ pub(crate) mod tests {
             self.given.catalogue()
         }
 
-        fn age(&self, _: StoredKind) -> Option<Duration> {
-            self.is_filled.get().then_some(Duration::ZERO)
+        fn is_listed(&self, _: StoredKind) -> bool {
+            self.is_filled.get()
         }
     }
 

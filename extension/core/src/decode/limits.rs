@@ -10,7 +10,7 @@ use sluice_crds::{
     run::{ClusterBootstrap, ClusterBootstrapTemplate, OSImage, TanzuKubernetesRelease},
 };
 
-use super::{Body, Unspecified};
+use super::{Body, ClusterBody};
 use crate::upgrade::hop::ControlPlane;
 
 /// Memory limit for decoding an object of a tenant, in bytes. A Cluster with a hundred pools, each with its own images for two Kubernetes
@@ -74,7 +74,7 @@ decode! {
 
 decode! {
     Limit::whole(READ), KEPT;
-    Body, Unspecified,
+    Body, ClusterBody,
 }
 
 /// An object of any kind. kube allocates all of its fields twice.

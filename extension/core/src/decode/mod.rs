@@ -11,7 +11,7 @@ mod list;
 mod text;
 mod undecodable;
 
-pub use body::{Body, Unspecified};
+pub use body::{Body, ClusterBody};
 pub use item::Item;
 pub use limits::{Decode, KEPT, OF_TENANT, READ};
 pub use list::list;

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use sluice_crds::run::{Hook, SCHEMA, UpgradeRecord};
 
+use crate::cache::stored_kind::StoredKind;
 use crate::cluster::is_managed;
 use crate::gate::hook_call::HookCall;
 use crate::gate::retry::{RetryAfter, RetryPolicy};
 use crate::reasons::{CallReason, GateReason, Hold, HoldReason};
 use crate::server_time::is_overdue;
 use crate::upgrade::tkr::tkr_legacy;
-use crate::{cache::stored_kind::StoredKind, gate::unsynced::Unsynced};
 
 /// Response to one hook call.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,8 +31,8 @@ pub enum Decision {
 /// Knowledge of a replica about the Cluster of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Knowledge<'a> {
-    /// The cache of the replica is not synced, or too old for a decision.
-    Unsynced(Unsynced),
+    /// The replica has never listed this kind.
+    Unsynced(StoredKind),
     /// Sluice does not manage the Cluster.
     Unmanaged,
     /// Sluice would manage the Cluster after its resolution, or may manage it; with the time without progress, if that is long.
@@ -82,9 +82,8 @@ impl<'a> Knowledge<'a> {
 
 /// Decides one hook call from the knowledge of this replica.
 ///
-/// A cache beyond its maximum age decides nothing (see [`Unsynced`]). A cache that lags holds the call if a generation or the label
-/// shows the lag: a release needs a record about exactly this call, with an open gate. A gate that was closed meanwhile is observed
-/// within [`CURRENT_FOR`](crate::cache::stored_kind::CURRENT_FOR).
+/// A cache that lags holds the call if a generation or the label shows the lag: a release needs a record about exactly this call, with an
+/// open gate. Whatever the cache shows, a release is confirmed by reads; see [`confirmation`](crate::gate::confirmation).
 #[must_use]
 pub fn decide(call: &HookCall<'_>, knowledge: &Knowledge<'_>, policy: &RetryPolicy) -> Decision {
     decide_by(&CLAUSES, call, knowledge, policy)
@@ -96,12 +95,9 @@ fn decide_by(
     knowledge: &Knowledge<'_>,
     policy: &RetryPolicy,
 ) -> Decision {
-    let needs_no_knowledge =
-        call.hook == Hook::AfterControlPlaneInitialized || deletion_overdue(call, policy);
     let hold = match knowledge {
-        _ if needs_no_knowledge => None,
-        Knowledge::Unsynced(Unsynced::Unlisted(kind)) => Some(held(CallReason::Starting, kind.waits())),
-        Knowledge::Unsynced(Unsynced::Stale) => Some(stale()),
+        _ if needs_no_knowledge(call, policy) => None,
+        Knowledge::Unsynced(kind) => Some(held(CallReason::Starting, kind.waits())),
         Knowledge::Unmanaged => None,
         Knowledge::Unresolved(hold, _) => Some(hold.clone()),
         Knowledge::Managed(cached) if nothing_to_wait_for(call, cached) => None,
@@ -134,11 +130,9 @@ fn held(reason: impl Into<HoldReason>, message: impl Into<String>) -> Hold<HoldR
     Hold::new(reason.into(), message)
 }
 
-fn stale() -> Hold<HoldReason> {
-    held(
-        CallReason::ReplicaStale,
-        "this replica has been out of sync with the API server for too long",
-    )
+/// Whether a call is released whatever the objects are.
+pub(super) fn needs_no_knowledge(call: &HookCall<'_>, policy: &RetryPolicy) -> bool {
+    call.hook == Hook::AfterControlPlaneInitialized || deletion_overdue(call, policy)
 }
 
 /// Whether the deletion has exceeded its limit. This needs no record, so every replica can decide it.

@@ -42,6 +42,57 @@ impl HookCall<'_> {
     }
 }
 
+/// A hook call that outlives its request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwnedHookCall {
+    hook: Hook,
+    namespace: String,
+    name: String,
+    uid: String,
+    generation: i64,
+    label: Option<String>,
+    version: String,
+    first_step: Option<String>,
+    deleted_at: Option<Timestamp>,
+    now: Option<Timestamp>,
+}
+
+impl From<&HookCall<'_>> for OwnedHookCall {
+    fn from(call: &HookCall<'_>) -> Self {
+        Self {
+            hook: call.hook,
+            namespace: call.namespace.to_owned(),
+            name: call.name.to_owned(),
+            uid: call.uid.to_owned(),
+            generation: call.generation,
+            label: call.label.map(str::to_owned),
+            version: call.version.to_owned(),
+            first_step: call.first_step.map(str::to_owned),
+            deleted_at: call.deleted_at,
+            now: call.now,
+        }
+    }
+}
+
+impl OwnedHookCall {
+    /// Returns the call.
+    #[must_use]
+    pub fn as_call(&self) -> HookCall<'_> {
+        HookCall {
+            hook: self.hook,
+            namespace: &self.namespace,
+            name: &self.name,
+            uid: &self.uid,
+            generation: self.generation,
+            label: self.label.as_deref(),
+            version: &self.version,
+            first_step: self.first_step.as_deref(),
+            deleted_at: self.deleted_at,
+            now: self.now,
+        }
+    }
+}
+
 /// Returns the name of the handler of a hook, a DNS label.
 #[must_use]
 pub const fn handler(hook: Hook) -> &'static str {

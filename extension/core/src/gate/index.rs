@@ -29,7 +29,6 @@ use crate::{
         hook_call::HookCall,
         retry::RetryPolicy,
         stuck::{Counted, Held, ProgressHash, Stuck},
-        unsynced::Unsynced,
     },
     reasons::{Hold, HoldReason},
     resolver::{requires_resolution, unresolved},
@@ -86,12 +85,12 @@ impl<S: Stores, N: Fn(&str) -> Option<Hold>> Index<'_, S, N> {
     #[must_use]
     pub fn decide(&self, call: &HookCall<'_>, pace: &Pace, leaderless: bool) -> Decision {
         // Checked first: objects listed after this check may be missing below.
-        let ages = StoredKind::ALL.map(|kind| (kind, self.stores.age(kind)));
+        let all = StoredKind::ALL.into_iter();
+        let unlisted: Vec<StoredKind> = all.filter(|kind| !self.stores.is_listed(*kind)).collect();
         let bootstrap = self.bootstrap(call.namespace, call.name);
         let needed = self.needed_to_decide(call, &bootstrap);
-        let unsynced = Unsynced::of(ages.into_iter().filter(|(kind, _)| needed.contains(kind)));
-        if let Some(unsynced) = unsynced {
-            return decide(call, &Knowledge::Unsynced(unsynced), &pace.policy);
+        if let Some(kind) = unlisted.iter().find(|kind| needed.contains(kind)) {
+            return decide(call, &Knowledge::Unsynced(*kind), &pace.policy);
         }
         let cluster = self.cluster(call.namespace, call.name);
         if requires_resolution(call.hook)
@@ -124,27 +123,35 @@ impl<S: Stores, N: Fn(&str) -> Option<Hold>> Index<'_, S, N> {
             };
             Some(stuck.still(standing, pace.now))
         });
-        let unsynced = Unsynced::of(ages);
         let known = CachedCluster {
             record,
             bootstrap_generation: bootstrap.as_ref().and_then(|b| b.metadata.generation),
             bootstrap_undecodable,
             undecodable,
-            unlisted: match unsynced {
-                Some(Unsynced::Unlisted(kind)) => Some(kind),
-                Some(Unsynced::Stale) | None => None,
-            },
+            unlisted: unlisted.first().copied(),
             legacy: is_legacy_release(&release),
-            custom: cluster.as_deref().is_some_and(is_custom),
+            custom: is_custom_of(cluster.as_deref(), call.uid),
             missing,
             leaderless,
             still: still.unwrap_or_default(),
         };
-        let knowledge = match (Knowledge::synced(call.label, known), unsynced) {
-            (Knowledge::Managed(_), Some(stale @ Unsynced::Stale)) => Knowledge::Unsynced(stale),
-            (knowledge, _) => knowledge,
-        };
-        decide(call, &knowledge, &pace.policy)
+        decide(call, &Knowledge::synced(call.label, known), &pace.policy)
+    }
+
+    /// Whether Sluice manages the Cluster of a call.
+    pub(super) fn manages(&self, call: &HookCall<'_>) -> bool {
+        let has_bootstrap = !matches!(self.bootstrap(call.namespace, call.name), Ok(None));
+        is_managed(
+            call.label,
+            is_legacy_release(&self.release(call.label)),
+            has_bootstrap,
+        )
+    }
+
+    /// Whether the Cluster of a call waits for a ClusterBootstrap that a user creates.
+    pub(super) fn is_custom(&self, call: &HookCall<'_>) -> bool {
+        let cluster = self.cluster(call.namespace, call.name).ok().flatten();
+        is_custom_of(cluster.as_deref(), call.uid)
     }
 
     /// Returns the kinds that determine whether the Cluster of a call is managed, and whether an unmanaged one is released.
@@ -248,7 +255,7 @@ impl<S: Stores, N: Fn(&str) -> Option<Hold>> Index<'_, S, N> {
         unresolved(cluster, uid, generation, self.stores)
     }
 
-    fn cluster(&self, namespace: &str, name: &str) -> Found<Cluster> {
+    pub(super) fn cluster(&self, namespace: &str, name: &str) -> Found<Cluster> {
         self.stores.found(Some(namespace), name)
     }
 
@@ -293,6 +300,11 @@ fn held_by_undecodable(cluster: &Found<Cluster>, bootstrap: &Found<ClusterBootst
         recorded: false,
         uid: meta.uid.clone()?,
     })
+}
+
+/// Whether the Cluster with this UID waits for a ClusterBootstrap that a user creates.
+fn is_custom_of(cluster: Option<&Cluster>, uid: &str) -> bool {
+    cluster.is_some_and(|cluster| cluster.metadata.uid.as_deref() == Some(uid) && is_custom(cluster))
 }
 
 fn recorded(bootstrap: Option<&ClusterBootstrap>) -> Option<&UpgradeRecord> {

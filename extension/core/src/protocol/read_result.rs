@@ -12,7 +12,7 @@ use sluice_crds::{
 };
 
 use super::{Contact, Failure, Key, Resource, Server, Watched};
-use crate::decode::{Body, Item, READ, Unspecified, list};
+use crate::decode::{Body, ClusterBody, Item, READ, list};
 
 /// Object as stored by an API server. Debug output omits the content, which may be a Secret.
 #[derive(Clone)]
@@ -76,14 +76,14 @@ impl ReadResult {
         number.map_or_else(|why| Self::NotConnected(why.to_string()), Self::Connected)
     }
 
-    /// Decodes the object of `key` from a response body. The spec of a Cluster is dropped: its size is up to the user, and Sluice takes
-    /// the needed fields from the watch.
+    /// Decodes the object of `key` from a response body. The spec of a Cluster is dropped, except what confirms the cached one: its size
+    /// is up to the user, and Sluice takes all other fields from the watch.
     #[must_use]
     pub fn of_object(key: &Key, text: &str) -> Self {
         let server = key.server;
         let limit = Limit::whole(limit(server));
         let read = if key.is_of::<Cluster>() {
-            Item::<Unspecified>::within(text, limit).map(|item| item.map(|Unspecified(object)| object))
+            Item::<ClusterBody>::within(text, limit).map(|item| item.map(|ClusterBody(object)| object))
         } else {
             Item::<Body>::within(text, limit).map(|item| item.map(|Body(object)| object))
         };
@@ -238,10 +238,10 @@ mod tests {
     }
 
     #[test]
-    fn a_cluster_is_read_without_its_spec() {
+    fn a_cluster_is_read_without_most_of_its_spec() {
         let text = json!({
             "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "metadata": {"name": "one", "uid": "u"},
-            "spec": {"topology": {"variables": vec![json!({"a": 0}); 50_000]}}, "status": {"phase": "Provisioned"},
+            "spec": {"paused": true, "topology": {"version": "v1.36.3", "variables": vec![json!({"a": 0}); 50_000]}}, "status": {"phase": "Provisioned"},
         })
         .to_string();
         let read = |key: &Key| match ReadResult::of_object(key, &text) {
@@ -252,7 +252,10 @@ mod tests {
         let found = read(&cluster).unwrap();
         assert_eq!(found["metadata"]["uid"], "u");
         assert_eq!(found["status"]["phase"], "Provisioned");
-        assert_eq!(found.get("spec"), None);
+        assert_eq!(
+            found["spec"],
+            json!({"paused": true, "topology": {"version": "v1.36.3"}})
+        );
         assert_eq!(
             read(&Key::of::<Package>(Server::Management, Some("team-a"), "one")),
             None

@@ -10,11 +10,12 @@ held! {
         /// requests a release. The message names the API. Only Clusters whose decision depends on that API are held.
         Starting("hook message"):
             "nothing; if it lasts, check the definition of that API, the roles in `manifests/base`, and the API server",
-        /// This replica has been out of sync with the API server for more than 45 s: it may have missed a change of a Cluster,
-        /// ClusterBootstrap or TanzuKubernetesRelease. It stays ready and closes the connection after its response, so that the next
-        /// call may reach another replica.
-        ReplicaStale("hook message, log (`Stale: …`, `Current again: …`)"):
-            "nothing while the API server is unavailable; otherwise check the network between this replica and the API server",
+        /// The cache of this replica would release the call, but the objects that the release depends on could not be read from the API
+        /// server within 500 ms, or too many other reads were in flight. The message names an object. The log of the replica names the cause of
+        /// a failed read. The call is repeated after a second, possibly by another replica.
+        ReleaseNotConfirmed("hook message, log (`Failed to confirm release`)"):
+            "nothing while the API server is unavailable or overloaded; otherwise check the network between this replica and the API server, \
+             and the roles in `manifests/base`",
         /// This replica has observed no acquisition or renewal of the leader lease for the lease duration plus 45 s, so no replica
         /// updates records. Unmanaged Clusters and released deletions are not held.
         NoLeader("hook message, log (`No leader: …`, `A replica leads again`)"):

@@ -147,6 +147,10 @@ held! {
         ControlPlaneKindUnreadable("gate, event"):
             "the message names the rule, or the label that its CustomResourceDefinition needs; or start Sluice with \
              `--control-plane-group`",
+        /// The Cluster in the message, or its control plane, differs from the cache of the leader: the watch of the leader lags, or the API
+        /// server was restored to an earlier state. No gate opens meanwhile. After two minutes Sluice restarts all watches.
+        CacheOutdated("gate, event"):
+            "nothing; if it lasts, check the network between the leader and the API server",
         /// The control plane does not exist or has no version yet.
         ControlPlaneCreating("gate"): "nothing",
         /// The control plane is taking the version.

@@ -28,7 +28,7 @@ impl HoldReason {
     pub const fn is_of_the_replica(self) -> bool {
         matches!(
             self,
-            Self::Call(CallReason::Starting | CallReason::ReplicaStale)
+            Self::Call(CallReason::Starting | CallReason::ReleaseNotConfirmed)
                 | Self::Gate(GateReason::APIUnavailable)
         )
     }

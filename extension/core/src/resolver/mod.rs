@@ -28,7 +28,7 @@ use sluice_crds::{
 pub use change::resolve;
 pub use running::Running;
 pub use selector::{NoSelector, parse as parse_selector};
-pub use unresolved::{requires_resolution, unresolved};
+pub use unresolved::{class_in_cache, requires_resolution, unresolved};
 
 use crate::{
     cache::stores::{Images, Releases},

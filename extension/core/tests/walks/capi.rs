@@ -1,20 +1,11 @@
-//! Model of Cluster API's topology controller v1.14: its hook calls and version writes, with a replica that answers from its caches. The
-//! control plane steps through every minor version; workers take only the last.
+//! Model of Cluster API's topology controller v1.14: its hook calls and version writes. The control plane steps through every minor
+//! version; workers take only the last.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize as _;
 use serde_json::{Value, json};
-use sluice_core::{
-    cache::stored_kind::StoredKind,
-    gate::{
-        decision::{CachedCluster, Decision, Knowledge, decide},
-        hook_call::HookCall,
-        retry::RetryPolicy,
-        unsynced::Unsynced,
-    },
-    reconcile::cluster::Server,
-};
+use sluice_core::gate::hook_call::HookCall;
 use sluice_crds::{
     labels::label,
     run::{Hook, UpgradeRecord},
@@ -23,21 +14,18 @@ use sluice_crds::{
 use crate::{
     connection::time_at,
     objects::{TEAM, VERSIONS, bootstrap, cluster, control_plane, worker},
-    odd::undecodable,
-    servers::{Place, Servers, place},
+    replica::{Answer, Reading, Replica},
+    servers::{Place, Servers},
 };
-
-/// Maximum cache age of a replica, in seconds.
-const CURRENT_FOR: u64 = 45;
 
 /// Cluster API and the replica whose hooks it calls.
 #[derive(Clone, Debug, Default, Hash)]
 pub(crate) struct ClusterApi {
     /// Pending hooks.
     pending: BTreeSet<&'static str>,
-    seen: Servers,
-    /// Time at which the replica's cache was last complete.
-    confirmed: u64,
+    pub(crate) replica: Replica,
+    /// Behaviour of the reads of the current reconcile.
+    reading: Reading,
     /// Last time at which the server's record had each gate open.
     open: BTreeMap<(&'static str, String), u64>,
     /// Whether the deletion is released.
@@ -113,15 +101,16 @@ pub(crate) fn roll(servers: &mut Servers, place: &Place) -> bool {
 }
 
 impl ClusterApi {
-    /// Brings the caches of the replica up to date.
-    pub(crate) fn watch(&mut self, servers: &Servers, now: u64) {
-        self.seen = servers.clone();
-        self.confirmed = now;
-    }
-
     /// Clears the cache of the replica.
     pub(crate) fn forget(&mut self) {
-        self.seen = Servers::default();
+        self.replica.forget();
+        self.open.clear();
+    }
+
+    /// Goes back to an earlier state, as an API server does. The replica is another process, and keeps its cache.
+    pub(crate) fn go_back(&mut self, earlier: &Self) {
+        self.pending.clone_from(&earlier.pending);
+        self.deleted = earlier.deleted;
         self.open.clear();
     }
 
@@ -134,14 +123,15 @@ impl ClusterApi {
         }
     }
 
-    /// Reconciles the Cluster once.
-    pub(crate) fn reconcile(&mut self, servers: &mut Servers, now: u64) {
+    /// Reconciles the Cluster once, with this behaviour of the reads that confirm releases.
+    pub(crate) fn reconcile(&mut self, servers: &mut Servers, reading: Reading, now: u64) {
+        self.reading = reading;
         let Some(object) = servers.get(&cluster()).cloned() else {
             return;
         };
         let to = index_of(&object["spec"]["topology"]["version"]).expect("a version of the walk");
         if !object["metadata"]["deletionTimestamp"].is_null() {
-            self.deleted |= self.released(&object, Hook::BeforeClusterDelete, to, None, now);
+            self.deleted |= self.released(servers, &object, (Hook::BeforeClusterDelete, to, None), now);
             return;
         }
         let stable = self.control_plane(servers, &object, to, now);
@@ -152,7 +142,7 @@ impl ClusterApi {
         if workers < to && !rolling && !held && stable {
             take(servers, &worker(), "spec", to);
         } else if stable && workers == to && !rolling && !self.is_pending(Hook::AfterWorkersUpgrade) {
-            self.call(&object, Hook::AfterClusterUpgrade, to, now);
+            self.call(servers, &object, Hook::AfterClusterUpgrade, to, now);
         }
     }
 
@@ -164,7 +154,7 @@ impl ClusterApi {
             return false;
         }
         for hook in [Hook::AfterControlPlaneUpgrade, Hook::BeforeWorkersUpgrade] {
-            if !self.call(object, hook, at, now) {
+            if !self.call(servers, object, hook, at, now) {
                 return at == to;
             }
         }
@@ -173,20 +163,24 @@ impl ClusterApi {
             return true;
         }
         if workers != version_at(servers, &worker(), "status")
-            || !self.call(object, Hook::AfterWorkersUpgrade, at, now)
+            || !self.call(servers, object, Hook::AfterWorkersUpgrade, at, now)
             || at >= to
         {
             return at == to;
         }
         let next = at + 1;
         if !self.is_pending(Hook::AfterClusterUpgrade) {
-            if !self.released(object, Hook::BeforeClusterUpgrade, to, Some(next), now) {
+            if !self.released(servers, object, (Hook::BeforeClusterUpgrade, to, Some(next)), now) {
                 return false;
             }
             self.pending.insert(Hook::AfterClusterUpgrade.as_str());
         }
-        if self.released(object, Hook::BeforeControlPlaneUpgrade, next, Some(next), now) {
-            self.judge(Hook::BeforeControlPlaneUpgrade, next, now);
+        if self.released(
+            servers,
+            object,
+            (Hook::BeforeControlPlaneUpgrade, next, Some(next)),
+            now,
+        ) {
             self.mark(servers, Hook::AfterControlPlaneUpgrade, next, to);
             take(servers, &control_plane(), "spec", next);
         }
@@ -201,37 +195,49 @@ impl ClusterApi {
         }
     }
 
+    /// Whether a hook was not released yet.
+    pub(crate) fn awaits_hooks(&self) -> bool {
+        !self.pending.is_empty()
+    }
+
     fn is_pending(&self, hook: Hook) -> bool {
         self.pending.contains(hook.as_str())
     }
 
     /// Calls a hook if it is pending. Returns whether it is released.
-    fn call(&mut self, object: &Value, hook: Hook, version: usize, now: u64) -> bool {
+    fn call(&mut self, servers: &Servers, object: &Value, hook: Hook, version: usize, now: u64) -> bool {
         if !self.is_pending(hook) {
             return true;
         }
-        let released = self.released(object, hook, version, None, now);
+        let released = self.released(servers, object, (hook, version, None), now);
         if released {
-            self.judge(hook, version, now);
             self.pending.remove(hook.as_str());
         }
         released
     }
 
-    /// Asserts that a released gate was open in a record no older than the limit.
-    fn judge(&self, hook: Hook, version: usize, now: u64) {
-        let open = self.open.get(&(hook.as_str(), VERSIONS[version].to_owned()));
-        assert!(
-            open.is_some_and(|at| at + CURRENT_FOR >= now),
-            "{hook:?} {} is released at {now}, and was open last at {open:?}",
-            VERSIONS[version]
-        );
+    /// Asserts that a released gate was open in the record of the API server at some moment between call and answer.
+    fn judge(&self, hook: Hook, version: usize, asked: u64) {
+        // A deletion may exceed its limit.
+        if hook != Hook::BeforeClusterDelete {
+            let open = self.open.get(&(hook.as_str(), VERSIONS[version].to_owned()));
+            assert!(
+                open.is_some_and(|at| *at >= asked),
+                "stale: a call of {asked} to {hook:?} {} is released, and its gate was open last at {open:?}",
+                VERSIONS[version]
+            );
+        }
     }
 
-    /// Returns the response of the replica.
-    fn released(&self, object: &Value, hook: Hook, asked: usize, step: Option<usize>, now: u64) -> bool {
+    /// Returns whether the replica releases a call: hook, version, and next version of the control plane.
+    fn released(
+        &mut self,
+        servers: &Servers,
+        object: &Value,
+        (hook, asked, step): (Hook, usize, Option<usize>),
+        now: u64,
+    ) -> bool {
         let metadata = &object["metadata"];
-        let label = metadata["labels"][label::TKR].as_str();
         let deleting = !metadata["deletionTimestamp"].is_null();
         let call = HookCall {
             hook,
@@ -239,37 +245,16 @@ impl ClusterApi {
             name: "one",
             uid: metadata["uid"].as_str().unwrap_or_default(),
             generation: metadata["generation"].as_i64().unwrap_or_default(),
-            label,
+            label: metadata["labels"][label::TKR].as_str(),
             version: VERSIONS[asked],
             first_step: step.map(|step| VERSIONS[step]),
             deleted_at: deleting.then(|| time_at(now)),
             now: Some(time_at(now)),
         };
-        let record = shown(&self.seen);
-        let shown = self.seen.get(&bootstrap());
-        let odd = |place: &Place| undecodable(self.seen.get(place)?);
-        let named =
-            label.and_then(|label| odd(&place(Server::Management, "tanzukubernetesreleases", "", label)));
-        let odd_bootstrap = odd(&bootstrap());
-        let known = CachedCluster {
-            bootstrap_undecodable: odd_bootstrap.is_some(),
-            undecodable: odd(&cluster())
-                .or(odd_bootstrap.clone())
-                .or(named)
-                .map(|object| object.hold()),
-            record: record.as_ref().filter(|_| odd_bootstrap.is_none()),
-            bootstrap_generation: shown
-                .filter(|_| odd_bootstrap.is_none())
-                .and_then(|shown| shown["metadata"]["generation"].as_i64()),
-            ..CachedCluster::default()
-        };
-        let knowledge = if now - self.confirmed > CURRENT_FOR {
-            Knowledge::Unsynced(Unsynced::Stale)
-        } else if self.seen.of(Server::Management, "clusters").next().is_none() {
-            Knowledge::Unsynced(Unsynced::Unlisted(StoredKind::Cluster))
-        } else {
-            Knowledge::synced(label, known)
-        };
-        decide(&call, &knowledge, &RetryPolicy::default()) == Decision::Release
+        let Answer { released, asked: at } = self.replica.answer(servers, &call, self.reading, now);
+        if released {
+            self.judge(hook, step.unwrap_or(asked), at);
+        }
+        released
     }
 }

@@ -16,8 +16,8 @@ use sluice_core::{
     decode::Undecodable,
     packages::bootstrap::PackageFacts,
     reconcile::cluster::{
-        Clock, Context, Done, Effects, Facts, Failure, Interrupt, LocalState, Object, Read, ReadResult,
-        Server, Settings, Verb, Watched, Write, reconcile,
+        CachedControlPlane, Clock, Context, Done, Effects, Facts, Failure, Interrupt, Key, LocalState,
+        Object, Read, ReadPhase, ReadResult, Server, Settings, Verb, Watched, Write, reconcile,
     },
     schedule::SyncPeriod,
     upgrade::hop::{ControlPlaneFacts, Plan},
@@ -26,8 +26,9 @@ use sluice_crds::foreign::Cluster;
 
 use crate::{
     connection::{Connection, time_at},
+    defect::Defect,
     fault::{Fault, make},
-    objects::{SYSTEM, TEAM, VERSIONS, control_plane},
+    objects::{SYSTEM, TEAM, VERSIONS, control_plane, control_plane_key},
     odd::{Shown, are_brought, undecodable},
     servers::{Late, Place, Servers, digest, place, place_of, refused},
 };
@@ -77,6 +78,7 @@ pub(crate) struct Leader {
     pub(crate) began: u64,
     /// Result of the last reconcile.
     pub(crate) last: Option<Result<Done, Failure>>,
+    pub(crate) defect: Option<Defect>,
 }
 
 /// Environment of a leader: both servers, the time, and late writes of frozen processes.
@@ -145,6 +147,7 @@ impl Leader {
         *self = Self {
             connections: self.connections,
             search: self.search,
+            defect: self.defect,
             ..Self::default()
         };
     }
@@ -162,6 +165,13 @@ impl Leader {
         }
     }
 
+    /// Brings all caches up to date but that of one kind.
+    pub(crate) fn watch_but(&mut self, servers: &Servers, kind: &str, now: u64) {
+        let before = self.seen.clone();
+        self.watch(servers, now);
+        self.seen.take_over_kinds(Server::Management, &[kind], &before);
+    }
+
     /// Brings the store of some kinds of a server up to date.
     pub(crate) fn watch_store(&mut self, servers: &Servers, server: Server, kinds: &[&str], now: u64) {
         let answered = match &mut self.connection {
@@ -176,6 +186,12 @@ impl Leader {
     /// Drops the local state.
     pub(crate) fn forget(&mut self) {
         self.local = LocalState::default();
+    }
+
+    /// Restarts all watches with a list after a rollback of the API server, and drops the local state.
+    pub(crate) fn restart_watches(&mut self, servers: &Servers, now: u64) {
+        self.forget();
+        self.watch(servers, now);
     }
 
     /// Delivers the watch event of one object.
@@ -343,9 +359,12 @@ impl Leader {
         let found = Facts::of(&cluster, &stores, &settings, |_| Ok(None))?;
         Some(Facts {
             server_now: Some(time_at(around.now)),
-            control_plane: Some(ControlPlaneFacts {
-                spec_version: text(&plane["spec"]["version"]),
-                status_version: text(&plane["status"]["version"]),
+            control_plane: Some(CachedControlPlane {
+                key: control_plane_key(),
+                uid: text(&plane["metadata"]["uid"]),
+                generation: plane["metadata"]["generation"].as_i64(),
+                resource_version: text(&plane["metadata"]["resourceVersion"]),
+                versions: ControlPlaneFacts::in_object(plane),
             }),
             plan: Plan::Listed(VERSIONS.map(str::to_owned).into()),
             ..found
@@ -410,7 +429,12 @@ impl Leader {
             Read::Cluster(..) | Read::Source(_) => {
                 unreachable!("only reconciles of configurations read these")
             }
-            Read::Object(key, _) => {
+            Read::Object(key, phase) => {
+                let servers = if *phase == ReadPhase::Confirm && self.is_not_read(key) {
+                    &self.seen
+                } else {
+                    servers
+                };
                 let found = servers.get(&place_of(key)).cloned();
                 found.map_or(ReadResult::Absent, |found| ReadResult::Found(Object(found)))
             }
@@ -448,6 +472,16 @@ impl Leader {
             Read::LabelledSecrets => listed("secrets"),
             Read::Machines(_) => ReadResult::Listed(Vec::new()),
         }
+    }
+
+    /// Whether a planted defect answers a confirming read from the cache.
+    fn is_not_read(&self, key: &Key) -> bool {
+        let plural = match self.defect {
+            Some(Defect::ControlPlaneUnread) => "goods",
+            Some(Defect::ClusterUnread) => "clusters",
+            _ => return false,
+        };
+        key.resource.plural == plural
     }
 
     /// Digest of a read result.

@@ -1,9 +1,11 @@
 //! Random walks: the real `reconcile` against models of two API servers, kapp-controller and Cluster API.
 //!
 //! Each step of a walk is one event: a read or write of a reconcile, a watch event, the start, end or interruption of a kapp-controller
-//! run, a user's edit, a refused or unanswered request, a crashed or frozen process. Invariants:
+//! run, a user's edit, a refused or unanswered request, a crashed or frozen process, a restored API server. Invariants:
 //! - early: a gate opens only if each package was deployed from its source at some time during the reconcile that opens the gate;
-//! - stale: a replica releases only by a record that is no older than the limit of its cache;
+//! - stale: each release was open in the record of the API server at some moment between call and answer, whatever the age of the
+//!   caches;
+//! - outdated: a gate opens only for a state that the Cluster had at some time during the reconcile that opens the gate;
 //! - open: a gate closes within a few reconciles after its proofs become invalid;
 //! - held: with correct inputs, a fair schedule completes the upgrade or the deletion within a bound;
 //! - settled: afterwards no reconcile writes, and no gate changes;
@@ -22,6 +24,7 @@
 
 mod capi;
 mod connection;
+mod defect;
 mod ends;
 mod fault;
 mod kapp;
@@ -30,6 +33,7 @@ mod named;
 mod objects;
 mod odd;
 mod random;
+mod replica;
 mod search;
 mod servers;
 mod truth;

@@ -4,7 +4,9 @@ use rstest::rstest;
 
 use crate::{
     capi::{brief, record},
+    defect::Defect,
     fault::Fault,
+    replica::Reading,
     users::Edit,
     walk::{
         Step::{self, *},
@@ -25,7 +27,7 @@ const SEEN: [Step; 2] = [Watch(0), Reconcile(0)];
 const DEPLOYED: [Step; 2] = [Deploy(1), Deploy(2)];
 
 /// The control plane rolls to the version.
-const TAKEN: [Step; 3] = [Replica, ClusterApi, Roll];
+const TAKEN: [Step; 3] = [Replica, ClusterApi(Reading::AtOnce), Roll];
 
 /// A run has applied all resources and waits.
 const WAITING: [Step; 5] = [Sync(1), Begin(1), Apply(1), Sync(1), Watch(0)];
@@ -218,7 +220,7 @@ fn an_undecodable_object_holds_only_until_its_repair(#[values(0, 1, 2, 3, 4, 5, 
             Watch(0),
             Reconcile(0),
             Replica,
-            ClusterApi,
+            ClusterApi(Reading::AtOnce),
         ],
     ]);
 }
@@ -268,4 +270,81 @@ fn restored_packages_of_a_settled_cluster_are_corrected() {
     walk.finish();
     let closed = record(&walk.servers).expect("a record");
     walk.drifts(&closed, User(Edit::Remove("secrets", 0)));
+}
+
+/// The gates before the control plane are open, and the cache of the replica shows them.
+const OPEN: [&[Step]; 5] = [&MERGED, &INSTALLED, &DEPLOYED, &SEEN, &[Replica]];
+
+/// The gates close, and the cache of the replica does not show it.
+const CLOSED: [Step; 3] = [User(Edit::Content(1, 1, "b")), Watch(0), Reconcile(0)];
+
+/// The upgrade completes, the API servers go back to before it, and the Cluster is upgraded again. The leader observes everything but
+/// the control plane.
+const RESTORED: [Step; 18] = [
+    BackUp,
+    User(Edit::Target(1)),
+    Round,
+    Round,
+    Round,
+    Round,
+    Round,
+    Round,
+    Round,
+    Round,
+    Restore,
+    User(Edit::Target(1)),
+    WatchBut(0, "goods"),
+    Reconcile(0),
+    WatchBut(0, "goods"),
+    Reconcile(0),
+    WatchBut(0, "goods"),
+    Reconcile(0),
+];
+
+/// Each planted defect fails one walk by the name of its invariant, and that walk passes without it.
+#[rstest]
+#[case::no_read(Defect::Unconfirmed, &[&OPEN.concat()[..], &CLOSED, &[ClusterApi(Reading::AtOnce)]].concat(), "stale: ")]
+#[case::cached_read(Defect::ConfirmedByCache, &[&OPEN.concat()[..], &CLOSED, &[ClusterApi(Reading::AtOnce)]].concat(), "stale: ")]
+#[case::shared_read(Defect::SharedTooLate, &[&OPEN.concat()[..], &[AnotherCall], &CLOSED, &[ClusterApi(Reading::AtOnce)]].concat(), "stale: ")]
+#[case::control_plane_not_read(Defect::ControlPlaneUnread, &RESTORED, "early: ")]
+#[case::cluster_not_read(
+    Defect::ClusterUnread,
+    &[&MERGED[..], &INSTALLED, &DEPLOYED, &[Watch(0), User(Edit::Label(2)), Reconcile(0)]].concat(),
+    "outdated: "
+)]
+fn a_planted_defect_is_found(#[case] defect: Defect, #[case] steps: &[Step], #[case] invariant: &str) {
+    let run = |defect: Option<Defect>| {
+        let mut walk = Walk::new();
+        walk.plant(defect);
+        walk.take(&CREATED);
+        walk.take(steps);
+        walk
+    };
+    let found = std::panic::catch_unwind(|| run(Some(defect)))
+        .err()
+        .expect("the defect is not found");
+    let found = found.downcast_ref::<String>().expect("a message");
+    assert!(found.starts_with(invariant), "{found}");
+    let mut walk = run(None);
+    walk.calm();
+    walk.finish();
+}
+
+#[test]
+fn a_restored_api_server_is_followed() {
+    upgraded(&[&RESTORED, &[Detect(0)]]);
+}
+
+/// The Cluster is edited while its upgrade completes.
+#[test]
+fn an_upgrade_does_not_end_on_an_outdated_cache() {
+    for rounds in 1..8 {
+        let mut walk = Walk::new();
+        walk.take(&CREATED);
+        walk.take(&[User(Edit::Target(1))]);
+        walk.take(&[Round].repeat(rounds));
+        walk.take(&[Watch(0), User(Edit::Unimportant), Reconcile(0)]);
+        walk.calm();
+        walk.finish();
+    }
 }

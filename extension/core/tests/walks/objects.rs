@@ -3,7 +3,10 @@
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde_json::{Value, json};
-use sluice_core::reconcile::cluster::Server::{self, Management};
+use sluice_core::reconcile::cluster::{
+    Key, Resource,
+    Server::{self, Management},
+};
 use sluice_crds::labels::label;
 
 use crate::servers::{Place, Servers, place};
@@ -33,6 +36,20 @@ pub(crate) fn bootstrap() -> Place {
 
 pub(crate) fn control_plane() -> Place {
     place(Management, "goods", TEAM, "one")
+}
+
+pub(crate) fn control_plane_key() -> Key {
+    Key {
+        server: Management,
+        resource: Resource {
+            group: "controlplane.example.com".into(),
+            version: "v1".into(),
+            kind: "Good".into(),
+            plural: "goods".into(),
+        },
+        namespace: Some(TEAM.to_owned()),
+        name: "one".to_owned(),
+    }
 }
 
 pub(crate) fn worker() -> Place {

@@ -1,6 +1,6 @@
 //! Undecodable objects that an API server accepts.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use kube::core::{DynamicObject, ObjectMeta, WatchEvent};
 use serde::de::DeserializeOwned;
@@ -14,10 +14,11 @@ use sluice_core::{
     packages::bootstrap::Catalogue,
     reconcile::cluster::Server,
 };
-use sluice_crds::run::TanzuKubernetesRelease;
+use sluice_crds::{foreign::Cluster, run::TanzuKubernetesRelease};
 
 use crate::{
     leader::facts_of,
+    objects::TEAM,
     servers::{Place, Servers, place},
 };
 
@@ -43,7 +44,7 @@ pub(crate) fn of_others() -> Place {
 }
 
 /// Returns the JSON text of an object as sent by an API server.
-fn text(object: &Value) -> String {
+pub(crate) fn text(object: &Value) -> String {
     let deep = ["[".repeat(300), "]".repeat(300)].concat();
     let text = object.to_string();
     text.replacen(r#""odd":true"#, &format!(r#""odd":{deep}"#), 1)
@@ -81,6 +82,11 @@ impl Shown<'_> {
         let plural = K::plural(&()).into_owned();
         let management = self.0.all().filter(|(place, _)| !place.0);
         management.filter(move |(place, _)| place.1 == plural)
+    }
+
+    /// Returns the undecodable Cluster, if any.
+    pub(crate) fn undecodable_cluster(&self) -> Option<Arc<Undecodable>> {
+        Stored::<Cluster>::undecodable(self, Some(TEAM), "one")
     }
 
     fn at<K: kube::Resource<DynamicType = ()>>(&self, namespace: Option<&str>, name: &str) -> Option<&Value> {
@@ -145,8 +151,8 @@ impl Stores for Shown<'_> {
         )
     }
 
-    fn age(&self, _: StoredKind) -> Option<Duration> {
-        Some(Duration::ZERO)
+    fn is_listed(&self, _: StoredKind) -> bool {
+        true
     }
 }
 

@@ -10,6 +10,7 @@ use proptest::{
 use crate::{
     fault::Fault,
     odd,
+    replica::Reading,
     users::Edit,
     walk::{Step, Walk},
 };
@@ -50,6 +51,7 @@ fn edits() -> impl Strategy<Value = Edit> {
         2 => (0..odd::KINDS.len(), any::<u8>()).prop_map(|(kind, which)| Edit::Odd(kind, which)),
         1 => Just(Edit::OddOfOthers),
         2 => Just(Edit::OfAddonsManager),
+        2 => Just(Edit::Unimportant),
         1 => Just(Edit::LeavingWorkers),
         3 => (1..3_u8).prop_map(Edit::Values),
         1 => Just(Edit::NoValues),
@@ -74,6 +76,14 @@ fn edits() -> impl Strategy<Value = Edit> {
     ]
 }
 
+fn readings() -> impl Strategy<Value = Reading> {
+    prop_oneof![
+        4 => Just(Reading::AtOnce),
+        1 => Just(Reading::Fails),
+        1 => Just(Reading::Late),
+    ]
+}
+
 /// Most steps are undisturbed: otherwise few walks open a gate.
 fn steps() -> impl Strategy<Value = Step> {
     let package = || 0..3_usize;
@@ -92,8 +102,13 @@ fn steps() -> impl Strategy<Value = Step> {
         3 => package().prop_map(Step::Apply),
         4 => (package(), prop::bool::weighted(0.7)).prop_map(|(package, well)| Step::End(package, well)),
         2 => package().prop_map(Step::Interrupt),
-        4 => Just(Step::Replica),
-        6 => Just(Step::ClusterApi),
+        3 => Just(Step::Replica),
+        2 => any::<u8>().prop_map(Step::ReplicaKind),
+        1 => Just(Step::AnotherCall),
+        6 => readings().prop_map(Step::ClusterApi),
+        1 => Just(Step::BackUp),
+        1 => Just(Step::Restore),
+        1 => leader().prop_map(Step::Detect),
         4 => Just(Step::Roll),
         2 => any::<u8>().prop_map(Step::Collect),
         3 => prop::sample::select(&[5_u64, 10, 60, 2_000][..]).prop_map(Step::Wait),

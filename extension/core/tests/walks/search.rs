@@ -28,6 +28,7 @@ use crate::{
     kapp::Kapp,
     leader::{Leader, Surroundings, is_request},
     objects::{VERSIONS, bootstrap, control_plane, servers, template, worker},
+    replica::Reading,
     servers::{Late, Servers, digest},
     truth::{Right, concerned, opened, right, version_of},
     users::{Edit, edit},
@@ -289,8 +290,8 @@ impl Hop {
 fn cluster_api(state: &mut State) {
     let record = record(&state.servers);
     state.capi.note(record.as_ref(), 1);
-    state.capi.watch(&state.servers, 1);
-    state.capi.reconcile(&mut state.servers, 1);
+    state.capi.replica.watch(&state.servers);
+    state.capi.reconcile(&mut state.servers, Reading::AtOnce, 1);
     state.capi.forget();
 }
 

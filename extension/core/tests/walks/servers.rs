@@ -47,6 +47,8 @@ pub(crate) struct Servers {
     objects: Arc<BTreeMap<Arc<Place>, Digested>>,
     /// Number of writes of each object, including deleted ones.
     versions: Arc<BTreeMap<Arc<Place>, u64>>,
+    /// Number of times that an earlier state was restored.
+    restored: u64,
     /// Whether the workload does not respond.
     pub(crate) silent: bool,
     /// Whether restored content restores the resourceVersion: otherwise no two histories reach the same state.
@@ -120,13 +122,14 @@ impl Servers {
             metadata["namespace"] = json!(place.2);
         }
         if metadata["uid"].is_null() {
-            metadata["uid"] = json!(format!("{}-{}-{version}", place.1, place.3));
+            metadata["uid"] = json!(format!("{}-{}-{version}-{}", place.1, place.3, self.restored));
         }
         metadata["resourceVersion"] = Value::Null;
         let version = if self.by_content {
             digest(&object)
         } else {
-            *version
+            // No version of a lost state is given again.
+            *version * 1_000 + self.restored
         };
         object["metadata"]["resourceVersion"] = json!(version.to_string());
         self.show(place, object.clone());
@@ -209,6 +212,14 @@ impl Servers {
         for place in self.dangling() {
             self.delete(&place);
         }
+    }
+
+    /// Restores an earlier state. Versions begin there again.
+    pub(crate) fn restore(&mut self, earlier: &Self) {
+        *self = Self {
+            restored: self.restored + 1,
+            ..earlier.clone()
+        };
     }
 
     /// Replaces the objects of one server with those of `other`.

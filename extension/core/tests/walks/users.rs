@@ -65,6 +65,8 @@ pub(crate) enum Edit {
     OddOfOthers,
     /// The addons-manager installed the packages, and Sluice has never reconciled the Cluster.
     OfAddonsManager,
+    /// An edit of the spec of the Cluster that nothing depends on.
+    Unimportant,
 }
 
 fn to_of(servers: &Servers) -> usize {
@@ -104,6 +106,10 @@ pub(crate) fn edit(servers: &mut Servers, edit: Edit) {
         Edit::Odd(kind, which) => odd::make(servers, kind, which),
         Edit::OddOfOthers => odd::make_of_others(servers),
         Edit::OfAddonsManager => of_addons_manager(servers),
+        Edit::Unimportant => servers.edit(&cluster(), |cluster| {
+            let before = cluster["spec"]["edits"].as_u64().unwrap_or_default();
+            cluster["spec"]["edits"] = json!(before + 1);
+        }),
         Edit::LeavingWorkers => drop(servers.put(leaving_worker(), leaving_workers())),
         Edit::Values(replicas) => {
             let data = values(replicas)["data"].clone();

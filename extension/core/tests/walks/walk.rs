@@ -1,12 +1,16 @@
 //! One walk: its steps and invariants.
 
-use std::time::Instant;
+use std::{collections::BTreeMap, time::Instant};
 
 use sluice_core::reconcile::cluster::Write;
-use sluice_crds::run::{Hook, Outcome, PackageState, UpgradeRecord};
+use sluice_crds::{
+    labels::label,
+    run::{Hook, Outcome, PackageState, UpgradeRecord},
+};
 
 use crate::{
     capi::{ClusterApi, brief, record, roll, version_at},
+    defect::Defect,
     fault::Fault,
     kapp::Kapp,
     leader::{Leader, SYNC_PERIOD, Surroundings},
@@ -14,6 +18,7 @@ use crate::{
         PACKAGES, VERSIONS, bootstrap, cluster, control_plane, kubeconfig, servers, values_source, worker,
     },
     odd::undecodable,
+    replica::Reading,
     servers::{Late, Place, Servers},
     truth::{Right, concerned, is_known, opened, releases_step, right, version_of},
     users::{Edit, edit, mend},
@@ -40,6 +45,8 @@ pub(crate) enum Step {
     Reconcile(usize),
     Watch(usize),
     WatchOne(usize, u8),
+    /// All caches of a leader are up to date but that of this kind.
+    WatchBut(usize, &'static str),
     Crash(usize),
     /// The writes of frozen processes arrive.
     Arrive,
@@ -53,9 +60,19 @@ pub(crate) enum Step {
     Interrupt(usize),
     /// From now on a resource of a package never becomes ready: its runs apply everything, wait, and fail.
     NeverSettles(usize),
-    /// The replica that answers hooks has an up-to-date cache.
+    /// The replica that answers hooks has an up-to-date cache, of all kinds or of one.
     Replica,
-    ClusterApi,
+    ReplicaKind(u8),
+    /// Another call arrives, whose read stays under way.
+    AnotherCall,
+    /// Cluster API reconciles, with this behaviour of the reads that confirm releases.
+    ClusterApi(Reading),
+    /// The API servers and the deployments are backed up.
+    BackUp,
+    /// The last backup is restored. Caches and local states of processes stay.
+    Restore,
+    /// A leader detects the rollback.
+    Detect(usize),
     /// The machines roll to their desired version.
     Roll,
     /// The garbage collector deletes one dependent of deleted owners; a round deletes all of them.
@@ -64,6 +81,14 @@ pub(crate) enum Step {
     User(Edit),
     /// Only reconciles happen for a while.
     Calm,
+}
+
+/// Backup of the world outside of Sluice.
+#[derive(Clone)]
+struct Backup {
+    servers: Servers,
+    kapp: Kapp,
+    capi: ClusterApi,
 }
 
 /// Objects and actual deployments at the last change.
@@ -90,6 +115,9 @@ pub(crate) struct Walk {
     /// Last time at which each package was correctly deployed for each release.
     right_at: [[Option<u64>; VERSIONS.len()]; PACKAGES.len()],
     observed: Option<Observed>,
+    /// Last time at which the Cluster had each combination of UID, generation, label and target.
+    clusters: BTreeMap<String, u64>,
+    backup: Option<Box<Backup>>,
     never_settles: Option<usize>,
     /// Number of steps of leaders.
     led: usize,
@@ -110,6 +138,8 @@ impl Walk {
             now: 0,
             right_at: Default::default(),
             observed: None,
+            clusters: BTreeMap::new(),
+            backup: None,
             never_settles: None,
             led: 0,
             ends_at: None,
@@ -133,6 +163,7 @@ impl Walk {
                 let place = places[usize::from(which) % places.len()].clone();
                 self.leaders[leader].watch_one(servers, place, now);
             }
+            Step::WatchBut(leader, kind) => self.leaders[leader].watch_but(servers, kind, now),
             Step::Crash(leader) => self.leaders[leader].crash(),
             Step::Arrive => {
                 for late in self.late.drain(..) {
@@ -147,8 +178,19 @@ impl Walk {
             Step::End(package, well) => self.kapp.end(servers, package, now, well),
             Step::Interrupt(package) => self.kapp.interrupt(package),
             Step::NeverSettles(package) => self.never_settles = Some(package),
-            Step::Replica => self.capi.watch(servers, now),
-            Step::ClusterApi => self.capi.reconcile(servers, now),
+            Step::Replica => self.capi.replica.watch(servers),
+            Step::ReplicaKind(which) => self.capi.replica.watch_kind(servers, which),
+            Step::AnotherCall => self.capi.replica.is_called_by_another(servers),
+            Step::ClusterApi(reading) => self.capi.reconcile(servers, reading, now),
+            Step::BackUp => {
+                self.backup = Some(Box::new(Backup {
+                    servers: servers.clone(),
+                    kapp: self.kapp.clone(),
+                    capi: self.capi.clone(),
+                }));
+            }
+            Step::Restore => self.restore(),
+            Step::Detect(leader) => self.leaders[leader].restart_watches(servers, now),
             Step::Roll => {
                 let _rolled = roll(servers, &control_plane()) || roll(servers, &worker());
             }
@@ -175,6 +217,26 @@ impl Walk {
             Step::Calm => self.calm(),
         }
         self.tick();
+    }
+
+    fn restore(&mut self) {
+        let Some(backup) = &self.backup else { return };
+        self.servers.restore(&backup.servers);
+        self.kapp = backup.kapp.clone();
+        self.capi.go_back(&backup.capi);
+        // The world of before is no evidence of what opens a gate from now on.
+        self.right_at = Default::default();
+        self.clusters.clear();
+        self.observed = None;
+        self.late.clear();
+    }
+
+    /// Plants a defect in all processes.
+    pub(crate) fn plant(&mut self, defect: Option<Defect>) {
+        self.capi.replica.defect = defect;
+        for leader in &mut self.leaders {
+            leader.defect = defect;
+        }
     }
 
     fn tick(&mut self) {
@@ -204,6 +266,9 @@ impl Walk {
             }
         }
         self.capi.note(observed.record.as_ref(), self.now);
+        if let Some(state) = cluster_state(&observed.servers) {
+            self.clusters.insert(state, self.now);
+        }
     }
 
     fn lead(&mut self, which: usize, fault: Fault) {
@@ -236,7 +301,20 @@ impl Walk {
             // A reconcile of an earlier Cluster of the same name: its record releases nothing of this one.
             return;
         };
+        let of = [
+            record.cluster_uid.as_str(),
+            &record.observed_cluster_generation.to_string(),
+            &record.label,
+            &record.to,
+        ];
         for gate in opened(&self.servers, before, &record) {
+            let seen = self.clusters.get(&of.join(" "));
+            assert!(
+                seen.is_some_and(|at| *at >= began),
+                "outdated: {:?} {} is opened for {of:?} by a reconcile that began at {began}, and the Cluster was so last at {seen:?}",
+                gate.hook,
+                gate.version,
+            );
             let version = version_of(gate);
             for package in concerned(&self.servers, gate.hook) {
                 let right = self.right_at[package][version];
@@ -446,8 +524,8 @@ impl Walk {
         for package in PACKAGES {
             self.deploy(package);
         }
-        self.capi.watch(&self.servers, self.now);
-        self.capi.reconcile(&mut self.servers, self.now);
+        self.capi.replica.watch(&self.servers);
+        self.capi.reconcile(&mut self.servers, Reading::AtOnce, self.now);
         let _rolled = roll(&mut self.servers, &control_plane()) || roll(&mut self.servers, &worker());
         self.servers.collect();
         // A hold of half an hour must end within the rounds.
@@ -497,11 +575,26 @@ impl Walk {
         // An upgrade with a reverted target is cancelled.
         let closed =
             record(&self.servers).is_some_and(|record| record.outcome.is_some() && record.to == VERSIONS[to]);
-        closed && version_at(&self.servers, &worker(), "status") == to
+        closed && version_at(&self.servers, &worker(), "status") == to && !self.capi.awaits_hooks()
     }
 
     /// Returns the number of steps of leaders so far.
     pub(crate) fn led(&self) -> usize {
         self.led
     }
+}
+
+/// Returns UID, generation, label and target of the Cluster.
+fn cluster_state(servers: &Servers) -> Option<String> {
+    let cluster = servers.get(&cluster())?;
+    let (metadata, topology) = (&cluster["metadata"], &cluster["spec"]["topology"]);
+    let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
+    let generation = metadata["generation"].as_i64().unwrap_or_default().to_string();
+    let of = [
+        text(&metadata["uid"]),
+        generation,
+        text(&metadata["labels"][label::TKR]),
+        text(&topology["version"]),
+    ];
+    Some(of.join(" "))
 }

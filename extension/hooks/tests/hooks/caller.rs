@@ -1,5 +1,7 @@
 //! Sends requests to the routes, and the real bodies to send.
 
+use std::future::{Future, ready};
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 
 use axum::Router;
@@ -8,7 +10,7 @@ use http::{Method, Request, StatusCode};
 use http_body_util::BodyExt;
 use serde_json::Value;
 use sluice_core::gate::decision::Decision;
-use sluice_core::gate::hook_call::HookCall;
+use sluice_core::gate::hook_call::{HookCall, OwnedHookCall};
 use sluice_core::gate::retry::RetryAfter;
 use sluice_core::reasons::HoldReason;
 use sluice_hooks::{Answer, Endpoint, Gate, Hook, Observer, Outcome, Peer, handler, router};
@@ -55,17 +57,27 @@ pub(crate) fn held(reason: HoldReason, message: &str) -> Decision {
     }
 }
 
-/// Gate with a fixed response that records the calls.
+/// Gate with fixed responses that records the calls.
 #[derive(Clone)]
 pub(crate) struct Always {
     decision: Decision,
+    confirmed: Decision,
     pub(crate) asked: Arc<Mutex<Vec<String>>>,
 }
 
 pub(crate) fn always(decision: Decision) -> Always {
     Always {
+        confirmed: decision.clone(),
         decision,
         asked: Arc::default(),
+    }
+}
+
+/// A release by the cache that a read turns into this decision.
+pub(crate) fn confirming(confirmed: Decision) -> Always {
+    Always {
+        confirmed,
+        ..always(Decision::Release)
     }
 }
 
@@ -88,6 +100,10 @@ impl Gate for Always {
              first_step={first_step:?} deleted_at={deleted_at:?}"
         ));
         self.decision.clone()
+    }
+
+    fn confirm(&self, _: OwnedHookCall, _: IpAddr) -> impl Future<Output = Decision> + Send {
+        ready(self.confirmed.clone())
     }
 }
 

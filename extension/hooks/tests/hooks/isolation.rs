@@ -1,5 +1,6 @@
 //! Requests that panic inside the server, or that never end.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,8 +11,9 @@ use futures::{StreamExt, stream};
 use http::Request;
 use rstest::rstest;
 use sluice_core::gate::decision::Decision;
-use sluice_core::gate::hook_call::HookCall;
+use sluice_core::gate::hook_call::{HookCall, OwnedHookCall};
 use sluice_hooks::{Endpoint, Gate, Hook, Outcome, Peer, router};
+use tokio::sync::{Barrier, Semaphore};
 
 use crate::caller::{DISCOVERY, Seen, call, call_from, changed, path, recorded, releasing, send};
 
@@ -23,15 +25,25 @@ impl Gate for Fails {
         assert!(call.name != "bad", "a defect that one cluster meets");
         Decision::Release
     }
+
+    async fn confirm(&self, call: OwnedHookCall, _: IpAddr) -> Decision {
+        tokio::task::yield_now().await;
+        assert!(
+            call.as_call().name != "unconfirmed",
+            "a defect of its confirmation"
+        );
+        Decision::Release
+    }
 }
 
+#[rstest]
 #[tokio::test]
-async fn a_panic_holds_its_own_request_only() {
+async fn a_panic_holds_its_own_request_only(#[values("bad", "unconfirmed")] name: &str) {
     let seen = Seen::default();
     let router = router(Arc::new(Fails), seen.clone());
     for hook in Hook::ALL {
         let bad = changed(hook, |request| {
-            request["cluster"]["metadata"]["name"] = "bad".into();
+            request["cluster"]["metadata"]["name"] = name.into();
         });
         let answer = call(&router, hook, bad).await;
         assert_eq!(
@@ -210,4 +222,50 @@ async fn requests_at_once_are_bounded_before_any_of_their_bodies_comes() {
         .filter(|(_, outcome)| *outcome == Outcome::Late)
         .count();
     assert_eq!((late, seen.len()), (8 * 1024, 10_000), "all others were refused");
+}
+
+/// Gate whose confirmations end together.
+struct Together {
+    entered: Semaphore,
+    all: Barrier,
+}
+
+impl Gate for Together {
+    fn decide(&self, _: &HookCall<'_>) -> Decision {
+        Decision::Release
+    }
+
+    async fn confirm(&self, _: OwnedHookCall, _: IpAddr) -> Decision {
+        self.entered.add_permits(1);
+        self.all.wait().await;
+        Decision::Release
+    }
+}
+
+/// The budget of one peer has room for one of these bodies.
+#[tokio::test]
+async fn a_body_is_dropped_before_its_call_is_confirmed() {
+    let soon = Duration::from_mins(1);
+    let gate = Arc::new(Together {
+        entered: Semaphore::new(0),
+        all: Barrier::new(3),
+    });
+    let (router, peer) = (router(Arc::clone(&gate), ()), Peer::default());
+    let hook = Hook::BeforeClusterUpgrade;
+    let mut answers = Vec::new();
+    for _ in 0..3 {
+        let body = changed(hook, |request| {
+            request["padding"] = "x".repeat(15 * 1024 * 1024).into();
+        });
+        let (router, peer) = (router.clone(), peer.clone());
+        answers.push(tokio::spawn(async move {
+            call_from(&router, &peer, hook, body).await
+        }));
+        let entered = tokio::time::timeout(soon, gate.entered.acquire()).await;
+        entered.expect("the call is confirmed").unwrap().forget();
+    }
+    for answer in answers {
+        let answer = tokio::time::timeout(soon, answer).await.expect("an answer");
+        assert!(answer.unwrap().releases());
+    }
 }

@@ -10,7 +10,7 @@ use sluice_core::reasons::{CallReason, GateReason, HoldReason};
 use sluice_hooks::{Hook, Profile, Reply, router};
 use tower::ServiceExt;
 
-use crate::caller::{Received, always, call, changed, held, path, post, recorded};
+use crate::caller::{Received, always, call, changed, confirming, held, path, post, recorded};
 
 #[test]
 fn what_a_decision_becomes() {
@@ -154,7 +154,7 @@ async fn an_older_cluster_api_takes_one_minor_at_a_time(
 }
 
 #[rstest]
-#[case::stale(HoldReason::Call(CallReason::ReplicaStale), true)]
+#[case::not_confirmed(HoldReason::Call(CallReason::ReleaseNotConfirmed), true)]
 #[case::starting(HoldReason::Call(CallReason::Starting), true)]
 #[case::without_an_api(HoldReason::Gate(GateReason::APIUnavailable), true)]
 #[case::of_the_cluster(HoldReason::Gate(GateReason::PackagesNotReady), false)]
@@ -164,14 +164,16 @@ async fn a_hold_that_is_the_replicas_own_ends_the_connection(
     #[case] closes: bool,
     #[values("", "/capi-1.11")] prefix: &str,
 ) {
-    let router = router(always(held(reason, "")), ());
-    let path = path(prefix, Hook::BeforeClusterUpgrade);
-    let request = Request::post(path).body(Body::from(recorded(Hook::BeforeClusterUpgrade)));
+    for gate in [always(held(reason, "")), confirming(held(reason, ""))] {
+        let router = router(gate, ());
+        let path = path(prefix, Hook::BeforeClusterUpgrade);
+        let request = Request::post(path).body(Body::from(recorded(Hook::BeforeClusterUpgrade)));
 
-    let answer = router.oneshot(request.unwrap()).await.unwrap();
+        let answer = router.oneshot(request.unwrap()).await.unwrap();
 
-    let connection = answer.headers().get("connection");
-    assert_eq!(connection.is_some_and(|value| value == "close"), closes);
+        let connection = answer.headers().get("connection");
+        assert_eq!(connection.is_some_and(|value| value == "close"), closes);
+    }
 }
 
 #[tokio::test]

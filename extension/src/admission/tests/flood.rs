@@ -197,7 +197,12 @@ async fn knowing(clusters: Vec<Value>, server: &Server) -> (Admission, Requeues,
     let (stores, following) = filled(&client).await;
     let admission = Admission::new("system".to_owned(), AdmissionMetrics::default());
     let triggers = Requeues::default();
-    let control_planes = ControlPlanes::new(server.client(), triggers.clone(), Vec::new());
+    let control_planes = ControlPlanes::new(
+        server.client(),
+        triggers.clone(),
+        Vec::new(),
+        Rollbacks::default(),
+    );
     admission.set_caches(Caches::new(stores, Arc::new(control_planes), server.client()));
     (admission, triggers, following)
 }

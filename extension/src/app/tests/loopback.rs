@@ -8,6 +8,7 @@ use tokio::{task::JoinHandle, time::timeout};
 use tokio_util::sync::DropGuard;
 
 use super::*;
+use crate::cache::rollbacks::Rollbacks;
 use crate::controllers::bootstrap::{
     object_server::ObjectServer,
     world::{KUBECONFIG, World, kubeconfig_of, kubeconfig_secret},
@@ -110,7 +111,12 @@ impl Loopback {
             event_handlers.uncounted.clone(),
         );
         let mut registry = Registry::default();
-        let metrics = Metrics::registered(&Log::to(std::io::sink()), &index, &mut registry);
+        let metrics = Metrics::registered(
+            &Log::to(std::io::sink()),
+            &index,
+            &Rollbacks::default(),
+            &mut registry,
+        );
         let parts = Parts {
             index,
             admission: Admission::new(args.system_namespace.clone(), metrics.admission),

@@ -11,10 +11,10 @@ use super::{
     loopback::{Loopback, until},
     *,
 };
-use crate::controllers::bootstrap::world::World;
+use crate::{cache::rollbacks::Rollbacks, controllers::bootstrap::world::World};
 
 /// Series that each replica shows whether it leads or not.
-const SHOWN: [&str; 40] = [
+const SHOWN: [&str; 43] = [
     "certwatcher_read_certificate_total",
     "controller_runtime_active_workers",
     "controller_runtime_max_concurrent_reconciles",
@@ -34,12 +34,15 @@ const SHOWN: [&str; 40] = [
     "process_start_time_seconds",
     "process_virtual_memory_bytes",
     "rest_client_requests_total",
+    "sluice_api_server_rollbacks_total",
     "sluice_build_info",
     "sluice_certificate_expiration_timestamp_seconds",
     "sluice_deadline_exceeded_clusters",
     "sluice_gate_longest_hold_seconds",
     "sluice_gate_release_lag_seconds_count",
     "sluice_log_dropped_lines_total",
+    "sluice_release_confirmation_duration_seconds_count",
+    "sluice_release_confirmations_total",
     "sluice_server_accepted_connections_total",
     "sluice_server_closed_connections_total",
     "sluice_server_open_connections",
@@ -158,7 +161,7 @@ fn registered() -> Vec<Registered> {
         Index::new("tkg-system".into(), Duration::from_mins(10), Arc::default()),
     );
     let mut registry = Registry::default();
-    let _metrics = Metrics::registered(&log, &index, &mut registry);
+    let _metrics = Metrics::registered(&log, &index, &Rollbacks::default(), &mut registry);
     let text = text(&registry);
     let of = |kind: &str| -> BTreeMap<String, String> {
         let lines = text

@@ -26,7 +26,7 @@ pub(crate) enum Way {
     EndsLater,
     /// With an error, as an event.
     ErrorEvent(u16),
-    /// With a response head and no body.
+    /// With a response head and no body, until the client ends the silent connection.
     Mute,
     /// With a panic of this process.
     Panics,
@@ -90,8 +90,11 @@ impl Server {
                         return Ok(Response::new(Full::default().boxed_unsync()));
                     }
                     Way::Mute => {
-                        let never = stream::pending::<Result<Frame<Bytes>, Infallible>>();
-                        return Ok(Response::new(StreamBody::new(never).boxed_unsync()));
+                        let silence = stream::unfold((), |()| async {
+                            sleep(Duration::from_secs(75)).await;
+                            None::<(Result<Frame<Bytes>, Infallible>, ())>
+                        });
+                        return Ok(Response::new(StreamBody::new(silence).boxed_unsync()));
                     }
                     Way::Answers | Way::Refuses(_) | Way::ErrorEvent(_) => {}
                 }
@@ -222,7 +225,7 @@ fn reference(group: &str, kind: &str) -> ObjectReference {
     }
 }
 
-fn message(found: Result<Option<ControlPlaneFacts>, Unknown>) -> String {
+fn message(found: Result<Option<CachedControlPlane>, Unknown>) -> String {
     match found {
         Err(Unknown::Unreadable(hold)) => hold.to_string(),
         other => panic!("{other:?}"),
@@ -231,7 +234,12 @@ fn message(found: Result<Option<ControlPlaneFacts>, Unknown>) -> String {
 
 /// Returns the control planes of `server` after the list of kind `Good`.
 async fn listed(server: &Server) -> ControlPlanes {
-    let planes = ControlPlanes::new(server.client(), Requeues::default(), Vec::new());
+    let planes = ControlPlanes::new(
+        server.client(),
+        Requeues::default(),
+        Vec::new(),
+        Rollbacks::default(),
+    );
     let good = || planes.get(&cluster(), &reference(GROUP, "Good"));
     let _reading = good();
     sleep(Duration::from_secs(1)).await;
@@ -256,7 +264,12 @@ async fn try_again() {
 async fn an_unreadable_kind_affects_only_its_clusters(#[case] bad: Way, #[case] why: &str) {
     let (server, triggers) = (Server::new(bad), Requeues::default());
     let mut requeues = Box::pin(triggers.listen());
-    let planes = ControlPlanes::new(server.client(), triggers.clone(), Vec::new());
+    let planes = ControlPlanes::new(
+        server.client(),
+        triggers.clone(),
+        Vec::new(),
+        Rollbacks::default(),
+    );
     assert_eq!(
         planes.get(&cluster(), &reference(GROUP, "Bad")),
         Err(Unknown::Reading)
@@ -268,7 +281,7 @@ async fn an_unreadable_kind_affects_only_its_clusters(#[case] bad: Way, #[case] 
     sleep(Duration::from_secs(1)).await;
     let good = planes.get(&cluster(), &reference(GROUP, "Good"));
     assert_eq!(
-        good.map(|facts| facts.and_then(|facts| facts.spec_version)),
+        good.map(|facts| facts.and_then(|facts| facts.versions.spec_version)),
         Ok(Some("v1.36.3".to_owned()))
     );
     assert!(
@@ -309,7 +322,12 @@ async fn a_kind_that_is_none_of_a_control_plane_is_never_listed(
 ) {
     let server = Server::new(Way::Answers);
     server.set(|state| state.labelled = labelled);
-    let planes = ControlPlanes::new(server.client(), Requeues::default(), Vec::new());
+    let planes = ControlPlanes::new(
+        server.client(),
+        Requeues::default(),
+        Vec::new(),
+        Rollbacks::default(),
+    );
     let _reading = planes.get(&cluster(), &reference(group, kind));
     try_again().await;
     let found = message(planes.get(&cluster(), &reference(group, kind)));
@@ -322,7 +340,12 @@ async fn a_kind_that_is_none_of_a_control_plane_is_never_listed(
 async fn a_definition_that_may_not_be_read_is_named_with_the_way_out() {
     let server = Server::new(Way::Answers);
     server.set(|state| state.definitions = Way::Refuses(403));
-    let planes = ControlPlanes::new(server.client(), Requeues::default(), Vec::new());
+    let planes = ControlPlanes::new(
+        server.client(),
+        Requeues::default(),
+        Vec::new(),
+        Rollbacks::default(),
+    );
     let _reading = planes.get(&cluster(), &reference(GROUP, "Good"));
     sleep(Duration::from_secs(1)).await;
     let found = message(planes.get(&cluster(), &reference(GROUP, "Good")));
@@ -337,7 +360,12 @@ async fn a_definition_that_may_not_be_read_is_named_with_the_way_out() {
 async fn a_server_that_does_not_say_how_a_kind_is_served_is_given_up() {
     let server = Server::new(Way::Answers);
     server.set(|state| state.groups = Way::NeverAnswers);
-    let planes = ControlPlanes::new(server.client(), Requeues::default(), Vec::new());
+    let planes = ControlPlanes::new(
+        server.client(),
+        Requeues::default(),
+        Vec::new(),
+        Rollbacks::default(),
+    );
     let good = || planes.get(&cluster(), &reference(GROUP, "Good"));
     assert_eq!(good(), Err(Unknown::Reading));
     // The timeout of the request is three times as long.
@@ -457,22 +485,25 @@ async fn errors_with_answers_between_them_do_not_add_up(#[case] way: Way) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_kind_whose_watch_says_nothing_is_listed_again() {
+async fn a_kind_whose_watch_says_nothing_is_watched_again() {
     let server = Server::new(Way::Answers);
     let planes = listed(&server).await;
     let version = || {
         let good = planes.get(&cluster(), &reference(GROUP, "Good"));
-        good.map(|facts| facts.and_then(|facts| facts.spec_version))
+        good.map(|facts| facts.and_then(|facts| facts.versions.spec_version))
     };
-    server.set(|state| (state.watch, state.version) = (Way::Mute, "v1.37.0"));
-    for _ in 0..90 {
+    server.set(|state| state.watch = Way::Mute);
+    sleep(Duration::from_secs(10)).await;
+    let watches = || server.count_of("/apis/controlplane.example.com/v1/goods");
+    let before = watches();
+    for _ in 0..160 {
         assert!(version().is_ok(), "{:?}", version());
         sleep(Duration::from_secs(1)).await;
     }
-    assert_eq!(version(), Ok(Some("v1.37.0".to_owned())));
+    assert_eq!(watches() - before, 2, "one for each connection that was ended");
 
     server.set(|state| state.good = Way::NeverAnswers);
-    sleep(Duration::from_secs(100)).await;
+    sleep(Duration::from_secs(200)).await;
     let found = message(version().map(|_| None));
     assert!(found.starts_with("ControlPlaneKindUnreadable: "), "{found}");
 }
@@ -481,7 +512,12 @@ async fn a_kind_whose_watch_says_nothing_is_listed_again() {
 async fn a_group_of_the_operator_needs_no_label() {
     let server = Server::new(Way::Answers);
     server.set(|state| state.labelled = false);
-    let planes = ControlPlanes::new(server.client(), Requeues::default(), vec![GROUP.to_owned()]);
+    let planes = ControlPlanes::new(
+        server.client(),
+        Requeues::default(),
+        vec![GROUP.to_owned()],
+        Rollbacks::default(),
+    );
     let _reading = planes.get(&cluster(), &reference(GROUP, "Good"));
     sleep(Duration::from_secs(1)).await;
     assert!(matches!(

@@ -11,7 +11,7 @@ use http::Response;
 use kube::Api;
 use rstest::rstest;
 use serde_json::{Value, json};
-use sluice_core::{cache::FollowedStore, cluster::ClusterRef};
+use sluice_core::cluster::ClusterRef;
 use sluice_crds::foreign::App;
 use tokio::time::{sleep, timeout};
 use tower::service_fn;
@@ -19,11 +19,10 @@ use tower::service_fn;
 use super::*;
 use crate::{
     cache::{
-        freshness::dating,
+        rollbacks::{Restarts, Rollbacks},
         store::Store,
         watch::{Seen, follow},
     },
-    clock::now,
     kube_client::requests::is_watch,
     lock::lock,
 };
@@ -90,14 +89,14 @@ async fn a_list_ends_behind_its_bookmark(#[values(1, 7, 100_000)] size: usize) {
     );
 }
 
-/// Follows Apps like the stores of the management API server, until they are filled. Returns the store and its age.
-async fn follow_until_filled(client: Client) -> (Store<App>, Option<Duration>) {
-    let followed = Arc::new(Mutex::new(FollowedStore::dated()));
+/// Follows Apps like the stores of the management API server, until they are filled.
+async fn follow_until_filled(client: Client) -> Store<App> {
     let (store, run) = follow::<App>(
-        Api::all(dating(streaming(client), &followed)),
+        Api::all(streaming(client)),
         watcher::Config::default().streaming_lists(),
         Arc::default(),
-        Arc::clone(&followed),
+        Arc::default(),
+        Restarts::never(),
         |seen| assert!(!matches!(seen, Seen::Failed(_)), "{seen:?}"),
     );
     let (mut run, filled) = (pin!(run), timeout(Duration::from_secs(5), store.filled()));
@@ -105,21 +104,50 @@ async fn follow_until_filled(client: Client) -> (Store<App>, Option<Duration>) {
         filled = filled => filled.unwrap(),
         () = &mut run => unreachable!("it goes on"),
     }
-    let age = lock(&followed).age(now());
     let _goes_on = timeout(Duration::from_millis(1), run).await;
-    (store, age)
+    store
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_is_as_old_as_the_question_for_its_list() {
+async fn a_streamed_list_fills_the_store() {
     let (client, _) = server(|_| (200, lines()), 100);
-    let (store, age) = follow_until_filled(client).await;
-    assert_eq!(store.names().len(), 2);
-    assert_eq!(
-        age,
-        Some(Duration::from_secs(1)),
-        "the answer has taken that long"
+    assert_eq!(follow_until_filled(client).await.names().len(), 2);
+}
+
+/// The watch would resume where the restored API server has not been yet.
+#[tokio::test(start_paused = true)]
+async fn a_rollback_starts_the_watch_again_with_a_list() {
+    let (client, asked) = server(
+        |query| {
+            let streams = query.contains("sendInitialEvents");
+            (200, if streams { lines() } else { String::new() })
+        },
+        100,
     );
+    let rollbacks = Rollbacks::default();
+    let (store, run) = follow::<App>(
+        Api::all(streaming(client)),
+        watcher::Config::default().streaming_lists(),
+        Arc::default(),
+        Arc::default(),
+        rollbacks.restarts(),
+        |_| {},
+    );
+    let task = tokio::spawn(run);
+    sleep(Duration::from_secs(5)).await;
+    assert!(store.is_filled());
+    let lists = || {
+        let asked = lock(&asked);
+        asked
+            .iter()
+            .filter(|query| query.contains("sendInitialEvents"))
+            .count()
+    };
+    assert_eq!(lists(), 1);
+    rollbacks.saw_earlier(&"App ns/a");
+    sleep(Duration::from_secs(5)).await;
+    assert_eq!(lists(), 2);
+    task.abort();
 }
 
 /// A server reports changes while it sends the list, and ends the list after them.
@@ -143,7 +171,7 @@ async fn what_changes_in_the_middle_of_a_list_is_taken_in(#[values(1, 100_000)] 
         }
     };
     let (client, _) = server(move |query| (200, answer(query)), size);
-    let (store, _) = follow_until_filled(client).await;
+    let store = follow_until_filled(client).await;
     let names = store.names();
     assert_eq!(names.iter().map(ClusterRef::name).collect::<Vec<_>>(), ["b"]);
 }
@@ -181,12 +209,12 @@ async fn a_list_that_cannot_be_streamed_comes_in_pages(#[case] line: &'static st
         },
         100,
     );
-    let followed = Arc::new(Mutex::new(FollowedStore::dated()));
     let (store, run) = follow::<App>(
-        Api::all(dating(streaming(client), &followed)),
+        Api::all(streaming(client)),
         watcher::Config::default().streaming_lists(),
         Arc::default(),
-        Arc::clone(&followed),
+        Arc::default(),
+        Restarts::never(),
         |_| {},
     );
     let _goes_on = timeout(Duration::from_secs(8), run).await;
@@ -213,8 +241,8 @@ async fn a_server_that_cannot_stream_is_asked_for_pages() {
         },
         100,
     );
-    let (store, age) = follow_until_filled(client).await;
-    assert_eq!((store.names().len(), age), (1, Some(Duration::from_secs(1))));
+    let store = follow_until_filled(client).await;
+    assert_eq!(store.names().len(), 1);
     let pages = lock(&asked)
         .iter()
         .filter(|query| query.contains("limit="))
@@ -275,9 +303,8 @@ async fn an_object_that_cannot_be_decoded_keeps_no_list_from_being_complete(
         },
         100,
     );
-    let (store, age) = follow_until_filled(client).await;
+    let store = follow_until_filled(client).await;
     assert_eq!(shows(&store), [("a".to_owned(), false), ("c".to_owned(), true)]);
-    assert!(age.is_some_and(|age| age < Duration::from_secs(5)), "{age:?}");
 }
 
 /// An object becomes undecodable, is corrected, becomes undecodable again and is deleted; each state replaces the earlier one.
@@ -313,6 +340,7 @@ async fn an_object_is_what_the_watch_showed_last() {
         watcher::Config::default().streaming_lists(),
         Arc::default(),
         Arc::default(),
+        Restarts::never(),
         move |event| {
             event.each(|app, presence| {
                 lock(&noted).push(format!(

@@ -35,6 +35,7 @@ use self::metadata::metadata_only;
 use crate::{
     cache::{
         kind_watch::Judge,
+        rollbacks::{Restarts, Rollbacks},
         store::Store,
         streamed::streaming,
         watch::{Events, Presence, brought, failure},
@@ -103,9 +104,15 @@ impl ValuesWatches {
     }
 
     /// Runs the watches for as long as it is polled. `clusters` holds all Clusters.
-    pub(crate) async fn run(self, client: Client, triggers: Requeues, clusters: Store<Cluster>) {
+    pub(crate) async fn run(
+        self,
+        client: Client,
+        triggers: Requeues,
+        clusters: Store<Cluster>,
+        rollbacks: Rollbacks,
+    ) {
         loop {
-            let watching = AssertUnwindSafe(self.watch(&client, &triggers, &clusters));
+            let watching = AssertUnwindSafe(self.watch(&client, &triggers, &clusters, &rollbacks));
             let _panicked = watching.catch_unwind().await;
             watch_panicked();
             sleep(AFTER_PANIC).await;
@@ -113,7 +120,13 @@ impl ValuesWatches {
     }
 
     /// Keeps the required watches open, each in a task of its own.
-    async fn watch(&self, client: &Client, triggers: &Requeues, clusters: &Store<Cluster>) {
+    async fn watch(
+        &self,
+        client: &Client,
+        triggers: &Requeues,
+        clusters: &Store<Cluster>,
+        rollbacks: &Rollbacks,
+    ) {
         let mut open = HashMap::<Watched, AbortOnDropHandle<()>>::new();
         loop {
             let next = lock(&self.0.values_watches).next(now());
@@ -128,8 +141,12 @@ impl ValuesWatches {
             for watched in next.watched {
                 open.entry(watched).or_insert_with_key(|watched| {
                     let (values_watches, client, clusters) = (self.clone(), client.clone(), clusters.clone());
-                    let watched = watched.clone();
-                    let attempt = async move { values_watches.attempt(client, &watched, &clusters).await };
+                    let (watched, restarts) = (watched.clone(), rollbacks.restarts());
+                    let attempt = async move {
+                        values_watches
+                            .attempt(client, &watched, &clusters, restarts)
+                            .await;
+                    };
                     AbortOnDropHandle::new(tokio::spawn(attempt))
                 });
             }
@@ -141,8 +158,14 @@ impl ValuesWatches {
     }
 
     /// Runs one attempt. Its failures do not affect other watches.
-    async fn attempt(&self, client: Client, watched: &Watched, clusters: &Store<Cluster>) {
-        let attempt = AssertUnwindSafe(self.followed(client, watched, clusters));
+    async fn attempt(
+        &self,
+        client: Client,
+        watched: &Watched,
+        clusters: &Store<Cluster>,
+        restarts: Restarts,
+    ) {
+        let attempt = AssertUnwindSafe(self.followed(client, watched, clusters, restarts));
         let (ended, trouble) = attempt.catch_unwind().await.unwrap_or_else(|_panic| {
             watch_panicked();
             (Ended::Panicked, Trouble::Passing)
@@ -160,9 +183,10 @@ impl ValuesWatches {
         client: Client,
         watched: &Watched,
         clusters: &Store<Cluster>,
+        restarts: Restarts,
     ) -> (Ended, Trouble) {
         match resource(&client, watched).await {
-            Ok(resource) => self.follow(client, watched, &resource, clusters).await,
+            Ok(resource) => self.follow(client, watched, &resource, clusters, restarts).await,
             Err(trouble) => (Ended::NeverReadable, trouble),
         }
     }
@@ -173,6 +197,7 @@ impl ValuesWatches {
         watched: &Watched,
         resource: &ApiResource,
         clusters: &Store<Cluster>,
+        restarts: Restarts,
     ) -> (Ended, Trouble) {
         let judge = Judge::new(lock(&self.0.values_watches).begin(watched, resource, now()));
         let client = judge.noting(streaming(metadata_only(client)));
@@ -182,7 +207,7 @@ impl ValuesWatches {
         };
         let config = watcher::Config::default().labels(LABEL).streaming_lists();
         let followed = Arc::new(Mutex::new(watched.followed()));
-        let mut events = Events::<PartialObjectMeta<DynamicObject>>::of(api, config, followed);
+        let mut events = Events::<PartialObjectMeta<DynamicObject>>::of(api, config, followed, restarts);
         let code = Mutex::new(None);
         let follows = async {
             events.list();

@@ -239,9 +239,10 @@ impl Watching {
             values_watches.cluster(&cluster, Presence::There);
         }
         let requeues = Box::new(triggers.listen());
-        let running = values_watches
-            .clone()
-            .run(server.client(), triggers, clusters.store());
+        let running =
+            values_watches
+                .clone()
+                .run(server.client(), triggers, clusters.store(), Rollbacks::default());
         let watching = Self {
             values_watches,
             requeues,

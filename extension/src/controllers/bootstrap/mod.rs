@@ -30,7 +30,9 @@ use tracing::{info, warn};
 pub(crate) use concurrency::Slots;
 
 use crate::{
-    cache::{control_plane::ControlPlanes, stores::Stores, values_watch::ValuesWatches},
+    cache::{
+        control_plane::ControlPlanes, rollbacks::Rollbacks, stores::Stores, values_watch::ValuesWatches,
+    },
     clock::{clock, now},
     controllers::{
         events::Notifier,
@@ -71,6 +73,8 @@ pub struct Context {
     pub(crate) index: Index,
     /// Watch of values sources.
     pub(crate) values_watches: ValuesWatches,
+    /// Rollbacks of the API server, which end the local states.
+    pub(crate) rollbacks: Rollbacks,
     /// Publisher of events.
     pub(crate) events: Notifier,
     /// Counters of reconciles.
@@ -282,6 +286,13 @@ async fn execute(cluster: &Arc<Cluster>, ctx: &Context, uid: &str) -> Result<Don
     let ended = outcome.as_ref().map(drop);
     let hold = ctx.slots.limiter().ended(uid, ended, began, now());
     if let Some(hold) = hold {
+        if outcome.as_ref().is_err_and(Error::is_conflict) {
+            // Other clients write as often, or the cache has lost the last write.
+            ctx.rollbacks.lost_events(&format!(
+                "writes for Cluster {} are refused",
+                ClusterRef::of(cluster.as_ref())
+            ));
+        }
         // The record lacks its writes.
         close_gates(ctx, cluster, &hold).await;
     }
@@ -297,7 +308,7 @@ pub(crate) async fn reconcile_once(cluster: &Arc<Cluster>, ctx: &Context) -> Res
         return Ok(unmanaged(ctx, cluster).await);
     };
     facts.server_now = ctx.index.server_clock().now();
-    let before = ctx.local_states().begin(&facts.owner);
+    let before = ctx.local_states().begin(&facts.owner, ctx.rollbacks.count());
     let host = reads::Host {
         ctx,
         facts: &facts,
@@ -322,6 +333,15 @@ async fn apply(ctx: &Context, facts: &Facts, effects: Effects) {
     }
     if let Some(note) = effects.note {
         ctx.index.note(&ClusterRef::of(facts.cluster.as_ref()), uid, note);
+    }
+    // A reconcile that began before the last restart of the watches compares with an older cache.
+    if effects.local.is_after(ctx.rollbacks.count()) {
+        if let Some(object) = &effects.rolled_back {
+            ctx.rollbacks.saw_earlier(object);
+        }
+        if let Some(difference) = &effects.outdated {
+            ctx.rollbacks.lost_events(difference);
+        }
     }
     ctx.local_states().keep(uid, effects.local);
     for count in &effects.counts {

@@ -1,21 +1,26 @@
-//! Fake API server for tests of whole reconciles: it stores objects and checks preconditions. Its watches send no events.
+//! Fake API server for tests of whole reconciles: it stores objects and checks preconditions. Its watches send no events. Those of a
+//! management cluster expire, so that their objects are listed again.
 
 use std::{
     collections::BTreeMap,
     convert::Infallible,
     sync::{Arc, Mutex, MutexGuard},
+    time::Duration,
 };
 
 use bytes::Bytes;
-use futures::{StreamExt as _, stream};
+use futures::{Stream, StreamExt as _, stream};
 use http::{Method, Request, Response};
 use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
 use hyper::body::Frame;
 use kube::{Client, client::Body};
 use serde_json::{Value, json};
-use tokio::sync::watch;
+use tokio::{sync::watch, time::sleep};
 
 use crate::kube_client::requests::{is_watch, streams_list};
+
+/// Time after which a watch expires.
+const EXPIRES: Duration = Duration::from_secs(10);
 
 /// Fake API server. Clones share the objects.
 #[derive(Clone, Default)]
@@ -188,8 +193,16 @@ impl ObjectServer {
                     return Ok(Response::builder().status(422).body(invalid).unwrap());
                 }
                 if is_watch(&request) {
-                    let never = stream::pending::<Result<Frame<Bytes>, Infallible>>().boxed();
-                    return Ok::<_, Infallible>(Response::new(StreamBody::new(never).boxed_unsync()));
+                    let is_short = request
+                        .uri()
+                        .query()
+                        .is_some_and(|query| query.contains("timeoutSeconds=30"));
+                    let events = if is_short {
+                        stream::pending().boxed()
+                    } else {
+                        expired().boxed()
+                    };
+                    return Ok::<_, Infallible>(Response::new(StreamBody::new(events).boxed_unsync()));
                 }
                 let (head, body) = request.into_parts();
                 if let Some(mut waits) = server.waits(head.uri.path()) {
@@ -205,6 +218,17 @@ impl ObjectServer {
         });
         Client::new(service, "default")
     }
+}
+
+/// Returns the events of a watch whose resourceVersion expires after a while.
+fn expired() -> impl Stream<Item = Result<Frame<Bytes>, Infallible>> {
+    let status =
+        json!({"kind": "Status", "status": "Failure", "code": 410, "reason": "Expired", "message": ""});
+    let event = json!({"type": "ERROR", "object": status}).to_string() + "\n";
+    stream::once(async move {
+        sleep(EXPIRES).await;
+        Ok(Frame::data(Bytes::from(event)))
+    })
 }
 
 impl State {

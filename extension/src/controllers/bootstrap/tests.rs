@@ -34,8 +34,7 @@ use super::*;
 use world::{CONCURRENCY, World};
 
 use crate::{
-    cache::freshness::tests::Frozen, kube_client::fence::Fence, queue::requeues::Requeues,
-    server::health::Health,
+    cache::frozen::Frozen, kube_client::fence::Fence, queue::requeues::Requeues, server::health::Health,
 };
 
 /// Clusters whose release does not exist.

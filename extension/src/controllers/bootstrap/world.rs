@@ -24,7 +24,9 @@ use tokio::{sync::watch, time::sleep};
 
 use super::{Context, Slots, object_server::ObjectServer, reconcile_once};
 use crate::{
-    cache::{control_plane::ControlPlanes, event_handlers::EventHandlers, stores::Stores},
+    cache::{
+        control_plane::ControlPlanes, event_handlers::EventHandlers, rollbacks::Rollbacks, stores::Stores,
+    },
     clock::now,
     controllers::events::Notifier,
     hooks::Index,
@@ -62,7 +64,12 @@ pub(crate) fn context(
             deletion_limit: Duration::from_mins(10),
         },
         stores,
-        control_planes: Arc::new(ControlPlanes::new(client.clone(), triggers.clone(), Vec::new())),
+        control_planes: Arc::new(ControlPlanes::new(
+            client.clone(),
+            triggers.clone(),
+            Vec::new(),
+            Rollbacks::default(),
+        )),
         remotes: Arc::new(Remotes::new(
             SYSTEM.to_owned(),
             triggers.clone(),
@@ -79,6 +86,7 @@ pub(crate) fn context(
         events: Notifier::new(client),
         metrics: ReconcileMetrics::default(),
         slots: Slots::new(CONCURRENCY),
+        rollbacks: Rollbacks::default(),
         local_states: Mutex::default(),
     };
     (context, following)

@@ -37,6 +37,7 @@ pub use watches::Watches;
 
 use crate::{
     cache::{
+        rollbacks::Rollbacks,
         store::Store,
         streamed::streaming,
         values_watch::ValuesWatches,
@@ -78,6 +79,8 @@ pub struct Context {
     pub triggers: Requeues,
     /// Watch of values sources.
     pub values_watches: ValuesWatches,
+    /// Rollbacks of the API server, which restart the watches of configurations.
+    pub rollbacks: Rollbacks,
     /// Publisher of events.
     pub events: Notifier,
     /// Resync interval of a configuration.
@@ -147,6 +150,7 @@ async fn run_kind(ctx: Arc<KindContext>, concurrency: u16, stop: CancellationTok
         watcher::Config::default().streaming_lists(),
         Arc::default(),
         followed,
+        shared.rollbacks.restarts(),
         changed,
     );
     let metrics = &shared.metrics.controllers.provider.queue;

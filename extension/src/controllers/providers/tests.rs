@@ -69,7 +69,12 @@ fn of(server: &ObjectServer, triggers: &Requeues, kind: &str) -> KindContext {
             dependents.clone(),
             Fence::open(),
         )),
-        watches: Watches::new(Contract::new(client.clone(), Vec::new()), dependents.clone()),
+        watches: Watches::new(
+            Contract::new(client.clone(), Vec::new()),
+            dependents.clone(),
+            Rollbacks::default(),
+        ),
+        rollbacks: Rollbacks::default(),
         values_watches: ValuesWatches::default(),
         events: Notifier::new(client.clone()),
         client,

@@ -10,7 +10,7 @@ use sluice_core::{
 
 use crate::queue::dependents::Dependents;
 use crate::{
-    cache::{contract::Contract, kind_watch::KindWatch, watch::reporting},
+    cache::{contract::Contract, kind_watch::KindWatch, rollbacks::Rollbacks, watch::reporting},
     clock::now,
     lock::lock,
 };
@@ -19,16 +19,18 @@ use crate::{
 pub struct Watches {
     dependents: Dependents,
     contract: Contract,
+    rollbacks: Rollbacks,
     watched: Mutex<NamedKinds<NamedKind, Arc<KindWatch<DynamicObject>>>>,
 }
 
 impl Watches {
     /// Returns no watches yet. Reads kinds that a Cluster references as far as `contract` allows.
     #[must_use]
-    pub fn new(contract: Contract, dependents: Dependents) -> Self {
+    pub fn new(contract: Contract, dependents: Dependents, rollbacks: Rollbacks) -> Self {
         Self {
             dependents,
             contract,
+            rollbacks,
             watched: Mutex::default(),
         }
     }
@@ -79,6 +81,7 @@ impl Watches {
             self.contract.clone(),
             named.clone(),
             Attempts::default(),
+            self.rollbacks.clone(),
             on,
             changed,
         )
@@ -100,7 +103,11 @@ mod tests {
     }
 
     fn watches(server: &Server, groups: Vec<String>) -> Watches {
-        Watches::new(Contract::new(server.client(), groups), Dependents::default())
+        Watches::new(
+            Contract::new(server.client(), groups),
+            Dependents::default(),
+            Rollbacks::default(),
+        )
     }
 
     #[tokio::test(start_paused = true)]

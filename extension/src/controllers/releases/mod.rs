@@ -37,7 +37,7 @@ pub use metrics::ReleaseMetrics;
 
 use self::sources::{Sources, follow};
 use crate::{
-    cache::{event_handlers::EventHandlers, stores::Stores},
+    cache::{event_handlers::EventHandlers, rollbacks::Rollbacks, stores::Stores},
     clock::{clock, later},
     controllers::events::Notifier,
     lock::lock,
@@ -73,6 +73,8 @@ pub struct Context {
     stores: Stores,
     management: Arc<Mutex<ManagementClusters>>,
     changes: Feed<ReleaseEvent>,
+    /// Rollbacks of the API server, which restart the watches of sources.
+    rollbacks: Rollbacks,
     events: Notifier,
     /// Backoff of failed writes.
     retries: Mutex<Retries<ReleaseObject>>,
@@ -98,6 +100,7 @@ impl Context {
             stores,
             management: Arc::clone(&event_handlers.management),
             changes: event_handlers.releases.clone(),
+            rollbacks: event_handlers.rollbacks.clone(),
             retries: Mutex::default(),
             reconciles,
             metrics,

@@ -23,7 +23,6 @@ use crate::{
         watch::{Followed, Seen, follow as follow_store, reporting},
     },
     lock::lock,
-    queue::work_queue::Feed,
 };
 
 /// Stores that only the leader needs.
@@ -47,9 +46,9 @@ pub(super) fn follow(context: &Context) -> (Sources, BoxFuture<'static, ()>) {
     let all = || watcher::Config::default().streaming_lists();
     let by_name = all().fields(&format!("metadata.name={}", name::BOM_METADATA));
     let by_label = all().labels(label::ADDITIONAL_COMPATIBLE_TKRS);
-    let (changes, unread) = (&context.changes, Arc::<AtomicBool>::default());
-    let (bom, bom_following) = followed(config_maps(), by_name, changes, &unread);
-    let (additional, additional_following) = followed(config_maps(), by_label, changes, &unread);
+    let unread = Arc::<AtomicBool>::default();
+    let (bom, bom_following) = followed(context, config_maps(), by_name, &unread);
+    let (additional, additional_following) = followed(context, config_maps(), by_label, &unread);
     let following = join(bom_following, additional_following).map(drop);
     let sources = Sources {
         system_namespace: context.system_namespace.clone(),
@@ -62,15 +61,15 @@ pub(super) fn follow(context: &Context) -> (Sources, BoxFuture<'static, ()>) {
 }
 
 fn followed<K>(
+    context: &Context,
     api: Api<Item<K>>,
     config: watcher::Config,
-    changes: &Feed<ReleaseEvent>,
     unread: &Arc<AtomicBool>,
 ) -> (Store<K>, BoxFuture<'static, ()>)
 where
     K: Followed + Resource<DynamicType = ()>,
 {
-    let (touched, changes) = (changes.clone(), changes.clone());
+    let (touched, changes) = (context.changes.clone(), context.changes.clone());
     let report = reporting(K::kind(&()), "Failed to watch objects", move |_, _| {
         touched.send(ReleaseEvent::All);
     });
@@ -85,7 +84,8 @@ where
         }
     };
     let followed = Arc::new(Mutex::new(FollowedStore::of_named_kind()));
-    let (store, following) = follow_store(api, config, Arc::default(), followed, on);
+    let restarts = context.rollbacks.restarts();
+    let (store, following) = follow_store(api, config, Arc::default(), followed, restarts, on);
     (store, following.boxed())
 }
 

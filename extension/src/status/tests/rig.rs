@@ -24,7 +24,8 @@ use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
 use tower::service_fn;
 
 use crate::{
-    cache::{event_handlers::EventHandlers, freshness::tests::Frozen, stores::Stores},
+    cache::{event_handlers::EventHandlers, frozen::Frozen, stores::Stores},
+    kube_client::last_response::LastResponse,
     lock::lock,
     server::{
         health::Health,
@@ -142,10 +143,11 @@ impl Rig {
         let reviews = Reviews::default();
         let (knowing, client) = (status.clone(), reviews.client());
         let knows = move || {
-            let (stores, following) =
-                Stores::open(&Frozen::new().client(|_| Vec::new()), "tkg-system", &handlers);
+            let last_response = LastResponse::default();
+            let watched = last_response.noting(Frozen::new().client(|_| Vec::new()));
+            let (stores, following) = Stores::open(&watched, "tkg-system", &handlers);
             tokio::spawn(following);
-            knowing.set_caches(stores, client);
+            knowing.set_caches(stores, client, last_response);
         };
         let rig = Self {
             status,

@@ -14,7 +14,7 @@ use wrong::WRONG;
 
 const POLICY: RetryPolicy = RetryPolicy::with_held(1);
 const DELETED_AT: i64 = 1_000_000;
-const UNLISTED: Unsynced = Unsynced::Unlisted(StoredKind::ClusterBootstrap);
+const UNLISTED: Knowledge<'static> = Knowledge::Unsynced(StoredKind::ClusterBootstrap);
 
 fn gate(hook: Hook, version: &str, open: bool) -> Gate {
     let (reason, message) = if open {
@@ -323,29 +323,21 @@ fn managed_clusters(
 #[rstest]
 fn without_knowledge_every_hook_holds_but_the_one_that_cannot(
     #[values(0, 1, 2, 3, 4, 5, 6, 7, 8)] hook: usize,
-    #[values((UNLISTED, HoldReason::Call(CallReason::Starting)), (Unsynced::Stale, HoldReason::Call(CallReason::ReplicaStale)))]
-    because: (Unsynced, HoldReason),
     #[values(None, Some("v1.36.3---sluice.1"))] label: Option<&'static str>,
 ) {
-    let (unsynced, held) = because;
     let call = HookCall {
         label,
         ..call(Hook::ALL[hook])
     };
-    let expected = (call.hook != Hook::AfterControlPlaneInitialized).then_some(held);
-    assert_eq!(
-        reason(&decide(&call, &Knowledge::Unsynced(unsynced), &POLICY)),
-        expected
-    );
+    let held = call.hook != Hook::AfterControlPlaneInitialized;
+    let expected = held.then_some(HoldReason::Call(CallReason::Starting));
+    assert_eq!(reason(&decide(&call, &UNLISTED, &POLICY)), expected);
 }
 
 #[rstest]
-#[case::starting_in_time(UNLISTED, 600, Some(HoldReason::Call(CallReason::Starting)))]
-#[case::starting_too_late(UNLISTED, 601, None)]
-#[case::stale_in_time(Unsynced::Stale, 600, Some(HoldReason::Call(CallReason::ReplicaStale)))]
-#[case::stale_too_late(Unsynced::Stale, 601, None)]
+#[case::in_time(600, Some(HoldReason::Call(CallReason::Starting)))]
+#[case::too_late(601, None)]
 fn a_deletion_is_let_go_by_any_replica_after_the_limit(
-    #[case] unsynced: Unsynced,
     #[case] after: i64,
     #[case] expected: Option<HoldReason>,
 ) {
@@ -353,29 +345,7 @@ fn a_deletion_is_let_go_by_any_replica_after_the_limit(
         now: Timestamp::from_second(DELETED_AT + after).ok(),
         ..call(Hook::BeforeClusterDelete)
     };
-    let knowledge = Knowledge::Unsynced(unsynced);
-    assert_eq!(reason(&decide(&call, &knowledge, &POLICY)), expected);
-}
-
-#[test]
-fn an_old_cache_releases_only_deletions() {
-    let late = Timestamp::from_second(DELETED_AT + 100_000).unwrap();
-    for hook in Hook::ALL {
-        let call = HookCall {
-            now: Some(late),
-            deleted_at: Some(Timestamp::from_second(DELETED_AT).unwrap()),
-            ..call(hook)
-        };
-        let released = decide(&call, &Knowledge::Unsynced(Unsynced::Stale), &POLICY) == Decision::Release;
-        assert_eq!(
-            released,
-            matches!(
-                hook,
-                Hook::BeforeClusterDelete | Hook::AfterControlPlaneInitialized
-            ),
-            "{hook}"
-        );
-    }
+    assert_eq!(reason(&decide(&call, &UNLISTED, &POLICY)), expected);
 }
 
 proptest! {

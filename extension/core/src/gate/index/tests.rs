@@ -1,3 +1,5 @@
+mod confirmation;
+
 use jiff::Timestamp;
 use rstest::rstest;
 use serde_json::{Value, json};
@@ -9,12 +11,9 @@ use sluice_crds::{
 use super::*;
 use crate::gate::retry::RetryAfter;
 use crate::{
-    cache::{
-        stored_kind::CURRENT_FOR,
-        stores::{
-            Stored,
-            tests::{Filling, Given, object, undecodable},
-        },
+    cache::stores::{
+        Stored,
+        tests::{Filling, Given, object, undecodable},
     },
     gate::{
         hook_call::Hook,
@@ -228,21 +227,16 @@ fn clusters_that_are_left_alone_are_released() {
 }
 
 const STARTING: Option<HoldReason> = Some(HoldReason::Call(CallReason::Starting));
-const STALE: Option<HoldReason> = Some(HoldReason::Call(CallReason::ReplicaStale));
 const UNAVAILABLE: Option<HoldReason> = Some(HoldReason::Gate(GateReason::APIUnavailable));
 
-/// Decisions of the call if one kind was never listed, and if one is too old, by kind.
+/// Decisions of the call if one kind was never listed, by kind.
 fn without_each_kind(
     given: impl Fn() -> Given,
     call: &HookCall<'_>,
-) -> impl Iterator<Item = (StoredKind, [Option<HoldReason>; 2])> {
-    let too_old = Some(CURRENT_FOR + Duration::from_millis(1));
+) -> impl Iterator<Item = (StoredKind, Option<HoldReason>)> {
     StoredKind::ALL.into_iter().map(move |kind| {
-        let answers = [None, too_old].map(|age| {
-            let ages = vec![(kind, age)];
-            reason(&Given { ages, ..given() }, call, false)
-        });
-        (kind, answers)
+        let unlisted = vec![kind];
+        (kind, reason(&Given { unlisted, ..given() }, call, false))
     })
 }
 
@@ -267,14 +261,10 @@ fn an_unmanaged_cluster_waits_only_for_the_kinds_that_show_it(
         ..changed(given(), |cluster| cluster.metadata.labels = None)
     };
     assert_eq!(reason(&given(), &call, false), None);
-    for (kind, answers) in without_each_kind(given, &call) {
+    for (kind, answer) in without_each_kind(given, &call) {
         let is_needed = kind == StoredKind::ClusterBootstrap || needs.contains(&kind);
-        let expected = if is_needed {
-            [STARTING, STALE]
-        } else {
-            [None, None]
-        };
-        assert_eq!(answers, expected, "{kind:?}");
+        let expected = if is_needed { STARTING } else { None };
+        assert_eq!(answer, expected, "{kind:?}");
     }
 }
 
@@ -291,13 +281,13 @@ fn a_managed_cluster_waits_for_every_kind(#[case] hook: Hook, #[case] unlisted: 
     };
     let call = HookCall { hook, ..call() };
     assert_eq!(reason(&with_record(), &call, false), None);
-    for (kind, answers) in without_each_kind(with_record, &call) {
+    for (kind, answer) in without_each_kind(with_record, &call) {
         let unlisted = if kind == StoredKind::ClusterBootstrap {
             STARTING
         } else {
             unlisted
         };
-        assert_eq!(answers, [unlisted, STALE], "{kind:?}");
+        assert_eq!(answer, unlisted, "{kind:?}");
     }
 }
 
@@ -327,23 +317,6 @@ fn a_lookup_before_the_list_releases_nothing() {
     );
 }
 
-#[test]
-fn a_deletion_is_not_let_go_by_an_old_store_because_another_one_was_never_filled() {
-    let deleted = HookCall {
-        hook: Hook::BeforeClusterDelete,
-        ..call()
-    };
-    let too_old = Some(CURRENT_FOR * 2);
-    let given = Given {
-        ages: vec![
-            (StoredKind::Cluster, None),
-            (StoredKind::TanzuKubernetesRelease, too_old),
-        ],
-        ..given()
-    };
-    assert_eq!(reason(&given, &deleted, false), STALE);
-}
-
 /// Whether each Cluster that is held has a record.
 fn held(given: &Given) -> Vec<bool> {
     let held = given
@@ -368,7 +341,7 @@ fn clusters_are_held_by_records_and_missing_objects() {
     assert_eq!(held(&given()), [false; 0], "the first count is pending");
     assert_eq!(held(&without_release()), [false]);
     let unlisted = |given| Given {
-        ages: vec![(StoredKind::App, None)],
+        unlisted: vec![StoredKind::App],
         ..given
     };
     assert_eq!(held(&unlisted(given())), [false]);

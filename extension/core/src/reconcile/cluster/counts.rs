@@ -1,13 +1,14 @@
 //! Counters of an upgrade: release lag, and versions that no gate released.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use sluice_crds::run::{Hook, UpgradeRecord};
+use sluice_crds::run::{Gate, Hook, UpgradeRecord};
 
 use super::{
     Context,
     effects::{Count, Effects},
 };
 use crate::events::Event;
+use crate::reasons::GateReason;
 use crate::upgrade::record::{Observed, ungated};
 
 /// Updates the counters from `record`, which follows `previous`, and from the observed state.
@@ -18,7 +19,13 @@ pub(super) fn count(
     record: &UpgradeRecord,
     seen: &Observed<'_>,
 ) {
-    let found = ungated(previous, &effects.local.opened, seen);
+    // A gate that an outdated cache has closed may have been open for the version.
+    let is_withheld = |gate: &Gate| gate.reason == GateReason::CacheOutdated.as_str();
+    let found = if previous.is_some_and(|previous| previous.gates.iter().any(is_withheld)) {
+        Vec::new()
+    } else {
+        ungated(previous, &effects.local.opened, seen)
+    };
     // Each version is counted once, because its gate may stay closed over many reconciles.
     let counted_before = &mut effects.local.ungated;
     counted_before.retain(|counted| record.outcome.is_none() || found.contains(counted));
@@ -88,14 +95,12 @@ fn released(
 mod tests {
     use std::time::Duration;
 
-    use jiff::Timestamp;
-    use sluice_crds::run::Gate;
-
     use super::*;
     use crate::reconcile::cluster::{
         LocalState,
         tests::{clock, facts},
     };
+    use jiff::Timestamp;
 
     const HOP: &str = "v1.36.3";
 

@@ -28,6 +28,10 @@ pub struct Effects {
     pub events: Vec<Event>,
     /// Counter updates.
     pub counts: Vec<Count>,
+    /// Object that the API server returned at an earlier resourceVersion than the cache had.
+    pub rolled_back: Option<String>,
+    /// Difference between a read and the cache that has lasted for so long that its event is lost.
+    pub outdated: Option<String>,
     /// Hold for hook calls without a record; `Some(None)` removes it.
     pub note: Option<Option<Hold>>,
 }

@@ -25,6 +25,7 @@ use crate::{
         bootstrap::{Catalogue, ResolvedRelease, packages},
         build::Owner,
     },
+    protocol::Key,
     reasons::{GateReason, Hold},
     schedule::SyncPeriod,
     upgrade::{
@@ -66,6 +67,29 @@ impl Unknown {
     }
 }
 
+/// Cached control plane object of a Cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CachedControlPlane {
+    /// Its key at the management API server.
+    pub key: Key,
+    /// Its UID.
+    pub uid: Option<String>,
+    /// Its generation.
+    pub generation: Option<i64>,
+    /// Its resourceVersion.
+    pub resource_version: Option<String>,
+    /// Its versions.
+    pub versions: ControlPlaneFacts,
+}
+
+impl CachedControlPlane {
+    /// Whether both are the same object with the same desired state and versions.
+    pub(super) fn is_as(&self, other: &Self) -> bool {
+        let of = |of: &Self| (of.key.clone(), of.uid.clone(), of.generation, of.versions.clone());
+        of(self) == of(other)
+    }
+}
+
 /// One Cluster and the objects that belong to it.
 #[derive(Debug)]
 pub struct Facts {
@@ -84,7 +108,7 @@ pub struct Facts {
     /// Its ClusterBootstrap.
     pub bootstrap: Option<Arc<ClusterBootstrap>>,
     /// Its control plane, if it exists and is known.
-    pub control_plane: Option<ControlPlaneFacts>,
+    pub control_plane: Option<CachedControlPlane>,
     /// Reason why too little is known, if so.
     pub unknown: Option<Unknown>,
     /// Its MachineDeployments and MachinePools.
@@ -108,7 +132,7 @@ impl Facts {
         cluster: &Arc<Cluster>,
         stores: &impl Stores,
         settings: &Settings,
-        control_plane: impl FnOnce(&ObjectReference) -> Result<Option<ControlPlaneFacts>, Unknown>,
+        control_plane: impl FnOnce(&ObjectReference) -> Result<Option<CachedControlPlane>, Unknown>,
     ) -> Option<Self> {
         let unlisted = stores.unlisted();
         let owner = Owner {
@@ -173,6 +197,11 @@ impl Facts {
             control_plane,
             unknown,
         })
+    }
+
+    /// Returns the versions of the control plane, if it exists and is known.
+    pub(super) fn control_plane_versions(&self) -> Option<&ControlPlaneFacts> {
+        self.control_plane.as_ref().map(|cached| &cached.versions)
     }
 
     /// Returns the record of an earlier reconcile.
@@ -380,7 +409,7 @@ mod tests {
     fn a_kind_that_was_never_listed_holds_managed_clusters() {
         for kind in StoredKind::ALL {
             let given = Given {
-                ages: vec![(kind, None)],
+                unlisted: vec![kind],
                 ..Given::default()
             };
             let found = Facts::of(&cluster(LABEL), &given, &settings(), |_| Ok(None)).unwrap();

@@ -11,7 +11,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 use sluice_crds::{foreign::App, run::Hook};
 
-use super::{Clock, WITH_PROBLEM, takeover::Removals};
+use super::{CachedControlPlane, Clock, WITH_PROBLEM, takeover::Removals};
 use crate::{
     proof::last_moved,
     protocol::LastDriftCheck,
@@ -38,6 +38,9 @@ const STALLED_BEFORE: Duration = Duration::from_secs(10);
 /// never fills them.
 const OPENING: Duration = Duration::from_secs(10);
 
+/// Time after which a cache that reads contradict has lost an event: a silent watch ends earlier.
+const LOST: Duration = Duration::from_mins(2);
+
 /// Local state of one Cluster.
 #[derive(Debug, Clone, Default)]
 pub struct LocalState {
@@ -58,6 +61,12 @@ pub struct LocalState {
     unfilled_since: Option<Instant>,
     /// Last hold of refused writes that no package waits for.
     refusal: Option<Hold>,
+    /// Number of rollbacks of the API server before the reconcile.
+    pub(super) rollbacks: u64,
+    /// Time since which reads of the Cluster and its control plane differ from the cache.
+    outdated_since: Option<Instant>,
+    /// Control plane whose cached state a read has confirmed last.
+    pub(super) confirmed: Option<CachedControlPlane>,
     /// Gates that this process may have opened and its watch may not show yet.
     pub(super) opened: Vec<(Hook, String)>,
     /// Version that packages are proven for, and start of the reconcile that observed the last proof.
@@ -132,6 +141,22 @@ struct Checks {
 }
 
 impl LocalState {
+    /// Whether the reconcile of this state began after this number of restarts of the watches.
+    #[must_use]
+    pub fn is_after(&self, restarts: u64) -> bool {
+        self.rollbacks == restarts
+    }
+
+    /// Notes whether reads differ from the cache. Returns the difference once it has lasted for so long that its event is lost.
+    pub(super) fn outdated_for_long(&mut self, outdated: Option<&Hold>, now: Instant) -> Option<String> {
+        let Some(hold) = outdated else {
+            self.outdated_since = None;
+            return None;
+        };
+        let since = *self.outdated_since.get_or_insert(now);
+        (now.saturating_duration_since(since) >= LOST).then(|| hold.message.clone())
+    }
+
     /// Stores the hold of refused writes that no package waits for. Returns whether it differs from the last one.
     pub(super) fn is_new_refusal(&mut self, refusal: Option<&Hold>) -> bool {
         let is_new = self.refusal.as_ref() != refusal;

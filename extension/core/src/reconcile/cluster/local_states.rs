@@ -13,6 +13,8 @@ use crate::packages::build::Owner;
 pub struct LocalStates {
     /// Local state of each managed Cluster, by UID.
     managed: HashMap<String, LocalState>,
+    /// Number of rollbacks of the API server that these states follow.
+    rollbacks: u64,
     /// Namespaces and names of Clusters requeued since the start of their last reconcile.
     requeued: HashSet<(String, String)>,
 }
@@ -23,9 +25,17 @@ impl LocalStates {
         self.requeued.insert((namespace.to_owned(), name.to_owned()));
     }
 
-    /// Returns the local state for a reconcile of this managed Cluster. A requeue stays in effect until a reconcile completes.
-    pub fn begin(&mut self, owner: &Owner) -> LocalState {
+    /// Returns the local state for a reconcile of this managed Cluster, after this number of rollbacks of the API server. Each of them ends
+    /// all local states. A requeue stays in effect until a reconcile completes.
+    pub fn begin(&mut self, owner: &Owner, rollbacks: u64) -> LocalState {
+        if rollbacks != self.rollbacks {
+            self.rollbacks = rollbacks;
+            for local in self.managed.values_mut() {
+                *local = local.after_rollback();
+            }
+        }
         let local = self.managed.entry(owner.uid.clone()).or_default();
+        local.rollbacks = rollbacks;
         if self
             .requeued
             .remove(&(owner.namespace.clone(), owner.name.clone()))
@@ -41,9 +51,15 @@ impl LocalStates {
         self.managed.get(uid).cloned().unwrap_or_default()
     }
 
-    /// Stores the local state of the Cluster with this UID.
+    /// Stores the local state of the Cluster with this UID. Of a reconcile that began before the last rollback it stores only the gates that
+    /// may have been opened: the cache may not show them yet.
     pub fn keep(&mut self, uid: &str, local: LocalState) {
-        self.managed.insert(uid.to_owned(), local);
+        if local.rollbacks == self.rollbacks {
+            self.managed.insert(uid.to_owned(), local);
+        } else {
+            let known = self.managed.entry(uid.to_owned()).or_default();
+            known.may_also_have_opened(local);
+        }
     }
 
     /// Notes a status write for the Cluster with this UID at `now`, outside of a reconcile.
@@ -70,6 +86,8 @@ impl LocalStates {
 
 #[cfg(test)]
 mod tests {
+    use sluice_crds::run::Hook;
+
     use super::*;
     use crate::reconcile::cluster::local_state::PlannedFrom;
 
@@ -84,11 +102,14 @@ mod tests {
     #[test]
     fn a_requeued_cluster_does_not_rest() {
         let (mut local_states, now) = (LocalStates::default(), Instant::now());
-        let mut local = local_states.begin(&owner());
+        let mut local = local_states.begin(&owner(), 0);
         local.rest(Some(PlannedFrom::default()));
         local_states.keep("uid", local);
-        let rests =
-            |local_states: &mut LocalStates| local_states.begin(&owner()).rests(PlannedFrom::default(), true);
+        let rests = |local_states: &mut LocalStates| {
+            local_states
+                .begin(&owner(), 0)
+                .rests(PlannedFrom::default(), true)
+        };
         assert!(rests(&mut local_states));
         local_states.note_requeue("team-b", "one");
         assert!(rests(&mut local_states), "another Cluster was requeued");
@@ -100,9 +121,29 @@ mod tests {
     }
 
     #[test]
+    fn a_rollback_ends_local_states_and_those_of_running_reconciles() {
+        let (mut local_states, now) = (LocalStates::default(), Instant::now());
+        let gate = |version: &str| (Hook::BeforeClusterUpgrade, version.to_owned());
+        let mut kept = local_states.begin(&owner(), 0);
+        kept.opened.push(gate("v1.35.4"));
+        local_states.keep("uid", kept);
+        let mut running = local_states.begin(&owner(), 0);
+        local_states.wrote("uid", now);
+        running.written = Some(now);
+        running.opened.push(gate("v1.36.3"));
+        let begun = local_states.begin(&owner(), 1);
+        assert_eq!((begun.written, begun.opened), (None, vec![gate("v1.35.4")]));
+        local_states.keep("uid", running);
+        let known = local_states.get("uid");
+        assert_eq!(known.written, None);
+        assert_eq!(known.opened, [gate("v1.35.4"), gate("v1.36.3")]);
+        assert!(local_states.managed().eq(["uid"]), "it is still managed");
+    }
+
+    #[test]
     fn deleted_clusters_are_removed() {
         let mut local_states = LocalStates::default();
-        local_states.begin(&owner());
+        local_states.begin(&owner(), 0);
         local_states.note_requeue("team-a", "one");
         local_states.forget_requeues(|namespace, name| (namespace, name) == ("team-a", "one"));
         assert_eq!(local_states.requeued.len(), 1);

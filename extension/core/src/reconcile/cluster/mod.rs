@@ -8,6 +8,7 @@ mod app_resync;
 mod at_rest;
 mod clones;
 mod confirm;
+mod confirm_cluster;
 mod counts;
 mod delete;
 mod draft;
@@ -36,7 +37,7 @@ use std::time::Duration;
 
 pub use drift_check::first_read;
 pub use effects::{Count, Effects};
-pub use facts::{Facts, Settings, Unknown};
+pub use facts::{CachedControlPlane, Facts, Settings, Unknown};
 pub use failure::{ended_early, reconcile_failed};
 pub use local_state::LocalState;
 pub use local_states::LocalStates;

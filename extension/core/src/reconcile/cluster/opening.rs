@@ -2,18 +2,12 @@
 
 use sluice_crds::run::{Gate, Hook, PackageRecord, PackageState, UpgradeRecord};
 
+use crate::reasons::Hold;
+
 /// Whether a gate opens that releases the control plane or workers.
 pub(super) fn opens_a_gate(previous: Option<&UpgradeRecord>, next: &UpgradeRecord) -> bool {
-    let was_open = |hook, version: &str| {
-        previous.is_some_and(|record| {
-            record
-                .gates
-                .iter()
-                .any(|gate| gate.open && gate.hook == hook && gate.version == version)
-        })
-    };
     let mut open = next.gates.iter().filter(|gate| releases_step(gate));
-    open.any(|gate| !was_open(gate.hook, &gate.version))
+    open.any(|gate| !was_open(previous, gate))
 }
 
 /// Whether the gate is open, and the control plane or workers wait for it.
@@ -28,6 +22,50 @@ pub(super) fn releases_step(gate: &Gate) -> bool {
         BeforeWorkersUpgrade,
     ];
     gate.open && hooks.contains(&gate.hook)
+}
+
+/// Whether the hook comes before the control plane takes the version.
+pub(super) fn is_before_control_plane(hook: Hook) -> bool {
+    matches!(hook, Hook::BeforeClusterUpgrade | Hook::BeforeControlPlaneUpgrade)
+}
+
+/// Whether any gate opens. That of a deletion rests on the uninstallation of packages alone.
+pub(super) fn opens_any_gate(previous: Option<&UpgradeRecord>, next: &UpgradeRecord) -> bool {
+    let mut open = next.gates.iter().filter(|gate| gate.open);
+    open.any(|gate| gate.hook != Hook::BeforeClusterDelete && !was_open(previous, gate))
+}
+
+/// Returns a record whose gates do not open, nor stay open because of the version of the control plane, because the cache is outdated. No
+/// upgrade ends on such a cache: the gates of its record would never change again.
+pub(super) fn withheld(
+    previous: Option<&UpgradeRecord>,
+    record: UpgradeRecord,
+    hold: &Hold,
+) -> UpgradeRecord {
+    let ends = record.outcome.is_some() && previous.is_none_or(|previous| previous.outcome.is_none());
+    let mut record = match previous {
+        Some(previous) if ends => previous.clone(),
+        _ if ends => UpgradeRecord {
+            outcome: None,
+            completed_at: None,
+            ..record
+        },
+        _ => record,
+    };
+    let open = record.gates.iter_mut().filter(|gate| gate.open);
+    for gate in open.filter(|gate| gate.hook != Hook::BeforeClusterDelete) {
+        if is_before_control_plane(gate.hook) || !was_open(previous, gate) {
+            gate.open = false;
+            gate.reason = hold.reason.to_string();
+            gate.message.clone_from(&hold.message);
+        }
+    }
+    record
+}
+
+fn was_open(previous: Option<&UpgradeRecord>, gate: &Gate) -> bool {
+    let mut gates = previous.into_iter().flat_map(|record| &record.gates);
+    gates.any(|other| other.open && (other.hook, &other.version) == (gate.hook, &gate.version))
 }
 
 /// Whether a gate stays open by a proof that the previous record lacks: of a package unproven before, of another App, or of another

@@ -18,6 +18,23 @@ impl LocalState {
         }
     }
 
+    /// Returns the local state after a rollback of the API server: that of a new process, except for the gates that this one may have opened.
+    /// The cache of a new process shows them.
+    pub(super) fn after_rollback(&mut self) -> Self {
+        let mut local = Self::default();
+        local.opened = std::mem::take(&mut self.opened);
+        local
+    }
+
+    /// Adds the gates that another local state of this process may have opened.
+    pub(super) fn may_also_have_opened(&mut self, other: Self) {
+        for opened in other.opened {
+            if !self.opened.contains(&opened) {
+                self.opened.push(opened);
+            }
+        }
+    }
+
     /// Notes the open gates of a written record.
     pub(super) fn has_opened(&mut self, record: &UpgradeRecord) {
         let opened = open_gates(record).map(|gate| (gate.hook, gate.version.clone()));

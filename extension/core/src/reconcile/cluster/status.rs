@@ -11,10 +11,12 @@ use self::writing::write;
 use super::{
     Context, Done, Interrupt, Step, UNWATCHED, WITH_PROBLEM, at_rest,
     confirm::confirm,
+    confirm_cluster::{confirm_cluster, rests_on_control_plane},
     counts::{count, date_release},
     effects::Effects,
     install::tidy,
-    opening::{has_new_proof, opens_a_gate},
+    interrupt::{needs_of, together},
+    opening::{has_new_proof, opens_a_gate, opens_any_gate, withheld},
     packages::{DriftCheckResult, Packages},
     validate::Validated,
     workload::Reach,
@@ -88,10 +90,30 @@ pub(super) fn status(
     }
     let previous = found.recorded(bootstrap);
     let mut record = advance(previous, &observe(context, validated, bootstrap, &packages));
-    if opens_a_gate(previous, &record) || has_new_proof(previous, &record) {
-        confirm(context, effects, validated, bootstrap, &mut packages)?;
+    let has_proof = opens_a_gate(previous, &record) || has_new_proof(previous, &record);
+    let mut outdated = None;
+    let needs_cluster = opens_any_gate(previous, &record) || rests_on_control_plane(context, &record);
+    if has_proof || needs_cluster {
+        let cluster = confirm_cluster(context);
+        let proofs = if has_proof {
+            confirm(context, effects, validated, bootstrap, &mut packages)
+        } else {
+            Ok(())
+        };
+        together([needs_of(&cluster), needs_of(&proofs)])?;
+        let confirmed = cluster?;
+        proofs?;
+        effects.rolled_back = confirmed.rolled_back;
+        outdated = confirmed.outdated;
         record = advance(previous, &observe(context, validated, bootstrap, &packages));
+        effects.local.confirmed = found.control_plane.clone().filter(|_| outdated.is_none());
     }
+    if let Some(hold) = &outdated {
+        record = withheld(previous, record, hold);
+    }
+    effects.outdated = effects
+        .local
+        .outdated_for_long(outdated.as_ref(), context.began.instant);
     date_release(effects, previous, &mut record);
     let seen = observe(context, validated, bootstrap, &packages);
     count(context, effects, previous, &record, &seen);
@@ -99,7 +121,7 @@ pub(super) fn status(
     let current = bootstrap.status.clone().unwrap_or_default();
     let was_completed = previous.is_some_and(|previous| previous.outcome == Some(Outcome::Completed));
     let next = match (&packages.problem, packages.connected) {
-        _ if packages.record_first => UNWATCHED,
+        _ if packages.record_first || outdated.is_some() => UNWATCHED,
         _ if packages.drift_check == DriftCheckResult::Seen => packages.after_drift_check(context, effects),
         _ if let DriftCheckResult::Unseen(time) = packages.drift_check => effects.local.requeue_drift_check(
             &found.owner.uid,
@@ -423,7 +445,7 @@ fn blank<'a>(context: &'a Context<'_>) -> Observed<'a> {
     let found = context.facts;
     Observed {
         cluster: found.cluster(),
-        control_plane: found.control_plane.as_ref(),
+        control_plane: found.control_plane_versions(),
         workers: &found.workers,
         plan: &found.plan,
         bootstrap: BootstrapFacts::default(),

@@ -57,7 +57,7 @@ pub(super) fn validate(context: &Context<'_>) -> Step<Validated> {
     let to = &found.topology.version;
     let record = found.record();
     let progress = progress(
-        found.control_plane.as_ref(),
+        found.control_plane_versions(),
         &found.workers,
         to,
         &found.plan,

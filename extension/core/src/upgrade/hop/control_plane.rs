@@ -20,9 +20,19 @@ impl ControlPlaneFacts {
     /// than their machines, also before those are replaced.
     #[must_use]
     pub fn of(control_plane: &ControlPlane) -> Self {
-        let status = control_plane.status.clone().unwrap_or_default();
+        let spec = control_plane.spec.clone().unwrap_or_default();
+        Self::from_parts(spec, control_plane.status.clone().unwrap_or_default())
+    }
+
+    /// Returns the same of an object as read from the API server.
+    #[must_use]
+    pub fn in_object(control_plane: &Value) -> Self {
+        Self::from_parts((&control_plane["spec"]).into(), (&control_plane["status"]).into())
+    }
+
+    fn from_parts(spec: Spec, status: Status) -> Self {
         Self {
-            spec_version: control_plane.spec.as_ref().and_then(|spec| spec.version.clone()),
+            spec_version: spec.version,
             status_version: match (status.oldest, status.version) {
                 (Some(oldest), Some(version)) => Some(older(oldest, version)),
                 (oldest, version) => oldest.or(version),
@@ -51,16 +61,28 @@ pub struct Status {
     oldest: Option<String>,
 }
 
-impl From<Value> for Spec {
-    fn from(spec: Value) -> Self {
+impl From<&Value> for Spec {
+    fn from(spec: &Value) -> Self {
         Self {
             version: text(&spec["version"]),
         }
     }
 }
 
+impl From<Value> for Spec {
+    fn from(spec: Value) -> Self {
+        Self::from(&spec)
+    }
+}
+
 impl From<Value> for Status {
     fn from(status: Value) -> Self {
+        Self::from(&status)
+    }
+}
+
+impl From<&Value> for Status {
+    fn from(status: &Value) -> Self {
         Self {
             version: text(&status["version"]),
             // The list begins with the oldest version.

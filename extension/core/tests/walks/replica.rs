@@ -1,0 +1,191 @@
+//! Model of a replica that answers hooks: a cache of any age, and reads that confirm releases.
+
+use std::time::Duration;
+
+use kube::core::Status;
+use serde_json::json;
+use sluice_core::{
+    cache::stores::Stored as _,
+    gate::{
+        confirmation::{Confirmation, NotConfirmed, ObjectRead, Reads, ReleaseObject},
+        decision::Decision,
+        flights::Flights,
+        hook_call::HookCall,
+        index::{Index, Pace},
+        stuck::Counted,
+    },
+    reasons::Hold,
+    reconcile::cluster::Server,
+};
+use sluice_crds::foreign::Cluster;
+
+use crate::{
+    defect::Defect,
+    objects::{SYSTEM, TEAM},
+    odd::{Shown, text},
+    servers::{Place, Servers, place},
+};
+
+/// Behaviour of the reads that confirm a release.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) enum Reading {
+    /// The API server answers at once.
+    #[default]
+    AtOnce,
+    /// It does not answer.
+    Fails,
+    /// It answers at once, and the answers arrive with the next call of Cluster API.
+    Late,
+}
+
+/// Caller that waits for a read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Caller {
+    ClusterApi,
+    Other,
+}
+
+/// A replica.
+#[derive(Clone, Debug, Default, Hash)]
+pub(crate) struct Replica {
+    seen: Servers,
+    /// State of the servers that a read of another call finds, while its answer is under way.
+    in_flight: Option<Servers>,
+    /// The call whose answers are late, its time, and the state that was read.
+    late: Option<(String, u64, Servers)>,
+    pub(crate) defect: Option<Defect>,
+}
+
+/// Answer of the replica: whether the call is released, and the time at which it arrived.
+pub(crate) struct Answer {
+    pub(crate) released: bool,
+    pub(crate) asked: u64,
+}
+
+impl Replica {
+    /// Brings all caches up to date.
+    pub(crate) fn watch(&mut self, servers: &Servers) {
+        self.seen = servers.clone();
+    }
+
+    /// Brings the cache of one kind up to date.
+    pub(crate) fn watch_kind(&mut self, servers: &Servers, which: u8) {
+        const KINDS: [&str; 4] = [
+            "clusters",
+            "clusterbootstraps",
+            "tanzukubernetesreleases",
+            "clusterbootstraptemplates",
+        ];
+        let kind = KINDS[usize::from(which) % KINDS.len()];
+        self.seen.take_over_kinds(Server::Management, &[kind], servers);
+    }
+
+    pub(crate) fn forget(&mut self) {
+        self.seen = Servers::default();
+    }
+
+    /// Another call about the Cluster arrives. The answer to its read stays under way.
+    pub(crate) fn is_called_by_another(&mut self, servers: &Servers) {
+        self.in_flight.get_or_insert_with(|| servers.clone());
+    }
+
+    /// Answers a call of Cluster API.
+    pub(crate) fn answer(
+        &mut self,
+        servers: &Servers,
+        call: &HookCall<'_>,
+        reading: Reading,
+        now: u64,
+    ) -> Answer {
+        let said = format!(
+            "{:?} {} {} {:?}",
+            call.hook, call.generation, call.version, call.first_step
+        );
+        let late = self.late.take().filter(|(of, ..)| *of == said);
+        let (asked, read) = match late {
+            Some((_, asked, read)) => (asked, Some(read)),
+            None if reading == Reading::Fails => (now, None),
+            None => (now, Some(self.read_by_flights(servers))),
+        };
+        if reading == Reading::Late && asked == now {
+            self.late = read.map(|read| (said, now, read));
+            return Answer {
+                released: false,
+                asked,
+            };
+        }
+        Answer {
+            released: self.decide(call, read.as_ref()),
+            asked,
+        }
+    }
+
+    /// Returns the state of the servers that the reads for a call find, which arrives now.
+    fn read_by_flights(&mut self, servers: &Servers) -> Servers {
+        let mut flights = Flights::<(), Caller>::default();
+        let sent = self.in_flight.take();
+        if sent.is_some() {
+            flights.join((), Caller::Other);
+        }
+        let sends = flights.join((), Caller::ClusterApi);
+        let (first, goes_on) = flights.end(&());
+        let of_first = sent.unwrap_or_else(|| servers.clone());
+        let serves_it = first.contains(&Caller::ClusterApi) || self.defect == Some(Defect::SharedTooLate);
+        assert!(sends || goes_on, "no read is sent for the call");
+        match self.defect {
+            Some(Defect::ConfirmedByCache) => self.seen.clone(),
+            _ if serves_it => of_first,
+            _ => servers.clone(),
+        }
+    }
+
+    fn decide(&self, call: &HookCall<'_>, read: Option<&Servers>) -> bool {
+        let stores = Shown(&self.seen);
+        // A cache without its Cluster stands for one that is not filled yet.
+        let cluster: Option<std::sync::Arc<Cluster>> = stores.get(Some(TEAM), "one");
+        if cluster.is_none() && stores.undecodable_cluster().is_none() {
+            return false;
+        }
+        let index = Index {
+            stores: &stores,
+            system_namespace: SYSTEM,
+            hold_unresolved: true,
+            note: |_: &str| None::<Hold>,
+        };
+        let pace = Pace::of(call.uid, &Counted::default(), 600, Duration::ZERO);
+        let mut reads = Reads::default();
+        loop {
+            match index.confirm(call, &pace, false, &reads) {
+                Confirmation::Decided(decision) => return decision == Decision::Release,
+                Confirmation::Needs(_) if self.defect == Some(Defect::Unconfirmed) => return true,
+                Confirmation::Needs(objects) => {
+                    let Some(servers) = read else { return false };
+                    for object in objects {
+                        let Ok(found) = respond(servers, &object) else {
+                            return false;
+                        };
+                        reads.add(object, found);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Returns the response of the management API server to a read.
+fn respond(servers: &Servers, object: &ReleaseObject) -> Result<ObjectRead, NotConfirmed> {
+    let path = object.request()?.uri().path().to_owned();
+    let parts: Vec<&str> = path.split('/').collect();
+    let (name, plural) = (parts[parts.len() - 1], parts[parts.len() - 2]);
+    let namespace = if parts[4] == "namespaces" { parts[5] } else { "" };
+    if let Some(found) = servers.get(&at(plural, namespace, name)) {
+        return object.found(&text(found));
+    }
+    let details = json!({"name": name, "group": parts[2], "kind": plural});
+    let status = Status::failure("", "NotFound").with_code(404);
+    object.absent(&status.with_details(serde_json::from_value(details).expect("details")))
+}
+
+fn at(plural: &str, namespace: &str, name: &str) -> Place {
+    place(Server::Management, plural, namespace, name)
+}
