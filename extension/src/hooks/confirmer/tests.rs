@@ -164,7 +164,8 @@ async fn a_flood_of_one_address_leaves_reads_for_another() {
     sleep(Duration::from_millis(1)).await;
     assert_eq!(server.running.0.load(Relaxed), READS / 2);
     assert!(read(&confirmer, &object("of-bob"), BOB).await.is_ok());
-    assert_eq!(limited(&flood.await.unwrap()), 1_000 - READS / 2);
+    // The second half of its reads does not end in time.
+    assert_eq!(limited(&flood.await.unwrap()), 1_000 - READS);
 }
 
 /// The calls of Cluster API start together. Each gets its turn within the time of a call.
