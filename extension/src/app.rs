@@ -62,7 +62,7 @@ const ENDPOINT_PROPAGATION: Duration = Duration::from_secs(5);
 
 /// Time for which an idle connection for confirmations of releases is kept. A hold reads nothing, and a new connection takes a part of the
 /// time of a confirmation. An API server ends a connection that was idle for 90 s.
-const CONFIRMED_AGAIN: Duration = Duration::from_mins(1);
+const CONFIRM_IDLE: Duration = Duration::from_mins(1);
 
 /// Idle connections to the management API server that the pool keeps, without those of watches.
 const IDLE: usize = 8;
@@ -246,7 +246,7 @@ async fn control(args: &Args, parts: Parts, stop: &CancellationToken) -> anyhow:
     let (of_reviews, of_kinds) = (connect().await?, bounded(connect().await?, REQUEST));
     let rollbacks = event_handlers.rollbacks.clone();
     index.confirm_by(
-        Confirmer::new(connect_for(CONFIRMED_AGAIN).await?),
+        Confirmer::new(connect_for(CONFIRM_IDLE).await?),
         rollbacks.clone(),
     );
     let of_status = OptionFuture::from(parts.status.as_ref().map(|_| connect()));
