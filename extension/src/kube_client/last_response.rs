@@ -115,6 +115,6 @@ mod tests {
             assert_eq!(last.silent_for(), Duration::ZERO);
         }
         sleep(Duration::from_mins(2)).await;
-        assert_eq!(last.silent_for(), Duration::from_mins(2), "nobody reads it");
+        assert_eq!(last.silent_for(), Duration::from_mins(2), "no part is read");
     }
 }

@@ -69,7 +69,7 @@ impl Provider {
         self.controllers.lock().await.shutdown().await;
     }
 
-    /// Starts the controllers again after [`Self::stop`]. They list everything anew.
+    /// Starts the controllers again after [`Self::stop`]. They list all objects again.
     pub async fn restart(&self) {
         *self.controllers.lock().await = controllers(&self.context);
     }

@@ -29,7 +29,7 @@ impl World {
         Ok(Backup { data, workloads })
     }
 
-    /// Takes etcd back to `backup`, of which the same Clusters were part, and has it observed anew.
+    /// Takes etcd back to `backup`, of which the same Clusters were part, and starts a new observer.
     ///
     /// Everything that watches an API server is stopped first and started again afterwards, so that it lists what is there now. Sluice
     /// runs on: nothing tells it.
