@@ -186,6 +186,15 @@ pub mod name {
     pub const EXTERNAL_VCN_ID: &str = "externalVCNId";
     /// Topology variable with the subnet of load balancers of Oracle Cloud.
     pub const PRIVATE_SERVICE_SUBNET_ID: &str = "privateServiceSubnetId";
+    /// The conditions of a Cluster that Sluice reads. All others are skipped when a Cluster is decoded.
+    pub const CLUSTER_CONDITIONS: [&str; 3] =
+        [CONTROL_PLANE_INITIALIZED, TOPOLOGY_RECONCILED, UPDATES_AVAILABLE];
+    /// Condition of a Cluster (v1beta1): the API server of the workload has responded once.
+    pub const CONTROL_PLANE_INITIALIZED: &str = "ControlPlaneInitialized";
+    /// Condition of a Cluster: Cluster API has reconciled its topology.
+    pub const TOPOLOGY_RECONCILED: &str = "TopologyReconciled";
+    /// Condition of Clusters and releases: newer releases.
+    pub const UPDATES_AVAILABLE: &str = "UpdatesAvailable";
     /// The topology variables that Sluice reads. All others are skipped when a Cluster is decoded.
     pub const VARIABLES: [&str; 10] = [
         TKR_DATA,

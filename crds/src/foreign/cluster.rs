@@ -9,6 +9,7 @@ pub use super::topology::{
     ClassRef, ControlPlaneTopology, Topology, TopologyMetadata, Variable, VariableOverrides, Variables,
     WorkerTopology, WorkersTopology,
 };
+use crate::labels::name::CONTROL_PLANE_INITIALIZED;
 use crate::schema::is_false;
 
 foreign_kind! {
@@ -119,9 +120,6 @@ impl ObjectReference {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ClusterStatus {
-    /// `Pending`, `Provisioning`, `Provisioned`, `Deleting`, `Failed`.
-    #[serde(deserialize_with = "or_default", skip_serializing_if = "Option::is_none")]
-    pub phase: Option<String>,
     /// Progress of the first provisioning (v1beta2).
     #[serde(deserialize_with = "or_default", skip_serializing_if = "Option::is_none")]
     pub initialization: Option<Initialization>,
@@ -134,8 +132,11 @@ pub struct ClusterStatus {
     /// Status of the workers (v1beta2).
     #[serde(deserialize_with = "or_default", skip_serializing_if = "Option::is_none")]
     pub workers: Option<PlannedUpgrade>,
-    /// Conditions of either version.
-    #[serde(deserialize_with = "each", skip_serializing_if = "Vec::is_empty")]
+    /// Conditions of either version that Sluice [reads](crate::labels::name::CLUSTER_CONDITIONS).
+    #[serde(
+        deserialize_with = "condition::of_cluster",
+        skip_serializing_if = "Vec::is_empty"
+    )]
     pub conditions: Vec<Condition>,
 }
 
@@ -194,10 +195,11 @@ impl ClusterStatus {
     /// Whether the API server of the workload has responded once, in either API version; `None` if neither has the field.
     #[must_use]
     pub fn control_plane_initialized(&self) -> Option<bool> {
-        const CONDITION: &str = "ControlPlaneInitialized";
         match &self.initialization {
             Some(initialization) => Some(initialization.control_plane_initialized == Some(true)),
-            None => condition::find(&self.conditions, CONDITION).map(|it| it.status == "True"),
+            None => {
+                condition::find(&self.conditions, CONTROL_PLANE_INITIALIZED).map(|it| it.status == "True")
+            }
         }
     }
 }

@@ -1,8 +1,9 @@
 //! The part of a condition that all dialects share.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
-use super::lenient::shortened;
+use super::lenient::{each, shortened};
+use crate::labels::name::CLUSTER_CONDITIONS;
 
 /// A condition of Cluster API (either version) or of kapp-controller.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,6 +36,14 @@ impl Condition {
     pub fn is_true(&self) -> bool {
         self.status == "True"
     }
+}
+
+/// Reads the conditions of a Cluster that Sluice [reads](CLUSTER_CONDITIONS).
+pub(crate) fn of_cluster<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Condition>, D::Error> {
+    let mut conditions: Vec<Condition> = each(deserializer)?;
+    conditions.retain(|condition| CLUSTER_CONDITIONS.contains(&condition.type_.as_str()));
+    conditions.shrink_to_fit();
+    Ok(conditions)
 }
 
 /// The condition of a type, if there is one.

@@ -2,7 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::condition::Condition;
 use super::kind::foreign_kind;
 use super::lenient::{each, or_default, stop};
 use crate::schema::is_false;
@@ -62,21 +61,9 @@ pub struct WorkerStatus {
     /// Number of machines that match the template (v1beta2).
     #[serde(deserialize_with = "or_default", skip_serializing_if = "Option::is_none")]
     pub up_to_date_replicas: Option<i32>,
-    /// Number of machines whose nodes are ready.
-    #[serde(deserialize_with = "or_default", skip_serializing_if = "Option::is_none")]
-    pub ready_replicas: Option<i32>,
-    /// Number of available machines.
-    #[serde(deserialize_with = "or_default", skip_serializing_if = "Option::is_none")]
-    pub available_replicas: Option<i32>,
     /// Kubernetes versions of the machines; empty if Cluster API does not report them.
     #[serde(deserialize_with = "each", skip_serializing_if = "Vec::is_empty")]
     pub versions: Vec<VersionReplicas>,
-    /// `ScalingUp`, `ScalingDown`, `Running`, `Failed`, `Unknown`.
-    #[serde(deserialize_with = "or_default", skip_serializing_if = "Option::is_none")]
-    pub phase: Option<String>,
-    /// Conditions of either version.
-    #[serde(deserialize_with = "each", skip_serializing_if = "Vec::is_empty")]
-    pub conditions: Vec<Condition>,
 }
 
 /// Number of machines with a Kubernetes version.

@@ -7,6 +7,7 @@
 pub mod cluster;
 pub mod cluster_class;
 pub mod condition;
+pub mod control_plane;
 pub mod machine_deployment;
 pub mod machine_pool;
 pub mod packaging;
@@ -19,6 +20,7 @@ mod variables;
 pub use cluster::{Cluster, ClusterV1Beta1};
 pub use cluster_class::ClusterClass;
 pub use condition::Condition;
+pub use control_plane::ControlPlane;
 pub use machine_deployment::MachineDeployment;
 pub use machine_pool::MachinePool;
 pub use packaging::{App, Package, PackageInstall};

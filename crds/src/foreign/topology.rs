@@ -57,8 +57,8 @@ impl Topology {
 
     /// The value of a variable.
     #[must_use]
-    pub fn variable(&self, name: &str) -> Option<&Value> {
-        self.variables.get(name).map(|variable| &variable.value)
+    pub fn variable(&self, name: &str) -> Option<Value> {
+        self.variables.get(name).map(Variable::value)
     }
 }
 

@@ -4,9 +4,10 @@ use std::{borrow::Cow, fmt};
 
 use serde::{
     Deserialize, Deserializer, Serialize, Serializer,
-    de::{Error as _, IgnoredAny, MapAccess, Visitor},
+    de::{IgnoredAny, MapAccess, Visitor},
+    ser::{Error as _, SerializeSeq as _},
 };
-use serde_json::Value;
+use serde_json::{Value, value::RawValue};
 
 use super::lenient::each_text;
 use crate::{
@@ -14,11 +15,11 @@ use crate::{
     labels::name::VARIABLES,
 };
 
-/// Memory limit of the value of one variable, in bytes. An entry of `TKR_DATA` takes about 8 KiB.
+/// Memory limit of the parsed value of one variable, in bytes. An entry of `TKR_DATA` takes about 8 KiB.
 const LARGEST: usize = 512 * 1024;
 
 /// A list of variables, with those that Sluice [reads](VARIABLES). The others allocate nothing.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Variables {
     known: Vec<Variable>,
     /// Number of variables, including those that Sluice does not read.
@@ -26,14 +27,23 @@ pub struct Variables {
 }
 
 /// A variable with its value.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Variable {
     /// Its index in the list of the API server. In a cached Cluster it is the index among the read variables.
     pub at: usize,
     /// Name of the variable.
     pub name: String,
-    /// Any JSON.
-    pub value: Value,
+    /// Any JSON, as text: it is read less often than it is kept.
+    text: Box<str>,
+}
+
+impl Variable {
+    /// Parses the value.
+    #[must_use]
+    pub fn value(&self) -> Value {
+        // The text was parsed once before.
+        serde_json::from_str(&self.text).unwrap_or_default()
+    }
 }
 
 impl Variables {
@@ -68,13 +78,16 @@ impl Serialize for Variables {
         #[derive(Serialize)]
         struct Named<'a> {
             name: &'a str,
-            value: &'a Value,
+            value: &'a RawValue,
         }
-        let all = self
-            .known
-            .iter()
-            .map(|Variable { name, value, .. }| Named { name, value });
-        serializer.collect_seq(all)
+        let mut all = serializer.serialize_seq(None)?;
+        for variable in &self.known {
+            all.serialize_element(&Named {
+                name: &variable.name,
+                value: serde_json::from_str(&variable.text).map_err(S::Error::custom)?,
+            })?;
+        }
+        all.end()
     }
 }
 
@@ -85,15 +98,15 @@ impl<'de> Deserialize<'de> for Variables {
             let Element(element) = Element::deserialize(&mut serde_json::Deserializer::from_str(text))?;
             Ok(element)
         };
-        let count = each_text(deserializer, read, |at, (name, value)| {
-            known.push(Variable { at, name, value });
+        let count = each_text(deserializer, read, |at, (name, text)| {
+            known.push(Variable { at, name, text });
         })?;
         Ok(Self { known, count })
     }
 }
 
 /// A variable; `None` if Sluice does not read it.
-struct Element(Option<(String, Value)>);
+struct Element(Option<(String, Box<str>)>);
 
 impl<'de> Deserialize<'de> for Element {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -119,11 +132,16 @@ impl<'de> Deserialize<'de> for Element {
                     return Ok(Element(None));
                 };
                 decode::take(decode::ELEMENT * size_of::<Variable>() + name.len())?;
-                let value = decode::part(LARGEST, || decode::nested(&value.0));
-                let value = value.map_err(|error| {
-                    A::Error::custom(decode::in_field(&format!("value of {name}"), &error))
+                // Only a value that can be parsed is kept.
+                let _dropped: Option<Value> = decode::lenient(|| {
+                    let parsed = decode::part(LARGEST, || decode::nested::<Value>(&value.0));
+                    let parsed =
+                        parsed.map_err(|error| decode::in_field(&format!("value of {name}"), &error))?;
+                    drop(parsed);
+                    Ok(None)
                 })?;
-                Ok(Element(Some((name, value))))
+                decode::take(value.0.len())?;
+                Ok(Element(Some((name, value.0.into()))))
             }
         }
         deserializer.deserialize_map(Fields)

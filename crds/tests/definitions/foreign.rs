@@ -147,6 +147,20 @@ fn a_spoilt_element_leaves_the_list() {
     assert!(conditions[0].is_true());
 }
 
+#[test]
+fn conditions_of_a_cluster_that_nothing_reads_are_skipped() {
+    let mut object = fixture("cluster");
+    object["status"]["conditions"] = json!([
+        {"type": "Available", "status": "True"},
+        {"type": "TopologyReconciled", "status": "True"},
+        {"type": "Deleting", "status": "False"},
+    ]);
+    let read: Cluster = serde_json::from_value(object).unwrap();
+    let conditions = read.status.unwrap().conditions;
+    assert_eq!(conditions.len(), 1);
+    assert_eq!(conditions[0].type_, "TopologyReconciled");
+}
+
 /// A pause that cannot be read is a pause: the other way round an upgrade could slip through it.
 #[test]
 fn only_false_and_absence_mean_not_stopped() {

@@ -11,7 +11,10 @@ use std::{
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use sluice_crds::{foreign::Cluster, labels::annotation};
+use sluice_crds::{
+    foreign::Cluster,
+    labels::{annotation, name::TOPOLOGY_RECONCILED},
+};
 
 use crate::{
     cluster::{ClusterRef, is_stopped},
@@ -47,7 +50,7 @@ impl Handlers {
         let ours = |message: &str| self.0.iter().any(|call| message.contains(call));
         conditions
             .filter(|condition| {
-                condition.type_ == "TopologyReconciled" && condition.reason == "ReconcileFailed"
+                condition.type_ == TOPOLOGY_RECONCILED && condition.reason == "ReconcileFailed"
             })
             .any(|condition| ours(&condition.message))
     }

@@ -21,7 +21,7 @@ pub(crate) fn named(cluster: &Cluster) -> String {
 }
 
 /// Returns a variable of the topology.
-pub(super) fn variable<'a>(cluster: &'a Cluster, named: &str) -> Option<&'a Value> {
+pub(super) fn variable(cluster: &Cluster, named: &str) -> Option<Value> {
     cluster.spec.topology.as_ref()?.variable(named)
 }
 
@@ -93,9 +93,9 @@ impl Proxies {
     pub(super) fn of(cluster: &Cluster) -> Self {
         let given = |key: &str| cluster.annotations().get(key).cloned().unwrap_or_default();
         let or = |derived: String, key: &str| if derived.is_empty() { given(key) } else { derived };
-        let proxy = variable(cluster, name::PROXY).unwrap_or(&Value::Null);
-        let authorities = variable(cluster, name::TRUST).and_then(|trust| trust.get("additionalTrustedCAs"));
-        let from_variable = list(authorities)
+        let proxy = &variable(cluster, name::PROXY).unwrap_or_default();
+        let trust = variable(cluster, name::TRUST).unwrap_or_default();
+        let from_variable = list(trust.get("additionalTrustedCAs"))
             .map(|authority| decoded(text(authority, "/data")))
             .collect::<String>();
         Self {
@@ -108,7 +108,7 @@ impl Proxies {
                 from_variable
             },
             skip_tls_verify: or(
-                joined(variable(cluster, name::SKIP_TLS_VERIFY), ", "),
+                joined(variable(cluster, name::SKIP_TLS_VERIFY).as_ref(), ", "),
                 annotation::SKIP_TLS_VERIFY,
             ),
         }
@@ -127,9 +127,8 @@ impl Proxies {
 
 /// Address families of nodes in the spelling of the Cluster; empty if the Cluster has none.
 pub(super) fn ip_family(cluster: &Cluster) -> String {
-    let variable = variable(cluster, annotation::IP_FAMILY)
-        .and_then(Value::as_str)
-        .unwrap_or_default();
+    let variable = variable(cluster, annotation::IP_FAMILY);
+    let variable = variable.as_ref().and_then(Value::as_str).unwrap_or_default();
     if variable.is_empty() {
         cluster
             .annotations()

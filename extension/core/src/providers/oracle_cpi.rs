@@ -36,19 +36,22 @@ impl Provider for OracleCpi {
         runs_on(cluster, "OCICluster")?;
         let own = config.spec;
         let derived = |variable_name: &str| {
-            variable(cluster, variable_name)
+            let value = variable(cluster, variable_name);
+            value
+                .as_ref()
                 .and_then(Value::as_str)
                 .unwrap_or_default()
+                .to_owned()
         };
         let balancer = own.load_balancer.clone().unwrap_or_default();
         let subnet = derived(name::PRIVATE_SERVICE_SUBNET_ID);
         let mut values = json!({
             "auth": auth(config.namespace, sources)?,
-            "compartment": given(Some(&own.compartment), derived(name::COMPARTMENT_ID)),
-            "vcn": given(Some(&own.vcn), derived(name::EXTERNAL_VCN_ID)),
+            "compartment": given(Some(&own.compartment), &derived(name::COMPARTMENT_ID)),
+            "vcn": given(Some(&own.vcn), &derived(name::EXTERNAL_VCN_ID)),
             "loadBalancer": {
-                "subnet1": given(balancer.subnet1.as_ref(), subnet),
-                "subnet2": given(balancer.subnet2.as_ref(), subnet),
+                "subnet1": given(balancer.subnet1.as_ref(), &subnet),
+                "subnet2": given(balancer.subnet2.as_ref(), &subnet),
             },
         });
         // Only if the configuration sets them: older packages refuse unknown settings.

@@ -110,7 +110,7 @@ fn login(
         let field = "spec.vsphereCSI.config.vSphereCredentialLocalObjRef";
         return named_login(sources, config.namespace, own, field);
     }
-    let by_name = json!({"kind": "Secret", "name": cluster.name_any()});
-    let reference = variable(cluster, name::IDENTITY_REF).unwrap_or(&by_name);
-    identity_login(sources, cluster, reference, "variable identityRef")
+    let by_name = || json!({"kind": "Secret", "name": cluster.name_any()});
+    let reference = variable(cluster, name::IDENTITY_REF).unwrap_or_else(by_name);
+    identity_login(sources, cluster, &reference, "variable identityRef")
 }

@@ -2,14 +2,12 @@
 
 use kube::ResourceExt as _;
 use serde_json::{Value, json};
-use sluice_crds::foreign::{Cluster, condition};
-
-use super::{
-    Evaluation,
-    conditions::{Said, UPDATES_AVAILABLE},
-    evaluation::updates_of,
-    labels::from_label,
+use sluice_crds::{
+    foreign::{Cluster, condition},
+    labels::name::UPDATES_AVAILABLE,
 };
+
+use super::{Evaluation, conditions::Said, evaluation::updates_of, labels::from_label};
 use crate::{
     cluster::release_of,
     protocol::{Context, Done, Key, ReadPhase, Reconciler, Server, Step, Write},

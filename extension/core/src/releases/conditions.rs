@@ -12,8 +12,6 @@ pub(super) const VALID: &str = "Valid";
 pub(super) const COMPATIBLE: &str = "Compatible";
 /// Nothing excludes the object.
 pub(super) const READY: &str = "Ready";
-/// Newer releases exist.
-pub(super) const UPDATES_AVAILABLE: &str = "UpdatesAvailable";
 
 /// Desired content of one condition.
 #[derive(Debug, Default)]

@@ -4,12 +4,15 @@ use std::collections::{BTreeMap, HashMap};
 
 use jiff::Timestamp;
 use kube::ResourceExt as _;
-use sluice_crds::{labels::label, run::TanzuKubernetesRelease};
+use sluice_crds::{
+    labels::{label, name::UPDATES_AVAILABLE},
+    run::TanzuKubernetesRelease,
+};
 
 use super::{
     ReleaseReason, Updates,
     compatibility::{Compatibility, Verdict},
-    conditions::{COMPATIBLE, READY, Said, UPDATES_AVAILABLE, VALID, is_false, quoted, say},
+    conditions::{COMPATIBLE, READY, Said, VALID, is_false, quoted, say},
     labels::{Labels, version_label, version_labels},
     release_status::ReleaseStatus,
 };

@@ -106,6 +106,7 @@ pub fn resolve(asked: &Asked, inputs: ResolverInputs<'_>) -> Result<Resolution, 
     };
     let change = ClusterChange {
         old: old.as_ref(),
+        entries_before: before_in(old.as_ref()),
         new,
         topology,
         declared,
@@ -147,6 +148,11 @@ const fn refused(faults: Vec<Fault>) -> Resolution {
     }
 }
 
+/// Returns the earlier entries of a Cluster.
+fn before_in(old: Option<&Cluster>) -> Option<data::Entries> {
+    data::entries_in(&old?.spec.topology.as_ref()?.variables)
+}
+
 /// Checks the shape of `TKR_DATA`, of the Cluster and of its parts.
 fn shape_faults(topology: &Topology) -> Vec<Fault> {
     let own = (
@@ -163,8 +169,9 @@ fn shape_faults(topology: &Topology) -> Vec<Fault> {
     });
     let all = [own, of_control_plane].into_iter().chain(of_pools);
     let faults = all.filter_map(|(field, value)| {
-        let why = data::entries(value?).err()?;
-        let value = shortened(&value?.to_string());
+        let value = value?;
+        let why = data::entries(&value).err()?;
+        let value = shortened(&value.to_string());
         Some(Fault::new(format!("{field}[{}]", name::TKR_DATA), value, why))
     });
     faults.take(MAX_FAULTS).collect()
@@ -173,6 +180,8 @@ fn shape_faults(topology: &Topology) -> Vec<Fault> {
 /// Resolution of one Cluster.
 pub(super) struct ClusterChange<'a> {
     pub(super) old: Option<&'a Cluster>,
+    /// Earlier entries of the Cluster.
+    pub(super) entries_before: Option<data::Entries>,
     pub(super) new: &'a Cluster,
     pub(super) topology: &'a Topology,
     /// Whether the class declares `TKR_DATA`.
@@ -217,8 +226,8 @@ impl ClusterChange<'_> {
     /// Leaves a Cluster unchanged that is restored with its entries and whose release is not available any more.
     fn as_it_came(&self) -> Option<Resolution> {
         let label = release_of(&self.new.metadata);
-        let asked = data::value_in(&self.topology.variables).and_then(Value::as_object);
-        self.restored(asked, &self.topology.version, &label)?;
+        let asked = data::entries_in(&self.topology.variables);
+        self.restored(asked.as_ref(), &self.topology.version, &label)?;
         let why = match self.query.releases.get(&label) {
             Some(release) => self.query.taken(release, &self.parts).err()?,
             None => "does not exist".to_owned(),

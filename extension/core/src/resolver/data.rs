@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 use sluice_crds::{
-    foreign::cluster::{Topology, Variables},
+    foreign::cluster::{Topology, Variable, Variables},
     labels::{label, name},
     run::{ContainerImage, OSImage, TanzuKubernetesRelease},
 };
@@ -45,14 +45,15 @@ pub(super) fn label_of<'a>(entry: &'a Value, key: &str) -> Option<&'a str> {
 }
 
 /// Returns the value of `TKR_DATA` among these variables, if set.
-pub(super) fn value_in(variables: &Variables) -> Option<&Value> {
-    variables.get(name::TKR_DATA).map(|variable| &variable.value)
+pub(super) fn value_in(variables: &Variables) -> Option<Value> {
+    variables.get(name::TKR_DATA).map(Variable::value)
 }
 
 /// Returns the registry of all container images of a Cluster, if set.
-pub(super) fn repository(topology: &Topology) -> Option<&str> {
-    let host = topology.variable(name::IMAGE_REPOSITORY)?.get("host")?.as_str();
-    host.filter(|host| !host.is_empty())
+pub(super) fn repository(topology: &Topology) -> Option<String> {
+    let repository = topology.variable(name::IMAGE_REPOSITORY)?;
+    let host = repository.get("host")?.as_str();
+    host.filter(|host| !host.is_empty()).map(str::to_owned)
 }
 
 /// Returns the entries of a value.
@@ -102,8 +103,11 @@ pub(super) fn with_entry(before: &Entries, asked: Option<&Entries>, version: &st
 }
 
 /// Returns the entries among these variables, if they have the right shape.
-pub(super) fn entries_in(variables: &Variables) -> Option<&Entries> {
-    value_in(variables)?.as_object()
+pub(super) fn entries_in(variables: &Variables) -> Option<Entries> {
+    match value_in(variables)? {
+        Value::Object(entries) => Some(entries),
+        _ => None,
+    }
 }
 
 /// Whether an entry is enough to create machines. An entry without an image only pins a release.

@@ -20,16 +20,14 @@ use super::{
 use crate::{cluster::release_of, fault::Fault};
 
 impl<'a> ClusterChange<'a> {
-    /// Returns the earlier entries of the Cluster.
-    fn entries_before(&self) -> Option<&'a Entries> {
-        let topology = self.old?.spec.topology.as_ref()?;
-        data::entries_in(&topology.variables)
-    }
-
     /// Whether machines of the version of this release may exist, so that their entry must not change.
     pub(super) fn is_frozen(&self, release: &TanzuKubernetesRelease) -> bool {
         let version = &release.spec.kubernetes.version;
-        match self.entries_before().and_then(|entries| entries.get(version)) {
+        match self
+            .entries_before
+            .as_ref()
+            .and_then(|entries| entries.get(version))
+        {
             Some(_) => !self.is_replaced(release),
             None => self.runs_without(version),
         }
@@ -39,7 +37,10 @@ impl<'a> ClusterChange<'a> {
     /// a held upgrade can switch to another release if packages of the first one never become ready.
     fn is_replaced(&self, release: &TanzuKubernetesRelease) -> bool {
         let version = &release.spec.kubernetes.version;
-        let entry = self.entries_before().and_then(|entries| entries.get(version));
+        let entry = self
+            .entries_before
+            .as_ref()
+            .and_then(|entries| entries.get(version));
         let is_other = entry.is_some_and(|entry| {
             let made_of = data::label_of(entry, label::TKR);
             !data::is_whole(entry) || made_of.is_some_and(|made_of| made_of != release.name_any())
@@ -49,7 +50,7 @@ impl<'a> ClusterChange<'a> {
 
     /// Whether machines of a version without an entry may exist. A later entry would roll them.
     fn runs_without(&self, version: &str) -> bool {
-        let entries = self.entries_before();
+        let entries = self.entries_before.as_ref();
         let has_entry = entries.is_some_and(|entries| entries.contains_key(version));
         let topology = self.old.and_then(|old| old.spec.topology.as_ref());
         let is_at = topology.is_some_and(|topology| topology.version == version);
@@ -69,9 +70,12 @@ impl<'a> ClusterChange<'a> {
     fn made_of(&self, picked: &Picked) -> Result<Picked, Fault> {
         let version = &picked.release.spec.kubernetes.version;
         let asked = data::entries_in(&self.topology.variables);
-        let pin = self.entries_before().and_then(|entries| entries.get(version));
+        let pin = self
+            .entries_before
+            .as_ref()
+            .and_then(|entries| entries.get(version));
         let pin = pin
-            .or_else(|| asked?.get(version))
+            .or_else(|| asked.as_ref()?.get(version))
             .filter(|pin| !data::is_whole(pin));
         let pinned = pin.and_then(|pin| self.query.releases.get(data::label_of(pin, label::TKR)?));
         let pinned = pinned.filter(|pinned| {
@@ -97,8 +101,9 @@ impl<'a> ClusterChange<'a> {
         let release = &picked.release;
         let version = release.spec.kubernetes.version.as_str();
         let repository = data::repository(self.topology);
-        let before = &self.staying(self.entries_before().cloned().unwrap_or_default(), release);
+        let before = &self.staying(self.entries_before.clone().unwrap_or_default(), release);
         let asked = data::entries_in(&self.topology.variables);
+        let asked = asked.as_ref();
         if data::is_put_back(before, asked) {
             warnings.push(format!(
                 "{}: entries of the Cluster stay as they were, because machines may run them",
@@ -119,7 +124,7 @@ impl<'a> ClusterChange<'a> {
             }
             None => {
                 let image = picked.images.first();
-                let made = image.map(|image| data::entry(release, image, repository));
+                let made = image.map(|image| data::entry(release, image, repository.as_deref()));
                 let restored = self.restored(asked, version, &release.name_any());
                 match restored.cloned().or(made) {
                     Some(entry) => data::with_entry(before, asked, version, &entry),
@@ -189,6 +194,7 @@ impl<'a> ClusterChange<'a> {
     ) -> Option<Entries> {
         let version = release.spec.kubernetes.version.as_str();
         let asked = data::entries_in(control_plane_overrides(self.topology));
+        let asked = asked.as_ref();
         let Some(old) = self.old.and_then(|old| old.spec.topology.as_ref()) else {
             let restored = self.restored(asked, version, &release.name_any());
             if restored.is_none() && asked.is_some() {
@@ -201,7 +207,7 @@ impl<'a> ClusterChange<'a> {
             return asked.filter(|_| restored.is_some()).cloned();
         };
         let before = data::entries_in(control_plane_overrides(old));
-        let before = before.map(|before| self.staying(before.clone(), release));
+        let before = before.map(|before| self.staying(before, release));
         let is_changed = match &before {
             Some(before) => data::is_put_back(before, asked) || asked.is_none(),
             None => asked.is_some(),
@@ -228,17 +234,18 @@ impl<'a> ClusterChange<'a> {
         let version = release.spec.kubernetes.version.as_str();
         let repository = data::repository(self.topology);
         let asked = data::entries_in(overrides(of.topology.variables.as_ref()));
+        let asked = asked.as_ref();
         let image_of = |entry: Option<&Value>| {
             let name = entry.and_then(|entry| data::label_of(entry, label::OS_IMAGE));
             name.map(str::to_owned)
         };
         let common = image_of(next.get(version));
         let none = Entries::new();
-        let of_cluster = self.entries_before().unwrap_or(&none);
+        let of_cluster = self.entries_before.as_ref().unwrap_or(&none);
         let before = of
             .old
             .and_then(|old| data::entries_in(overrides(old.variables.as_ref())));
-        let before = before.map(|before| self.staying(before.clone(), release));
+        let before = before.map(|before| self.staying(before, release));
         let is_frozen = self.is_frozen(release);
         let is_changed = match &before {
             Some(before) => data::is_put_back(before, asked),
@@ -259,7 +266,7 @@ impl<'a> ClusterChange<'a> {
                 let Some(image) = of.image else {
                     return Ok(before);
                 };
-                let entry = data::entry(release, image, repository);
+                let entry = data::entry(release, image, repository.as_deref());
                 let is_needed = before.is_some() || image_of(Some(&entry)) != common;
                 let others = without(of_cluster.clone(), version);
                 let (before, asked) = before.as_ref().map_or((&others, None), |before| (before, asked));
@@ -286,7 +293,7 @@ impl<'a> ClusterChange<'a> {
         let version = release.spec.kubernetes.version.as_str();
         let repository = data::repository(self.topology);
         if let Some(image) = of.image {
-            return Ok(data::entry(release, image, repository));
+            return Ok(data::entry(release, image, repository.as_deref()));
         }
         let common = next.get(version);
         if let Some(common) = common.filter(|_| of.part.text == self.parts[0].text) {
@@ -303,7 +310,9 @@ impl<'a> ClusterChange<'a> {
             Fault::new(field, of.part.text.clone().unwrap_or_default(), text)
         })?;
         let image = picked.images.first();
-        Ok(image.map_or(Value::Null, |image| data::entry(made_of, image, repository)))
+        Ok(image.map_or(Value::Null, |image| {
+            data::entry(made_of, image, repository.as_deref())
+        }))
     }
 }
 

@@ -39,7 +39,7 @@ pub(super) fn pinned_data(
     let mut answer = Resolution::default();
     let mut places = Vec::new();
     let common = held.entries(&before.variables);
-    if let Some(entries) = put_back(common.as_ref(), data::entries_in(&topology.variables)) {
+    if let Some(entries) = put_back(common.as_ref(), data::entries_in(&topology.variables).as_ref()) {
         let present = !topology.variables.is_empty();
         put(
             &topology.variables,
@@ -58,7 +58,10 @@ pub(super) fn pinned_data(
         put_back(entries.as_ref().filter(|_| is_own), asked)
     };
     let asked = control_plane_overrides(topology);
-    if let Some(entries) = part(Some(control_plane_overrides(before)), data::entries_in(asked)) {
+    if let Some(entries) = part(
+        Some(control_plane_overrides(before)),
+        data::entries_in(asked).as_ref(),
+    ) {
         put_control_plane(topology, Some(&entries), &mut answer.patch);
         places.push("the control plane".to_owned());
     }
@@ -69,7 +72,7 @@ pub(super) fn pinned_data(
         let before = old.get(&(list, pool.name.as_str()));
         let before = before.map(|old| overrides(old.variables.as_ref()));
         let asked = data::entries_in(overrides(pool.variables.as_ref()));
-        if let Some(entries) = part(before, asked) {
+        if let Some(entries) = part(before, asked.as_ref()) {
             put_pool(list, index, pool, Some(&entries), &mut answer.patch);
             places.push(format!("{list}[{}]", pool.name));
         }
@@ -91,7 +94,7 @@ fn is_held_back(old: &Cluster, topology: &Topology) -> bool {
     let mut entries = data::entries_in(&topology.variables).into_iter().flatten();
     let is_labelled = !release_of(&old.metadata).is_empty();
     asks(&old.metadata, None).is_some()
-        || (is_labelled && entries.any(|(_, entry)| data::label_of(entry, label::TKR).is_some()))
+        || (is_labelled && entries.any(|(_, entry)| data::label_of(&entry, label::TKR).is_some()))
 }
 
 /// Unchangeable entries of a Cluster.
@@ -104,9 +107,8 @@ impl Held<'_> {
     fn entries(&self, variables: &Variables) -> Option<Entries> {
         let entries = data::entries_in(variables)?;
         let held = entries
-            .iter()
-            .filter(|(version, entry)| data::is_whole(entry) && self.machines.may_run(version))
-            .map(|(version, entry)| (version.clone(), entry.clone()));
+            .into_iter()
+            .filter(|(version, entry)| data::is_whole(entry) && self.machines.may_run(version));
         Some(held.collect())
     }
 }

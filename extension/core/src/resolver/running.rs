@@ -125,7 +125,12 @@ fn workers<K: Worker>(namespace: &str, cluster: &str, stores: &impl Stored<K>) -
         return None;
     }
     let workers = stores.of_cluster(namespace, cluster);
-    Some(workers.iter().filter_map(WorkerFacts::of).collect())
+    Some(
+        workers
+            .iter()
+            .filter_map(|worker| WorkerFacts::of(&**worker))
+            .collect(),
+    )
 }
 
 #[cfg(test)]

@@ -30,7 +30,7 @@ pub(super) fn put(
 ) {
     let value = Value::Object(entries.clone());
     match variables.get(name::TKR_DATA) {
-        Some(variable) if variable.value == value => {}
+        Some(variable) if variable.value() == value => {}
         Some(Variable { at, .. }) => steps.push(replace(&format!("{path}/{at}/value"), value)),
         None if entries.is_empty() => {}
         None => {

@@ -87,7 +87,8 @@ fn is_pending(record: &UpgradeRecord, topology: &Topology, label: &str) -> bool 
         None => false,
         Some(Outcome::Cancelled) => another_version,
         Some(Outcome::Completed) => {
-            let release = pinned(topology, &topology.version).unwrap_or(label);
+            let pinned = pinned(topology, &topology.version);
+            let release = pinned.as_deref().unwrap_or(label);
             another_version || (!release.is_empty() && record.tkr.as_deref() != Some(release))
         }
     }

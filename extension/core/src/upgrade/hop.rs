@@ -8,7 +8,7 @@ use std::cmp::Ordering;
 
 use sluice_crds::run::{Hook, Outcome, UpgradeRecord};
 
-pub use self::control_plane::{ControlPlane, ControlPlaneFacts};
+pub use self::control_plane::ControlPlaneFacts;
 pub use self::plan::Plan;
 pub use self::worker::{Worker, WorkerFacts};
 use crate::version::{KubernetesVersion, reached, reached_in_minor, same};

@@ -18,9 +18,10 @@ pub struct TkrFacts {
 
 /// Returns the release that variable `TKR_DATA` of a Cluster names for a Kubernetes version.
 #[must_use]
-pub fn pinned<'a>(topology: &'a Topology, version: &str) -> Option<&'a str> {
+pub fn pinned(topology: &Topology, version: &str) -> Option<String> {
     let data = topology.variable(name::TKR_DATA)?;
-    data.get(version)?.get("labels")?.get(label::TKR)?.as_str()
+    let release = data.get(version)?.get("labels")?.get(label::TKR)?.as_str()?;
+    Some(release.to_owned())
 }
 
 /// Selects the release of a hop toward a target.

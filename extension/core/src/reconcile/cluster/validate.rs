@@ -101,6 +101,7 @@ fn release(found: &Facts, progress: &Progress, context: &[TkrFacts]) -> Result<S
         Some(_) => {}
     }
     let pinned = pinned(&found.topology, &progress.hop);
+    let pinned = pinned.as_deref();
     let to = &found.topology.version;
     let resolved = found.resolved_release();
     let release = for_progress(progress, resolved.release(), to, pinned, &found.label, context)?;

@@ -1,8 +1,11 @@
 //! Reduces control plane objects of any provider to their versions.
 
-use kube::core::Object;
-use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde::Deserialize as _;
+use serde_json::Value;
+use sluice_crds::foreign::{
+    ControlPlane,
+    control_plane::{ControlPlaneSpec, ControlPlaneStatus},
+};
 
 use crate::version::older;
 
@@ -20,90 +23,32 @@ impl ControlPlaneFacts {
     /// than their machines, also before those are replaced.
     #[must_use]
     pub fn of(control_plane: &ControlPlane) -> Self {
-        let spec = control_plane.spec.clone().unwrap_or_default();
-        Self::from_parts(spec, control_plane.status.clone().unwrap_or_default())
-    }
-
-    /// Returns the same of an object as read from the API server.
-    #[must_use]
-    pub fn in_object(control_plane: &Value) -> Self {
-        Self::from_parts((&control_plane["spec"]).into(), (&control_plane["status"]).into())
-    }
-
-    fn from_parts(spec: Spec, status: Status) -> Self {
+        let ControlPlane { spec, status, .. } = control_plane;
+        let oldest = status.versions.first().and_then(|oldest| oldest.version.clone());
         Self {
-            spec_version: spec.version,
-            status_version: match (status.oldest, status.version) {
+            spec_version: spec.version.clone(),
+            status_version: match (oldest, status.version.clone()) {
                 (Some(oldest), Some(version)) => Some(older(oldest, version)),
                 (oldest, version) => oldest.or(version),
             },
         }
     }
-}
 
-/// Control plane object, reduced to the fields of the Cluster API contract. Fields that do not match are absent, so that one object
-/// does not hide others of its kind.
-pub type ControlPlane = Object<Option<Spec>, Status>;
-
-/// Desired state of the control plane.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(from = "Value")]
-pub struct Spec {
-    version: Option<String>,
-}
-
-/// Observed state of the control plane.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(from = "Value", into = "Value")]
-pub struct Status {
-    version: Option<String>,
-    /// Oldest version of its machines, while they run several.
-    oldest: Option<String>,
-}
-
-impl From<&Value> for Spec {
-    fn from(spec: &Value) -> Self {
-        Self {
-            version: text(&spec["version"]),
-        }
+    /// Returns the same of an object as read from the API server.
+    #[must_use]
+    pub fn in_object(control_plane: &Value) -> Self {
+        Self::of(&ControlPlane {
+            spec: ControlPlaneSpec::deserialize(&control_plane["spec"]).unwrap_or_default(),
+            status: ControlPlaneStatus::deserialize(&control_plane["status"]).unwrap_or_default(),
+            ..ControlPlane::default()
+        })
     }
-}
-
-impl From<Value> for Spec {
-    fn from(spec: Value) -> Self {
-        Self::from(&spec)
-    }
-}
-
-impl From<Value> for Status {
-    fn from(status: Value) -> Self {
-        Self::from(&status)
-    }
-}
-
-impl From<&Value> for Status {
-    fn from(status: &Value) -> Self {
-        Self {
-            version: text(&status["version"]),
-            // The list begins with the oldest version.
-            oldest: text(&status["versions"][0]["version"]),
-        }
-    }
-}
-
-/// Converts back into a form that can be parsed again.
-impl From<Status> for Value {
-    fn from(Status { version, oldest }: Status) -> Self {
-        json!({"version": version, "versions": [{"version": oldest}]})
-    }
-}
-
-fn text(value: &Value) -> Option<String> {
-    value.as_str().map(str::to_owned)
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -134,5 +79,31 @@ mod tests {
             Some("v1.36.3")
         );
         assert_eq!(of(json!("running")), None);
+    }
+
+    #[test]
+    fn an_object_that_is_read_has_the_versions_of_a_cached_one() {
+        let version = json!({"version": "v1.35.4"});
+        for (spec, status) in [
+            (
+                json!({"version": "v1.36.3"}),
+                json!({"version": "v1.36.3", "versions": [version]}),
+            ),
+            (
+                json!({"version": "v1.36.3"}),
+                json!({"version": "v1.36.3", "versions": [1, version]}),
+            ),
+            (json!({"version": 1}), json!({"version": 1, "versions": {}})),
+            (json!("odd"), json!([])),
+            (Value::Null, Value::Null),
+        ] {
+            let object = json!({"metadata": {"name": "one"}, "spec": spec, "status": status});
+            let cached = serde_json::from_str::<ControlPlane>(&object.to_string()).unwrap();
+            assert_eq!(
+                ControlPlaneFacts::in_object(&object),
+                ControlPlaneFacts::of(&cached),
+                "{object}"
+            );
+        }
     }
 }
