@@ -3,16 +3,16 @@
 use std::{
     fmt,
     sync::{Arc, Mutex},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use kube::{Client, core::ObjectMeta};
 use sluice_core::{
-    cache::{Asker, Attempts, Discoveries, NamedKind, NamedKinds, Standing, Turn, Waiting},
+    cache::{Discoveries, NamedKind, NamedKinds, PERIOD, Standing, Turn, Waiting},
     reconcile::cluster::{CachedControlPlane, Key, Server, Unknown},
-    upgrade::hop::{ControlPlane, ControlPlaneFacts},
+    upgrade::hop::ControlPlaneFacts,
 };
-use sluice_crds::foreign::cluster::ObjectReference;
+use sluice_crds::foreign::{ControlPlane, cluster::ObjectReference};
 
 use tokio::runtime::Handle;
 
@@ -29,7 +29,7 @@ use crate::{
 };
 
 /// Time after which the watch of an unused kind ends. Idle Clusters use their kind at least once per sync period.
-const KEPT: Duration = Duration::from_hours(1);
+const IDLE: Duration = Duration::from_hours(1);
 
 /// Watches of every kind of control plane that a Cluster uses, opened on first use.
 pub struct ControlPlanes {
@@ -54,6 +54,38 @@ impl fmt::Debug for ControlPlanes {
 struct Kind {
     named: Arc<NamedKind>,
     watch: KindWatch<ControlPlane>,
+    /// Time since which only reviews, which anyone may send, name the kind.
+    of_reviews: Option<Instant>,
+}
+
+impl Kind {
+    fn standing(&self) -> Standing {
+        self.watch.state().standing()
+    }
+
+    /// Returns whether the kind is tried once, because only reviews name it.
+    fn is_tried_once(&self) -> bool {
+        self.of_reviews.is_some() && self.standing() != Standing::Readable
+    }
+
+    /// Returns whether another review may start the discovery of the kind again.
+    fn is_over(&self, now: Instant) -> bool {
+        let is_old = |since| now.duration_since(since) >= PERIOD;
+        self.of_reviews.is_some_and(is_old) && self.standing() == Standing::Unreadable
+    }
+}
+
+/// Returns the watch of a kind. Before a new one opens, the watches of kinds that nothing has named for an hour end.
+fn ask(
+    kinds: &mut NamedKinds<NamedKind, Kind>,
+    named: NamedKind,
+    now: Instant,
+    open: impl FnOnce(&NamedKind) -> Kind,
+) -> &mut Kind {
+    if kinds.get(&named, now).is_none() {
+        kinds.forget_unasked(IDLE, now);
+    }
+    kinds.ask(named, now, Kind::standing, open)
 }
 
 impl ControlPlanes {
@@ -85,13 +117,12 @@ impl ControlPlanes {
         reference: &ObjectReference,
     ) -> Result<Option<CachedControlPlane>, Unknown> {
         let named = named(reference)?;
-        let (asker, now) = (Asker::Reconcile, now());
-        let mut kinds = lock(&self.kinds);
-        if !kinds.knows(&named, asker, now, standing) {
-            kinds.forget_unasked(KEPT, now);
+        let (mut kinds, now) = (lock(&self.kinds), now());
+        if kinds.get(&named, now).is_some_and(|kind| kind.is_tried_once()) {
+            kinds.remove(&named);
         }
-        let watch = |named: &_| self.watch(named, Attempts::default());
-        let kind = kinds.ask(named, asker, now, standing, watch);
+        let kind = ask(&mut kinds, named, now, |named| self.watch(named, true));
+        kind.of_reviews = None;
         let mut state = kind.watch.state();
         if !matches!(state, State::Readable { .. }) {
             lock(&self.waiting).add(cluster, &kind.named);
@@ -113,7 +144,7 @@ impl ControlPlanes {
     ) -> Result<Option<ControlPlaneFacts>, Unknown> {
         let named = named(reference)?;
         let mut kinds = lock(&self.kinds);
-        let kind = kinds.known(&named, Asker::Review, now(), standing);
+        let kind = kinds.get(&named, now());
         let state = kind.ok_or(Unknown::Reading)?.watch.state();
         drop(kinds);
         let found = found(state, cluster, reference)?;
@@ -124,18 +155,21 @@ impl ControlPlanes {
     /// reviews have started too many discoveries.
     pub async fn read(&self, cluster: &ClusterRef, reference: &ObjectReference) {
         let Ok(named) = named(reference) else { return };
-        let (asker, now) = (Asker::Review, now());
+        let now = now();
         let read = {
             let mut kinds = lock(&self.kinds);
-            if !kinds.knows(&named, asker, now, standing) {
-                kinds.forget_unasked(KEPT, now);
+            kinds.retain(|kind| !kind.is_over(now));
+            if kinds.get(&named, now).is_none() {
                 let turn = lock(&self.discoveries).turn(&named, cluster.namespace(), now);
                 if turn != Turn::Now(()) {
                     return;
                 }
             }
-            let watch = |named: &_| self.watch(named, Attempts::once());
-            kinds.ask(named, asker, now, standing, watch).watch.read()
+            let watch = |named: &_| Kind {
+                of_reviews: Some(now),
+                ..self.watch(named, false)
+            };
+            ask(&mut kinds, named, now, watch).watch.read()
         };
         read.await;
     }
@@ -145,7 +179,7 @@ impl ControlPlanes {
         lock(&self.waiting).forget_gone(is_there);
     }
 
-    fn watch(&self, named: &NamedKind, attempts: Attempts) -> Kind {
+    fn watch(&self, named: &NamedKind, retries: bool) -> Kind {
         let named = Arc::new(named.clone());
         let on = {
             let triggers = self.triggers.clone();
@@ -166,12 +200,16 @@ impl ControlPlanes {
         let watch = KindWatch::open(
             self.contract.clone(),
             NamedKind::clone(&named),
-            attempts,
+            retries,
             self.rollbacks.clone(),
             on,
             changed,
         );
-        Kind { named, watch }
+        Kind {
+            named,
+            watch,
+            of_reviews: None,
+        }
     }
 }
 
@@ -208,10 +246,6 @@ fn found(
         State::Unserved => Err(Unknown::unreadable(reference, "the API server does not serve it")),
         State::Unreadable(why) => Err(Unknown::unreadable(reference, &why)),
     }
-}
-
-fn standing(kind: &Kind) -> Standing {
-    kind.watch.state().standing()
 }
 
 #[cfg(test)]

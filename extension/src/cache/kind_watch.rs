@@ -2,27 +2,20 @@
 //!
 //! Each watch has a task of its own, so that an unreadable kind affects only the objects that name it.
 
-use std::{
-    panic::AssertUnwindSafe,
-    pin::pin,
-    sync::{Arc, Mutex},
-    time::Instant,
-};
+use std::{panic::AssertUnwindSafe, pin::pin};
 
-use futures::FutureExt;
+use futures::{FutureExt, StreamExt as _, channel::mpsc, future};
 use kube::{
     Api, Client, Resource,
     core::{ApiResource, DynamicResourceScope},
     runtime::watcher,
 };
 use sluice_core::{
-    cache::{
-        Attempts, Ended, FINDING, FollowedKind, FollowedStore, KindState, LISTING, NamedKind, Next, Sign,
-    },
+    cache::{Cached, FINDING, FollowedStore, KindHealth, KindState, LISTING, NamedKind, Verdict},
     decode::Item,
 };
 use tokio::{
-    sync::{Notify, watch},
+    sync::watch,
     time::{sleep, timeout},
 };
 use tokio_util::task::AbortOnDropHandle;
@@ -40,7 +33,6 @@ use crate::{
         middleware::middleware,
         requests::{is_watch, streams_list},
     },
-    lock::lock,
     telemetry::metrics::watch_panicked,
 };
 
@@ -49,7 +41,7 @@ pub type State<K> = KindState<Store<K>>;
 
 /// Watch of one kind. Dropping it ends the watch.
 #[derive(Debug)]
-pub struct KindWatch<K: Resource<DynamicType = ApiResource> + 'static> {
+pub struct KindWatch<K: Cached + 'static> {
     state: watch::Receiver<State<K>>,
     _task: AbortOnDropHandle<()>,
 }
@@ -58,12 +50,12 @@ impl<K> KindWatch<K>
 where
     K: Followed + Resource<DynamicType = ApiResource, Scope = DynamicResourceScope>,
 {
-    /// Watches the kind `named` as `contract` finds it, for as long as the returned value lives, in `attempts`. Calls `on` for each event
-    /// and `changed` after each change of the state.
+    /// Watches the kind `named` as `contract` finds it, for as long as the returned value lives. Calls `on` for each event and `changed`
+    /// after each change of the state. Without `retries` the first attempt is the only one, unless it makes the kind readable.
     pub fn open(
         contract: Contract,
         named: NamedKind,
-        attempts: Attempts,
+        retries: bool,
         rollbacks: Rollbacks,
         on: impl Fn(&Seen<'_, K>) + Send + Sync + 'static,
         changed: impl Fn() + Send + Sync + 'static,
@@ -74,32 +66,42 @@ where
                 changed();
             }
         };
-        let mut attempts = attempts;
         let task = async move {
+            let (mut delays, mut needs_watch, mut retries) = (KindHealth::delays(), false, retries);
             loop {
                 let attempt = async {
                     match timeout(FINDING, contract.find(&named)).await {
                         Ok(Ok(Some(resource))) => {
-                            let followed = attempts.begin(&resource, now());
                             let client = contract.client.clone();
+                            let health = KindHealth::new(resource.clone(), needs_watch, now());
                             let restarts = rollbacks.restarts();
-                            let kind = (resource, followed);
-                            return follow_kind(client, &named, kind, restarts, &on, &set).await;
+                            return follow_kind(client, &named, (resource, health), restarts, &on, &set)
+                                .await;
                         }
                         Ok(Ok(None)) => set(State::Unserved),
                         Ok(Err(why)) => set(State::Unreadable(why)),
                         Err(_) => set(State::not_found_in_time()),
                     }
-                    Ended::NeverReadable
+                    false
                 };
-                let ended = AssertUnwindSafe(attempt).catch_unwind().await;
-                let ended = ended.unwrap_or_else(|_panic| {
-                    // The store of this attempt is dropped with it.
-                    watch_panicked();
-                    set(State::panicked());
-                    Ended::Panicked
-                });
-                sleep(attempts.ended(ended, now())).await;
+                let was_readable = match AssertUnwindSafe(attempt).catch_unwind().await {
+                    Ok(was_readable) => was_readable,
+                    Err(_panic) => {
+                        // The store of this attempt is dropped with it.
+                        watch_panicked();
+                        set(State::panicked());
+                        needs_watch = true;
+                        false
+                    }
+                };
+                if was_readable {
+                    (needs_watch, retries) = (true, true);
+                    delays.reset();
+                }
+                if !retries {
+                    return future::pending().await;
+                }
+                sleep(delays.failed(now())).await;
             }
         };
         Self {
@@ -156,104 +158,67 @@ where
     (api, everything.fields(&format!("metadata.name={name}")))
 }
 
-/// State of a followed kind by the responses of the API server, with a notification for its task. Clones share the same state.
-#[derive(Clone)]
-pub(crate) struct Judge(Arc<Following>);
-
-struct Following {
-    kind: Mutex<FollowedKind>,
-    changed: Notify,
-}
-
-impl Judge {
-    pub(crate) fn new(kind: FollowedKind) -> Self {
-        Self(Arc::new(Following {
-            kind: Mutex::new(kind),
-            changed: Notify::new(),
-        }))
-    }
-
-    fn note<T>(&self, note: impl FnOnce(&mut FollowedKind, Instant) -> T) -> T {
-        let noted = note(&mut lock(&self.0.kind), now());
-        self.0.changed.notify_one();
-        noted
-    }
-
-    /// Returns a `client` whose accepted watches are observed.
-    pub(crate) fn noting(&self, client: Client) -> Client {
-        let judge = self.clone();
-        middleware(client, move |client, request| {
-            let judge = judge.clone();
-            async move {
-                let watches = is_watch(&request) && !streams_list(&request);
-                let answer = client.send(request).await?;
-                if watches && answer.status().is_success() {
-                    judge.note(FollowedKind::watching);
-                }
-                Ok(answer)
+/// Returns a `client` that reports each accepted watch to `accepted`.
+pub(crate) fn reporting_watches(client: Client, accepted: mpsc::UnboundedSender<()>) -> Client {
+    middleware(client, move |client, request| {
+        let accepted = accepted.clone();
+        async move {
+            let watches = is_watch(&request) && !streams_list(&request);
+            let answer = client.send(request).await?;
+            if watches && answer.status().is_success() {
+                // Without a receiver the watch has ended.
+                let _sent = accepted.unbounded_send(());
             }
-        })
-    }
-
-    /// Observes a sign of the kind. Returns the reason that callers receive now, if any.
-    pub(crate) fn saw(&self, sign: Sign) -> Option<String> {
-        self.note(|kind, now| kind.saw(sign, now))
-    }
-
-    /// Polls the watch until the API server refuses it or shows no sign of the kind. Calls `tell` each time the kind becomes readable, or
-    /// becomes unreadable with a reason.
-    pub(crate) async fn until_ended(
-        &self,
-        follows: impl Future<Output = ()>,
-        tell: impl Fn(Result<(), String>),
-    ) -> Ended {
-        let mut follows = pin!(follows);
-        loop {
-            let next = lock(&self.0.kind).next(now());
-            match next {
-                Next::Readable => tell(Ok(())),
-                Next::Unreadable(why) => tell(Err(why)),
-                Next::End(ended) => return ended,
-                Next::Wait(until) => tokio::select! {
-                    biased;
-                    () = &mut follows => return lock(&self.0.kind).ended(),
-                    () = self.0.changed.notified() => {}
-                    () = later(until) => {}
-                },
-            }
+            Ok(answer)
         }
-    }
+    })
 }
 
-/// Follows a kind as it is served, until the API server refuses it or shows no sign of it.
+/// Follows a kind until it is lost. Returns whether it was readable.
 async fn follow_kind<K>(
     client: Client,
     named: &NamedKind,
-    (resource, kind): (ApiResource, FollowedKind),
+    (resource, mut health): (ApiResource, KindHealth),
     restarts: Restarts,
     on: &(impl Fn(&Seen<'_, K>) + Send + Sync),
     set: &(impl Fn(State<K>) + Send + Sync),
-) -> Ended
+) -> bool
 where
     K: Followed + Resource<DynamicType = ApiResource, Scope = DynamicResourceScope>,
 {
-    let judge = Judge::new(kind);
-    let (api, config) = scope(judge.noting(streaming(client)), named, &resource);
-    let followed = Arc::new(Mutex::new(FollowedStore::of_named_kind()));
-    let (store, run) = follow(api, config, Arc::default(), followed, restarts, |seen| {
-        on(seen);
-        if let Some(why) = judge.saw(seen.sign()) {
-            set(State::Unreadable(why));
-        }
+    let (signs, mut seen) = mpsc::unbounded();
+    let (accepts, mut accepted) = mpsc::unbounded();
+    let client = reporting_watches(streaming(client), accepts);
+    let (api, config) = scope(client, named, &resource);
+    let (store, run) = follow(api, config, FollowedStore::of_named_kind(), restarts, |event| {
+        on(event);
+        // The receiver lives as long as this future.
+        let _sent = signs.unbounded_send(event.sign());
     });
-    let tell = |told| {
-        set(match told {
-            Ok(()) => State::Readable {
+    let mut run = pin!(run);
+    loop {
+        let wake_at = health.wake_at();
+        let verdict = tokio::select! {
+            biased;
+            Some(()) = accepted.next() => {
+                health.watching(now());
+                None
+            }
+            Some(sign) = seen.next() => health.saw(sign, now()),
+            () = &mut run => return health.was_readable(),
+            () = later(wake_at) => health.wake(now()),
+        };
+        match verdict {
+            Some(Verdict::Readable) => set(State::Readable {
                 resource: resource.clone(),
                 store: store.clone(),
-            },
-            Err(why) => State::Unreadable(why),
-        });
-    };
-    judge.until_ended(run, tell).await
+            }),
+            Some(Verdict::Unreadable(why)) => set(State::Unreadable(why)),
+            Some(Verdict::Lost(why)) => {
+                set(State::Unreadable(why));
+                return health.was_readable();
+            }
+            None => {}
+        }
+    }
 }

@@ -1,16 +1,18 @@
-//! Cache of the objects of one kind.
+//! Cache of the objects of one kind: a reflector of kube-runtime, with an index by Cluster.
 
 use std::{
+    borrow::Cow,
+    collections::{BTreeSet, HashMap, HashSet, VecDeque},
     fmt,
     sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
 
-use kube::core::ObjectMeta;
+use kube::runtime::{
+    reflector::{self, Lookup, ObjectRef, store::Writer as Reflector},
+    watcher::Event,
+};
 use sluice_core::{
-    cache::{
-        compact::{Change, Kept, Listed, Objects, Packed, Packer, Recent},
-        stores::Found,
-    },
+    cache::{Cached, CachedObject, stores::Found},
     cluster::ClusterRef,
     decode::{Item, Undecodable},
 };
@@ -18,50 +20,241 @@ use tokio::sync::watch;
 
 use crate::lock::lock;
 
+/// Object of a store.
+#[derive(Debug)]
+enum Entry<K> {
+    /// A decoded object.
+    Decoded(Arc<CachedObject<K>>),
+    /// The readable part of an undecodable object.
+    Undecodable(Arc<Undecodable>),
+}
+
+impl<K> Clone for Entry<K> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Decoded(object) => Self::Decoded(Arc::clone(object)),
+            Self::Undecodable(object) => Self::Undecodable(Arc::clone(object)),
+        }
+    }
+}
+
+impl<K: Cached> Entry<K> {
+    fn namespace(&self) -> Option<&str> {
+        match self {
+            Self::Decoded(object) => object.namespace(),
+            Self::Undecodable(object) => object.metadata.namespace.as_deref(),
+        }
+    }
+
+    fn name(&self) -> &str {
+        match self {
+            Self::Decoded(object) => object.name(),
+            Self::Undecodable(object) => object.metadata.name.as_deref().unwrap_or_default(),
+        }
+    }
+
+    fn reference(&self) -> ClusterRef {
+        ClusterRef::new(self.namespace().unwrap_or_default(), self.name())
+    }
+
+    fn decoded(&self) -> Option<&Arc<CachedObject<K>>> {
+        match self {
+            Self::Decoded(object) => Some(object),
+            Self::Undecodable(_) => None,
+        }
+    }
+
+    fn undecodable(&self) -> Option<&Arc<Undecodable>> {
+        match self {
+            Self::Decoded(_) => None,
+            Self::Undecodable(object) => Some(object),
+        }
+    }
+
+    /// Returns whether the object is the same as `before`, except for its resourceVersion.
+    fn is_same(&self, before: &Self) -> bool {
+        match (self, before) {
+            (Self::Decoded(now), Self::Decoded(before)) => now.is_same(before),
+            (Self::Undecodable(now), Self::Undecodable(before)) => now.is_same(before),
+            _ => false,
+        }
+    }
+}
+
+/// A store holds one kind, whose name nothing reads here. Its keys are only names.
+impl<K: Cached> Lookup for Entry<K> {
+    type DynamicType = ();
+
+    fn kind((): &()) -> Cow<'_, str> {
+        Cow::Borrowed("")
+    }
+
+    fn group((): &()) -> Cow<'_, str> {
+        Cow::Borrowed("")
+    }
+
+    fn version((): &()) -> Cow<'_, str> {
+        Cow::Borrowed("")
+    }
+
+    fn plural((): &()) -> Cow<'_, str> {
+        Cow::Borrowed("")
+    }
+
+    fn name(&self) -> Option<Cow<'_, str>> {
+        Some(Cow::Borrowed(Entry::name(self)))
+    }
+
+    fn namespace(&self) -> Option<Cow<'_, str>> {
+        Entry::namespace(self).map(Cow::Borrowed)
+    }
+
+    fn resource_version(&self) -> Option<Cow<'_, str>> {
+        None
+    }
+
+    fn uid(&self) -> Option<Cow<'_, str>> {
+        None
+    }
+}
+
+/// Difference that a watch event or a list made to one object.
+#[derive(Debug)]
+pub struct Change<K> {
+    before: Option<Entry<K>>,
+    now: Option<Entry<K>>,
+}
+
+impl<K: Cached> Change<K> {
+    /// Returns the new or changed object, if it can be decoded.
+    #[must_use]
+    pub fn changed(&self) -> Option<K> {
+        self.now.as_ref()?.decoded().map(|object| object.parse())
+    }
+
+    /// Returns the previous object, if it could be decoded and was deleted or cannot be decoded any more.
+    #[must_use]
+    pub fn gone(&self) -> Option<K> {
+        let is_there = self.now.as_ref().is_some_and(|now| now.decoded().is_some());
+        let before = self.before.as_ref()?.decoded();
+        before.filter(|_| !is_there).map(|object| object.parse())
+    }
+
+    /// Returns the new or changed object, if it cannot be decoded.
+    #[must_use]
+    pub fn undecodable(&self) -> Option<&Arc<Undecodable>> {
+        self.now.as_ref()?.undecodable()
+    }
+
+    /// Returns the previous object, if it could not be decoded and was deleted or corrected.
+    #[must_use]
+    pub fn undecodable_gone(&self) -> Option<&Arc<Undecodable>> {
+        let before = self.before.as_ref()?.undecodable();
+        before.filter(|_| self.undecodable().is_none())
+    }
+}
+
 /// Cached objects of one kind. Clones share the same objects.
-pub struct Store<K> {
-    objects: Arc<RwLock<Objects<K>>>,
-    /// Changed only under the other lock, so that no outdated object enters it.
+pub struct Store<K: Cached + 'static> {
+    objects: reflector::Store<Entry<K>>,
+    /// Locked for writing while the objects change.
+    index: Arc<RwLock<Index>>,
     recent: Arc<Mutex<Recent<K>>>,
     filled: watch::Receiver<bool>,
 }
 
-impl<K> Clone for Store<K> {
+/// Recently parsed objects, the latest last.
+type Recent<K> = VecDeque<(Arc<CachedObject<K>>, Arc<K>)>;
+
+/// Number of recently parsed objects: about as many as Clusters with hook calls in one second.
+const RECENT: usize = 32;
+
+/// Largest size of a recently parsed object in the cache, in bytes.
+const RECENT_BYTES: usize = 8 * 1024;
+
+/// Names of objects by other properties than their name.
+#[derive(Debug, Default)]
+struct Index {
+    /// Names of the objects that belong to each Cluster.
+    of_cluster: HashMap<ClusterRef, BTreeSet<String>>,
+    undecodable: BTreeSet<ClusterRef>,
+}
+
+impl Index {
+    fn add<K: Cached>(&mut self, entry: &Entry<K>) {
+        let reference = entry.reference();
+        if let Some(cluster) = cluster_of(entry) {
+            let names = self.of_cluster.entry(cluster).or_default();
+            names.insert(reference.name().to_owned());
+        }
+        if entry.undecodable().is_some() {
+            self.undecodable.insert(reference);
+        }
+    }
+
+    fn remove<K: Cached>(&mut self, entry: &Entry<K>) {
+        let reference = entry.reference();
+        if let Some(cluster) = cluster_of(entry)
+            && let Some(names) = self.of_cluster.get_mut(&cluster)
+        {
+            names.remove(reference.name());
+            if names.is_empty() {
+                self.of_cluster.remove(&cluster);
+            }
+        }
+        self.undecodable.remove(&reference);
+    }
+}
+
+/// Returns the Cluster that an object belongs to.
+fn cluster_of<K: Cached>(entry: &Entry<K>) -> Option<ClusterRef> {
+    let cluster = match entry {
+        Entry::Decoded(object) => object.cluster(),
+        Entry::Undecodable(object) => K::cluster_of(&object.metadata),
+    };
+    let namespace = entry.namespace().unwrap_or_default();
+    cluster.map(|cluster| ClusterRef::new(namespace, &cluster))
+}
+
+fn key<K: Cached>(namespace: Option<&str>, name: &str) -> ObjectRef<Entry<K>> {
+    let key = ObjectRef::new(name);
+    match namespace {
+        Some(namespace) => key.within(namespace),
+        None => key,
+    }
+}
+
+impl<K: Cached> Clone for Store<K> {
     fn clone(&self) -> Self {
         Self {
-            objects: Arc::clone(&self.objects),
+            objects: self.objects.clone(),
+            index: Arc::clone(&self.index),
             recent: Arc::clone(&self.recent),
             filled: self.filled.clone(),
         }
     }
 }
 
-impl<K> fmt::Debug for Store<K> {
+impl<K: Cached> fmt::Debug for Store<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Store").finish_non_exhaustive()
     }
 }
 
-impl<K: Kept> Store<K> {
+impl<K: Cached> Store<K> {
     /// Returns the object of this name; kinds without namespaces have no namespace.
     ///
     /// # Errors
     /// The object cannot be decoded.
     pub fn found(&self, namespace: Option<&str>, name: &str) -> Found<K> {
-        // Under one lock: otherwise an object that is corrected or damaged between two reads would appear absent.
-        let objects = self.read();
-        if let Some(undecodable) = objects.undecodable(namespace, name) {
-            return Err(undecodable);
+        let found = self.objects.get(&key(namespace, name));
+        // A reflector also finds objects without a namespace.
+        let found = found.filter(|found| found.namespace() == namespace);
+        match found.as_deref() {
+            Some(Entry::Decoded(object)) => Ok(Some(self.parsed(object))),
+            Some(Entry::Undecodable(object)) => Err(Arc::clone(object)),
+            None => Ok(None),
         }
-        if let Some(found) = lock(&self.recent).get(namespace, name) {
-            return Ok(Some(found));
-        }
-        let Some((found, memory)) = objects.measured(namespace, name) else {
-            return Ok(None);
-        };
-        let found = Arc::new(found);
-        lock(&self.recent).add(&found, memory);
-        Ok(Some(found))
     }
 
     /// Returns the object of this name, where the cause of its absence does not matter.
@@ -70,66 +263,70 @@ impl<K: Kept> Store<K> {
         self.found(namespace, name).ok().flatten()
     }
 
-    /// Returns the same without keeping it unpacked: for iterations over many objects.
-    #[must_use]
-    pub fn peek(&self, namespace: Option<&str>, name: &str) -> Option<K> {
-        self.read().get(namespace, name)
-    }
-
     /// Returns the objects that belong to a Cluster, of kinds with an owner.
     #[must_use]
-    pub fn of_cluster(&self, namespace: &str, cluster: &str) -> Vec<K> {
-        self.read().of_cluster(namespace, cluster)
+    pub fn of_cluster(&self, namespace: &str, cluster: &str) -> Vec<Arc<K>> {
+        let entries = self.entries_of_cluster(namespace, cluster);
+        let decoded = entries.iter().filter_map(|entry| entry.decoded());
+        decoded.map(|object| Arc::new(object.parse())).collect()
     }
 
     /// Returns the undecodable object of this name, if any.
     #[must_use]
     pub fn undecodable(&self, namespace: Option<&str>, name: &str) -> Option<Arc<Undecodable>> {
-        self.read().undecodable(namespace, name)
+        self.found(namespace, name).err()
     }
 
     /// Returns the first undecodable object, if any.
     #[must_use]
     pub fn first_undecodable(&self) -> Option<Arc<Undecodable>> {
-        self.read().all_undecodable().next().cloned()
+        let first = self.index().undecodable.first().cloned()?;
+        let namespace = Some(first.namespace()).filter(|namespace| !namespace.is_empty());
+        self.undecodable(namespace, first.name())
     }
 
     /// Returns the first undecodable object that belongs to a Cluster, if any, of kinds with an owner.
     #[must_use]
     pub fn undecodable_of(&self, namespace: &str, cluster: &str) -> Option<Arc<Undecodable>> {
-        self.read().undecodable_of(namespace, cluster)
+        let entries = self.entries_of_cluster(namespace, cluster);
+        entries.iter().find_map(|entry| entry.undecodable().cloned())
     }
 
     /// Returns all objects.
     #[must_use]
     pub fn state(&self) -> Vec<Arc<K>> {
-        self.read().iter().map(Arc::new).collect()
+        let entries = self.objects.state();
+        let decoded = entries.iter().filter_map(|entry| entry.decoded());
+        decoded.map(|object| Arc::new(object.parse())).collect()
     }
 
     /// Returns namespace and name of each object.
     #[must_use]
     pub fn names(&self) -> Vec<ClusterRef> {
-        let objects = self.read();
-        objects
-            .names()
-            .map(|(namespace, name)| ClusterRef::new(namespace, name))
-            .collect()
+        let decoded = self.objects.state_filter(|entry| entry.decoded().is_some());
+        decoded.iter().map(|entry| entry.reference()).collect()
     }
 
     /// Returns the same, including undecodable objects.
     #[must_use]
     pub fn all_names(&self) -> Vec<ClusterRef> {
-        let objects = self.read();
-        let names = objects
-            .names()
-            .map(|(namespace, name)| ClusterRef::new(namespace, name));
-        let undecodable = objects.all_undecodable().map(|object| object.reference());
-        names.chain(undecodable).collect()
+        self.objects
+            .state()
+            .iter()
+            .map(|entry| entry.reference())
+            .collect()
     }
 
     /// Returns those of `uids` that belong to no object.
     pub fn missing<'a>(&self, uids: impl Iterator<Item = &'a str>) -> Vec<String> {
-        self.read().missing(uids)
+        let entries = self.objects.state();
+        let there: HashSet<&str> = entries
+            .iter()
+            .filter_map(|entry| entry.decoded()?.uid())
+            .collect();
+        uids.filter(|uid| !there.contains(uid))
+            .map(str::to_owned)
+            .collect()
     }
 
     /// Returns whether the store was filled once.
@@ -144,186 +341,189 @@ impl<K: Kept> Store<K> {
         let _followed_no_more = filled.wait_for(|filled| *filled).await;
     }
 
-    fn read(&self) -> RwLockReadGuard<'_, Objects<K>> {
-        self.objects.read().unwrap_or_else(PoisonError::into_inner)
+    fn entries_of_cluster(&self, namespace: &str, cluster: &str) -> Vec<Arc<Entry<K>>> {
+        let index = self.index();
+        let names = index.of_cluster.get(&ClusterRef::new(namespace, cluster));
+        let names = names.into_iter().flatten();
+        names
+            .filter_map(|name| self.objects.get(&key(Some(namespace), name)))
+            .collect()
+    }
+
+    /// Parses an object, or returns it as parsed recently: Cluster API repeats its hook calls for the same Cluster.
+    fn parsed(&self, object: &Arc<CachedObject<K>>) -> Arc<K> {
+        if object.bytes() > RECENT_BYTES {
+            return Arc::new(object.parse());
+        }
+        let mut recent = lock(&self.recent);
+        let at = recent.iter().position(|(cached, _)| Arc::ptr_eq(cached, object));
+        if let Some(found) = at.and_then(|at| recent.remove(at)) {
+            let parsed = Arc::clone(&found.1);
+            recent.push_back(found);
+            return parsed;
+        }
+        // Other calls do not wait for the parser.
+        drop(recent);
+        let parsed = Arc::new(object.parse());
+        let mut recent = lock(&self.recent);
+        recent.push_back((Arc::clone(object), Arc::clone(&parsed)));
+        if recent.len() > RECENT {
+            recent.pop_front();
+        }
+        parsed
+    }
+
+    fn index(&self) -> RwLockReadGuard<'_, Index> {
+        self.index.read().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Write handle of a store.
-pub struct Writer<K> {
-    packer: Arc<Packer<K>>,
+pub struct Writer<K: Cached + 'static> {
+    objects: Reflector<Entry<K>>,
     store: Store<K>,
     filled: watch::Sender<bool>,
 }
 
-impl<K: Kept> Writer<K> {
-    /// Creates an empty store that keeps this many recently used objects unpacked.
-    #[must_use]
-    pub fn new(packer: Arc<Packer<K>>, recent: usize) -> Self {
+impl<K: Cached> Default for Writer<K> {
+    /// Creates an empty store.
+    fn default() -> Self {
         let (sender, filled) = watch::channel(false);
-        let objects = Arc::new(RwLock::new(Objects::new(Arc::clone(&packer))));
+        let objects = Reflector::new(());
+        let store = Store {
+            objects: objects.as_reader(),
+            index: Arc::default(),
+            recent: Arc::default(),
+            filled,
+        };
         Self {
-            packer,
-            store: Store {
-                objects,
-                recent: Arc::new(Mutex::new(Recent::new(recent))),
-                filled,
-            },
+            objects,
+            store,
             filled: sender,
         }
     }
+}
 
+impl<K: Cached> Writer<K> {
     /// Returns the store.
     #[must_use]
     pub fn store(&self) -> Store<K> {
         self.store.clone()
     }
 
-    /// Starts a list.
-    pub(crate) fn list(&self) {
-        self.write().list();
+    /// Applies an event of a list or watch. Returns the changes that readers observe from now on: those of a list at its end. An object
+    /// with another resourceVersion only is updated without a change.
+    pub fn apply(&mut self, event: Event<Item<K>>) -> Vec<Change<K>> {
+        match event {
+            Event::Init => self.objects.apply_watcher_event(&Event::Init),
+            Event::InitApply(item) => {
+                let entry = entry(item);
+                self.objects.apply_watcher_event(&Event::InitApply(entry));
+            }
+            Event::InitDone => return self.listed(),
+            Event::Apply(item) => return self.put(entry(item)),
+            Event::Delete(item) => return self.remove(&entry(item)),
+        }
+        Vec::new()
     }
 
-    /// Packs an object without the lock, so that readers wait only for the write.
-    pub(crate) fn pack(&self, item: &mut Item<K>) -> Option<Packed> {
-        item.pack(&self.packer)
-    }
-
-    /// Stores an object that is not packed yet.
-    #[cfg(test)]
-    pub(crate) fn insert(&self, object: &K) -> Change
-    where
-        K: Clone,
-    {
-        let packed = self.pack(&mut Item::Decoded(object.clone()));
-        self.put(object, &packed.expect("a small object")).0
-    }
-
-    /// Stores a packed object. Also returns the undecodable object of its name that it replaces.
-    pub(crate) fn put(&self, object: &K, packed: &Packed) -> (Change, Option<Arc<Undecodable>>) {
-        let mut objects = self.write();
-        lock(&self.store.recent).forget(object.meta());
-        objects.put(object, packed)
-    }
-
-    /// Stores an undecodable object. Also returns the object of its name that it replaces.
-    pub(crate) fn put_undecodable(&self, object: &Undecodable) -> (Change, Option<K>) {
-        let mut objects = self.write();
-        lock(&self.store.recent).forget(&object.metadata);
-        objects.put_undecodable(object)
-    }
-
-    /// Removes the object with this metadata. Returns the removed object, decoded or not.
-    pub(crate) fn remove(&self, meta: &ObjectMeta) -> (Option<K>, Option<Arc<Undecodable>>) {
-        let mut objects = self.write();
-        lock(&self.store.recent).forget(meta);
-        objects.remove(meta)
-    }
-
-    /// Ends a list.
-    pub(crate) fn listed(&self) -> Listed<K> {
-        let mut objects = self.write();
-        lock(&self.store.recent).clear();
-        let listed = objects.listed();
-        drop(objects);
+    /// Marks the store as filled. Call it after a list once its changes are handled, because readers rely on what handlers have copied.
+    pub fn set_filled(&self) {
         self.filled.send_replace(true);
-        listed
     }
 
     /// Empties the store.
-    pub(crate) fn clear(&self) {
-        let mut objects = self.write();
-        lock(&self.store.recent).clear();
-        objects.clear();
-        drop(objects);
-        self.filled.send_replace(true);
+    pub fn clear(&mut self) {
+        self.objects.apply_watcher_event(&Event::Init);
+        self.listed();
+        self.set_filled();
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, Objects<K>> {
-        self.store.objects.write().unwrap_or_else(PoisonError::into_inner)
+    fn put(&mut self, now: Entry<K>) -> Vec<Change<K>> {
+        let before = self.before(&now);
+        let store = self.store.clone();
+        let mut index = write(&store);
+        if let Some(before) = &before {
+            index.remove(before);
+        }
+        index.add(&now);
+        self.objects.apply_watcher_event(&Event::Apply(now.clone()));
+        drop(index);
+        if before.as_ref().is_some_and(|before| now.is_same(before)) {
+            return Vec::new();
+        }
+        vec![Change {
+            before,
+            now: Some(now),
+        }]
     }
+
+    fn remove(&mut self, deleted: &Entry<K>) -> Vec<Change<K>> {
+        // The event may show another state than the cached one.
+        let Some(before) = self.before(deleted) else {
+            return Vec::new();
+        };
+        let store = self.store.clone();
+        let mut index = write(&store);
+        index.remove(&before);
+        self.objects.apply_watcher_event(&Event::Delete(before.clone()));
+        drop(index);
+        vec![Change {
+            before: Some(before),
+            now: None,
+        }]
+    }
+
+    fn listed(&mut self) -> Vec<Change<K>> {
+        let before = self.store.objects.state();
+        let mut before: HashMap<ClusterRef, Arc<Entry<K>>> = before
+            .into_iter()
+            .map(|entry| (entry.reference(), entry))
+            .collect();
+        let store = self.store.clone();
+        let mut index = write(&store);
+        self.objects.apply_watcher_event(&Event::InitDone);
+        let now = self.store.objects.state();
+        *index = Index::default();
+        for entry in &now {
+            index.add(&**entry);
+        }
+        drop(index);
+        let mut changes = Vec::new();
+        for now in now {
+            let before = before.remove(&now.reference());
+            if !before.as_ref().is_some_and(|before| now.is_same(before)) {
+                let before = before.map(|before| Entry::clone(&before));
+                changes.push(Change {
+                    before,
+                    now: Some(Entry::clone(&now)),
+                });
+            }
+        }
+        let gone = before.into_values().map(|before| Change {
+            before: Some(Entry::clone(&before)),
+            now: None,
+        });
+        changes.extend(gone);
+        changes
+    }
+
+    fn before(&self, now: &Entry<K>) -> Option<Entry<K>> {
+        let key = now.to_object_ref(());
+        self.store.objects.get(&key).as_deref().cloned()
+    }
+}
+
+fn entry<K: Cached>(item: Item<K>) -> Entry<K> {
+    match item {
+        Item::Decoded(object) => Entry::Decoded(Arc::new(CachedObject::of(object))),
+        Item::Undecodable(object) => Entry::Undecodable(Arc::from(object)),
+    }
+}
+
+fn write<K: Cached>(store: &Store<K>) -> RwLockWriteGuard<'_, Index> {
+    store.index.write().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-    use sluice_crds::foreign::Cluster;
-
-    use super::*;
-
-    fn cluster(name: &str, paused: bool) -> Cluster {
-        let meta =
-            json!({"name": name, "namespace": "ns", "uid": name, "resourceVersion": paused.to_string()});
-        serde_json::from_value(json!({"metadata": meta, "spec": {"paused": paused}})).unwrap()
-    }
-
-    fn put(writer: &Writer<Cluster>, cluster: &Cluster) -> Change {
-        writer.insert(cluster)
-    }
-
-    /// A gate may depend on two objects. A watch shows changes in their order, a list in the order of names.
-    #[test]
-    fn what_a_list_has_changed_is_seen_all_at_once() {
-        let writer = Writer::<Cluster>::new(Arc::default(), 2);
-        let store = writer.store();
-        let paused = || ["a", "b"].map(|name| store.get(Some("ns"), name).map(|cluster| cluster.spec.paused));
-        writer.list();
-        for name in ["a", "b"] {
-            put(&writer, &cluster(name, false));
-        }
-        writer.listed();
-        // The first of these is interrupted.
-        for _ in 0..2 {
-            writer.list();
-            put(&writer, &cluster("a", true));
-            assert_eq!(paused(), [Some(false), Some(false)], "a page of two");
-        }
-        put(&writer, &cluster("b", true));
-        writer.listed();
-        assert_eq!(paused(), [Some(true), Some(true)]);
-    }
-
-    /// A restored etcd counts revisions as it did before.
-    #[test]
-    fn an_object_is_another_one_by_its_content() {
-        let writer = Writer::<Cluster>::new(Arc::default(), 2);
-        let revised = |paused, revision: &str| {
-            let mut cluster = cluster("a", paused);
-            cluster.metadata.resource_version = Some(revision.to_owned());
-            cluster
-        };
-        put(&writer, &revised(false, "7"));
-        assert_eq!(put(&writer, &revised(true, "7")), Change::Changed);
-        assert_eq!(put(&writer, &revised(true, "8")), Change::Same);
-        let found = writer.store().get(Some("ns"), "a").unwrap();
-        assert_eq!(
-            found.metadata.resource_version.as_deref(),
-            Some("8"),
-            "writes name it"
-        );
-    }
-
-    /// For every kind of change, with and without an earlier lookup.
-    #[test]
-    fn what_is_looked_up_is_as_it_is_now() {
-        let writer = Writer::<Cluster>::new(Arc::default(), 2);
-        let store = writer.store();
-        let paused = |name: &str| store.get(Some("ns"), name).map(|cluster| cluster.spec.paused);
-        for name in ["a", "b"] {
-            put(&writer, &cluster(name, false));
-            assert_eq!((paused(name), paused(name)), (Some(false), Some(false)));
-        }
-        put(&writer, &cluster("a", true));
-        assert_eq!((paused("a"), paused("b")), (Some(true), Some(false)));
-        writer.remove(&cluster("a", true).metadata);
-        assert_eq!(paused("a"), None);
-        writer.list();
-        assert_eq!(paused("b"), Some(false));
-        assert_eq!(writer.listed().gone.iter().count(), 1);
-        assert_eq!(paused("b"), None, "the list did not bring it");
-        put(&writer, &cluster("c", false));
-        assert_eq!(paused("c"), Some(false));
-        writer.clear();
-        assert_eq!(paused("c"), None);
-    }
-}
+mod tests;

@@ -13,8 +13,7 @@ use kube::{
 };
 use sluice_core::{
     cache::{
-        FollowedStore,
-        compact::Kept,
+        Cached, FollowedStore,
         stored_kind::StoredKind,
         stores::{self, Found, Images, OfCluster, Releases, Stored, Whole},
     },
@@ -96,14 +95,14 @@ impl Stores {
         let releases = opening.follow(
             Api::all(client.clone()),
             all(),
-            of_hooks(),
+            FollowedStore::default(),
             copy_releases(&whole, handlers),
             |_, _| {},
         );
         let packages = opening.follow(
             Api::namespaced(client.clone(), system_namespace),
             all(),
-            Arc::default(),
+            FollowedStore::default(),
             copy_objects(&whole, Whole::package),
             EventHandlers::package,
         );
@@ -111,21 +110,21 @@ impl Stores {
         let clusters = opening.follow(
             Api::all(client.clone()),
             all(),
-            of_hooks(),
+            FollowedStore::default(),
             move |seen| seen.each(|cluster, presence| noted.contents(cluster, presence)),
             EventHandlers::cluster,
         );
         let bootstraps = opening.follow(
             Api::all(client.clone()),
             all(),
-            of_hooks(),
+            FollowedStore::default(),
             move |seen| seen.each(|bootstrap, presence| named.bootstrap(bootstrap, presence)),
             EventHandlers::bootstrap,
         );
         let classes = opening.follow(
             Api::all(client.clone()),
             all(),
-            of_hooks(),
+            FollowedStore::default(),
             |_| {},
             EventHandlers::class,
         );
@@ -209,7 +208,7 @@ macro_rules! stored {
                 self.$store.found(namespace, name)
             }
 
-            fn of_cluster(&self, namespace: &str, cluster: &str) -> Vec<$Kind> {
+            fn of_cluster(&self, namespace: &str, cluster: &str) -> Vec<Arc<$Kind>> {
                 self.$store.of_cluster(namespace, cluster)
             }
 
@@ -233,6 +232,7 @@ stored!(
     Package: packages,
 );
 
+/// One snapshot has the releases by name and all of them.
 impl Stored<TanzuKubernetesRelease> for Stores {
     fn found(&self, _: Option<&str>, name: &str) -> Found<TanzuKubernetesRelease> {
         match self.releases.undecodable(None, name) {
@@ -241,7 +241,7 @@ impl Stored<TanzuKubernetesRelease> for Stores {
         }
     }
 
-    fn of_cluster(&self, _: &str, _: &str) -> Vec<TanzuKubernetesRelease> {
+    fn of_cluster(&self, _: &str, _: &str) -> Vec<Arc<TanzuKubernetesRelease>> {
         Vec::new()
     }
 
@@ -308,7 +308,7 @@ impl Opening<'_> {
             Some(namespace) => Api::namespaced(client, namespace),
             None => Api::all(client),
         };
-        self.follow(api, config, Arc::default(), |_| {}, changed)
+        self.follow(api, config, FollowedStore::default(), |_| {}, changed)
     }
 
     /// Opens the store of OSImages, for which nothing waits.
@@ -322,7 +322,7 @@ impl Opening<'_> {
                 changed.send(ReleaseEvent::All);
             }
         };
-        let followed = Arc::new(Mutex::new(FollowedStore::of_named_kind()));
+        let followed = FollowedStore::of_named_kind();
         self.open(api, all(), followed, first, |handlers, _| handlers.marked())
     }
 
@@ -330,7 +330,7 @@ impl Opening<'_> {
         &mut self,
         api: Api<Item<K>>,
         config: watcher::Config,
-        followed: Arc<Mutex<FollowedStore>>,
+        followed: FollowedStore,
         first: impl Fn(&Seen<'_, K>) + Send + 'static,
         changed: impl Fn(&EventHandlers, &ObjectMeta) + Send + 'static,
     ) -> Store<K>
@@ -349,7 +349,7 @@ impl Opening<'_> {
         &mut self,
         api: Api<Item<K>>,
         config: watcher::Config,
-        followed: Arc<Mutex<FollowedStore>>,
+        followed: FollowedStore,
         first: impl Fn(&Seen<'_, K>) + Send + 'static,
         changed: impl Fn(&EventHandlers, &ObjectMeta) + Send + 'static,
     ) -> Store<K>
@@ -365,7 +365,7 @@ impl Opening<'_> {
             report(seen);
         };
         let restarts = self.handlers.rollbacks.restarts();
-        let (store, run) = follow(api, config, Arc::default(), followed, restarts, on);
+        let (store, run) = follow(api, config, followed, restarts, on);
         let ended = AssertUnwindSafe(run).catch_unwind();
         self.followed
             .push(ended.map(|_either_way| kind.into_owned()).boxed());
@@ -404,7 +404,7 @@ fn copy_releases(
 }
 
 /// Returns a handler that copies objects into `whole`, all of a list at once.
-fn copy_objects<K: Kept>(
+fn copy_objects<K: Cached>(
     whole: &Arc<Mutex<Whole>>,
     take_in: fn(&mut Whole, &K, bool),
 ) -> impl Fn(&Seen<'_, K>) + Send + use<K> {
@@ -413,11 +413,6 @@ fn copy_objects<K: Kept>(
         let mut whole = lock(&whole);
         seen.each(|object, presence| take_in(&mut whole, object, presence == Presence::There));
     }
-}
-
-/// Returns the state of a store that hook calls look up.
-fn of_hooks() -> Arc<Mutex<FollowedStore>> {
-    Arc::new(Mutex::new(FollowedStore::of_hooks()))
 }
 
 fn all() -> watcher::Config {

@@ -4,7 +4,6 @@ use std::{
     fmt::{Debug, Display},
     hash::Hash,
     panic::AssertUnwindSafe,
-    sync::{Arc, Mutex, MutexGuard},
     time::Instant,
 };
 
@@ -18,10 +17,7 @@ use kube::{
     runtime::watcher::{self, Event, watcher},
 };
 use sluice_core::{
-    cache::{
-        Brought, Failure, FollowedStore, Sign,
-        compact::{Change, Kept, Listed, Packed, Packer},
-    },
+    cache::{Brought, Cached, Failure, FollowedStore, Sign},
     decode::{Decode, Item, Undecodable},
     limits::GivenUp,
 };
@@ -30,13 +26,12 @@ use tracing::warn;
 use crate::{
     cache::{
         rollbacks::Restarts,
-        store::{Store, Writer},
+        store::{Change, Store, Writer},
         streamed::Lists,
         undecodable::Reported,
     },
     clock::{later, now},
     kube_client::{bounded::is_too_long, responses::code},
-    lock::lock,
     telemetry::metrics::watch_panicked,
 };
 
@@ -48,13 +43,13 @@ const PAGE_OF_WORKLOAD: u32 = 100;
 
 /// Kind that a store can hold: cacheable, and listed and watched by kube.
 pub trait Followed:
-    Kept + Resource<DynamicType: Eq + Hash + Clone> + Clone + Debug + Send + Sync + 'static
+    Cached + Resource<DynamicType: Eq + Hash + Clone> + Clone + Debug + Send + Sync + 'static
 {
 }
 
 impl<K> Followed for K
 where
-    K: Kept + Clone + Debug + Send + Sync + 'static,
+    K: Cached + Clone + Debug + Send + Sync + 'static,
     K::DynamicType: Eq + Hash + Clone,
 {
 }
@@ -62,79 +57,56 @@ where
 /// Event of a watch.
 #[derive(Debug)]
 pub enum Seen<'a, K> {
-    /// An object is new or changed.
-    Touched(&'a K),
+    /// The watch has changed an object.
+    Changed(&'a Change<K>),
     /// The watch has shown an unchanged object.
     Unchanged,
-    /// An object is deleted or cannot be decoded any more.
-    Gone(&'a K),
-    /// An undecodable object is new, changed or deleted.
-    Undecodable(&'a Undecodable, Presence),
-    /// The store holds every object of the server, including the changes of the list.
-    Synced(Changes<'a, K>),
+    /// A list has completed with these changes: the store holds every object of the server.
+    Synced(&'a [Change<K>]),
     /// The watch failed; it retries by itself.
     Failed(&'a watcher::Error),
     /// The store was emptied and fills again by itself.
     GivenUp(GivenUp),
 }
 
-/// Changes of a list, besides those that were [touched](Seen::Touched) by the first list.
-#[derive(Debug)]
-pub struct Changes<'a, K> {
-    store: &'a Store<K>,
-    listed: &'a Listed<K>,
-}
+impl<K: Cached> Seen<'_, K> {
+    fn changes(&self) -> &[Change<K>] {
+        match self {
+            Self::Changed(change) => std::slice::from_ref(change),
+            Self::Synced(changes) => changes,
+            Self::Unchanged | Self::Failed(_) | Self::GivenUp(_) => &[],
+        }
+    }
 
-impl<K: Kept> Changes<'_, K> {
-    /// Unpacks each object when its turn comes.
-    fn each(&self, changed: &mut impl FnMut(&K, Presence)) {
-        for name in &self.listed.changed {
-            if let Some(object) = self.store.peek(Some(name.namespace()), name.name()) {
+    /// Calls `changed` for each decodable object that is new, changed, deleted, or cannot be decoded any more.
+    pub(crate) fn each(&self, mut changed: impl FnMut(&K, Presence)) {
+        for change in self.changes() {
+            if let Some(object) = change.changed() {
                 changed(&object, Presence::There);
             }
-        }
-        for object in self.listed.gone.iter() {
-            changed(&object, Presence::Gone);
-        }
-    }
-
-    fn each_undecodable(&self, changed: &mut impl FnMut(&Undecodable, Presence)) {
-        for object in &self.listed.undecodable_gone {
-            changed(object, Presence::Gone);
-        }
-        for object in &self.listed.undecodable {
-            changed(object, Presence::There);
-        }
-    }
-}
-
-impl<K: Kept> Seen<'_, K> {
-    /// Calls `changed` for each decodable object that is new, changed or deleted.
-    pub(crate) fn each(&self, mut changed: impl FnMut(&K, Presence)) {
-        match self {
-            Seen::Touched(object) => changed(object, Presence::There),
-            Seen::Gone(object) => changed(object, Presence::Gone),
-            Seen::Synced(listed) => listed.each(&mut changed),
-            Seen::Undecodable(..) | Seen::Unchanged | Seen::Failed(_) | Seen::GivenUp(_) => {}
+            if let Some(object) = change.gone() {
+                changed(&object, Presence::Gone);
+            }
         }
     }
 
-    /// Calls `changed` for each undecodable object that is new, changed or deleted.
+    /// Calls `changed` for each undecodable object that is new, changed, deleted or corrected.
     pub(crate) fn each_undecodable(&self, mut changed: impl FnMut(&Undecodable, Presence)) {
-        match self {
-            Seen::Undecodable(object, presence) => changed(object, *presence),
-            Seen::Synced(listed) => listed.each_undecodable(&mut changed),
-            Seen::Touched(_) | Seen::Gone(_) | Seen::Unchanged | Seen::Failed(_) | Seen::GivenUp(_) => {}
+        for change in self.changes() {
+            if let Some(object) = change.undecodable() {
+                changed(object, Presence::There);
+            }
+            if let Some(object) = change.undecodable_gone() {
+                changed(object, Presence::Gone);
+            }
         }
     }
-}
 
-impl<K> Seen<'_, K> {
     /// Returns the sign of life that the event gives.
     #[must_use]
     pub fn sign(&self) -> Sign {
         match self {
-            Self::Touched(_) | Self::Undecodable(..) | Self::Unchanged | Self::Gone(_) => Sign::Changed,
+            Self::Changed(_) | Self::Unchanged => Sign::Changed,
             Self::Synced(_) => Sign::Filled,
             Self::Failed(error) => Sign::Failed(failure(error)),
             Self::GivenUp(why) => Sign::Emptied(*why),
@@ -166,7 +138,7 @@ pub enum Presence {
 
 /// Returns a handler that calls `changed` for each object that is new, changed or deleted, decodable or not. It logs failures with the
 /// message `watching`.
-pub(crate) fn reporting<K: Kept>(
+pub(crate) fn reporting<K: Cached>(
     kind: impl Display,
     watching: &'static str,
     changed: impl Fn(&ObjectMeta, Presence),
@@ -187,18 +159,16 @@ pub(crate) fn reporting<K: Kept>(
 pub fn follow<K: Followed>(
     api: Api<Item<K>>,
     config: watcher::Config,
-    packer: Arc<Packer<K>>,
-    followed: Arc<Mutex<FollowedStore>>,
+    followed: FollowedStore,
     restarts: Restarts,
     on: impl FnMut(&Seen<'_, K>) + Send,
 ) -> (Store<K>, impl Future<Output = ()> + Send) {
-    let untrusted = lock(&followed).is_untrusted();
-    let writer = Writer::new(packer, lock(&followed).recent());
+    let untrusted = followed.is_untrusted();
+    let writer = Writer::default();
     let store = writer.store();
     let following = Following {
-        events: Events::of(api, config, Arc::clone(&followed), restarts),
+        events: Events::of(api, config, followed, restarts),
         writer,
-        followed,
         reported: Reported::new(untrusted),
         on,
     };
@@ -209,7 +179,6 @@ pub fn follow<K: Followed>(
 struct Following<K: Followed, F> {
     events: Events<K>,
     writer: Writer<K>,
-    followed: Arc<Mutex<FollowedStore>>,
     reported: Reported,
     on: F,
 }
@@ -221,7 +190,7 @@ where
 {
     /// Ends in a panic where that would affect every Cluster: see [`crate::cache::stores`].
     async fn run(mut self) {
-        let isolated = self.followed().is_untrusted();
+        let isolated = self.events.followed.is_untrusted();
         loop {
             let following = self.until_given_up();
             let why = if isolated {
@@ -247,81 +216,34 @@ where
         loop {
             match self.events.next().await? {
                 Ok(event) => {
-                    let mut packed = None;
-                    let event = event.modify(|item| packed = self.writer.pack(item));
-                    if let Err(exceeded) = self.take_in(&event, packed.as_ref()) {
+                    if let Err(exceeded) = self.events.followed.admit(&brought(&event)) {
                         return Some(exceeded);
                     }
+                    self.take_in(event);
                 }
                 Err(error) => (self.on)(&Seen::Failed(&error)),
             }
         }
     }
 
-    fn take_in(&mut self, event: &Event<Item<K>>, packed: Option<&Packed>) -> Result<(), GivenUp> {
-        let brought = brought(event);
-        self.followed().admit(&brought)?;
-        match brought {
-            Brought::List => self.writer.list(),
-            Brought::Listed(item) | Brought::Touched(item) => {
-                let change = self.put(item, packed);
-                // An unchanged object of a list gives no sign of the server before the end of the list.
-                if matches!(brought, Brought::Touched(_)) && change != Change::Changed {
-                    (self.on)(&Seen::Unchanged);
-                }
-            }
-            Brought::Gone(item) => {
-                // The event may show a different state than the cached one.
-                let (before, undecodable) = self.writer.remove(item.meta());
-                match (item, before) {
-                    (_, Some(before)) => (self.on)(&Seen::Gone(&before)),
-                    (Item::Decoded(object), None) => (self.on)(&Seen::Gone(object)),
-                    (Item::Undecodable(_), None) => {}
-                }
-                if let Some(undecodable) = undecodable {
-                    self.saw_undecodable(&undecodable, Presence::Gone);
-                }
-            }
-            Brought::Filled => {
-                let listed = &self.writer.listed();
-                let store = &self.writer.store();
-                let changes = Changes { store, listed };
-                changes.each_undecodable(&mut |object, presence| self.reported.saw(object, presence));
-                (self.on)(&Seen::Synced(changes));
-            }
-        }
-        Ok(())
-    }
-
-    /// Puts an object of a list or a watch into the store.
-    fn put(&mut self, item: &Item<K>, packed: Option<&Packed>) -> Change {
-        let object = match item {
-            Item::Undecodable(object) => object,
-            Item::Decoded(object) => {
-                let Some(packed) = packed else { return Change::Same };
-                let (change, mended) = self.writer.put(object, packed);
-                if change == Change::Changed {
-                    (self.on)(&Seen::Touched(object));
-                    if let Some(mended) = mended {
-                        self.reported.saw(&mended, Presence::Gone);
-                    }
-                }
-                return change;
-            }
+    fn take_in(&mut self, event: Event<Item<K>>) {
+        let (ends_list, in_list) = match event {
+            Event::InitDone => (true, true),
+            Event::Init | Event::InitApply(_) => (false, true),
+            Event::Apply(_) | Event::Delete(_) => (false, false),
         };
-        let (change, before) = self.writer.put_undecodable(object);
-        if let Some(before) = before {
-            (self.on)(&Seen::Gone(&before));
+        let changes = self.writer.apply(event);
+        let seen = match &*changes {
+            changes if ends_list => Seen::Synced(changes),
+            [change] => Seen::Changed(change),
+            _ if in_list => return,
+            _ => Seen::Unchanged,
+        };
+        seen.each_undecodable(|object, presence| self.reported.saw(object, presence));
+        (self.on)(&seen);
+        if ends_list {
+            self.writer.set_filled();
         }
-        if change == Change::Changed {
-            self.saw_undecodable(object, Presence::There);
-        }
-        change
-    }
-
-    fn saw_undecodable(&mut self, object: &Undecodable, presence: Presence) {
-        self.reported.saw(object, presence);
-        (self.on)(&Seen::Undecodable(object, presence));
     }
 
     /// Empties the store. It fills again after a delay.
@@ -329,13 +251,8 @@ where
         // First, because an empty store means that no object exists.
         (self.on)(&Seen::GivenUp(why));
         self.writer.clear();
-        let untrusted = self.followed().is_untrusted();
-        self.reported = Reported::new(untrusted);
-        self.followed().emptied(now());
-    }
-
-    fn followed(&self) -> MutexGuard<'_, FollowedStore> {
-        lock(&self.followed)
+        self.reported = Reported::new(self.events.followed.is_untrusted());
+        self.events.followed.emptied(now());
     }
 }
 
@@ -344,7 +261,7 @@ pub(crate) struct Events<K> {
     api: Api<Item<K>>,
     config: watcher::Config,
     lists: Lists,
-    followed: Arc<Mutex<FollowedStore>>,
+    followed: FollowedStore,
     restarts: Restarts,
     stream: BoxStream<'static, watcher::Result<Event<Item<K>>>>,
 }
@@ -357,19 +274,19 @@ where
     pub(crate) fn of(
         api: Api<Item<K>>,
         config: watcher::Config,
-        followed: Arc<Mutex<FollowedStore>>,
+        followed: FollowedStore,
         restarts: Restarts,
     ) -> Self {
-        let (seconds, untrusted) = {
-            let followed = lock(&followed);
-            (followed.watch_seconds(), followed.is_untrusted())
+        let page = if followed.is_untrusted() {
+            PAGE_OF_WORKLOAD
+        } else {
+            PAGE
         };
-        let page = if untrusted { PAGE_OF_WORKLOAD } else { PAGE };
         Self {
             api,
             lists: Lists::of(&config),
             config: watcher::Config {
-                timeout: seconds,
+                timeout: followed.watch_seconds(),
                 ..config.page_size(page)
             },
             followed,
@@ -386,7 +303,7 @@ where
     /// Returns the next event. Cancel-safe.
     pub(crate) async fn next(&mut self) -> Option<watcher::Result<Event<Item<K>>>> {
         loop {
-            let not_before = lock(&self.followed).not_before();
+            let not_before = self.followed.not_before();
             let event = tokio::select! {
                 biased;
                 () = self.restarts.next() => {
@@ -397,13 +314,13 @@ where
             };
             match event? {
                 Ok(event) if self.lists.begins_again(&event) => {
-                    lock(&self.followed).failed(now());
+                    self.followed.failed(now());
                     self.list();
                 }
                 Ok(event) => return Some(Ok(event)),
                 Err(error) if self.lists.cannot_be_streamed(&error) => self.list(),
                 Err(error) => {
-                    lock(&self.followed).failed(now());
+                    self.followed.failed(now());
                     if self.lists.breaks_off() || is_too_long(&error) {
                         // The events so far fill the store. A list shows which of them exist.
                         self.list();

@@ -65,8 +65,8 @@ async fn collect_dependents(
 ) {
     for (count, named) in clusters.into_iter().enumerate() {
         let (namespace, name) = (Some(named.namespace()), named.name());
-        if let Some(cluster) = stores.clusters.peek(namespace, name) {
-            fan_out.add(shared, &cluster, || stores.bootstraps.peek(namespace, name));
+        if let Some(cluster) = stores.clusters.get(namespace, name) {
+            fan_out.add(shared, &cluster, || stores.bootstraps.get(namespace, name));
         }
         if count % BATCH == BATCH - 1 {
             yield_now().await;

@@ -1,10 +1,7 @@
 //! Connection to a workload cluster: client, cached PackageInstalls and Apps, and reachability of the server.
 
 use std::{
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::atomic::{AtomicU64, Ordering},
     time::{Duration, Instant},
 };
 
@@ -12,7 +9,7 @@ use futures::future::join;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, Client, Resource, ResourceExt, core::NamespaceResourceScope, runtime::watcher};
 use sluice_core::{
-    cache::{FollowedStore, compact::Packer},
+    cache::FollowedStore,
     decode::Item,
     proof::Summary,
     protocol::{self, Contact},
@@ -46,13 +43,6 @@ pub(super) const LARGEST_STORE: usize = 16 * 1024 * 1024;
 /// Number of the next connection. No connection has the number 0.
 static OPENED: AtomicU64 = AtomicU64::new(1);
 
-/// Shared packers of all connections.
-#[derive(Debug, Default)]
-pub(super) struct Packers {
-    installs: Arc<Packer<PackageInstall>>,
-    apps: Arc<Packer<App>>,
-}
-
 /// Connection to a workload cluster. Dropping it ends its watches.
 pub struct Remote {
     /// Client of the workload API server.
@@ -73,27 +63,18 @@ pub struct Remote {
 
 impl Remote {
     /// Opens the watches of the server behind `client`; no write is sent while `fence` is closed.
-    pub(super) fn open(
-        client: &Client,
-        fence: &Fence,
-        namespace: &str,
-        digest: String,
-        pace: Pace,
-        packers: &Packers,
-    ) -> Self {
+    pub(super) fn open(client: &Client, fence: &Fence, namespace: &str, digest: String, pace: Pace) -> Self {
         let server = Server::new(pace);
         let listening = server.listen(client.clone());
         let (installs, first) = watch(
             &server,
             Api::namespaced(listening.clone(), namespace),
-            &packers.installs,
             Summary::of_install,
             |_, _| {},
         );
         let (apps, second) = watch(
             &server,
             Api::namespaced(listening, namespace),
-            &packers.apps,
             Summary::of_app,
             note_run,
         );
@@ -159,20 +140,17 @@ impl Remote {
 fn watch<K>(
     server: &Server,
     api: Api<Item<K>>,
-    packer: &Arc<Packer<K>>,
     summary: fn(&K) -> Option<Summary>,
     note: impl Fn(&mut FirstSeenRuns, &Seen<'_, K>) + Send + 'static,
 ) -> (Store<K>, AbortOnDropHandle<()>)
 where
     K: Followed + Resource<DynamicType = (), Scope = NamespaceResourceScope>,
 {
-    let (server, followed) = (server.clone(), FollowedStore::of_workload(LARGEST_STORE));
-    let followed = Arc::new(Mutex::new(followed));
+    let server = server.clone();
     let (store, run) = follow(
         api,
         watcher::Config::default(),
-        Arc::clone(packer),
-        followed,
+        FollowedStore::of_workload(LARGEST_STORE),
         Restarts::never(),
         move |seen| {
             let kind = K::kind(&());
@@ -181,9 +159,11 @@ where
             }
             note(&mut server.known().runs, seen);
             let weight = match seen {
-                Seen::Touched(object) => Weight::of(summary(object)),
+                Seen::Changed(change) => change
+                    .changed()
+                    .map_or(Weight::Proof, |object| Weight::of(summary(&object))),
                 Seen::Unchanged => Weight::Progress,
-                _ => Weight::Proof,
+                Seen::Synced(_) | Seen::Failed(_) | Seen::GivenUp(_) => Weight::Proof,
             };
             server.saw(&kind, seen.sign(), weight);
         },

@@ -17,7 +17,6 @@ pub use client::connect;
 pub use connection::Remote;
 pub use pace::Passing;
 
-use connection::Packers;
 use pace::Pace;
 
 use crate::{
@@ -39,7 +38,6 @@ pub struct Remotes {
     live: Mutex<HashMap<String, Arc<Remote>>>,
     /// Paces outlive connections: a server that forces frequent reconnects has a single pace.
     paces: Mutex<HashMap<String, Pace>>,
-    packers: Packers,
 }
 
 impl Remotes {
@@ -54,7 +52,6 @@ impl Remotes {
             fence,
             live: Mutex::default(),
             paces: Mutex::default(),
-            packers: Packers::default(),
         }
     }
 
@@ -134,7 +131,6 @@ impl Remotes {
             &self.system_namespace,
             digest,
             pace,
-            &self.packers,
         ))
     }
 

@@ -4,22 +4,23 @@
 
 mod generate;
 
-use std::sync::Arc;
-
 use axum::{Router, body::Body, extract::Request, http::StatusCode};
 use k8s_openapi::api::core::v1::Secret;
-use kube::core::DynamicObject;
+use kube::{core::DynamicObject, runtime::watcher::Event};
 use peak_alloc::PeakAlloc;
 use proptest::{prelude::*, test_runner::TestRunner};
-use sluice::admission::{Admission, AdmissionMetrics};
+use sluice::{
+    admission::{Admission, AdmissionMetrics},
+    cache::{store::Writer, watch::Followed},
+};
 use sluice_core::{
-    cache::compact::{Kept, Objects, Packer},
-    decode::{Decode, Item, OF_TENANT, READ},
+    decode::{Item, OF_TENANT, READ},
     protocol::{Key, Object, ReadResult, Server},
-    upgrade::hop::ControlPlane,
 };
 use sluice_crds::{
-    foreign::{App, Cluster, ClusterClass, MachineDeployment, MachinePool, Package, PackageInstall},
+    foreign::{
+        App, Cluster, ClusterClass, ControlPlane, MachineDeployment, MachinePool, Package, PackageInstall,
+    },
     run::{ClusterBootstrap, ClusterBootstrapTemplate, OSImage, TanzuKubernetesRelease},
 };
 
@@ -49,7 +50,7 @@ fn measured<T>(work: impl FnOnce() -> T) -> (T, usize, usize) {
 }
 
 /// Decodes an object of kind `K` and keeps it. Nothing else of it may be left.
-fn keeps<K: Kept + Decode>(kind: &str, Case { json, place, .. }: &Case) {
+fn keeps<K: Followed>(kind: &str, Case { json, place, .. }: &Case) {
     let most = (2 * json.len()).max(K::LIMIT.memory) + SLACK;
     let (item, peak, _) = measured(|| Item::<K>::of(json));
     assert!(
@@ -57,23 +58,19 @@ fn keeps<K: Kept + Decode>(kind: &str, Case { json, place, .. }: &Case) {
         "{kind}, {place}: {peak} bytes for {} of JSON",
         json.len()
     );
-    let Some(mut item) = item else {
-        unreachable!("a named object")
-    };
-    let by = Arc::<Packer<K>>::default();
-    let mut objects = Objects::new(Arc::clone(&by));
-    let ((), _, held) = measured(|| match (item.pack(&by), &item) {
-        (Some(content), Item::Decoded(object)) => drop(objects.put(object, &content)),
-        (_, Item::Undecodable(object)) => drop(objects.put_undecodable(object)),
-        (None, Item::Decoded(_)) => unreachable!("it is packed"),
+    drop(item);
+    let mut writer = Writer::<K>::default();
+    let (changes, _, held) = measured(|| {
+        let Some(item) = Item::<K>::of(json) else {
+            unreachable!("a named object")
+        };
+        writer.apply(Event::Apply(item))
     });
-    assert!(held <= kept::<K>() + SLACK, "{kind}, {place}: {held} bytes stay");
-}
-
-/// What one object may take in a store, and the packer of its kind beside it, which all objects of the kind share.
-fn kept<K: Decode>() -> usize {
-    const PACKER: usize = 1536 * 1024;
-    K::KEPT + PACKER
+    drop(changes);
+    assert!(
+        held <= K::LIMIT.memory + SLACK,
+        "{kind}, {place}: {held} bytes stay"
+    );
 }
 
 fn every_kind(case: &Case) {

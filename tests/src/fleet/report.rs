@@ -66,7 +66,7 @@ struct Goal {
 type Figure = fn(&Entry) -> Option<f64>;
 
 const GOALS: [Goal; 11] = [
-    goal("kib_per_cold_cluster", 4.0, |entry| entry.kib_per_cold_cluster),
+    goal("kib_per_cold_cluster", 8.0, |entry| entry.kib_per_cold_cluster),
     goal("kib_per_hot_cluster", 100.0, |entry| entry.kib_per_hot_cluster),
     goal("rss_mb_leader", 120.0, |entry| entry.rss_mb_leader),
     goal("rss_mb_standby", 120.0, |entry| entry.rss_mb_standby),

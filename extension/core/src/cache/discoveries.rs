@@ -6,7 +6,7 @@ use crate::cache::named::NamedKind;
 use crate::limits::may_have_more;
 
 /// Time within which a kind is discovered at most once.
-pub(super) const PERIOD: Duration = Duration::from_mins(1);
+pub const PERIOD: Duration = Duration::from_mins(1);
 
 /// Number of kinds that are discovered within [`PERIOD`]. One namespace gets at most as many as it leaves to others.
 const MOST: usize = 6;

@@ -5,14 +5,11 @@ use std::time::{Duration, Instant};
 use kube::Resource;
 use serde::Serialize;
 
-use super::FollowedKind;
+use super::KindHealth;
 use crate::limits::{Backoff, Cap, GivenUp};
 
 /// Requested duration of a watch of a workload cluster, in seconds: its end shows that the server still responds.
 const WATCH_OF_WORKLOAD: u32 = 30;
-
-/// Number of recently used objects that stay unpacked: about as many as Clusters with hook calls in one second.
-const RECENT: usize = 32;
 
 /// First delay before the retry of a broken watch. Workload API servers restart during every upgrade.
 const MIN_DELAY: Duration = Duration::from_millis(200);
@@ -52,7 +49,6 @@ pub struct FollowedStore {
     /// Delays before the emptied store is filled again.
     empty: Backoff,
     not_before: Option<Instant>,
-    recent: usize,
     cap: Option<Cap>,
 }
 
@@ -63,27 +59,17 @@ impl Default for FollowedStore {
             backoff: Backoff::new(MIN_DELAY, MAX_DELAY),
             empty: Backoff::new(MIN_EMPTY, MAX_EMPTY),
             not_before: None,
-            recent: 0,
             cap: None,
         }
     }
 }
 
 impl FollowedStore {
-    /// Returns a store that hook calls look up.
-    #[must_use]
-    pub fn of_hooks() -> Self {
-        Self {
-            recent: RECENT,
-            ..Self::default()
-        }
-    }
-
     /// Returns a store of a kind that an object names.
     #[must_use]
     pub fn of_named_kind() -> Self {
         Self {
-            backoff: FollowedKind::delays(),
+            backoff: KindHealth::delays(),
             ..Self::default()
         }
     }
@@ -102,12 +88,6 @@ impl FollowedStore {
     #[must_use]
     pub fn watch_seconds(&self) -> Option<u32> {
         self.is_untrusted().then_some(WATCH_OF_WORKLOAD)
-    }
-
-    /// Returns the number of recently used objects that stay unpacked.
-    #[must_use]
-    pub fn recent(&self) -> usize {
-        self.recent
     }
 
     /// Returns whether a panic affects only this store.
@@ -177,7 +157,6 @@ mod tests {
     fn requests_pause_after_a_failure() {
         for (mut store, least, most) in [
             (FollowedStore::default(), MIN_DELAY, MAX_DELAY),
-            (FollowedStore::of_hooks(), MIN_DELAY, MAX_DELAY),
             (FollowedStore::of_workload(1), MIN_DELAY, MAX_WORKLOAD_DELAY),
             (
                 FollowedStore::of_named_kind(),
@@ -227,11 +206,7 @@ mod tests {
 
     #[test]
     fn a_store_of_a_trusted_server_has_no_limit() {
-        for mut store in [
-            FollowedStore::default(),
-            FollowedStore::of_hooks(),
-            FollowedStore::of_named_kind(),
-        ] {
+        for mut store in [FollowedStore::default(), FollowedStore::of_named_kind()] {
             assert!(!store.is_untrusted());
             for number in 0..100 {
                 assert_eq!(

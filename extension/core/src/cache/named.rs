@@ -1,4 +1,4 @@
-//! Kinds that objects name. Tenants write these names, so the number of unreadable kinds is bounded.
+//! Kinds that objects name. Tenants write these names, so their number is bounded.
 
 use std::{
     collections::HashMap,
@@ -9,18 +9,13 @@ use std::{
 use kube::core::ObjectMeta;
 use sluice_crds::foreign::cluster::ObjectReference;
 
-use super::discoveries::PERIOD;
 use crate::{
     names::{LONGEST_LABEL, LONGEST_NAME},
     protocol::{Single, Source},
 };
 
-/// Limit of unreadable kinds. Mistakes cause only few of them.
-const MOST_UNREADABLE: usize = 64;
-
-/// Limit of unreadable kinds and kinds with a first list in progress. A first list takes some seconds. If new kinds ended it early, the
-/// kind would never become readable while tenants name ever more kinds.
-const MOST: usize = 4 * MOST_UNREADABLE;
+/// Limit of kinds. Readable kinds stay beyond it: the API server has only few of them.
+const MOST: usize = 256;
 
 /// Kind that an object names, in the scope of one watch.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -100,15 +95,6 @@ pub enum Standing {
     Unreadable,
 }
 
-/// Origin of a request for a kind.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Asker {
-    /// Reconcile of a cached object. An unreadable kind is retried.
-    Reconcile,
-    /// Admission review, which anyone may send. An unreadable kind is tried once per minute.
-    Review,
-}
-
 /// State of each kind, by key.
 #[derive(Debug)]
 pub struct NamedKinds<K, V>(HashMap<K, Named<V>>);
@@ -116,23 +102,7 @@ pub struct NamedKinds<K, V>(HashMap<K, Named<V>>);
 #[derive(Debug)]
 struct Named<V> {
     kind: V,
-    opened_for: Asker,
-    opened_at: Instant,
     asked_at: Instant,
-}
-
-impl<V> Named<V> {
-    /// Returns whether the kind must be opened again for this asker.
-    fn is_stale(&self, asker: Asker, standing: Standing, now: Instant) -> bool {
-        if self.opened_for == Asker::Reconcile {
-            return false;
-        }
-        match (asker, standing) {
-            (_, Standing::Readable) | (Asker::Review, Standing::Reading) => false,
-            (Asker::Reconcile, _) => true,
-            (Asker::Review, Standing::Unreadable) => now.duration_since(self.opened_at) >= PERIOD,
-        }
-    }
 }
 
 impl<K, V> Default for NamedKinds<K, V> {
@@ -142,50 +112,37 @@ impl<K, V> Default for NamedKinds<K, V> {
 }
 
 impl<K: Clone + Eq + Hash, V> NamedKinds<K, V> {
-    /// Returns the state of a kind; `open` creates it at the first request. With too many unreadable kinds, the least recently requested
-    /// one is dropped. A kind with a first list in progress is dropped only at the higher limit.
+    /// Returns the state of a kind, if it is watched.
+    pub fn get(&mut self, key: &K, now: Instant) -> Option<&mut V> {
+        let named = self.0.get_mut(key)?;
+        named.asked_at = now;
+        Some(&mut named.kind)
+    }
+
+    /// Returns the state of a kind; `open` creates it at the first request. Beyond the limit it drops the least recently requested
+    /// unreadable kind. Without one, it drops the latest kind with a first list in progress: a list takes some seconds, and would never
+    /// complete while tenants name ever more kinds.
     pub fn ask(
         &mut self,
         key: K,
-        asker: Asker,
         now: Instant,
         standing: impl Fn(&V) -> Standing,
         open: impl FnOnce(&K) -> V,
-    ) -> &V {
-        if !self.knows(&key, asker, now, &standing) {
-            self.0.remove(&key);
+    ) -> &mut V {
+        if !self.0.contains_key(&key) && self.0.len() >= MOST {
             self.make_room(standing);
         }
         let named = self.0.entry(key).or_insert_with_key(|key| Named {
             kind: open(key),
-            opened_for: asker,
-            opened_at: now,
             asked_at: now,
         });
         named.asked_at = now;
-        &named.kind
+        &mut named.kind
     }
 
-    /// Returns the state of a kind for this asker, without opening it.
-    pub fn known(
-        &mut self,
-        key: &K,
-        asker: Asker,
-        now: Instant,
-        standing: impl Fn(&V) -> Standing,
-    ) -> Option<&V> {
-        let named = self.0.get_mut(key)?;
-        if named.is_stale(asker, standing(&named.kind), now) {
-            return None;
-        }
-        named.asked_at = now;
-        Some(&named.kind)
-    }
-
-    /// Returns whether the kind is already open for this asker.
-    pub fn knows(&self, key: &K, asker: Asker, now: Instant, standing: impl Fn(&V) -> Standing) -> bool {
-        let named = self.0.get(key);
-        named.is_some_and(|named| !named.is_stale(asker, standing(&named.kind), now))
+    /// Drops a kind.
+    pub fn remove(&mut self, key: &K) {
+        self.0.remove(key);
     }
 
     /// Drops kinds without a request within this time.
@@ -194,22 +151,20 @@ impl<K: Clone + Eq + Hash, V> NamedKinds<K, V> {
             .retain(|_, named| now.duration_since(named.asked_at) < time);
     }
 
+    /// Drops kinds for which `stays` returns false.
+    pub fn retain(&mut self, stays: impl Fn(&V) -> bool) {
+        self.0.retain(|_, named| stays(&named.kind));
+    }
+
     fn make_room(&mut self, standing: impl Fn(&V) -> Standing) {
         let standing = &standing;
         let of = |wanted: Standing| {
             let is_wanted = move |named: &Named<V>| standing(&named.kind) == wanted;
             self.0.iter().filter(move |(_, named)| is_wanted(named))
         };
-        let unreadable = of(Standing::Unreadable).count();
-        let is_full = unreadable + of(Standing::Reading).count() >= MOST;
-        let goes = if unreadable >= MOST_UNREADABLE || (is_full && unreadable > 0) {
-            of(Standing::Unreadable).min_by_key(|(_, named)| named.asked_at)
-        } else if is_full {
-            // The earliest requests are read first.
-            of(Standing::Reading).max_by_key(|(_, named)| named.asked_at)
-        } else {
-            None
-        };
+        let goes = of(Standing::Unreadable)
+            .min_by_key(|(_, named)| named.asked_at)
+            .or_else(|| of(Standing::Reading).max_by_key(|(_, named)| named.asked_at));
         if let Some(key) = goes.map(|(key, _)| key.clone()) {
             self.0.remove(&key);
         }
@@ -220,7 +175,6 @@ impl<K: Clone + Eq + Hash, V> NamedKinds<K, V> {
 mod tests {
     use k8s_openapi::api::core::v1::ConfigMap;
     use kube::core::ObjectMeta;
-    use rstest::rstest;
     use sluice_crds::foreign::cluster::ObjectReference;
 
     use super::*;
@@ -289,52 +243,12 @@ mod tests {
     ) -> bool {
         let mut opened = false;
         let now = began + Duration::from_millis(at);
-        kinds.ask(
-            name,
-            Asker::Reconcile,
-            now,
-            |standing| *standing,
-            |_| {
-                opened = true;
-                standing
-            },
-        );
-        opened
-    }
-
-    fn knows(kinds: &NamedKinds<u64, Standing>, now: Instant, name: u64) -> bool {
-        kinds.knows(&name, Asker::Reconcile, now, |standing| *standing)
-    }
-
-    #[rstest]
-    #[case::of_a_reconcile(Asker::Reconcile, Standing::Unreadable, Asker::Reconcile, 3600, false)]
-    #[case::of_a_reconcile_for_a_review(Asker::Reconcile, Standing::Unreadable, Asker::Review, 3600, false)]
-    #[case::readable(Asker::Review, Standing::Readable, Asker::Review, 3600, false)]
-    #[case::readable_for_a_reconcile(Asker::Review, Standing::Readable, Asker::Reconcile, 3600, false)]
-    #[case::being_read(Asker::Review, Standing::Reading, Asker::Review, 3600, false)]
-    #[case::being_read_for_a_reconcile(Asker::Review, Standing::Reading, Asker::Reconcile, 0, true)]
-    #[case::unreadable_for_a_reconcile(Asker::Review, Standing::Unreadable, Asker::Reconcile, 0, true)]
-    #[case::unreadable_for_a_minute(Asker::Review, Standing::Unreadable, Asker::Review, 59, false)]
-    #[case::unreadable_after_a_minute(Asker::Review, Standing::Unreadable, Asker::Review, 60, true)]
-    fn kinds_opened_by_reviews_are_opened_again(
-        #[case] first: Asker,
-        #[case] standing: Standing,
-        #[case] second: Asker,
-        #[case] after: u64,
-        #[case] again: bool,
-    ) {
-        let (mut kinds, began) = (NamedKinds::default(), Instant::now());
-        let now = began + Duration::from_secs(after);
-        kinds.ask(0, first, began, |standing| *standing, |_| standing);
-        let known = kinds.known(&0, second, now, |standing| *standing);
-        assert_eq!(known.is_none(), again);
-        let mut opened = false;
         let open = |_: &u64| {
             opened = true;
-            Standing::Reading
+            standing
         };
-        kinds.ask(0, second, now, |standing| *standing, open);
-        assert_eq!(opened, again);
+        kinds.ask(name, now, |standing| *standing, open);
+        opened
     }
 
     #[test]
@@ -350,45 +264,51 @@ mod tests {
     }
 
     #[test]
-    fn the_number_of_unreadable_kinds_is_bounded() {
+    fn unreadable_kinds_are_dropped_before_readable_ones() {
         let (mut kinds, began) = (NamedKinds::default(), Instant::now());
         ask(&mut kinds, began, 0, Standing::Readable, 0);
-        for name in 1..=200 {
+        for name in 1..=1000 {
             assert!(ask(&mut kinds, began, name, Standing::Unreadable, name));
         }
-        assert_eq!(kinds.0.len(), 1 + MOST_UNREADABLE);
-        assert!(
-            !ask(&mut kinds, began, 0, Standing::Readable, 201),
-            "a readable kind stays"
-        );
-        assert!(
-            !ask(&mut kinds, began, 200, Standing::Unreadable, 202),
-            "the latest requests stay"
-        );
-        assert!(
-            ask(&mut kinds, began, 1, Standing::Unreadable, 203),
-            "it was dropped"
-        );
-
-        ask(&mut kinds, began, 0, Standing::Readable, 10_000);
-        kinds.forget_unasked(Duration::from_secs(5), began + Duration::from_secs(10));
-        assert_eq!(kinds.0.len(), 1);
+        assert_eq!(kinds.0.len(), MOST);
+        assert!(kinds.0.contains_key(&0), "a readable kind stays");
+        assert!(kinds.0.contains_key(&1000), "the latest requests stay");
+        assert!(!kinds.0.contains_key(&1), "it was dropped");
     }
 
     /// Tenants may name kinds faster than Sluice reads them.
     #[test]
     fn a_first_list_is_not_dropped_for_other_kinds() {
         let (mut kinds, began) = (NamedKinds::default(), Instant::now());
-        ask(&mut kinds, began, 0, Standing::Reading, 0);
-        for name in 1..=200 {
-            ask(&mut kinds, began, name, Standing::Unreadable, name);
-        }
-        assert_eq!(kinds.0.len(), 1 + MOST_UNREADABLE);
-        assert!(knows(&kinds, began, 0), "unreadable kinds are dropped");
-        for name in 201..=1000 {
+        for name in 0..1000 {
             ask(&mut kinds, began, name, Standing::Reading, name);
         }
         assert_eq!(kinds.0.len(), MOST);
-        assert!(knows(&kinds, began, 0), "it is read before later ones");
+        assert!(kinds.0.contains_key(&0), "it is read before later ones");
+    }
+
+    /// An object depends on each of them.
+    #[test]
+    fn readable_kinds_are_not_dropped_for_others() {
+        let (mut kinds, began) = (NamedKinds::default(), Instant::now());
+        for name in 0..300 {
+            ask(&mut kinds, began, name, Standing::Readable, name);
+        }
+        assert_eq!(kinds.0.len(), 300);
+    }
+
+    #[test]
+    fn unused_kinds_are_dropped() {
+        let (mut kinds, began) = (NamedKinds::default(), Instant::now());
+        for name in [0, 1] {
+            ask(&mut kinds, began, name, Standing::Readable, 0);
+        }
+        let at = |second| began + Duration::from_secs(second);
+        assert!(kinds.get(&1, at(30)).is_some());
+        kinds.forget_unasked(Duration::from_secs(50), at(60));
+        assert!(kinds.get(&0, at(60)).is_none());
+        assert!(kinds.get(&1, at(60)).is_some());
+        kinds.retain(|standing| *standing != Standing::Readable);
+        assert!(kinds.get(&1, at(60)).is_none());
     }
 }

@@ -4,7 +4,9 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use kube::{Resource, ResourceExt as _, core::ObjectMeta};
 use sluice_crds::{
-    foreign::{App, Cluster, ClusterClass, MachineDeployment, MachinePool, Package, PackageInstall},
+    foreign::{
+        App, Cluster, ClusterClass, ControlPlane, MachineDeployment, MachinePool, Package, PackageInstall,
+    },
     labels::{annotation, label},
     run::{ClusterBootstrap, ClusterBootstrapTemplate, OSImage, TanzuKubernetesRelease},
 };
@@ -14,7 +16,6 @@ use crate::{
     cluster::is_legacy,
     decode::Undecodable,
     packages::bootstrap::{Catalogue, PackageFacts},
-    upgrade::hop::ControlPlane,
 };
 
 /// OSImages by name.
@@ -47,9 +48,9 @@ pub trait Stored<K> {
     }
 
     /// Returns the objects that belong to a Cluster.
-    fn of_cluster(&self, namespace: &str, cluster: &str) -> Vec<K>;
+    fn of_cluster(&self, namespace: &str, cluster: &str) -> Vec<Arc<K>>;
 
-    /// Returns the object of this name, if it cannot be decoded. Unpacks no other object.
+    /// Returns the object of this name, if it cannot be decoded.
     fn undecodable(&self, namespace: Option<&str>, name: &str) -> Option<Arc<Undecodable>>;
 
     /// Returns the first object that belongs to a Cluster and cannot be decoded, if there is one.
@@ -207,7 +208,7 @@ pub(crate) mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::cache::compact::Kept;
+    use crate::cache::Cached;
 
     /// Stores with fixed content.
     #[derive(Debug, Default)]
@@ -250,11 +251,11 @@ pub(crate) mod tests {
                     }
                 }
 
-                fn of_cluster(&self, namespace: &str, cluster: &str) -> Vec<$Kind> {
+                fn of_cluster(&self, namespace: &str, cluster: &str) -> Vec<Arc<$Kind>> {
                     let belongs = |object: &&Arc<$Kind>| {
-                        object.namespace().as_deref() == Some(namespace) && Kept::cluster(object.as_ref()).as_deref() == Some(cluster)
+                        object.namespace().as_deref() == Some(namespace) && $Kind::cluster_of(&object.metadata).as_deref() == Some(cluster)
                     };
-                    self.$store.iter().filter(belongs).map(|object| $Kind::clone(object)).collect()
+                    self.$store.iter().filter(belongs).cloned().collect()
                 }
 
                 fn undecodable(&self, namespace: Option<&str>, name: &str) -> Option<Arc<Undecodable>> {
@@ -326,7 +327,7 @@ pub(crate) mod tests {
             }
         }
 
-        fn of_cluster(&self, namespace: &str, cluster: &str) -> Vec<K> {
+        fn of_cluster(&self, namespace: &str, cluster: &str) -> Vec<Arc<K>> {
             self.given.of_cluster(namespace, cluster)
         }
 

@@ -1,4 +1,4 @@
-//! Size limits of the objects of each kind.
+//! Memory limits of the objects of each kind.
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::core::{DynamicObject, ObjectMeta, PartialObjectMeta, TypeMeta};
@@ -6,16 +6,20 @@ use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 use serde_json::Value;
 use sluice_crds::{
     decode::{self, Limit},
-    foreign::{App, Cluster, ClusterClass, MachineDeployment, MachinePool, Package, PackageInstall},
+    foreign::{
+        App, Cluster, ClusterClass, ControlPlane, MachineDeployment, MachinePool, Package, PackageInstall,
+    },
     run::{ClusterBootstrap, ClusterBootstrapTemplate, OSImage, TanzuKubernetesRelease},
 };
 
 use super::{Body, ClusterBody};
-use crate::upgrade::hop::ControlPlane;
 
-/// Memory limit for decoding an object of a tenant, in bytes. A Cluster with a hundred pools, each with its own images for two Kubernetes
-/// versions, needs less.
+/// Memory limit for decoding an object of a tenant, in bytes.
 pub const OF_TENANT: usize = 2 * 1024 * 1024;
+
+/// Memory limit of a cached object of a tenant, in bytes. A Cluster with a hundred pools, each with its own images for two Kubernetes
+/// versions, needs a fourth.
+pub const CACHED: usize = 1024 * 1024;
 
 /// Memory limit for decoding an object of an operator, in bytes.
 const OF_OPERATOR: usize = 4 * 1024 * 1024;
@@ -23,40 +27,31 @@ const OF_OPERATOR: usize = 4 * 1024 * 1024;
 /// Memory limit for decoding an object that a reconcile reads by name from the management cluster, in bytes.
 pub const READ: usize = 8 * 1024 * 1024;
 
-/// Limit of a compressed object of a tenant in a store, in bytes.
-pub const KEPT: usize = 60 * 1024;
-
-/// Limit of a compressed object of an operator in a store, in bytes; not less than the limit of etcd.
-const KEPT_OF_OPERATOR: usize = 2 * 1024 * 1024;
-
-/// Kind that Sluice lists, watches or reads, with its size limits.
+/// Kind that Sluice lists, watches or reads, with its size limit.
 pub trait Decode: DeserializeOwned {
     /// Type to deserialize: another type if the kind's own type would allocate more than is counted.
     type Read: DeserializeOwned + Into<Self>;
-    /// Limit for decoding.
+    /// Limit for decoding, and so for a cached object.
     const LIMIT: Limit;
-    /// Limit of a compressed object in a store, in bytes.
-    const KEPT: usize;
 }
 
 macro_rules! decode {
-    ($limit:expr, $kept:expr; $($Kind:ty),+ $(,)?) => {
+    ($limit:expr; $($Kind:ty),+ $(,)?) => {
         $(impl Decode for $Kind {
             type Read = Self;
             const LIMIT: Limit = $limit;
-            const KEPT: usize = $kept;
         })+
     };
 }
 
 decode! {
-    Limit::projected(OF_TENANT), KEPT;
+    Limit::projected(CACHED);
     Cluster, ClusterBootstrap, ClusterClass, ControlPlane, PackageInstall, App, PartialObjectMeta<DynamicObject>,
 }
 
 // All objects of a Cluster are decoded at once.
 decode! {
-    Limit::projected(OF_TENANT / 8), KEPT;
+    Limit::projected(CACHED / 4);
     MachineDeployment, MachinePool,
 }
 
@@ -64,16 +59,15 @@ decode! {
 impl Decode for DynamicObject {
     type Read = Dynamic;
     const LIMIT: Limit = Limit::whole(OF_TENANT);
-    const KEPT: usize = 256 * 1024;
 }
 
 decode! {
-    Limit::whole(OF_OPERATOR), KEPT_OF_OPERATOR;
+    Limit::whole(OF_OPERATOR);
     ClusterBootstrapTemplate, TanzuKubernetesRelease, OSImage, Package, ConfigMap,
 }
 
 decode! {
-    Limit::whole(READ), KEPT;
+    Limit::whole(READ);
     Body, ClusterBody,
 }
 

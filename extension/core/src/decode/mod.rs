@@ -13,7 +13,7 @@ mod undecodable;
 
 pub use body::{Body, ClusterBody};
 pub use item::Item;
-pub use limits::{Decode, KEPT, OF_TENANT, READ};
+pub use limits::{CACHED, Decode, OF_TENANT, READ};
 pub use list::list;
 pub use undecodable::Undecodable;
 

@@ -1,7 +1,5 @@
 //! Input that kube-apiserver accepts, decoded as each watched kind.
 
-use std::sync::Arc;
-
 use kube::{
     ResourceExt as _,
     core::{DynamicObject, ObjectList, WatchEvent},
@@ -12,16 +10,15 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use sluice_crds::{
     decode::Limit,
-    foreign::{App, Cluster, ClusterClass, MachineDeployment, MachinePool, Package, PackageInstall},
+    foreign::{
+        App, Cluster, ClusterClass, ControlPlane, MachineDeployment, MachinePool, Package, PackageInstall,
+    },
     labels::{annotation, label},
     run::{ClusterBootstrap, ClusterBootstrapTemplate, TanzuKubernetesRelease},
 };
 
 use super::{Body, Item, Undecodable, list};
-use crate::{
-    cache::compact::{Kept, Objects, Packer},
-    upgrade::hop::ControlPlane,
-};
+use crate::cache::{Cached, CachedObject};
 
 /// More levels than serde_json reads, and than a tenant needs.
 const DEEP: usize = 300;
@@ -44,7 +41,7 @@ fn text(metadata: &str, rest: &str) -> String {
 }
 
 /// Reads one object from a watch event, and from a page of a list between two valid objects.
-fn read<K: Kept + Clone + std::fmt::Debug>(object: &str, good: &Value) -> Item<K> {
+fn read<K: Cached + Clone + std::fmt::Debug>(object: &str, good: &Value) -> Item<K> {
     let event = format!(r#"{{"type":"MODIFIED","object":{object}}}"#);
     let event: WatchEvent<Item<K>> =
         serde_json::from_str(&event).unwrap_or_else(|error| panic!("{error}: {event}"));
@@ -83,16 +80,11 @@ fn good() -> Value {
 
 /// Decodes the object as each watched kind and returns the undecodable results.
 fn every_kind(object: &str) -> Vec<Option<Undecodable>> {
-    fn one<K: Kept + Clone + std::fmt::Debug>(object: &str) -> Option<Undecodable> {
+    fn one<K: Cached + Clone + std::fmt::Debug>(object: &str) -> Option<Undecodable> {
         match read::<K>(object, &good()) {
-            Item::Decoded(mut object) => {
-                // The kept part must stay readable: anything else would end the process.
-                object.prune();
-                let packer = Arc::<Packer<K>>::default();
-                let bytes = packer.pack_kept(&mut object).unwrap();
-                let mut objects = Objects::new(packer);
-                objects.put(&object, &bytes);
-                assert!(objects.get(Some("team-a"), "odd").is_some());
+            Item::Decoded(object) => {
+                // The cached text must stay readable: anything else would end the process.
+                let _parsed = CachedObject::of(object).parse();
                 None
             }
             Item::Undecodable(object) => Some(*object),
@@ -335,9 +327,7 @@ fn all_labels_of_values_sources_are_kept() {
         .collect();
     let object =
         json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "one", "labels": labels}});
-    let mut item = Item::<DynamicObject>::of(&object.to_string()).unwrap();
-    assert!(item.pack(&Packer::default()).is_some());
-    let Item::Decoded(namespace) = item else {
+    let Some(Item::Decoded(namespace)) = Item::<DynamicObject>::of(&object.to_string()) else {
         panic!("it cannot be decoded");
     };
     assert_eq!(namespace.labels(), &labels);
@@ -370,29 +360,6 @@ fn a_field_that_takes_too_much_is_named_with_its_limit() {
         said.contains("]: it takes more than 512 KiB of memory; "),
         "{said}"
     );
-}
-
-#[test]
-fn an_object_that_takes_too_much_in_a_store_names_its_largest_field() {
-    let mut state = 1_u64;
-    let mut word = || {
-        state = state
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        state
-    };
-    let names: Vec<Value> = (0..2800)
-        .map(|_| json!({"refName": format!("{:016x}{:016x}{:016x}", word(), word(), word())}))
-        .collect();
-    let object = json!({"metadata": {"name": "one"}, "spec": {"additionalPackages": names}});
-    let mut item = Item::<ClusterBootstrap>::of(&object.to_string()).unwrap();
-    assert!(matches!(item, Item::Decoded(_)));
-    assert!(item.pack(&Packer::default()).is_none());
-    let Item::Undecodable(object) = item else {
-        panic!("it is kept");
-    };
-    assert!(object.why.contains("spec.additionalPackages"), "{}", object.why);
-    assert!(object.why.contains("60 KiB"), "{}", object.why);
 }
 
 /// serde's own message repeats a text of a wrong type.

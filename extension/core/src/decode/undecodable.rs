@@ -45,15 +45,6 @@ impl Undecodable {
         })
     }
 
-    /// Describes an object that is too large for its store. `None` if it has no name.
-    pub(crate) fn too_large<K: Serialize>(object: &K, why: &str) -> Option<Self> {
-        let named = Self::named(&serde_json::to_string(object).ok()?)?;
-        Some(Self {
-            why: why.to_owned(),
-            ..named
-        })
-    }
-
     /// Reads all fields except `why`.
     fn named(object: &str) -> Option<Self> {
         // Lone surrogates are the only difference between the JSON readers of Go and serde_json.
@@ -97,6 +88,15 @@ impl Undecodable {
     #[must_use]
     pub fn reference(&self) -> ClusterRef {
         ClusterRef::in_meta(&self.metadata)
+    }
+
+    /// Returns whether the object is the same as `before`, except for its resourceVersion.
+    #[must_use]
+    pub fn is_same(&self, before: &Self) -> bool {
+        let mut revised = self.clone();
+        let revision = &before.metadata.resource_version;
+        revised.metadata.resource_version.clone_from(revision);
+        revised == *before
     }
 
     /// The hold of a dependent Cluster.

@@ -301,7 +301,7 @@ macro_rules! read {
                 }
             }
 
-            fn of_cluster(&self, namespace: &str, cluster: &str) -> Vec<$Kind> {
+            fn of_cluster(&self, namespace: &str, cluster: &str) -> Vec<Arc<$Kind>> {
                 self.stores.of_cluster(namespace, cluster)
             }
 
@@ -356,7 +356,7 @@ macro_rules! cached {
                 self.stores.found(namespace, name)
             }
 
-            fn of_cluster(&self, namespace: &str, cluster: &str) -> Vec<$Kind> {
+            fn of_cluster(&self, namespace: &str, cluster: &str) -> Vec<Arc<$Kind>> {
                 self.stores.of_cluster(namespace, cluster)
             }
 

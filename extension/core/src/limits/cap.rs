@@ -76,7 +76,7 @@ impl Cap {
         self.held.remove(object);
     }
 
-    /// Returns the reason to empty the store, if the limit is exceeded. A list in progress counts in addition to the content.
+    /// Returns the reason to empty the store, if the limit is exceeded. A list in progress has the same limit as the content.
     #[must_use]
     pub fn exceeded(&self) -> Option<GivenUp> {
         let largest = self.held.total.max(self.listed.total);

@@ -108,13 +108,13 @@ impl FanOutQueue {
         &mut self,
         changed: &BTreeSet<SharedDependency>,
         cluster: &Cluster,
-        bootstrap: impl FnOnce() -> Option<ClusterBootstrap>,
+        bootstrap: impl FnOnce() -> Option<Arc<ClusterBootstrap>>,
     ) {
         let is_of_others = |shared: &SharedDependency| matches!(shared, SharedDependency::Class(namespace, name) if !is_of_class(cluster, namespace, name));
         if changed.iter().all(is_of_others) {
             return;
         }
-        match depends_on(changed, cluster, bootstrap().as_ref()) {
+        match depends_on(changed, cluster, bootstrap().as_deref()) {
             Impact::None => {}
             Impact::Waiting => drop(self.waiting.insert(ClusterRef::of(cluster))),
             Impact::Resting => drop(self.resting.insert(ClusterRef::of(cluster))),
@@ -330,9 +330,7 @@ mod tests {
             cluster
         };
         for name in ["a", "b", "b", "c"] {
-            fan_out.add(&changed, &named(name), || {
-                Some(ClusterBootstrap::clone(&bootstrap(Some("Completed"))))
-            });
+            fan_out.add(&changed, &named(name), || Some(bootstrap(Some("Completed"))));
         }
         for _ in 0..2 {
             fan_out.add(&changed, &named("d"), || None);

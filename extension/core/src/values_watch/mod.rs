@@ -17,7 +17,7 @@ use std::{
     time::Instant,
 };
 
-use kube::{Resource, core::ApiResource};
+use kube::Resource;
 use sluice_crds::{foreign::Cluster, run::ClusterBootstrap};
 
 use self::{
@@ -34,7 +34,7 @@ pub use self::{
     watched::{GroupKind, LABEL, Watched},
 };
 use crate::{
-    cache::{Brought, Ended, FollowedKind},
+    cache::Brought,
     cluster::ClusterRef,
     protocol::{Object, Write},
 };
@@ -124,16 +124,6 @@ impl ValuesWatches {
         }
     }
 
-    /// Starts an attempt to watch a kind as `resource`.
-    #[must_use]
-    pub fn begin(&self, watched: &Watched, resource: &ApiResource, now: Instant) -> FollowedKind {
-        let tries = self.watches.get(watched).map(|watch| &watch.tries);
-        tries.map_or_else(
-            || WatchAttempts::default().begin(resource, now),
-            |tries| tries.begin(resource, now),
-        )
-    }
-
     /// Observes an event of the list or watch. A completed list may return deleted objects, whose Clusters the caller must look up.
     pub fn took<K: Resource>(
         &mut self,
@@ -162,7 +152,7 @@ impl ValuesWatches {
         self.pending_requeues.edited(edit, now);
     }
 
-    /// Records a completed list, and after a refusal also a successful watch. Returns a message to log if an earlier refusal was logged.
+    /// Records a completed list and a watch that was not refused. Returns a message to log if an earlier refusal was logged.
     pub fn readable(&mut self, watched: &Watched) -> Option<String> {
         let healed = self.watches.get_mut(watched)?.tries.readable();
         healed.then(|| format!("{watched} can be watched again"))
@@ -176,16 +166,10 @@ impl ValuesWatches {
     }
 
     /// Records the end of an attempt. Returns a message to log if it differs from the last one.
-    pub fn ended(
-        &mut self,
-        watched: &Watched,
-        ended: Ended,
-        trouble: &Trouble,
-        now: Instant,
-    ) -> Option<String> {
+    pub fn ended(&mut self, watched: &Watched, trouble: &Trouble, now: Instant) -> Option<String> {
         let watch = self.watches.get_mut(watched)?;
         watch.is_open = false;
-        watch.tries.ended(watched, ended, trouble, now)
+        watch.tries.ended(watched, trouble, now)
     }
 
     /// Returns the actions that are due.

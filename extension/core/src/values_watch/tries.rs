@@ -5,11 +5,7 @@ use std::time::{Duration, Instant};
 use kube::core::ApiResource;
 
 use super::Watched;
-use crate::{
-    cache::{Attempts, Ended, FollowedKind},
-    limits::Backoff,
-    rbac::missing_rule,
-};
+use crate::{cache::KindHealth, limits::Backoff, rbac::missing_rule};
 
 /// First delay after a refusal, which only an administrator can resolve.
 const MIN_DELAY: Duration = Duration::from_secs(10);
@@ -43,7 +39,7 @@ impl Trouble {
 /// Attempts to watch one target.
 #[derive(Debug)]
 pub(super) struct WatchAttempts {
-    attempts: Attempts,
+    failures: Backoff,
     refusals: Backoff,
     not_before: Option<Instant>,
     /// Time since which the watch has no data.
@@ -55,7 +51,7 @@ pub(super) struct WatchAttempts {
 impl Default for WatchAttempts {
     fn default() -> Self {
         Self {
-            attempts: Attempts::default(),
+            failures: KindHealth::delays(),
             refusals: Backoff::new(MIN_DELAY, MAX_DELAY),
             not_before: None,
             troubled_at: None,
@@ -65,10 +61,6 @@ impl Default for WatchAttempts {
 }
 
 impl WatchAttempts {
-    pub(super) fn begin(&self, resource: &ApiResource, now: Instant) -> FollowedKind {
-        self.attempts.begin(resource, now)
-    }
-
     /// Returns the earliest time of the next attempt.
     pub(super) fn not_before(&self) -> Option<Instant> {
         self.not_before
@@ -86,21 +78,15 @@ impl WatchAttempts {
     /// Records a successful watch. Returns whether an earlier refusal was logged.
     pub(super) fn readable(&mut self) -> bool {
         self.troubled_at = None;
+        self.failures.reset();
         self.refusals.reset();
         self.said.take().is_some()
     }
 
     /// Records the end of an attempt. Returns a message to log if it differs from the last one.
-    pub(super) fn ended(
-        &mut self,
-        watched: &Watched,
-        ended: Ended,
-        trouble: &Trouble,
-        now: Instant,
-    ) -> Option<String> {
-        let soon = self.attempts.ended(ended, now);
+    pub(super) fn ended(&mut self, watched: &Watched, trouble: &Trouble, now: Instant) -> Option<String> {
         let wait = match trouble {
-            Trouble::Passing => soon,
+            Trouble::Passing => self.failures.failed(now),
             Trouble::Unserved | Trouble::Refused(..) => self.refusals.failed(now),
         };
         self.not_before = Some(now + wait);
@@ -168,7 +154,7 @@ mod tests {
         let mut said = 0;
         let mut delays = Vec::new();
         for _ in 0..40 {
-            let text = tries.ended(&all(), Ended::NeverReadable, &forbidden(), now);
+            let text = tries.ended(&all(), &forbidden(), now);
             said += usize::from(text.is_some());
             let at = tries.not_before().unwrap();
             delays.push(at - now);
@@ -185,7 +171,7 @@ mod tests {
 
         assert!(tries.readable(), "the refusal was logged and is over");
         assert!(!tries.readable());
-        let again = tries.ended(&all(), Ended::Lost, &forbidden(), now);
+        let again = tries.ended(&all(), &forbidden(), now);
         assert!(again.is_some(), "it is logged again");
         assert!(
             tries.not_before().unwrap() <= now + MIN_DELAY * 2,
@@ -197,10 +183,10 @@ mod tests {
     fn transient_failures_are_retried_soon_and_not_logged() {
         let (mut tries, now) = (WatchAttempts::default(), Instant::now());
         for trouble in [Trouble::Passing, Trouble::Unserved] {
-            assert_eq!(tries.ended(&all(), Ended::NeverReadable, &trouble, now), None);
+            assert_eq!(tries.ended(&all(), &trouble, now), None);
         }
         let mut tries = WatchAttempts::default();
-        tries.ended(&all(), Ended::Lost, &Trouble::Passing, now);
+        tries.ended(&all(), &Trouble::Passing, now);
         assert!(tries.not_before().unwrap() <= now + Duration::from_secs(2));
     }
 

@@ -114,9 +114,11 @@ impl<K: kube::Resource<DynamicType = ()> + DeserializeOwned> Stored<K> for Shown
     }
 
     /// Returns all workers of the namespace, which has one Cluster.
-    fn of_cluster(&self, namespace: &str, _: &str) -> Vec<K> {
+    fn of_cluster(&self, namespace: &str, _: &str) -> Vec<Arc<K>> {
         let there = self.of::<K>().filter(|(place, _)| place.2 == namespace);
-        there.filter_map(|(_, object)| decoded(object)).collect()
+        there
+            .filter_map(|(_, object)| decoded(object).map(Arc::new))
+            .collect()
     }
 
     fn undecodable(&self, namespace: Option<&str>, name: &str) -> Option<Arc<Undecodable>> {

@@ -278,10 +278,10 @@ async fn a_review_that_waits_is_counted_as_it_is_decoded() {
     let (admission, _triggers, _following) = knowing(vec![cluster("slow", "Bad", true)], &server).await;
     let mut review: Value = serde_json::from_str(&update("slow", "Bad")).unwrap();
     for object in ["object", "oldObject"] {
-        let variables = review["request"][object]["spec"]["topology"]["variables"].as_array_mut();
-        let names = ["trust", "proxy", "imageRepository"];
-        let dense = names.map(|name| json!({"name": name, "value": vec![json!({"a": 0}); 600]}));
-        variables.unwrap().extend(dense);
+        let (pools, blocks) = (vec![json!({}); 1990], vec![json!(""); 3000]);
+        let spec = &mut review["request"][object]["spec"];
+        spec["topology"]["workers"] = json!({"machineDeployments": pools});
+        spec["clusterNetwork"] = json!({"services": {"cidrBlocks": blocks}});
     }
     let (peer, review) = (Peer::at(Ipv4Addr::LOCALHOST.into()), review.to_string());
     assert!(review.len() < MIB / 16, "{} bytes", review.len());

@@ -2,7 +2,7 @@ use http::Request;
 use std::{
     convert::Infallible,
     pin::pin,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, OnceLock},
     time::Duration,
 };
 
@@ -11,7 +11,7 @@ use http::Response;
 use kube::Api;
 use rstest::rstest;
 use serde_json::{Value, json};
-use sluice_core::cluster::ClusterRef;
+use sluice_core::{cache::FollowedStore, cluster::ClusterRef};
 use sluice_crds::foreign::App;
 use tokio::time::{sleep, timeout};
 use tower::service_fn;
@@ -94,8 +94,7 @@ async fn follow_until_filled(client: Client) -> Store<App> {
     let (store, run) = follow::<App>(
         Api::all(streaming(client)),
         watcher::Config::default().streaming_lists(),
-        Arc::default(),
-        Arc::default(),
+        FollowedStore::default(),
         Restarts::never(),
         |seen| assert!(!matches!(seen, Seen::Failed(_)), "{seen:?}"),
     );
@@ -114,6 +113,30 @@ async fn a_streamed_list_fills_the_store() {
     assert_eq!(follow_until_filled(client).await.names().len(), 2);
 }
 
+/// Readers rely on what handlers have copied.
+#[tokio::test(start_paused = true)]
+async fn a_store_is_filled_after_its_handlers() {
+    let (client, _) = server(|_| (200, lines()), 100);
+    let shown = Arc::new(OnceLock::<Store<App>>::new());
+    let seen = Arc::clone(&shown);
+    let (store, run) = follow::<App>(
+        Api::all(streaming(client)),
+        watcher::Config::default().streaming_lists(),
+        FollowedStore::default(),
+        Restarts::never(),
+        move |event| {
+            if matches!(event, Seen::Synced(_)) {
+                assert!(!seen.get().unwrap().is_filled());
+            }
+        },
+    );
+    shown.set(store.clone()).unwrap();
+    tokio::select! {
+        filled = timeout(Duration::from_secs(5), store.filled()) => filled.unwrap(),
+        () = run => unreachable!("it goes on"),
+    }
+}
+
 /// The watch would resume where the restored API server has not been yet.
 #[tokio::test(start_paused = true)]
 async fn a_rollback_starts_the_watch_again_with_a_list() {
@@ -128,8 +151,7 @@ async fn a_rollback_starts_the_watch_again_with_a_list() {
     let (store, run) = follow::<App>(
         Api::all(streaming(client)),
         watcher::Config::default().streaming_lists(),
-        Arc::default(),
-        Arc::default(),
+        FollowedStore::default(),
         rollbacks.restarts(),
         |_| {},
     );
@@ -212,8 +234,7 @@ async fn a_list_that_cannot_be_streamed_comes_in_pages(#[case] line: &'static st
     let (store, run) = follow::<App>(
         Api::all(streaming(client)),
         watcher::Config::default().streaming_lists(),
-        Arc::default(),
-        Arc::default(),
+        FollowedStore::default(),
         Restarts::never(),
         |_| {},
     );
@@ -338,8 +359,7 @@ async fn an_object_is_what_the_watch_showed_last() {
     let (store, run) = follow::<App>(
         Api::all(streaming(Client::new(service, "default"))),
         watcher::Config::default().streaming_lists(),
-        Arc::default(),
-        Arc::default(),
+        FollowedStore::default(),
         Restarts::never(),
         move |event| {
             event.each(|app, presence| {
@@ -380,12 +400,15 @@ async fn an_object_is_what_the_watch_showed_last() {
     let good = app("a", "other").to_string();
     assert_eq!(
         send("MODIFIED", good).await,
-        (vec![("a".to_owned(), true), b()], "a There".to_owned())
+        (
+            vec![("a".to_owned(), true), b()],
+            "a There, odd a Gone".to_owned()
+        )
     );
     assert_eq!(send("MODIFIED", odd("a")).await.0, [("a".to_owned(), false), b()]);
     // The last state of an object may differ from the cached one.
     let (_, seen) = send("DELETED", app("a", "other").to_string()).await;
-    assert_eq!(seen, "a Gone, odd a Gone");
+    assert_eq!(seen, "odd a Gone");
     assert_eq!(send("ADDED", app("a", "other").to_string()).await.1, "a There");
     assert_eq!(send("DELETED", odd("a")).await, (vec![b()], "a Gone".to_owned()));
     send("ADDED", odd("a")).await;

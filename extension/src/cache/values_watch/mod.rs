@@ -11,15 +11,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-use futures::FutureExt as _;
+use futures::{FutureExt as _, StreamExt as _, channel::mpsc};
 use k8s_openapi::api::core::v1::Secret;
 use kube::{
     Api, Client,
     core::{ApiResource, DynamicObject, PartialObjectMeta},
-    runtime::watcher,
+    runtime::watcher::{self, Event},
 };
 use sluice_core::{
-    cache::{Brought, Ended, FINDING, Sign},
+    cache::{Brought, FINDING, KindHealth, Sign, Verdict},
+    decode::Item,
     protocol::{Object, Write},
     values_watch::{self, LABEL, Trouble, Watched},
 };
@@ -34,7 +35,7 @@ use tracing::{debug, info, warn};
 use self::metadata::metadata_only;
 use crate::{
     cache::{
-        kind_watch::Judge,
+        kind_watch::reporting_watches,
         rollbacks::{Restarts, Rollbacks},
         store::Store,
         streamed::streaming,
@@ -166,28 +167,28 @@ impl ValuesWatches {
         restarts: Restarts,
     ) {
         let attempt = AssertUnwindSafe(self.followed(client, watched, clusters, restarts));
-        let (ended, trouble) = attempt.catch_unwind().await.unwrap_or_else(|_panic| {
+        let trouble = attempt.catch_unwind().await.unwrap_or_else(|_panic| {
             watch_panicked();
-            (Ended::Panicked, Trouble::Passing)
+            Trouble::Passing
         });
-        debug!(%watched, ?ended, ?trouble, "Watch of values source ended");
-        let said = self.note(|values_watches, now| values_watches.ended(watched, ended, &trouble, now));
+        debug!(%watched, ?trouble, "Watch of values source ended");
+        let said = self.note(|values_watches, now| values_watches.ended(watched, &trouble, now));
         if let Some(text) = said {
             warn!("{text}");
         }
     }
 
-    /// Follows one watch. Returns how and why it ended.
+    /// Follows one watch. Returns why it ended.
     async fn followed(
         &self,
         client: Client,
         watched: &Watched,
         clusters: &Store<Cluster>,
         restarts: Restarts,
-    ) -> (Ended, Trouble) {
+    ) -> Trouble {
         match resource(&client, watched).await {
             Ok(resource) => self.follow(client, watched, &resource, clusters, restarts).await,
-            Err(trouble) => (Ended::NeverReadable, trouble),
+            Err(trouble) => trouble,
         }
     }
 
@@ -198,57 +199,86 @@ impl ValuesWatches {
         resource: &ApiResource,
         clusters: &Store<Cluster>,
         restarts: Restarts,
-    ) -> (Ended, Trouble) {
-        let judge = Judge::new(lock(&self.0.values_watches).begin(watched, resource, now()));
-        let client = judge.noting(streaming(metadata_only(client)));
+    ) -> Trouble {
+        let (accepts, mut accepted) = mpsc::unbounded();
+        let client = reporting_watches(streaming(metadata_only(client)), accepts);
         let api = match watched {
             Watched::Secrets(Some(namespace)) => Api::namespaced_with(client, namespace, resource),
             Watched::Secrets(None) | Watched::Kind(_) => Api::all_with(client, resource),
         };
         let config = watcher::Config::default().labels(LABEL).streaming_lists();
-        let followed = Arc::new(Mutex::new(watched.followed()));
-        let mut events = Events::<PartialObjectMeta<DynamicObject>>::of(api, config, followed, restarts);
-        let code = Mutex::new(None);
-        let follows = async {
-            events.list();
-            while let Some(event) = events.next().await {
-                let sign = match &event {
-                    Ok(event) => {
-                        let brought = brought(event);
-                        let gone =
-                            self.note(|values_watches, now| values_watches.took(watched, &brought, now));
-                        // Dependents are looked up only for deleted objects.
-                        let concerned = gone.map(|gone| gone.of(clusters.names()));
-                        for cluster in concerned.into_iter().flatten() {
-                            self.note(|values_watches, now| values_watches.gone(cluster, now));
-                        }
-                        sign(&brought)
+        let mut events =
+            Events::<PartialObjectMeta<DynamicObject>>::of(api, config, watched.followed(), restarts);
+        // The API server may permit the list and refuse the watch.
+        let mut health = KindHealth::new(resource.clone(), true, now());
+        events.list();
+        loop {
+            let wake_at = health.wake_at();
+            let verdict = tokio::select! {
+                biased;
+                Some(()) = accepted.next() => {
+                    health.watching(now());
+                    None
+                }
+                event = events.next() => {
+                    let Some(event) = event else { return Trouble::Passing };
+                    match self.take_in(event, watched, resource, clusters) {
+                        Ok(sign) => sign.and_then(|sign| health.saw(sign, now())),
+                        Err(refused) => return *refused,
                     }
-                    Err(error) => {
-                        let failure = failure(error);
-                        // These refusals are reported when the watch ends.
-                        if !matches!(failure.refusal(), Some(400 | 403..=406)) {
-                            warn!(%watched, %error, "Failed to watch values source");
-                        }
-                        *lock(&code) = failure.refusal();
-                        Some(Sign::Failed(failure))
+                }
+                () = later(wake_at) => health.wake(now()),
+            };
+            match verdict {
+                Some(Verdict::Readable) => {
+                    if let Some(text) = self.note(|values_watches, _| values_watches.readable(watched)) {
+                        info!("{text}");
                     }
-                };
-                if sign.and_then(|sign| judge.saw(sign)).is_some() {
+                }
+                Some(Verdict::Unreadable(_)) => {
                     self.note(|values_watches, now| values_watches.troubled(watched, now));
                 }
+                Some(Verdict::Lost(_)) => return Trouble::Passing,
+                None => {}
+            }
+        }
+    }
+
+    /// Takes in an event of a watch. Returns its sign.
+    ///
+    /// # Errors
+    /// The API server refuses the watch. That is reported when the watch ends.
+    fn take_in(
+        &self,
+        event: watcher::Result<Event<Item<PartialObjectMeta<DynamicObject>>>>,
+        watched: &Watched,
+        resource: &ApiResource,
+        clusters: &Store<Cluster>,
+    ) -> Result<Option<Sign>, Box<Trouble>> {
+        let event = match event {
+            Ok(event) => event,
+            Err(error) => {
+                let failure = failure(&error);
+                let trouble = Trouble::of(failure.refusal(), resource);
+                if trouble == Trouble::Passing {
+                    warn!(%watched, %error, "Failed to watch values source");
+                }
+                let is_refused = failure.refusal().is_some();
+                return if is_refused {
+                    Err(Box::new(trouble))
+                } else {
+                    Ok(Some(Sign::Failed(failure)))
+                };
             }
         };
-        let tell = |told: Result<(), String>| {
-            if told.is_err() {
-                self.note(|values_watches, now| values_watches.troubled(watched, now));
-            } else if let Some(text) = self.note(|values_watches, _| values_watches.readable(watched)) {
-                info!("{text}");
-            }
-        };
-        let ended = judge.until_ended(follows, tell).await;
-        let code = *lock(&code);
-        (ended, Trouble::of(code, resource))
+        let brought = brought(&event);
+        let gone = self.note(|values_watches, now| values_watches.took(watched, &brought, now));
+        // Dependents are looked up only for deleted objects.
+        let concerned = gone.map(|gone| gone.of(clusters.names()));
+        for cluster in concerned.into_iter().flatten() {
+            self.note(|values_watches, now| values_watches.gone(cluster, now));
+        }
+        Ok(sign(&brought))
     }
 }
 

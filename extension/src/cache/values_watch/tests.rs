@@ -5,9 +5,10 @@ use futures::{FutureExt as _, Stream, StreamExt as _, channel::mpsc};
 use http::{Request, Response, header::ACCEPT};
 use http_body_util::{BodyExt as _, Full, StreamBody};
 use hyper::body::Frame;
-use kube::client::Body;
+use kube::{client::Body, runtime::watcher::Event};
 use rstest::rstest;
 use serde_json::{Value, json};
+use sluice_core::decode::Item;
 use tower::service_fn;
 
 use super::*;
@@ -227,7 +228,7 @@ impl Watching {
     }
 
     async fn standby(server: &Server, values_watches: ValuesWatches) -> Self {
-        let (triggers, clusters) = (Requeues::default(), Writer::new(Arc::default(), 0));
+        let (triggers, mut clusters) = (Requeues::default(), Writer::default());
         for name in ["one", "two"] {
             let cluster: Cluster = serde_json::from_value(json!({
                 "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster",
@@ -235,8 +236,8 @@ impl Watching {
                 "spec": {"topology": {"classRef": {"name": "class"}, "version": "v1.35.4"}},
             }))
             .unwrap();
-            clusters.insert(&cluster);
             values_watches.cluster(&cluster, Presence::There);
+            clusters.apply(Event::Apply(Item::Decoded(cluster)));
         }
         let requeues = Box::new(triggers.listen());
         let running =

@@ -8,7 +8,7 @@ use std::{
 
 use kube::Client;
 use sluice_core::{
-    cache::compact::Kept,
+    cache::Cached,
     decode::Undecodable,
     packages::build::FIELD_MANAGER,
     protocol::{LastDriftCheck, Object, Write},
@@ -151,7 +151,7 @@ impl Host<'_> {
 }
 
 /// Reads an object that many Clusters share.
-fn of_catalogue<K: Kept>(
+fn of_catalogue<K: Cached>(
     store: &Store<K>,
     name: &str,
     system: &str,

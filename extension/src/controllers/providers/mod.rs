@@ -144,12 +144,10 @@ async fn run_kind(ctx: Arc<KindContext>, concurrency: u16, stop: CancellationTok
         seen.each(|config, presence| shared.configurations.saw(&ctx.name, config, presence));
         report(seen);
     };
-    let followed = Arc::new(Mutex::new(FollowedStore::of_named_kind()));
     let (store, following) = follow(
         configs,
         watcher::Config::default().streaming_lists(),
-        Arc::default(),
-        followed,
+        FollowedStore::of_named_kind(),
         shared.rollbacks.restarts(),
         changed,
     );

@@ -1,4 +1,5 @@
 use futures::{FutureExt as _, Stream, StreamExt as _};
+use kube::runtime::watcher::Event;
 use serde_json::{Value, json};
 use sluice_core::{
     protocol::{Failure, ReconcileFailure, Server},
@@ -58,9 +59,9 @@ fn of_kind(server: &ObjectServer, triggers: &Requeues) -> KindContext {
 
 /// Returns the shared state of reconciles of one kind.
 fn of(server: &ObjectServer, triggers: &Requeues, kind: &str) -> KindContext {
-    let clusters = Writer::new(Arc::default(), 0);
+    let mut clusters = Writer::default();
     let cluster = cluster();
-    clusters.insert(&cluster);
+    clusters.apply(Event::Apply(Item::Decoded(cluster.clone())));
     let (client, dependents) = (server.client(), Dependents::default());
     let context = Context {
         remotes: Arc::new(Remotes::new(
@@ -297,23 +298,24 @@ async fn deletion_drops_the_event_state_of_a_configuration() {
         config["metadata"]["ownerReferences"] = json!([]);
     });
     let ctx = of_kind(&server, &Requeues::default());
-    let writer = Writer::new(Arc::default(), 0);
+    let mut writer = Writer::default();
+    let store = writer.store();
     let name = ClusterRef::new("team-a", "one-calico");
-    let there = |uid: &str| {
+    let mut there = |uid: &str| {
         server.edit(CONFIG, |config| config["metadata"]["uid"] = json!(uid));
         let config = DynamicObject::clone(&config(&server));
-        writer.insert(&config);
+        writer.apply(Event::Apply(Item::Decoded(config.clone())));
         config
     };
     let has_turn = async || {
-        turn(&ctx, &writer.store(), name.clone()).await;
+        turn(&ctx, &store, name.clone()).await;
         ctx.shared.events.len()
     };
     there("first");
     assert_eq!(has_turn().await, 1);
     let second = there("second");
     assert_eq!(has_turn().await, 1, "that of the first one is forgotten");
-    writer.remove(&second.metadata);
+    writer.apply(Event::Delete(Item::Decoded(second)));
     assert_eq!(has_turn().await, 0);
 }
 

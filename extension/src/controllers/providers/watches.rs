@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use kube::core::{DynamicObject, ObjectMeta};
 use sluice_core::{
-    cache::{Asker, Attempts, NamedKind, NamedKinds},
+    cache::{NamedKind, NamedKinds},
     protocol::{Failure, Object, ReadResult, Server, Source},
 };
 
@@ -60,7 +60,7 @@ impl Watches {
     fn watch(&self, source: &Source) -> Arc<KindWatch<DynamicObject>> {
         let standing = |watch: &Arc<_>| KindWatch::state(watch).standing();
         let mut watched = lock(&self.watched);
-        let watch = watched.ask(source.into(), Asker::Reconcile, now(), standing, |named| {
+        let watch = watched.ask(source.into(), now(), standing, |named| {
             Arc::new(self.open(source, named))
         });
         Arc::clone(watch)
@@ -80,7 +80,7 @@ impl Watches {
         KindWatch::open(
             self.contract.clone(),
             named.clone(),
-            Attempts::default(),
+            true,
             self.rollbacks.clone(),
             on,
             changed,

@@ -247,7 +247,7 @@ fn consider(shared: &Shared, named: ClusterRef, due: &mpsc::UnboundedSender<Rele
         return false;
     };
     let clusters = &shared.context.stores.clusters;
-    let cluster = clusters.peek(Some(named.namespace()), named.name());
+    let cluster = clusters.get(Some(named.namespace()), named.name());
     let is_due = cluster.is_some_and(|cluster| of_cluster(&cluster, &evaluation).is_some());
     if is_due {
         let _ends = due.unbounded_send(ReleaseObject::Cluster(named));
@@ -265,7 +265,7 @@ async fn all_packages(shared: &Shared, due: &mpsc::UnboundedSender<ReleaseObject
     let mut names: HashSet<String> = stores.catalogue().keys().cloned().collect();
     for (count, install) in stores.installs.names().into_iter().enumerate() {
         if install.namespace() == system_namespace {
-            let found = stores.installs.peek(Some(system_namespace), install.name());
+            let found = stores.installs.get(Some(system_namespace), install.name());
             names.extend(found.and_then(|found| package_in(&found.metadata).map(str::to_owned)));
         }
         if count % BATCH == BATCH - 1 {

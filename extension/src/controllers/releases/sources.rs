@@ -83,9 +83,8 @@ where
             _ => {}
         }
     };
-    let followed = Arc::new(Mutex::new(FollowedStore::of_named_kind()));
     let restarts = context.rollbacks.restarts();
-    let (store, following) = follow_store(api, config, Arc::default(), followed, restarts, on);
+    let (store, following) = follow_store(api, config, FollowedStore::of_named_kind(), restarts, on);
     (store, following.boxed())
 }
 

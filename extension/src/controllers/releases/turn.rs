@@ -83,7 +83,7 @@ async fn reconcile_status(shared: &Shared, named: &ReleaseObject) -> Result<(), 
                 None => Ok(()),
             }
         }
-        ReleaseObject::Image(name) => match shared.context.stores.images.peek(None, name) {
+        ReleaseObject::Image(name) => match shared.context.stores.images.get(None, name) {
             Some(image) => match of_image(&image, clock().now) {
                 Some(mark) => carry_out(shared, ("", name), &mark).await,
                 None => Ok(()),
@@ -92,10 +92,7 @@ async fn reconcile_status(shared: &Shared, named: &ReleaseObject) -> Result<(), 
         },
         ReleaseObject::Package(_) => Ok(()),
         ReleaseObject::Cluster(named) => {
-            let cluster = context
-                .stores
-                .clusters
-                .peek(Some(named.namespace()), named.name());
+            let cluster = context.stores.clusters.get(Some(named.namespace()), named.name());
             match cluster.and_then(|cluster| of_cluster(&cluster, &evaluation)) {
                 Some(offer) => carry_out(shared, (named.namespace(), named.name()), &offer).await,
                 None => Ok(()),

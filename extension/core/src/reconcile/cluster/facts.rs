@@ -288,7 +288,10 @@ fn of_catalogue(
 fn workers(stores: &impl Stores, owner: &Owner) -> Vec<WorkerFacts> {
     fn of<K: Worker>(stores: &impl Stored<K>, owner: &Owner) -> Vec<WorkerFacts> {
         let workers = stores.of_cluster(&owner.namespace, &owner.name);
-        workers.iter().filter_map(WorkerFacts::of).collect()
+        workers
+            .iter()
+            .filter_map(|worker| WorkerFacts::of(&**worker))
+            .collect()
     }
     let mut all = of::<MachineDeployment>(stores, owner);
     all.extend(of::<MachinePool>(stores, owner));

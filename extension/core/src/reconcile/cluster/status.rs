@@ -240,7 +240,7 @@ fn with_summary(
     ))
 }
 
-/// Limit for all messages of a status together, in bytes. It keeps a ClusterBootstrap below the [limit](crate::decode::KEPT) of its
+/// Limit for all messages of a status together, in bytes. It keeps a ClusterBootstrap below the [limit](crate::decode::CACHED) of its
 /// cached size.
 const MESSAGES: usize = 16 * 1024;
 

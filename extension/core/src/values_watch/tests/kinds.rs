@@ -1,5 +1,7 @@
 //! Selection of watched kinds, and retries after refusals.
 
+use kube::core::ApiResource;
+
 use super::*;
 
 /// Returns the ClusterBootstrap of a Cluster that takes values from objects of these groups and kinds.
@@ -128,7 +130,7 @@ fn at_most_sixteen_kinds_are_watched_and_the_excess_is_logged_once() {
 
 fn refused(values_watches: &mut ValuesWatches, kind: &Watched, now: Instant) -> Option<String> {
     let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("fleet.test", "v1", "K"));
-    values_watches.ended(kind, Ended::NeverReadable, &Trouble::Refused(403, resource), now)
+    values_watches.ended(kind, &Trouble::Refused(403, resource), now)
 }
 
 #[test]
