@@ -11,7 +11,7 @@ use kube::{
     runtime::watcher,
 };
 use sluice_core::{
-    cache::{Cached, FINDING, FollowedStore, KindHealth, KindState, LISTING, NamedKind, Verdict},
+    cache::{Cached, FINDING, FollowedStore, KindHealth, KindState, LISTING, NamedKind, Sign, Verdict},
     decode::Item,
 };
 use tokio::{
@@ -174,27 +174,15 @@ pub(crate) fn reporting_watches(client: Client, accepted: mpsc::UnboundedSender<
     })
 }
 
-/// Follows a kind until it is lost. Returns whether it was readable.
-async fn follow_kind<K>(
-    client: Client,
-    named: &NamedKind,
-    (resource, mut health): (ApiResource, KindHealth),
-    restarts: Restarts,
-    on: &(impl Fn(&Seen<'_, K>) + Send + Sync),
-    set: &(impl Fn(State<K>) + Send + Sync),
-) -> bool
-where
-    K: Followed + Resource<DynamicType = ApiResource, Scope = DynamicResourceScope>,
-{
-    let (signs, mut seen) = mpsc::unbounded();
-    let (accepts, mut accepted) = mpsc::unbounded();
-    let client = reporting_watches(streaming(client), accepts);
-    let (api, config) = scope(client, named, &resource);
-    let (store, run) = follow(api, config, FollowedStore::of_named_kind(), restarts, |event| {
-        on(event);
-        // The receiver lives as long as this future.
-        let _sent = signs.unbounded_send(event.sign());
-    });
+/// Polls the watch `run` of a kind until the kind is lost or `run` ends. `accepted` has its [accepted watches](reporting_watches), `seen` the
+/// signs of its events. Calls `tell` each time the kind becomes readable, or unreadable with a reason. Returns whether it was readable.
+pub(crate) async fn until_lost(
+    mut health: KindHealth,
+    mut accepted: mpsc::UnboundedReceiver<()>,
+    mut seen: mpsc::UnboundedReceiver<Sign>,
+    run: impl Future<Output = ()>,
+    tell: impl Fn(Result<(), String>),
+) -> bool {
     let mut run = pin!(run);
     loop {
         let wake_at = health.wake_at();
@@ -209,16 +197,46 @@ where
             () = later(wake_at) => health.wake(now()),
         };
         match verdict {
-            Some(Verdict::Readable) => set(State::Readable {
-                resource: resource.clone(),
-                store: store.clone(),
-            }),
-            Some(Verdict::Unreadable(why)) => set(State::Unreadable(why)),
+            Some(Verdict::Readable) => tell(Ok(())),
+            Some(Verdict::Unreadable(why)) => tell(Err(why)),
             Some(Verdict::Lost(why)) => {
-                set(State::Unreadable(why));
+                tell(Err(why));
                 return health.was_readable();
             }
             None => {}
         }
     }
+}
+
+/// Follows a kind until it is lost. Returns whether it was readable.
+async fn follow_kind<K>(
+    client: Client,
+    named: &NamedKind,
+    (resource, health): (ApiResource, KindHealth),
+    restarts: Restarts,
+    on: &(impl Fn(&Seen<'_, K>) + Send + Sync),
+    set: &(impl Fn(State<K>) + Send + Sync),
+) -> bool
+where
+    K: Followed + Resource<DynamicType = ApiResource, Scope = DynamicResourceScope>,
+{
+    let (signs, seen) = mpsc::unbounded();
+    let (accepts, accepted) = mpsc::unbounded();
+    let client = reporting_watches(streaming(client), accepts);
+    let (api, config) = scope(client, named, &resource);
+    let (store, run) = follow(api, config, FollowedStore::of_named_kind(), restarts, |event| {
+        on(event);
+        // The receiver lives as long as this future.
+        let _sent = signs.unbounded_send(event.sign());
+    });
+    let tell = |told| {
+        set(match told {
+            Ok(()) => State::Readable {
+                resource: resource.clone(),
+                store: store.clone(),
+            },
+            Err(why) => State::Unreadable(why),
+        });
+    };
+    until_lost(health, accepted, seen, run, tell).await
 }

@@ -247,10 +247,7 @@ impl<K: Cached> Store<K> {
     /// # Errors
     /// The object cannot be decoded.
     pub fn found(&self, namespace: Option<&str>, name: &str) -> Found<K> {
-        let found = self.objects.get(&key(namespace, name));
-        // A reflector also finds objects without a namespace.
-        let found = found.filter(|found| found.namespace() == namespace);
-        match found.as_deref() {
+        match self.entry(namespace, name).as_deref() {
             Some(Entry::Decoded(object)) => Ok(Some(self.parsed(object))),
             Some(Entry::Undecodable(object)) => Err(Arc::clone(object)),
             None => Ok(None),
@@ -274,7 +271,7 @@ impl<K: Cached> Store<K> {
     /// Returns the undecodable object of this name, if any.
     #[must_use]
     pub fn undecodable(&self, namespace: Option<&str>, name: &str) -> Option<Arc<Undecodable>> {
-        self.found(namespace, name).err()
+        self.entry(namespace, name)?.undecodable().cloned()
     }
 
     /// Returns the first undecodable object, if any.
@@ -341,6 +338,12 @@ impl<K: Cached> Store<K> {
         let _followed_no_more = filled.wait_for(|filled| *filled).await;
     }
 
+    fn entry(&self, namespace: Option<&str>, name: &str) -> Option<Arc<Entry<K>>> {
+        let found = self.objects.get(&key(namespace, name));
+        // A reflector also finds objects without a namespace.
+        found.filter(|found| found.namespace() == namespace)
+    }
+
     fn entries_of_cluster(&self, namespace: &str, cluster: &str) -> Vec<Arc<Entry<K>>> {
         let index = self.index();
         let names = index.of_cluster.get(&ClusterRef::new(namespace, cluster));
@@ -375,6 +378,10 @@ impl<K: Cached> Store<K> {
 
     fn index(&self) -> RwLockReadGuard<'_, Index> {
         self.index.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn index_mut(&self) -> RwLockWriteGuard<'_, Index> {
+        self.index.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -441,17 +448,17 @@ impl<K: Cached> Writer<K> {
 
     fn put(&mut self, now: Entry<K>) -> Vec<Change<K>> {
         let before = self.before(&now);
-        let store = self.store.clone();
-        let mut index = write(&store);
+        if before.as_ref().is_some_and(|before| now.is_same(before)) {
+            self.objects.apply_watcher_event(&Event::Apply(now));
+            return Vec::new();
+        }
+        let mut index = self.store.index_mut();
         if let Some(before) = &before {
             index.remove(before);
         }
         index.add(&now);
         self.objects.apply_watcher_event(&Event::Apply(now.clone()));
         drop(index);
-        if before.as_ref().is_some_and(|before| now.is_same(before)) {
-            return Vec::new();
-        }
         vec![Change {
             before,
             now: Some(now),
@@ -463,8 +470,7 @@ impl<K: Cached> Writer<K> {
         let Some(before) = self.before(deleted) else {
             return Vec::new();
         };
-        let store = self.store.clone();
-        let mut index = write(&store);
+        let mut index = self.store.index_mut();
         index.remove(&before);
         self.objects.apply_watcher_event(&Event::Delete(before.clone()));
         drop(index);
@@ -480,8 +486,7 @@ impl<K: Cached> Writer<K> {
             .into_iter()
             .map(|entry| (entry.reference(), entry))
             .collect();
-        let store = self.store.clone();
-        let mut index = write(&store);
+        let mut index = self.store.index_mut();
         self.objects.apply_watcher_event(&Event::InitDone);
         let now = self.store.objects.state();
         *index = Index::default();
@@ -519,10 +524,6 @@ fn entry<K: Cached>(item: Item<K>) -> Entry<K> {
         Item::Decoded(object) => Entry::Decoded(Arc::new(CachedObject::of(object))),
         Item::Undecodable(object) => Entry::Undecodable(Arc::from(object)),
     }
-}
-
-fn write<K: Cached>(store: &Store<K>) -> RwLockWriteGuard<'_, Index> {
-    store.index.write().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -95,14 +95,12 @@ impl Stores {
         let releases = opening.follow(
             Api::all(client.clone()),
             all(),
-            FollowedStore::default(),
             copy_releases(&whole, handlers),
             |_, _| {},
         );
         let packages = opening.follow(
             Api::namespaced(client.clone(), system_namespace),
             all(),
-            FollowedStore::default(),
             copy_objects(&whole, Whole::package),
             EventHandlers::package,
         );
@@ -110,24 +108,16 @@ impl Stores {
         let clusters = opening.follow(
             Api::all(client.clone()),
             all(),
-            FollowedStore::default(),
             move |seen| seen.each(|cluster, presence| noted.contents(cluster, presence)),
             EventHandlers::cluster,
         );
         let bootstraps = opening.follow(
             Api::all(client.clone()),
             all(),
-            FollowedStore::default(),
             move |seen| seen.each(|bootstrap, presence| named.bootstrap(bootstrap, presence)),
             EventHandlers::bootstrap,
         );
-        let classes = opening.follow(
-            Api::all(client.clone()),
-            all(),
-            FollowedStore::default(),
-            |_| {},
-            EventHandlers::class,
-        );
+        let classes = opening.follow(Api::all(client.clone()), all(), |_| {}, EventHandlers::class);
         let images = opening.images(Api::all(client.clone()), &whole);
         let stores = Self {
             images,
@@ -308,7 +298,7 @@ impl Opening<'_> {
             Some(namespace) => Api::namespaced(client, namespace),
             None => Api::all(client),
         };
-        self.follow(api, config, FollowedStore::default(), |_| {}, changed)
+        self.follow(api, config, |_| {}, changed)
     }
 
     /// Opens the store of OSImages, for which nothing waits.
@@ -330,14 +320,13 @@ impl Opening<'_> {
         &mut self,
         api: Api<Item<K>>,
         config: watcher::Config,
-        followed: FollowedStore,
         first: impl Fn(&Seen<'_, K>) + Send + 'static,
         changed: impl Fn(&EventHandlers, &ObjectMeta) + Send + 'static,
     ) -> Store<K>
     where
         K: Followed + Resource<DynamicType = ()>,
     {
-        let store = self.open(api, config, followed, first, changed);
+        let store = self.open(api, config, FollowedStore::default(), first, changed);
         let waiting = store.clone();
         // A store that never fills belongs to a process that ends.
         self.filled.push(async move { waiting.filled().await }.boxed());

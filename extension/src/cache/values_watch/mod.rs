@@ -11,16 +11,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-use futures::{FutureExt as _, StreamExt as _, channel::mpsc};
+use futures::{FutureExt as _, channel::mpsc};
 use k8s_openapi::api::core::v1::Secret;
 use kube::{
-    Api, Client,
+    Api, Client, Resource,
     core::{ApiResource, DynamicObject, PartialObjectMeta},
-    runtime::watcher::{self, Event},
+    runtime::watcher,
 };
 use sluice_core::{
-    cache::{Brought, FINDING, KindHealth, Sign, Verdict},
-    decode::Item,
+    cache::{Brought, FINDING, KindHealth, Sign},
     protocol::{Object, Write},
     values_watch::{self, LABEL, Trouble, Watched},
 };
@@ -35,7 +34,7 @@ use tracing::{debug, info, warn};
 use self::metadata::metadata_only;
 use crate::{
     cache::{
-        kind_watch::reporting_watches,
+        kind_watch::{reporting_watches, until_lost},
         rollbacks::{Restarts, Rollbacks},
         store::Store,
         streamed::streaming,
@@ -200,7 +199,8 @@ impl ValuesWatches {
         clusters: &Store<Cluster>,
         restarts: Restarts,
     ) -> Trouble {
-        let (accepts, mut accepted) = mpsc::unbounded();
+        let (signs, seen) = mpsc::unbounded();
+        let (accepts, accepted) = mpsc::unbounded();
         let client = reporting_watches(streaming(metadata_only(client)), accepts);
         let api = match watched {
             Watched::Secrets(Some(namespace)) => Api::namespaced_with(client, namespace, resource),
@@ -209,76 +209,57 @@ impl ValuesWatches {
         let config = watcher::Config::default().labels(LABEL).streaming_lists();
         let mut events =
             Events::<PartialObjectMeta<DynamicObject>>::of(api, config, watched.followed(), restarts);
-        // The API server may permit the list and refuse the watch.
-        let mut health = KindHealth::new(resource.clone(), true, now());
-        events.list();
-        loop {
-            let wake_at = health.wake_at();
-            let verdict = tokio::select! {
-                biased;
-                Some(()) = accepted.next() => {
-                    health.watching(now());
-                    None
-                }
-                event = events.next() => {
-                    let Some(event) = event else { return Trouble::Passing };
-                    match self.take_in(event, watched, resource, clusters) {
-                        Ok(sign) => sign.and_then(|sign| health.saw(sign, now())),
-                        Err(refused) => return *refused,
+        let code = Mutex::new(None);
+        let run = async {
+            events.list();
+            while let Some(event) = events.next().await {
+                let sign = match event {
+                    Ok(event) => self.take_in(&brought(&event), watched, clusters),
+                    Err(error) => {
+                        let failure = failure(&error);
+                        let refusal = failure.refusal();
+                        // Other refusals are reported when the watch ends.
+                        if Trouble::of(refusal, resource) == Trouble::Passing {
+                            warn!(%watched, %error, "Failed to watch values source");
+                        }
+                        *lock(&code) = refusal;
+                        Some(Sign::Failed(failure))
                     }
-                }
-                () = later(wake_at) => health.wake(now()),
-            };
-            match verdict {
-                Some(Verdict::Readable) => {
-                    if let Some(text) = self.note(|values_watches, _| values_watches.readable(watched)) {
-                        info!("{text}");
-                    }
-                }
-                Some(Verdict::Unreadable(_)) => {
-                    self.note(|values_watches, now| values_watches.troubled(watched, now));
-                }
-                Some(Verdict::Lost(_)) => return Trouble::Passing,
-                None => {}
-            }
-        }
-    }
-
-    /// Takes in an event of a watch. Returns its sign.
-    ///
-    /// # Errors
-    /// The API server refuses the watch. That is reported when the watch ends.
-    fn take_in(
-        &self,
-        event: watcher::Result<Event<Item<PartialObjectMeta<DynamicObject>>>>,
-        watched: &Watched,
-        resource: &ApiResource,
-        clusters: &Store<Cluster>,
-    ) -> Result<Option<Sign>, Box<Trouble>> {
-        let event = match event {
-            Ok(event) => event,
-            Err(error) => {
-                let failure = failure(&error);
-                let trouble = Trouble::of(failure.refusal(), resource);
-                if trouble == Trouble::Passing {
-                    warn!(%watched, %error, "Failed to watch values source");
-                }
-                let is_refused = failure.refusal().is_some();
-                return if is_refused {
-                    Err(Box::new(trouble))
-                } else {
-                    Ok(Some(Sign::Failed(failure)))
                 };
+                if let Some(sign) = sign {
+                    // The receiver lives as long as this future.
+                    let _sent = signs.unbounded_send(sign);
+                }
             }
         };
-        let brought = brought(&event);
-        let gone = self.note(|values_watches, now| values_watches.took(watched, &brought, now));
+        let tell = |told: Result<(), String>| {
+            if told.is_err() {
+                self.note(|values_watches, now| values_watches.troubled(watched, now));
+            } else if let Some(text) = self.note(|values_watches, _| values_watches.readable(watched)) {
+                info!("{text}");
+            }
+        };
+        // The API server may permit the list and refuse the watch.
+        let health = KindHealth::new(resource.clone(), true, now());
+        until_lost(health, accepted, seen, run, tell).await;
+        let code = *lock(&code);
+        Trouble::of(code, resource)
+    }
+
+    /// Takes in an event of a watch. Returns its sign of life, if it gives one.
+    fn take_in<K: Resource>(
+        &self,
+        brought: &Brought<'_, K>,
+        watched: &Watched,
+        clusters: &Store<Cluster>,
+    ) -> Option<Sign> {
+        let gone = self.note(|values_watches, now| values_watches.took(watched, brought, now));
         // Dependents are looked up only for deleted objects.
         let concerned = gone.map(|gone| gone.of(clusters.names()));
         for cluster in concerned.into_iter().flatten() {
             self.note(|values_watches, now| values_watches.gone(cluster, now));
         }
-        Ok(sign(&brought))
+        sign(brought)
     }
 }
 
