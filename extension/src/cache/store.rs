@@ -12,7 +12,7 @@ use kube::runtime::{
     watcher::Event,
 };
 use sluice_core::{
-    cache::{Cached, CachedObject, stores::Found},
+    cache::{Cached, CachedObject, Dictionary, stores::Found},
     cluster::ClusterRef,
     decode::{Item, Undecodable},
 };
@@ -24,7 +24,7 @@ use crate::lock::lock;
 #[derive(Debug)]
 enum Entry<K> {
     /// A decoded object.
-    Decoded(Arc<CachedObject<K>>),
+    Decoded(CachedObject<K>),
     /// The readable part of an undecodable object.
     Undecodable(Arc<Undecodable>),
 }
@@ -32,7 +32,7 @@ enum Entry<K> {
 impl<K> Clone for Entry<K> {
     fn clone(&self) -> Self {
         match self {
-            Self::Decoded(object) => Self::Decoded(Arc::clone(object)),
+            Self::Decoded(object) => Self::Decoded(object.clone()),
             Self::Undecodable(object) => Self::Undecodable(Arc::clone(object)),
         }
     }
@@ -57,7 +57,7 @@ impl<K: Cached> Entry<K> {
         ClusterRef::new(self.namespace().unwrap_or_default(), self.name())
     }
 
-    fn decoded(&self) -> Option<&Arc<CachedObject<K>>> {
+    fn decoded(&self) -> Option<&CachedObject<K>> {
         match self {
             Self::Decoded(object) => Some(object),
             Self::Undecodable(_) => None,
@@ -121,15 +121,15 @@ impl<K: Cached> Lookup for Entry<K> {
 /// Difference that a watch event or a list made to one object.
 #[derive(Debug)]
 pub struct Change<K> {
-    before: Option<Entry<K>>,
-    now: Option<Entry<K>>,
+    before: Option<Arc<Entry<K>>>,
+    now: Option<Arc<Entry<K>>>,
 }
 
 impl<K: Cached> Change<K> {
     /// Returns the new or changed object, if it can be decoded.
     #[must_use]
     pub fn changed(&self) -> Option<K> {
-        self.now.as_ref()?.decoded().map(|object| object.parse())
+        self.now.as_ref()?.decoded().map(CachedObject::parse)
     }
 
     /// Returns the previous object, if it could be decoded and was deleted or cannot be decoded any more.
@@ -137,7 +137,7 @@ impl<K: Cached> Change<K> {
     pub fn gone(&self) -> Option<K> {
         let is_there = self.now.as_ref().is_some_and(|now| now.decoded().is_some());
         let before = self.before.as_ref()?.decoded();
-        before.filter(|_| !is_there).map(|object| object.parse())
+        before.filter(|_| !is_there).map(CachedObject::parse)
     }
 
     /// Returns the new or changed object, if it cannot be decoded.
@@ -164,7 +164,7 @@ pub struct Store<K: Cached + 'static> {
 }
 
 /// Recently parsed objects, the latest last.
-type Recent<K> = VecDeque<(Arc<CachedObject<K>>, Arc<K>)>;
+type Recent<K> = VecDeque<(Arc<Entry<K>>, Arc<K>)>;
 
 /// Number of recently parsed objects: about as many as Clusters with hook calls in one second.
 const RECENT: usize = 32;
@@ -247,10 +247,12 @@ impl<K: Cached> Store<K> {
     /// # Errors
     /// The object cannot be decoded.
     pub fn found(&self, namespace: Option<&str>, name: &str) -> Found<K> {
-        match self.entry(namespace, name).as_deref() {
-            Some(Entry::Decoded(object)) => Ok(Some(self.parsed(object))),
-            Some(Entry::Undecodable(object)) => Err(Arc::clone(object)),
-            None => Ok(None),
+        let Some(entry) = self.entry(namespace, name) else {
+            return Ok(None);
+        };
+        match &*entry {
+            Entry::Decoded(object) => Ok(Some(self.parsed(&entry, object))),
+            Entry::Undecodable(object) => Err(Arc::clone(object)),
         }
     }
 
@@ -353,13 +355,13 @@ impl<K: Cached> Store<K> {
             .collect()
     }
 
-    /// Parses an object, or returns it as parsed recently: Cluster API repeats its hook calls for the same Cluster.
-    fn parsed(&self, object: &Arc<CachedObject<K>>) -> Arc<K> {
+    /// Parses the object of an entry, or returns it as parsed recently: Cluster API repeats its hook calls for the same Cluster.
+    fn parsed(&self, entry: &Arc<Entry<K>>, object: &CachedObject<K>) -> Arc<K> {
         if object.bytes() > RECENT_BYTES {
             return Arc::new(object.parse());
         }
         let mut recent = lock(&self.recent);
-        let at = recent.iter().position(|(cached, _)| Arc::ptr_eq(cached, object));
+        let at = recent.iter().position(|(cached, _)| Arc::ptr_eq(cached, entry));
         if let Some(found) = at.and_then(|at| recent.remove(at)) {
             let parsed = Arc::clone(&found.1);
             recent.push_back(found);
@@ -369,7 +371,7 @@ impl<K: Cached> Store<K> {
         drop(recent);
         let parsed = Arc::new(object.parse());
         let mut recent = lock(&self.recent);
-        recent.push_back((Arc::clone(object), Arc::clone(&parsed)));
+        recent.push_back((Arc::clone(entry), Arc::clone(&parsed)));
         if recent.len() > RECENT {
             recent.pop_front();
         }
@@ -389,6 +391,7 @@ impl<K: Cached> Store<K> {
 pub struct Writer<K: Cached + 'static> {
     objects: Reflector<Entry<K>>,
     store: Store<K>,
+    dictionary: Dictionary,
     filled: watch::Sender<bool>,
 }
 
@@ -406,6 +409,7 @@ impl<K: Cached> Default for Writer<K> {
         Self {
             objects,
             store,
+            dictionary: Dictionary::default(),
             filled: sender,
         }
     }
@@ -422,14 +426,24 @@ impl<K: Cached> Writer<K> {
     /// with another resourceVersion only is updated without a change.
     pub fn apply(&mut self, event: Event<Item<K>>) -> Vec<Change<K>> {
         match event {
-            Event::Init => self.objects.apply_watcher_event(&Event::Init),
+            Event::Init => {
+                // The new objects may have more in common.
+                self.dictionary = Dictionary::default();
+                self.objects.apply_watcher_event(&Event::Init);
+            }
             Event::InitApply(item) => {
-                let entry = entry(item);
+                let entry = self.entry(item);
                 self.objects.apply_watcher_event(&Event::InitApply(entry));
             }
             Event::InitDone => return self.listed(),
-            Event::Apply(item) => return self.put(entry(item)),
-            Event::Delete(item) => return self.remove(&entry(item)),
+            Event::Apply(item) => {
+                let entry = self.entry(item);
+                return self.put(entry);
+            }
+            Event::Delete(item) => {
+                let entry = self.entry(item);
+                return self.remove(entry);
+            }
         }
         Vec::new()
     }
@@ -447,7 +461,8 @@ impl<K: Cached> Writer<K> {
     }
 
     fn put(&mut self, now: Entry<K>) -> Vec<Change<K>> {
-        let before = self.before(&now);
+        let key = now.to_object_ref(());
+        let before = self.store.objects.get(&key);
         if before.as_ref().is_some_and(|before| now.is_same(before)) {
             self.objects.apply_watcher_event(&Event::Apply(now));
             return Vec::new();
@@ -457,22 +472,20 @@ impl<K: Cached> Writer<K> {
             index.remove(before);
         }
         index.add(&now);
-        self.objects.apply_watcher_event(&Event::Apply(now.clone()));
+        self.objects.apply_watcher_event(&Event::Apply(now));
         drop(index);
-        vec![Change {
-            before,
-            now: Some(now),
-        }]
+        let now = self.store.objects.get(&key);
+        vec![Change { before, now }]
     }
 
-    fn remove(&mut self, deleted: &Entry<K>) -> Vec<Change<K>> {
+    fn remove(&mut self, deleted: Entry<K>) -> Vec<Change<K>> {
         // The event may show another state than the cached one.
-        let Some(before) = self.before(deleted) else {
+        let Some(before) = self.store.objects.get(&deleted.to_object_ref(())) else {
             return Vec::new();
         };
         let mut index = self.store.index_mut();
         index.remove(&before);
-        self.objects.apply_watcher_event(&Event::Delete(before.clone()));
+        self.objects.apply_watcher_event(&Event::Delete(deleted));
         drop(index);
         vec![Change {
             before: Some(before),
@@ -498,31 +511,23 @@ impl<K: Cached> Writer<K> {
         for now in now {
             let before = before.remove(&now.reference());
             if !before.as_ref().is_some_and(|before| now.is_same(before)) {
-                let before = before.map(|before| Entry::clone(&before));
-                changes.push(Change {
-                    before,
-                    now: Some(Entry::clone(&now)),
-                });
+                let now = Some(now);
+                changes.push(Change { before, now });
             }
         }
         let gone = before.into_values().map(|before| Change {
-            before: Some(Entry::clone(&before)),
+            before: Some(before),
             now: None,
         });
         changes.extend(gone);
         changes
     }
 
-    fn before(&self, now: &Entry<K>) -> Option<Entry<K>> {
-        let key = now.to_object_ref(());
-        self.store.objects.get(&key).as_deref().cloned()
-    }
-}
-
-fn entry<K: Cached>(item: Item<K>) -> Entry<K> {
-    match item {
-        Item::Decoded(object) => Entry::Decoded(Arc::new(CachedObject::of(object))),
-        Item::Undecodable(object) => Entry::Undecodable(Arc::from(object)),
+    fn entry(&mut self, item: Item<K>) -> Entry<K> {
+        match item {
+            Item::Decoded(object) => Entry::Decoded(CachedObject::of(object, &mut self.dictionary)),
+            Item::Undecodable(object) => Entry::Undecodable(Arc::from(object)),
+        }
     }
 }
 

@@ -1,10 +1,37 @@
 //! Compressed text of a cached object.
 
-use std::{fmt, io, marker::PhantomData};
+use std::{fmt, io, marker::PhantomData, sync::Arc};
 
-use lz4_flex::block::{compress_prepend_size, decompress_size_prepended};
+use lz4_flex::block::{compress_prepend_size_with_dict, decompress_size_prepended_with_dict};
 
 use super::Cached;
+
+/// Largest dictionary, in bytes. Each compression reads all of it, and lz4 looks back 64 KiB.
+const LARGEST_DICTIONARY: usize = 16 * 1024;
+
+/// Text that objects of one kind are compressed with: the JSON of one of them, because most objects of a kind differ little.
+#[derive(Clone, Default)]
+pub struct Dictionary(Arc<[u8]>);
+
+impl fmt::Debug for Dictionary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Dictionary({} bytes)", self.0.len())
+    }
+}
+
+impl Dictionary {
+    /// Compresses the JSON of an object. An object of at least twice the size that has little in common with the dictionary is the
+    /// dictionary of later objects. A store therefore holds few dictionaries, which together are less than twice as large as the last one.
+    fn pack(&mut self, json: Vec<u8>) -> (Self, Box<[u8]>) {
+        let used = self.clone();
+        let packed = compress_prepend_size_with_dict(&json, &used.0).into_boxed_slice();
+        let is_larger = 2 * self.0.len() <= json.len() && json.len() <= LARGEST_DICTIONARY;
+        if is_larger && json.len() < 4 * packed.len() {
+            self.0 = json.into();
+        }
+        (used, packed)
+    }
+}
 
 /// A cached object: the compressed JSON of the fields that its kind reads. Values take several times as much as the JSON, mostly in maps of
 /// metadata.
@@ -16,9 +43,25 @@ pub struct CachedObject<K> {
     uid: Option<Box<str>>,
     /// Cluster in the same namespace that the object belongs to, for kinds that are indexed by Cluster.
     cluster: Option<Box<str>>,
-    /// JSON without the resourceVersion, compressed by lz4.
+    /// JSON without the resourceVersion, compressed by lz4 with `dictionary`.
     packed: Box<[u8]>,
+    dictionary: Dictionary,
     kind: PhantomData<fn() -> K>,
+}
+
+impl<K> Clone for CachedObject<K> {
+    fn clone(&self) -> Self {
+        Self {
+            namespace: self.namespace.clone(),
+            name: self.name.clone(),
+            revision: self.revision.clone(),
+            uid: self.uid.clone(),
+            cluster: self.cluster.clone(),
+            packed: self.packed.clone(),
+            dictionary: self.dictionary.clone(),
+            kind: PhantomData,
+        }
+    }
 }
 
 impl<K> fmt::Debug for CachedObject<K> {
@@ -36,7 +79,7 @@ impl<K> fmt::Debug for CachedObject<K> {
 impl<K: Cached> CachedObject<K> {
     /// Drops the unused fields of an object and keeps the text of the others.
     #[must_use]
-    pub fn of(mut object: K) -> Self {
+    pub fn of(mut object: K, dictionary: &mut Dictionary) -> Self {
         object.prune();
         let meta = object.meta_mut();
         let revision = meta.resource_version.take().map(String::into_boxed_str);
@@ -44,8 +87,8 @@ impl<K: Cached> CachedObject<K> {
         let name = meta.name.as_deref().unwrap_or_default().into();
         let uid = meta.uid.as_deref().map(Box::from);
         let cluster = K::cluster_of(meta).map(String::into_boxed_str);
-        let packed = match serde_json::to_vec(&object) {
-            Ok(json) => compress_prepend_size(&json).into_boxed_slice(),
+        let (dictionary, packed) = match serde_json::to_vec(&object) {
+            Ok(json) => dictionary.pack(json),
             Err(error) => unreachable!("{name:?} is no JSON: {error}"),
         };
         Self {
@@ -55,6 +98,7 @@ impl<K: Cached> CachedObject<K> {
             uid,
             cluster,
             packed,
+            dictionary,
             kind: PhantomData,
         }
     }
@@ -74,16 +118,22 @@ impl<K: Cached> CachedObject<K> {
     }
 
     fn unpacked(&self) -> io::Result<K::Read> {
-        let json = decompress_size_prepended(&self.packed).map_err(io::Error::other)?;
         // A text, because types borrow parts of it.
-        let json = std::str::from_utf8(&json).map_err(io::Error::other)?;
-        Ok(serde_json::from_str(json)?)
+        let json = String::from_utf8(self.json()?).map_err(io::Error::other)?;
+        Ok(serde_json::from_str(&json)?)
+    }
+
+    fn json(&self) -> io::Result<Vec<u8>> {
+        decompress_size_prepended_with_dict(&self.packed, &self.dictionary.0).map_err(io::Error::other)
     }
 
     /// Returns whether the object is the same as `before`, except for its resourceVersion.
     #[must_use]
     pub fn is_same(&self, before: &Self) -> bool {
-        self.packed == before.packed
+        if Arc::ptr_eq(&self.dictionary.0, &before.dictionary.0) {
+            return self.packed == before.packed;
+        }
+        matches!((self.json(), before.json()), (Ok(now), Ok(before)) if now == before)
     }
 
     /// Returns its namespace; `None` for cluster-scoped kinds.
@@ -119,6 +169,8 @@ impl<K: Cached> CachedObject<K> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use serde_json::{Value, json};
 
     use kube::core::DynamicObject;
@@ -138,7 +190,7 @@ mod tests {
     /// Returns the cached form of `object`.
     fn left<K: Cached + Clone + PartialEq + fmt::Debug>(object: &Value) -> Value {
         let object: K = serde_json::from_value(object.clone()).unwrap();
-        let cached = CachedObject::of(object.clone()).parse();
+        let cached = CachedObject::of(object.clone(), &mut Dictionary::default()).parse();
         let mut pruned = object;
         pruned.prune();
         assert_eq!(cached, pruned);
@@ -204,7 +256,64 @@ mod tests {
         let Some(Item::Decoded(object)) = Item::<DynamicObject>::of(&text) else {
             panic!("it cannot be decoded");
         };
-        assert_eq!(CachedObject::of(object.clone()).parse(), object);
+        assert_eq!(
+            CachedObject::of(object.clone(), &mut Dictionary::default()).parse(),
+            object
+        );
+    }
+
+    /// Returns a Package named `name` with `bytes` of text that hardly compresses.
+    fn package(name: &str, bytes: usize, seed: u32) -> Package {
+        let mut state = seed;
+        let mut next = || {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            char::from(b'a' + u8::try_from(state >> 16 & 15).unwrap())
+        };
+        let text: String = (0..bytes).map(|_| next()).collect();
+        let spec =
+            json!({"refName": "a.example.com", "version": "1.0.0", "template": {"spec": {"text": text}}});
+        serde_json::from_value(json!({"metadata": {"name": name}, "spec": spec})).unwrap()
+    }
+
+    /// Each object holds its dictionary.
+    #[test]
+    fn growing_objects_have_few_dictionaries() {
+        let mut dictionary = Dictionary::default();
+        let objects: Vec<_> = (1..2000)
+            .map(|number| {
+                CachedObject::of(
+                    package("one", 8 * number, number.try_into().unwrap()),
+                    &mut dictionary,
+                )
+            })
+            .collect();
+        let dictionaries: BTreeSet<usize> = objects.iter().map(|object| object.dictionary.0.len()).collect();
+        assert!(
+            dictionaries.iter().sum::<usize>() < 2 * LARGEST_DICTIONARY,
+            "{dictionaries:?}"
+        );
+    }
+
+    #[test]
+    fn similar_objects_share_their_text() {
+        let mut dictionary = Dictionary::default();
+        let [small, large, again] = [("small", 200, 1), ("large", 4000, 2), ("again", 4000, 2)]
+            .map(|(name, bytes, seed)| (package(name, bytes, seed), name))
+            .map(|(package, name)| (CachedObject::of(package.clone(), &mut dictionary), package, name));
+        for (cached, package, name) in [&small, &large, &again] {
+            assert_eq!(&cached.parse(), package, "{name}");
+        }
+        assert!(large.0.bytes() > 2000, "{large:?}");
+        assert!(again.0.bytes() < 200, "{again:?}");
+        let huge = package("huge", LARGEST_DICTIONARY, 3);
+        let _huge = CachedObject::of(huge, &mut dictionary);
+        let still = CachedObject::of(package("still", 4000, 2), &mut dictionary);
+        assert!(still.bytes() < 200, "{still:?}");
+        // A list starts with an empty dictionary.
+        let listed = CachedObject::of(again.1.clone(), &mut Dictionary::default());
+        assert!(listed.is_same(&again.0) && again.0.is_same(&listed));
+        let other = CachedObject::of(package("again", 4000, 4), &mut Dictionary::default());
+        assert!(!other.is_same(&again.0));
     }
 
     #[test]
@@ -212,7 +321,10 @@ mod tests {
         let cluster = |paused: bool, revision: &str| {
             let metadata = json!({"name": "one", "resourceVersion": revision});
             let cluster = json!({"metadata": metadata, "spec": {"paused": paused}});
-            CachedObject::of(serde_json::from_value::<Cluster>(cluster).unwrap())
+            CachedObject::of(
+                serde_json::from_value::<Cluster>(cluster).unwrap(),
+                &mut Dictionary::default(),
+            )
         };
         let before = cluster(false, "7");
         assert!(cluster(false, "8").is_same(&before));

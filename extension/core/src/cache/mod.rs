@@ -16,7 +16,7 @@ mod sign;
 mod waiting;
 
 pub use cached::Cached;
-pub use cached_object::CachedObject;
+pub use cached_object::{CachedObject, Dictionary};
 pub use discoveries::{Discoveries, PERIOD, Turn};
 pub use followed_store::{Brought, FollowedStore};
 pub use kind_health::{FINDING, KindHealth, LISTING, Verdict};

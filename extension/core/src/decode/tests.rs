@@ -18,7 +18,7 @@ use sluice_crds::{
 };
 
 use super::{Body, Item, Undecodable, list};
-use crate::cache::{Cached, CachedObject};
+use crate::cache::{Cached, CachedObject, Dictionary};
 
 /// More levels than serde_json reads, and than a tenant needs.
 const DEEP: usize = 300;
@@ -84,7 +84,7 @@ fn every_kind(object: &str) -> Vec<Option<Undecodable>> {
         match read::<K>(object, &good()) {
             Item::Decoded(object) => {
                 // The cached text must stay readable: anything else would end the process.
-                let _parsed = CachedObject::of(object).parse();
+                let _parsed = CachedObject::of(object, &mut Dictionary::default()).parse();
                 None
             }
             Item::Undecodable(object) => Some(*object),
