@@ -7,12 +7,11 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
 use clap::Parser;
-use futures::future::join;
 use futures::{StreamExt as _, stream};
 
 use super::figures::Part;
 use super::plan::Plan;
-use super::report::{self, Of, Report};
+use super::report::{self, Report};
 use super::run::{self, Outcome, Stage};
 use super::undisturbed::{self, Weighed};
 use crate::extension::Scope;
@@ -36,9 +35,6 @@ struct Arguments {
     /// Seed of their plans, once or more; by default another one each time.
     #[arg(long)]
     seed: Vec<u64>,
-    /// The same on a stack of their own; the results are only reported.
-    #[arg(long, value_name = "SEED")]
-    report_seed: Vec<u64>,
     /// Number of the first one. With `--runs 1` it makes one run of a soak again.
     #[arg(long, default_value_t = 0)]
     first: u64,
@@ -57,24 +53,16 @@ pub fn main() -> ExitCode {
     if arguments.seed.is_empty() {
         arguments.seed.push(by_the_clock());
     }
-    for (seeds, what) in [
-        (&arguments.seed, "seed"),
-        (&arguments.report_seed, "reported seed"),
-    ] {
-        for seed in seeds {
-            say(&format!("{what} {seed}"));
-        }
+    for seed in &arguments.seed {
+        say(&format!("seed {seed}"));
     }
     if arguments.plans {
-        for plan in arguments
-            .all(&arguments.seed)
-            .chain(arguments.all(&arguments.report_seed))
-        {
+        for plan in arguments.all() {
             say(&format!("run {} {:<4} {plan}", plan.seed, plan.index));
         }
         return ExitCode::SUCCESS;
     }
-    let report = block_on(both(&arguments));
+    let report = block_on(soak(&arguments));
     match report {
         Ok(report) if report.passed() => ExitCode::SUCCESS,
         Ok(_) => ExitCode::FAILURE,
@@ -86,13 +74,13 @@ pub fn main() -> ExitCode {
 }
 
 impl Arguments {
-    fn all(&self, seeds: &[u64]) -> impl Iterator<Item = Plan> {
+    fn all(&self) -> impl Iterator<Item = Plan> {
         let numbers = self.first..self.first.saturating_add(self.runs);
         let of = move |seed: &u64| {
             let seed = *seed;
             numbers.clone().map(move |index| Plan::of(seed, index))
         };
-        seeds.iter().flat_map(of)
+        self.seed.iter().flat_map(of)
     }
 }
 
@@ -103,27 +91,10 @@ fn by_the_clock() -> u64 {
         .map_or(1, |since| since.as_secs())
 }
 
-/// The runs that are judged, and beside them those that are only reported.
-async fn both(arguments: &Arguments) -> Result<Report> {
-    let reported = async {
-        if arguments.report_seed.is_empty() {
-            return;
-        }
-        match soak(arguments, Of::Reported, &arguments.report_seed).await {
-            Ok(report) if report.passed() => {}
-            Ok(_) => say("A run of a reported seed has failed. Inspect it; it fails nothing."),
-            Err(error) => say(&format!("the stack of the reported seeds failed: {error:#}")),
-        }
-    };
-    let judged = Box::pin(soak(arguments, Of::Judged, &arguments.seed));
-    let (judged, ()) = join(judged, Box::pin(reported)).await;
-    judged
-}
-
-async fn soak(arguments: &Arguments, of: Of, seeds: &[u64]) -> Result<Report> {
+async fn soak(arguments: &Arguments) -> Result<Report> {
     let began = Instant::now();
-    let seed = seeds.first().copied().unwrap_or_default();
-    let mut plans = arguments.all(seeds).peekable();
+    let seed = arguments.seed.first().copied().unwrap_or_default();
+    let mut plans = arguments.all().peekable();
     let mut outcomes = Vec::new();
     let mut stacks = Complaints::default();
     while plans.peek().is_some() {
@@ -135,10 +106,10 @@ async fn soak(arguments: &Arguments, of: Of, seeds: &[u64]) -> Result<Report> {
         outcomes.extend(made);
         stacks.add(complaints);
         // After each stack, so that a soak that is broken off leaves something.
-        report::write(of, &Report::of(seed, &outcomes, &stacks), &outcomes)?;
+        report::write(&Report::of(seed, &outcomes, &stacks), &outcomes)?;
     }
     let report = Report::of(seed, &outcomes, &stacks);
-    let path = report::write(of, &report, &outcomes)?;
+    let path = report::write(&report, &outcomes)?;
     tell(&report, &outcomes, began.elapsed().as_secs_f64());
     say(&path.display().to_string());
     Ok(report)

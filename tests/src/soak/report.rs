@@ -1,5 +1,4 @@
-//! `target/soak/report.json`, whose fields are a contract, and `runs.json` beside it with what each run was. Of runs that are only reported
-//! both begin with `reported-`.
+//! `target/soak/report.json`, whose fields are a contract, and `runs.json` beside it with what each run was.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -142,32 +141,13 @@ pub(super) fn longest_disturbed(outcomes: &[Outcome]) -> Vec<(&Outcome, &Weighed
     disturbed
 }
 
-/// Which runs a report is about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Of {
-    /// Runs that decide the result of the soak.
-    Judged,
-    /// Those that are only reported.
-    Reported,
-}
-
-impl Of {
-    /// Prefix of its file names.
-    fn prefix(self) -> &'static str {
-        match self {
-            Self::Judged => "",
-            Self::Reported => "reported-",
-        }
-    }
-}
-
 /// Writes both files and returns where the report is.
-pub(super) fn write(of: Of, report: &Report, outcomes: &[Outcome]) -> Result<PathBuf> {
+pub(super) fn write(report: &Report, outcomes: &[Outcome]) -> Result<PathBuf> {
     let target = target_directory().context("the soak does not run from Cargo's target directory")?;
     let directory = target.join("soak");
     std::fs::create_dir_all(&directory).with_context(|| format!("create {}", directory.display()))?;
     let put = |name: &str, content: &Value| {
-        let path = directory.join(format!("{}{name}", of.prefix()));
+        let path = directory.join(name);
         std::fs::write(&path, format!("{content:#}\n"))
             .with_context(|| format!("write {}", path.display()))?;
         Ok::<_, anyhow::Error>(path)
