@@ -8,13 +8,8 @@ FIRST ?= 0
 SIZES ?= 100,1000
 BUILT := $(or $(CARGO_TARGET_DIR),target)/release
 
-# The commit that CI runs for. The ledger records successes, so that other scenarios run next time. Empty for manual runs.
-LANDING ?=
-# `unchanged` leaves out tests that judge the harness alone.
-HARNESS ?=
 # Seeds of the soak in CI, whose first runs disturb in fourteen of the ways that there are.
 SOAK_SEEDS := 10 27 30
-landing := $(if $(LANDING),--landing $(LANDING))
 
 # Tests of the product on real components: modules of tests/tests/real, and a target. The longest is first.
 REAL := configurations leader install status crds examples extension install_wrong standby
@@ -26,7 +21,7 @@ TESTS := $(basename $(notdir $(wildcard */tests/*.rs extension/*/tests/*.rs))) \
 PURE := $(sort $(filter-out harness real configurations walls scenarios,$(TESTS)))
 
 .DEFAULT_GOAL := help
-.PHONY: help build lint test unit shape model harness real walls all-walls scenarios each-time in-turn scenario short-soak soak nightly first-run demo cold-demo capture demo-up demo-down demo-20 bench bench-hooks bench-hooks-busy plot-hooks compare plot-compare bench-fleet plot-fleet generate say-cost
+.PHONY: help build lint test unit shape model harness real walls all-walls scenarios each-time scenario short-soak soak nightly first-run demo cold-demo capture demo-up demo-down demo-20 bench bench-hooks bench-hooks-busy plot-hooks compare plot-compare bench-fleet plot-fleet generate say-cost
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -48,11 +43,7 @@ shape: ## How much of the product reads, watches, writes and reports, and how mu
 	$(CARGO) test --release --workspace --test sources shape -- --nocapture
 
 harness: build ## Tests of the harness itself: real components come up, and nothing stays behind
-ifeq ($(HARNESS),unchanged)
-	@echo "The harness has not changed since its tests passed; they are left out."
-else
 	$(CARGO) test --release --workspace --test harness -- --test-threads 1
-endif
 
 real: build ## Tests of the product on real components, without whole scenarios
 	$(MAKE) --no-print-directory --jobs $(REAL_AT_ONCE) --output-sync=target $(addprefix real-,$(REAL))
@@ -73,13 +64,10 @@ all-walls: build ## The same in every way
 	WALLS=all $(CARGO) test --release --workspace --test walls -- --nocapture
 
 scenarios: build ## Every scenario on the real stack
-	$(CARGO) test --release --workspace --test scenarios -- $(landing)
+	$(CARGO) test --release --workspace --test scenarios
 
 each-time: build ## The scenarios that CI runs for each submission
-	$(CARGO) test --release --workspace --test scenarios -- --each-time $(landing)
-
-in-turn: build ## Of the others those that passed longest ago, begun within four minutes
-	$(CARGO) test --release --workspace --test scenarios -- --in-turn $(landing)
+	$(CARGO) test --release --workspace --test scenarios -- --each-time
 
 scenario: build ## One scenario by NAME=…, its logs kept
 	KEEP=1 $(CARGO) test --release --workspace --test scenarios -- $(NAME)

@@ -1,8 +1,6 @@
 //! Runs scenarios: `--list`, a filter by name, one plain line at the end.
 
-use std::cmp::Reverse;
 use std::io::{IsTerminal as _, Write as _};
-use std::path::PathBuf;
 use std::pin::Pin;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -11,9 +9,7 @@ use anyhow::Result;
 use clap::Parser;
 
 use super::lanes::{self, Waiting};
-use super::ledger;
 use super::scene::Scene;
-use super::turns::{LANDINGS, Ledger, Turn};
 use crate::components::ClusterApiRelease;
 use crate::objects::Class;
 use crate::runtime::block_on;
@@ -21,7 +17,6 @@ use crate::runtime::block_on;
 type Running = Pin<Box<dyn Future<Output = Result<()>> + Send>>;
 
 /// One scenario.
-#[derive(Clone)]
 pub struct Scenario {
     /// Its name, also of its namespace.
     pub name: &'static str,
@@ -35,8 +30,8 @@ pub struct Scenario {
     pub place: Place,
     /// The Cluster API of its stack.
     pub cluster_api: ClusterApiRelease,
-    /// When CI runs it.
-    pub when: When,
+    /// Whether CI runs it for each submission. All others run in the night.
+    pub each_time: bool,
     /// Runs it.
     pub run: fn(Scene) -> Running,
 }
@@ -52,17 +47,6 @@ pub enum Place {
     Alone,
 }
 
-/// When CI runs a scenario.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum When {
-    /// For each submission.
-    EachTime,
-    /// For one of ten submissions at least.
-    InTurn,
-    /// Only in the night.
-    Nightly,
-}
-
 impl Place {
     pub(super) fn of(self) -> &'static str {
         match self {
@@ -74,7 +58,7 @@ impl Place {
 }
 
 impl Scenario {
-    /// A scenario that runs beside others in its turn, and has Sluice asked.
+    /// A scenario that runs beside others in the night, and has Sluice asked.
     #[must_use]
     pub fn new(name: &'static str, proves: &'static str, run: fn(Scene) -> Running) -> Self {
         Self {
@@ -84,7 +68,7 @@ impl Scenario {
             asks_sluice: true,
             place: Place::Shared,
             cluster_api: ClusterApiRelease::Newest,
-            when: When::InTurn,
+            each_time: false,
             run,
         }
     }
@@ -120,14 +104,7 @@ impl Scenario {
     /// Runs for each submission.
     #[must_use]
     pub fn each_time(mut self) -> Self {
-        self.when = When::EachTime;
-        self
-    }
-
-    /// Runs in the night only.
-    #[must_use]
-    pub fn nightly(mut self) -> Self {
-        self.when = When::Nightly;
+        self.each_time = true;
         self
     }
 
@@ -150,20 +127,8 @@ struct Arguments {
     #[arg(long)]
     list: bool,
     /// Only those that run for each submission.
-    #[arg(long, conflicts_with = "in_turn")]
-    each_time: bool,
-    /// Only those that take turns, and of these the ones that passed longest ago.
     #[arg(long)]
-    in_turn: bool,
-    /// With `--in-turn`: so many seconds after the beginning no other one is begun, but for those that are due.
-    #[arg(long, value_name = "SECONDS", default_value_t = 240)]
-    budget: u64,
-    /// Records successes at this commit for later selections.
-    #[arg(long, value_name = "COMMIT")]
-    landing: Option<String>,
-    /// Where that is noted; by default in the user's cache directory.
-    #[arg(long, value_name = "FILE")]
-    ledger: Option<PathBuf>,
+    each_time: bool,
     /// How many scenarios run side by side on the stack that they share.
     #[arg(long, default_value_t = 4)]
     jobs: usize,
@@ -212,89 +177,24 @@ pub fn main(scenarios: Vec<Scenario>) -> ExitCode {
 
 impl Arguments {
     fn chooses(&self, scenario: &Scenario) -> bool {
-        let when = match (self.each_time, self.in_turn) {
-            (true, _) => scenario.when == When::EachTime,
-            (_, true) => scenario.when == When::InTurn,
-            _ => true,
+        let is_named = |wanted: &String| {
+            if self.exact {
+                scenario.name == wanted
+            } else {
+                scenario.name.contains(wanted.as_str())
+            }
         };
-        let name = scenario.name;
-        when && (self.names.is_empty()
-            || self.names.iter().any(|wanted| {
-                if self.exact {
-                    name == wanted
-                } else {
-                    name.contains(wanted.as_str())
-                }
-            }))
-    }
-
-    fn ledger(&self) -> Result<PathBuf> {
-        self.ledger.clone().map_or_else(ledger::path, Ok)
+        (scenario.each_time || !self.each_time) && (self.names.is_empty() || self.names.iter().any(is_named))
     }
 }
 
-/// Runs the scenarios, records successes, and returns whether none failed.
+/// Runs the scenarios, and returns whether none failed.
 fn run(arguments: &Arguments, chosen: Vec<Scenario>) -> Result<bool> {
-    let names: Vec<&str> = chosen.iter().map(|scenario| scenario.name).collect();
-    let landing = arguments.landing.as_deref().filter(|commit| !commit.is_empty());
-    let ledger = match landing {
-        Some(landing) => ledger::note(&arguments.ledger()?, landing, &[])?,
-        None => Ledger::default(),
-    };
-    let chosen: Vec<(Scenario, Option<Turn>)> = if arguments.in_turn {
-        let turns = ledger.turns(names.iter().copied(), landing.unwrap_or_default());
-        say_turns(&turns);
-        by_turn(&chosen, turns)
-    } else {
-        let mut chosen = chosen;
-        // The longest first, so that others run beside it.
-        chosen.sort_by_key(|scenario| Reverse(ledger.took(scenario.name)));
-        chosen.into_iter().map(|scenario| (scenario, None)).collect()
-    };
-    let waiting = Waiting::new(chosen, Duration::from_secs(arguments.budget));
+    let waiting = Waiting::new(chosen);
     let (jobs, lanes) = (arguments.jobs.max(1), arguments.lanes.max(1));
     let ended = block_on(async { Ok(lanes::run(&waiting, jobs, lanes).await) })?;
-    if let Some(landing) = landing {
-        let ledger = ledger::note(&arguments.ledger()?, landing, &ended.passed)?;
-        if arguments.in_turn {
-            say(&format!("left for another time: {}", waiting.left().join(", ")));
-            let overdue = ledger.overdue(names.iter().copied());
-            say(&format!(
-                "overdue, not passed within {LANDINGS} landings: {}",
-                if overdue.is_empty() {
-                    "none".to_owned()
-                } else {
-                    overdue.join(", ")
-                }
-            ));
-        }
-    }
-    say(&format!("{} passed, {} failed", ended.passed.len(), ended.failed));
+    say(&format!("{} passed, {} failed", ended.passed, ended.failed));
     Ok(ended.failed == 0)
-}
-
-/// Scenarios in the order of their turns.
-fn by_turn(scenarios: &[Scenario], turns: Vec<Turn>) -> Vec<(Scenario, Option<Turn>)> {
-    let of = |turn: Turn| {
-        let scenario = scenarios.iter().find(|scenario| scenario.name == turn.name)?;
-        Some((scenario.clone(), Some(turn)))
-    };
-    turns.into_iter().filter_map(of).collect()
-}
-
-fn say_turns(turns: &[Turn]) {
-    let list: Vec<String> = turns
-        .iter()
-        .map(|turn| {
-            let age = turn.age.map_or_else(|| "?".to_owned(), |age| age.to_string());
-            let due = if turn.due { ", due" } else { "" };
-            format!("{} ({age}{due})", turn.name)
-        })
-        .collect();
-    say(&format!(
-        "in turn, with the landings since each passed: {}",
-        list.join(", ")
-    ));
 }
 
 fn log() {

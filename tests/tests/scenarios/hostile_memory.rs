@@ -75,7 +75,6 @@ pub(crate) fn scenario() -> Scenario {
         |scene| Box::pin(run(scene)),
     )
     .alone()
-    .nightly()
 }
 
 /// Restarts the API server, and waits until it answers over the connections of this process: those that were open fail once.

@@ -25,8 +25,6 @@ pub(crate) fn v1_12() -> Scenario {
         |scene| Box::pin(run(scene, HOOKS)),
     )
     .cluster_api(ClusterApiRelease::V1_12)
-    // Between two that run in turn.
-    .nightly()
 }
 
 pub(crate) fn v1_11() -> Scenario {

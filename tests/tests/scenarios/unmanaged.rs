@@ -13,7 +13,6 @@ pub(crate) fn scenario() -> Scenario {
         |scene| Box::pin(run(scene)),
     )
     .alone()
-    .nightly()
 }
 
 async fn run(scene: Scene) -> Result<()> {
