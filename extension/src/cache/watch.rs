@@ -153,7 +153,7 @@ pub(crate) fn reporting<K: Cached>(
 }
 
 /// Returns a store that follows `api` as `followed` says, and the future that keeps it up to date while polled. Each of `restarts` starts
-/// it again with a list. Lists are streamed only with the client of [`crate::cache::streamed`].
+/// it again with a list. Lists are streamed only with the client of `cache::streamed`.
 ///
 /// Calls `on` after each change of the store, so a task that it requeues reads at least that state.
 pub fn follow<K: Followed>(

@@ -45,9 +45,6 @@ pub enum Error {
 }
 
 /// Builds a client of the workload API server, with limits on every request.
-///
-/// # Errors
-/// See [`Error`].
 pub fn connect(kubeconfig: &WorkloadKubeconfig) -> Result<Client, Error> {
     let mut config = Config::new(kubeconfig.server.parse().map_err(|_| Error::Server)?);
     let authorities: Vec<Vec<u8>> = CertificateDer::pem_slice_iter(&kubeconfig.certificate_authority)

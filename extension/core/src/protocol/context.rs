@@ -94,8 +94,8 @@ impl<'a, S: Reconciler> Context<'a, S> {
         self.outcomes.contains_key(&(write.key.clone(), write.verb))
     }
 
-    /// Records the result of a read. Once the results of a server exceed [its limit](answers_of) together, this result and all later
-    /// ones with content become failures.
+    /// Records the result of a read. Once the results of a server exceed its memory limit together, this result and all later ones
+    /// with content become failures.
     pub fn record_answer(&mut self, read: Read, answer: ReadResult) {
         let server = read.server();
         let (all, size) = match (server, &answer) {
