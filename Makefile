@@ -20,8 +20,11 @@ TESTS := $(basename $(notdir $(wildcard */tests/*.rs extension/*/tests/*.rs))) \
          $(notdir $(patsubst %/main.rs,%,$(wildcard */tests/*/main.rs extension/*/tests/*/main.rs)))
 PURE := $(sort $(filter-out harness real configurations walls scenarios,$(TESTS)))
 
+# Directories of the members of the workspace.
+CRATES := $(patsubst %/Cargo.toml,%,$(wildcard */Cargo.toml extension/*/Cargo.toml))
+
 .DEFAULT_GOAL := help
-.PHONY: help build lint test unit shape model harness real walls all-walls scenarios each-time scenario short-soak soak nightly first-run demo cold-demo capture demo-up demo-down demo-20 bench bench-hooks bench-hooks-busy plot-hooks compare plot-compare bench-fleet plot-fleet generate say-cost
+.PHONY: help build lint doc each-crate test unit shape model harness real walls all-walls scenarios each-time scenario short-soak soak nightly say-seeds first-run demo cold-demo capture demo-up demo-down demo-20 bench bench-hooks bench-hooks-busy plot-hooks compare plot-compare bench-fleet plot-fleet generate say-cost
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -33,6 +36,16 @@ build: ## Build the product, its tests and the harness
 lint: ## Formatting and lints, warnings denied
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --release --workspace --all-targets -- -D warnings
+
+doc: ## The documentation of all crates, warnings denied
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --release --workspace --no-deps
+
+# One invocation for several crates would give each of them the features that the others ask for.
+each-crate: ## Each crate checked alone, with no more features than it asks for itself
+	@set -e; for crate in $(CRATES); do \
+	  echo "$$crate"; \
+	  $(CARGO) check --release --manifest-path $$crate/Cargo.toml; \
+	done
 
 test: unit harness real each-time ## Unit, property and model tests, then the real stack, with the scenarios that run each time
 
@@ -78,9 +91,15 @@ short-soak: build ## The soak that CI runs: one upgrade of each of three seeds
 soak: build ## RUNS random upgrades with random disturbances; SEED and FIRST make them again
 	$(BUILT)/soak --runs $(RUNS) --first $(FIRST) $(if $(SEED),--seed $(SEED))
 
-nightly: unit model harness real scenarios all-walls ## Everything, for some hours
+# Other seeds in each run. `make nightly SEED=… PROPTEST_RNG_SEED=…` makes a run again.
+nightly: export SEED := $(or $(SEED),$(shell date +%s))
+nightly: export PROPTEST_RNG_SEED := $(or $(PROPTEST_RNG_SEED),$(shell date +%s))
+nightly: say-seeds unit model harness real scenarios all-walls ## Everything with new seeds, for some hours
 	$(MAKE) --no-print-directory soak RUNS=60
 	$(MAKE) --no-print-directory demo-20
+
+say-seeds:
+	@echo "SEED=$(SEED) PROPTEST_RNG_SEED=$(PROPTEST_RNG_SEED)"
 
 say-cost:
 	@test -x $(BUILT)/compare || echo "Tests and benchmark drivers are compiled as well, which takes longer." "$$(tests/first-run.sh cost)"
