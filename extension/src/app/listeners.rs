@@ -1,6 +1,6 @@
 //! Configuration of each listener: address, certificate and limits.
 
-use std::{net::SocketAddr, time::Duration};
+use std::net::SocketAddr;
 
 use super::serving::Serving;
 use crate::{
@@ -47,8 +47,6 @@ pub(super) fn status_config(args: &Args) -> Option<serve::Config> {
         }),
         limits: Limits {
             connections: 128,
-            // Watches are long-lived and resume after a disconnect.
-            age: Duration::from_hours(1),
             // Thousands of streams may stay unread. One message of each waits in the server, whatever its size.
             send_buffer: 1024,
             ..Limits::default()

@@ -10,30 +10,31 @@ use sluice_core::limits::may_have_more;
 
 use crate::lock::lock;
 
-/// Shares in use, by holder; a holder without shares takes no memory. Clones share the state.
+/// Shares in use, by holder, and a value of each holder; a holder without shares takes no memory. Clones share the state.
 #[derive(Debug)]
-pub(crate) struct Shares<K>(Arc<Inner<K>>);
+pub(crate) struct Shares<K, V = ()>(Arc<Inner<K, V>>);
 
 #[derive(Debug)]
-struct Inner<K> {
+struct Inner<K, V> {
     limit: usize,
-    taken: Mutex<Taken<K>>,
+    taken: Mutex<Taken<K, V>>,
 }
 
 #[derive(Debug)]
-struct Taken<K> {
+struct Taken<K, V> {
     all: usize,
-    by_holder: HashMap<K, usize>,
+    by_holder: HashMap<K, (usize, V)>,
 }
 
 /// One share. Dropping it returns it.
 #[derive(Debug)]
-pub(crate) struct Share<K: Eq + Hash> {
-    of: Arc<Inner<K>>,
+pub(crate) struct Share<K: Eq + Hash, V = ()> {
+    of: Arc<Inner<K, V>>,
     holder: K,
+    value: V,
 }
 
-impl<K: Clone + Eq + Hash> Shares<K> {
+impl<K: Clone + Eq + Hash, V: Clone> Shares<K, V> {
     /// Creates a resource with this many shares.
     pub(crate) fn of(limit: usize) -> Self {
         Self(Arc::new(Inner {
@@ -45,34 +46,54 @@ impl<K: Clone + Eq + Hash> Shares<K> {
         }))
     }
 
-    /// Takes one more share for a holder; `None` if the holder has its limit already.
-    pub(crate) fn take(&self, holder: &K) -> Option<Share<K>> {
+    /// Takes one more share for a holder, whose value is created with its first share; `None` if the holder has its limit already.
+    pub(crate) fn take_with(&self, holder: &K, create: impl FnOnce() -> V) -> Option<Share<K, V>> {
         let mut taken = lock(&self.0.taken);
-        let own = taken.by_holder.get(holder).copied().unwrap_or_default();
+        let own = taken.by_holder.get(holder).map_or(0, |(own, _)| *own);
         if !may_have_more(own, taken.all, self.0.limit) {
             return None;
         }
         taken.all += 1;
-        taken.by_holder.insert(holder.clone(), own + 1);
+        let (own, value) = taken
+            .by_holder
+            .entry(holder.clone())
+            .or_insert_with(|| (0, create()));
+        *own += 1;
+        let value = value.clone();
         drop(taken);
         Some(Share {
             of: Arc::clone(&self.0),
             holder: holder.clone(),
+            value,
         })
     }
 }
 
-impl<K> Clone for Shares<K> {
+impl<K: Clone + Eq + Hash> Shares<K> {
+    /// Takes one more share for a holder; `None` if the holder has its limit already.
+    pub(crate) fn take(&self, holder: &K) -> Option<Share<K>> {
+        self.take_with(holder, || ())
+    }
+}
+
+impl<K: Eq + Hash, V> Share<K, V> {
+    /// Returns the value of the holder.
+    pub(crate) const fn value(&self) -> &V {
+        &self.value
+    }
+}
+
+impl<K, V> Clone for Shares<K, V> {
     fn clone(&self) -> Self {
         Self(Arc::clone(&self.0))
     }
 }
 
-impl<K: Eq + Hash> Drop for Share<K> {
+impl<K: Eq + Hash, V> Drop for Share<K, V> {
     fn drop(&mut self) {
         let mut taken = lock(&self.of.taken);
         let Taken { all, by_holder } = &mut *taken;
-        if let Some(own) = by_holder.get_mut(&self.holder) {
+        if let Some((own, _)) = by_holder.get_mut(&self.holder) {
             *own -= 1;
             *all -= 1;
             if *own == 0 {
@@ -99,5 +120,15 @@ mod tests {
         drop(ada);
         let taken = lock(&shares.0.taken);
         assert_eq!((taken.all, taken.by_holder.len()), (0, 0), "nothing is kept");
+    }
+
+    #[test]
+    fn the_shares_of_a_holder_have_one_value() {
+        let shares = Shares::of(16);
+        let take = |holder: &'static str, value| shares.take_with(&holder, || value).unwrap();
+        let (first, second, other) = (take("ada", 1), take("ada", 2), take("bob", 3));
+        assert_eq!([first.value(), second.value(), other.value()], [&1, &1, &3]);
+        drop((first, second));
+        assert_eq!(take("ada", 4).value(), &4, "the first share of a new series");
     }
 }

@@ -161,7 +161,7 @@ impl Watching {
                 ));
             }
             if self.leaving.has_begun() {
-                let line = "the connection has reached its maximum age, or the certificate was rotated; watch again over a new connection";
+                let line = "the serving certificate was rotated; watch again over a new connection";
                 return Err(tonic::Status::unavailable(line));
             }
             if Instant::now() >= self.reauthorize_at {

@@ -72,7 +72,10 @@ async fn what_does_not_finish_in_time_is_cut() {
     let (answer, ()) = soon("the cut", async { tokio::join!(stuck.text("/slow"), stop) }).await;
 
     assert!(answer.is_err(), "{answer:?}");
-    soon("the listener to end", listener.run).await.unwrap();
+    assert_eq!(
+        soon("the listener to end", listener.run).await.unwrap(),
+        Drained { cut: 1 }
+    );
 }
 
 #[tokio::test]

@@ -7,6 +7,7 @@ use rstest::rstest;
 use sluice::server::serve::Limits;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio_rustls::client::TlsStream;
 
 use crate::authority::{Authority, Mount};
 use crate::peer::{Listener, Peer, connect_from, quick, soon, tls, until};
@@ -52,12 +53,17 @@ async fn silence_after_the_handshake_is_ended(#[case] protocols: &[&str], #[case
     closed(stream).await;
 }
 
-#[tokio::test]
-async fn silence_in_a_second_head_is_ended() {
-    let authority = Authority::new();
-    let mount = Mount::new(&authority.sign());
-    let listener = Listener::start(tls(&mount), quick()).await;
-    let mut stream = Peer::trusting(&authority)
+/// Limits with a short time for later heads.
+fn impatient() -> Limits {
+    Limits {
+        idle: Duration::from_secs(1),
+        ..quick()
+    }
+}
+
+/// A connection on which one request was answered.
+async fn answered(authority: &Authority, listener: &Listener) -> TlsStream<TcpStream> {
+    let mut stream = Peer::trusting(authority)
         .handshake(listener.address)
         .await
         .unwrap();
@@ -68,29 +74,45 @@ async fn silence_in_a_second_head_is_ended() {
     let mut answer = vec![0; 1024];
     let read = soon("the first answer", stream.read(&mut answer)).await.unwrap();
     assert!(answer[..read].starts_with(b"HTTP/1.1 200"));
+    stream
+}
+
+#[tokio::test]
+async fn silence_in_a_second_head_is_ended() {
+    let authority = Authority::new();
+    let mount = Mount::new(&authority.sign());
+    let listener = Listener::start(tls(&mount), impatient()).await;
+    let mut stream = answered(&authority, &listener).await;
 
     stream.write_all(b"GET / HT").await.unwrap();
 
     closed(stream).await;
 }
 
+#[rstest]
+#[case::first(false)]
+#[case::second(true)]
 #[tokio::test]
-async fn a_head_that_trickles_is_ended() {
+async fn a_head_that_trickles_is_ended(#[case] second: bool) {
     let authority = Authority::new();
     let mount = Mount::new(&authority.sign());
-    let listener = Listener::start(tls(&mount), quick()).await;
-    let mut connection = Peer::trusting(&authority)
-        .handshake(listener.address)
-        .await
-        .unwrap();
+    let listener = Listener::start(tls(&mount), impatient()).await;
+    let mut connection = if second {
+        answered(&authority, &listener).await
+    } else {
+        Peer::trusting(&authority)
+            .handshake(listener.address)
+            .await
+            .unwrap()
+    };
     connection
         .write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\n")
         .await
         .unwrap();
 
     soon("the listener to close the connection", async {
-        while connection.write_all(b"x-more: 1\r\n").await.is_ok() && connection.flush().await.is_ok() {
-            tokio::time::sleep(Duration::from_millis(20)).await;
+        while connection.write_all(b"x: 1\r\n").await.is_ok() && connection.flush().await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(50)).await;
         }
     })
     .await;
@@ -120,31 +142,8 @@ async fn idle_connections_are_kept_for_a_while_then_ended(#[case] protocols: &[&
         .await
         .unwrap();
 
-    // Longer than a head may take: only the idle limit ends it.
+    // Longer than the first head may take: only the idle limit ends it.
     assert!(since.elapsed() >= quick().head * 3, "{:?}", since.elapsed());
-}
-
-#[tokio::test]
-async fn old_connections_are_sent_away() {
-    let authority = Authority::new();
-    let mount = Mount::new(&authority.sign());
-    let limits = Limits {
-        age: Duration::from_millis(300),
-        ..quick()
-    };
-    let listener = Listener::start(tls(&mount), limits).await;
-    let mut connection = Peer::trusting(&authority)
-        .offering(&["h2"])
-        .connect(listener.address)
-        .await
-        .unwrap();
-
-    assert_eq!(connection.text("/").await.unwrap(), "quick");
-
-    soon("the connection to be sent away", &mut connection.task)
-        .await
-        .unwrap()
-        .unwrap();
 }
 
 #[tokio::test]

@@ -110,13 +110,13 @@ impl FromStr for TlsVersion {
 pub struct Limits {
     /// Timeout of the TLS handshake.
     pub handshake: Duration,
-    /// Timeout from the first byte of a request head to its last, and from the handshake to the first request.
+    /// Timeout from the handshake to the end of the first request head.
     pub head: Duration,
-    /// Idle timeout. Longer than the 90 s after which Go's client closes idle connections itself: the server never closes one just as a
-    /// request is sent on it.
+    /// Timeout from the end of a request to the end of the next request head. Longer than the 90 s after which Go's client closes idle
+    /// connections itself: the server never closes one just as a request is sent on it.
     pub idle: Duration,
-    /// Maximum age of a connection, so that callers find new replicas. Up to a fifth is added, differently for each connection.
-    pub age: Duration,
+    /// Interval of HTTP/2 pings. A peer that does not answer one within half of it is disconnected.
+    pub ping: Duration,
     /// Time for requests in flight after a shutdown request of a connection or of the listener.
     pub drain: Duration,
     /// Open connections; more wait in the backlog of the socket. One address has at most as many as remain for others; further ones are
@@ -135,7 +135,7 @@ impl Default for Limits {
             handshake: Duration::from_secs(5),
             head: Duration::from_secs(5),
             idle: Duration::from_mins(2),
-            age: Duration::from_mins(5),
+            ping: Duration::from_secs(30),
             drain: Duration::from_secs(10),
             connections: 1024,
             streams: 100,

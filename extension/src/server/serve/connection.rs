@@ -1,55 +1,57 @@
-//! Serves one connection: handshake, protocol by ALPN, and timeouts.
+//! Serves one connection: handshake, protocol by ALPN, timeouts of its peer, and its end.
 
+use std::convert::Infallible;
 use std::fmt;
-use std::future::Future;
+use std::future::{Future, pending};
 use std::net::IpAddr;
-use std::pin::Pin;
-use std::pin::pin;
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use axum::Router;
 use axum::body::Body;
 use http::header::{CONNECTION, HeaderValue};
 use http::{Request, Response};
 use http_body_util::BodyExt as _;
-use hyper::body::Incoming;
-use hyper::server::conn::{http1, http2};
+use hyper::body::{Body as _, Incoming};
+use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::graceful::GracefulConnection;
+use hyper_util::server::conn::auto::Builder;
+use hyper_util::server::graceful::GracefulShutdown;
 use sluice_hooks::{Peer, Repeats};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
-use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
+use tokio::time::{Instant, sleep_until, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
-use tower::ServiceExt;
+use tower::ServiceExt as _;
 use tracing::{debug, info};
 
-use super::activity::{Activity, Watched};
 use super::certificate::Identity;
-use super::metrics::Metrics;
-use super::shares::Share;
-use super::{Limits, tls};
+use super::{Limits, Metrics, tls};
+use crate::lock::lock;
 
 /// Bytes that an HTTP/2 connection may send ahead, in one request or in all. Bodies are read at once into counted memory. A small window
 /// costs a busy connection some round trips; a large one costs memory when reading falls behind.
 const WINDOW: u32 = 128 * 1024;
+
+/// Bytes of the header of a request. HTTP/1.1 reads bodies in pieces of this size, too.
+const HEADER: u32 = 16 * 1024;
 
 /// State shared by all connections of a listener.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) router: Router,
     pub(super) limits: Limits,
+    pub(super) http: Builder<TokioExecutor>,
     /// Peers without HTTP/2 are refused.
     pub(super) http2_only: bool,
     pub(super) metrics: Metrics,
     pub(super) refused: Repeats<&'static str>,
-    /// Graceful shutdown: finish requests in flight.
+    /// Shutdown of the listener: finish requests in flight.
     pub(super) drain: CancellationToken,
-    /// Immediate shutdown.
-    pub(super) abort: CancellationToken,
+    /// Connections that did not end within the drain timeout.
+    pub(super) cut: AtomicUsize,
 }
 
 impl Shared {
@@ -63,190 +65,174 @@ impl Shared {
     }
 }
 
-/// Serves one accepted connection to its end; `number` spreads the maximum ages.
+/// Returns the settings of HTTP for the connections of a listener.
+pub(super) fn http(limits: &Limits) -> Builder<TokioExecutor> {
+    let mut builder = Builder::new(TokioExecutor::new());
+    builder
+        .http1()
+        // It would be a limit on idle connections, which `Connection::overstays` has for both versions of HTTP.
+        .header_read_timeout(None)
+        .max_headers(64)
+        .max_buf_size(HEADER as usize);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(limits.streams)
+        .max_send_buf_size(limits.send_buffer)
+        .max_header_list_size(HEADER)
+        .initial_stream_window_size(WINDOW)
+        .initial_connection_window_size(WINDOW)
+        .keep_alive_interval(limits.ping)
+        .keep_alive_timeout(limits.ping / 2);
+    builder
+}
+
+/// Serves one accepted connection to its end.
 pub(super) async fn serve(
-    shared: Arc<Shared>,
+    shared: &Shared,
     tcp: TcpStream,
     serving: Option<watch::Receiver<Identity>>,
-    share: Share,
-    number: u64,
+    peer: &Peer,
 ) {
     // Without it the last bytes of a response wait 40 ms for the peer's delayed acknowledgement.
     if tcp.set_nodelay(true).is_err() {
         return;
     }
     let Some(mut serving) = serving else {
-        return http(&shared, tcp, false, None, &share, number).await;
+        return exchange(shared, tcp, false, None, peer).await;
     };
     let acceptor = TlsAcceptor::from(Arc::clone(&serving.borrow_and_update().server));
-    let handshake = timeout(shared.limits.handshake, acceptor.accept(tcp));
-    let tls = tokio::select! {
+    let accepted = tokio::select! {
         () = shared.drain.cancelled() => return,
-        result = handshake => match result {
-            Ok(Ok(tls)) => tls,
-            Ok(Err(error)) => {
-                shared.refuse(share.peer().address(), "HandshakeRefused", error);
-                return shared.metrics.handshake_failed("Refused");
-            }
-            Err(error) => {
-                shared.refuse(share.peer().address(), "HandshakeTimeout", error);
-                return shared.metrics.handshake_failed("Timeout");
-            }
-        },
+        accepted = timeout(shared.limits.handshake, acceptor.accept(tcp)) => accepted,
     };
-    let h2 = tls.get_ref().1.alpn_protocol() == Some(tls::H2);
-    // The handshake already refused a peer that offers only other protocols.
-    if shared.http2_only && !h2 {
-        shared.refuse(
-            share.peer().address(),
-            "NotHttp2",
-            "it does not ask for h2 by ALPN",
-        );
-        return shared.metrics.connection_closed("NotHttp2");
-    }
-    http(&shared, tls, h2, Some(serving), &share, number).await;
-}
-
-async fn http<T>(
-    shared: &Shared,
-    io: T,
-    h2: bool,
-    serving: Option<watch::Receiver<Identity>>,
-    share: &Share,
-    number: u64,
-) where
-    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
-    let activity = Arc::new(Activity::new(h2));
-    let io = TokioIo::new(Watched {
-        io,
-        activity: Arc::clone(&activity),
-    });
-    let service = Service {
-        router: shared.router.clone(),
-        activity: Arc::clone(&activity),
-        peer: share.peer().clone(),
-    };
-    let lease = Lease {
-        serving,
-        age: shared.limits.age + shared.limits.age / 5 * spread(number) / 64,
-    };
-    // The handshake determines the protocol. Guessing it from the first bytes would wait for them without limit.
-    if h2 {
-        let mut builder = http2::Builder::new(TokioExecutor::new());
-        builder
-            .timer(TokioTimer::new())
-            .max_concurrent_streams(shared.limits.streams)
-            .max_send_buf_size(shared.limits.send_buffer)
-            .max_header_list_size(16 * 1024)
-            .initial_stream_window_size(WINDOW)
-            .initial_connection_window_size(WINDOW)
-            .keep_alive_interval(Duration::from_secs(30))
-            .keep_alive_timeout(Duration::from_secs(15));
-        drive(builder.serve_connection(io, service), shared, &activity, lease).await;
-    } else {
-        let mut builder = http1::Builder::new();
-        // hyper's own limit on the head counts idle time too; the head is timed by `Activity` instead.
-        builder
-            .timer(TokioTimer::new())
-            .header_read_timeout(None)
-            .max_headers(64)
-            .max_buf_size(64 * 1024);
-        drive(builder.serve_connection(io, service), shared, &activity, lease).await;
-    }
-}
-
-const fn spread(number: u64) -> u32 {
-    (number % 64) as u32
-}
-
-/// Lifetime of a connection: until its maximum age, or a change of the certificate.
-struct Lease {
-    serving: Option<watch::Receiver<Identity>>,
-    age: Duration,
-}
-
-impl Lease {
-    fn is_over(&self, activity: &Activity) -> bool {
-        activity.age() >= self.age
-            || self
-                .serving
-                .as_ref()
-                .is_some_and(|serving| serving.has_changed().unwrap_or(false))
-    }
-}
-
-/// Runs a connection until it ends, is asked to shut down, or exceeds a timeout.
-async fn drive<C: GracefulConnection>(connection: C, shared: &Shared, activity: &Activity, lease: Lease) {
-    let limits = &shared.limits;
-    let mut connection = pin!(connection);
-    let mut ticks =
-        interval((limits.head.min(limits.idle).min(limits.drain) / 4).min(Duration::from_secs(1)));
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut leaving: Option<Instant> = None;
-    loop {
-        tokio::select! {
-            biased;
-            _ = connection.as_mut() => return,
-            () = shared.abort.cancelled() => return,
-            () = shared.drain.cancelled(), if leaving.is_none() => {
-                leaving = Some(Instant::now());
-                activity.leaves();
-                connection.as_mut().graceful_shutdown();
-            }
-            () = activity.left(), if leaving.is_none() => {
-                leaving = Some(Instant::now());
-                activity.leaves();
-                connection.as_mut().graceful_shutdown();
-            }
-            _ = ticks.tick() => {
-                if leaving.is_some_and(|since| since.elapsed() >= limits.drain) {
-                    return shared.metrics.connection_closed("Drain");
-                }
-                if let Some(limit) = activity.overstays(limits) {
-                    return shared.metrics.connection_closed(limit);
-                }
-                if leaving.is_none() && lease.is_over(activity) {
-                    if activity.is_h2() {
-                        leaving = Some(Instant::now());
-                        activity.leaves();
-                        connection.as_mut().graceful_shutdown();
-                    } else {
-                        activity.retire();
-                    }
-                }
-            }
+    match accepted {
+        Ok(Ok(tls)) => {
+            let h2 = shared.http2_only || tls.get_ref().1.alpn_protocol() == Some(tls::H2);
+            exchange(shared, tls, h2, Some(serving), peer).await;
+        }
+        Ok(Err(error)) => {
+            shared.refuse(peer.address(), "HandshakeRefused", error);
+            shared.metrics.handshake_failed("Refused");
+        }
+        Err(error) => {
+            shared.refuse(peer.address(), "HandshakeTimeout", error);
+            shared.metrics.handshake_failed("Timeout");
         }
     }
 }
 
-/// Router with counted requests.
-#[derive(Debug, Clone)]
-struct Service {
-    router: Router,
-    activity: Arc<Activity>,
-    peer: Peer,
+/// Answers the requests of a connection until it ends, is asked to end, or exceeds a timeout.
+async fn exchange<T>(
+    shared: &Shared,
+    io: T,
+    h2: bool,
+    serving: Option<watch::Receiver<Identity>>,
+    peer: &Peer,
+) where
+    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let Shared { limits, metrics, .. } = shared;
+    let connection = Arc::new(Connection {
+        router: shared.router.clone(),
+        peer: peer.clone(),
+        h2,
+        serving: serving.clone(),
+        leaving: Leaving(shared.drain.child_token()),
+        requests: Mutex::new(Requests {
+            in_flight: 0,
+            served: false,
+            idle_since: Instant::now(),
+        }),
+    });
+    // The handshake determines the protocol, so that nothing guesses it from the first bytes.
+    let builder = shared.http.clone();
+    let builder = if h2 {
+        builder.http2_only()
+    } else {
+        builder.http1_only()
+    };
+    let service = service_fn(|request| connection.answer(request));
+    let graceful = GracefulShutdown::new();
+    let http = graceful.watch(builder.serve_connection(TokioIo::new(io), service));
+    let leave = async {
+        tokio::select! {
+            () = rotated(serving), if h2 => {}
+            () = connection.leaving.begun() => {}
+        }
+        connection.leaving.0.cancel();
+        // It returns at the end of the connection, too, which `http` reports first.
+        drop(timeout(limits.drain, graceful.shutdown()).await);
+    };
+    tokio::select! {
+        biased;
+        _ended = http => {}
+        () = leave => {
+            metrics.connection_closed("Drain");
+            shared.cut.fetch_add(shared.drain.is_cancelled().into(), Ordering::Relaxed);
+        }
+        limit = connection.overstays(limits) => metrics.connection_closed(limit),
+    }
 }
 
-impl hyper::service::Service<Request<Incoming>> for Service {
-    type Response = Response<Body>;
-    type Error = std::convert::Infallible;
-    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
+/// Returns once another certificate is served.
+async fn rotated(serving: Option<watch::Receiver<Identity>>) {
+    if let Some(mut serving) = serving
+        && serving.changed().await.is_ok()
+    {
+        return;
+    }
+    pending::<()>().await;
+}
 
-    fn call(&self, mut request: Request<Incoming>) -> Self::Future {
-        let in_flight = self.activity.begin();
+/// Shutdown request of a connection. Each request has it as an extension: one with a long response can end it cleanly.
+#[derive(Clone, Debug, Default)]
+pub struct Leaving(CancellationToken);
+
+impl Leaving {
+    /// Returns whether the shutdown is requested.
+    #[must_use]
+    pub fn has_begun(&self) -> bool {
+        self.0.is_cancelled()
+    }
+
+    /// Returns once the shutdown is requested.
+    pub async fn begun(&self) {
+        self.0.cancelled().await;
+    }
+}
+
+/// Connection with its requests.
+struct Connection {
+    router: Router,
+    peer: Peer,
+    h2: bool,
+    serving: Option<watch::Receiver<Identity>>,
+    leaving: Leaving,
+    requests: Mutex<Requests>,
+}
+
+/// Requests of a connection.
+struct Requests {
+    in_flight: usize,
+    served: bool,
+    /// End of the last request; without one, end of the handshake.
+    idle_since: Instant,
+}
+
+impl Connection {
+    fn answer(
+        self: &Arc<Self>,
+        mut request: Request<Incoming>,
+    ) -> impl Future<Output = Result<Response<Body>, Infallible>> + Send + use<> {
+        let in_flight = InFlight::begin(Arc::clone(self));
         request.extensions_mut().insert(self.peer.clone());
-        request.extensions_mut().insert(self.activity.leaving());
+        request.extensions_mut().insert(self.leaving.clone());
         let answer = self.router.clone().oneshot(request.map(Body::new));
-        Box::pin(async move {
+        async move {
             let mut response = answer.await?;
-            if in_flight.is_last() {
-                response
-                    .headers_mut()
-                    .insert(CONNECTION, HeaderValue::from_static("close"));
-            }
-            in_flight.answered(response.headers_mut());
-            if hyper::body::Body::size_hint(response.body()).exact().is_some() {
+            in_flight.0.may_end_with(&mut response);
+            if response.body().size_hint().exact().is_some() {
                 return Ok(response);
             }
             // A stream is in flight until it ends, however rarely it sends data.
@@ -256,6 +242,70 @@ impl hyper::service::Service<Request<Incoming>> for Service {
                     frame
                 }))
             }))
-        })
+        }
+    }
+
+    /// Ends the connection with a response that has `Connection: close`, or that is the next one after a rotation of the certificate.
+    fn may_end_with(&self, response: &mut Response<Body>) {
+        let headers = response.headers_mut();
+        if self.h2 {
+            // HTTP/2 has no header for it: hyper would remove it with a warning and no effect.
+            if headers.remove(CONNECTION).is_some() {
+                self.leaving.0.cancel();
+            }
+        } else if self
+            .serving
+            .as_ref()
+            .is_some_and(|serving| serving.has_changed().unwrap_or(false))
+        {
+            // A shutdown would close an idle HTTP/1.1 connection at once. That races with the next request, and clients do not retry a
+            // POST.
+            headers.insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+    }
+
+    /// Returns once the peer has exceeded a limit, which it names. Requests only store when they end.
+    async fn overstays(&self, limits: &Limits) -> &'static str {
+        loop {
+            let (limit, end) = lock(&self.requests).limit(limits);
+            if end <= Instant::now() {
+                return limit;
+            }
+            sleep_until(end).await;
+        }
+    }
+}
+
+impl Requests {
+    /// Returns the limit that the peer exceeds next, and when at the earliest.
+    fn limit(&self, limits: &Limits) -> (&'static str, Instant) {
+        if self.in_flight > 0 {
+            ("Idle", Instant::now() + limits.idle)
+        } else if self.served {
+            ("Idle", self.idle_since + limits.idle)
+        } else {
+            ("Head", self.idle_since + limits.head)
+        }
+    }
+}
+
+/// Request in flight; ends when dropped, also when the peer gives up.
+struct InFlight(Arc<Connection>);
+
+impl InFlight {
+    fn begin(connection: Arc<Connection>) -> Self {
+        let mut requests = lock(&connection.requests);
+        requests.in_flight += 1;
+        requests.served = true;
+        drop(requests);
+        Self(connection)
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        let mut requests = lock(&self.0.requests);
+        requests.in_flight -= 1;
+        requests.idle_since = Instant::now();
     }
 }

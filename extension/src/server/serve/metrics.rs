@@ -11,13 +11,13 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
 
 /// Reasons of closed connections.
-const CLOSED: [&str; 6] = ["Drain", "Head", "Idle", "NotHttp2", "Silent", "TooManyOfAddress"];
+const CLOSED: [&str; 4] = ["Drain", "Head", "Idle", "TooManyOfAddress"];
 
 /// Reasons of failed TLS handshakes.
 const FAILED_HANDSHAKE: [&str; 2] = ["Refused", "Timeout"];
 
 /// Counters of one listener. Clones share the counters.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Metrics {
     connections: Gauge,
     accepted: Counter,
@@ -33,79 +33,52 @@ struct ReasonLabel {
     reason: &'static str,
 }
 
-impl Default for Metrics {
-    fn default() -> Self {
-        let (closed, handshake_failures) = (
-            Family::<ReasonLabel, Counter>::default(),
-            Family::<ReasonLabel, Counter>::default(),
-        );
-        // Series exist from the start, so that alerts see their first increase.
-        for reason in CLOSED {
-            drop(closed.get_or_create(&ReasonLabel { reason }));
-        }
-        for reason in FAILED_HANDSHAKE {
-            drop(handshake_failures.get_or_create(&ReasonLabel { reason }));
-        }
-        Self {
-            connections: Gauge::default(),
-            accepted: Counter::default(),
-            closed,
-            handshake_failures,
-            certificate_reads: Counter::default(),
-            certificate_errors: Counter::default(),
-            certificate_end: Gauge::default(),
-        }
-    }
-}
-
 impl Metrics {
     /// Registers the metrics of the TLS listener in `registry`.
     pub fn register(&self, registry: &mut Registry) {
-        let Self {
-            connections,
-            accepted,
-            closed,
-            handshake_failures,
-            certificate_reads,
-            certificate_errors,
-            certificate_end,
-        } = self;
+        // Series exist from the start, so that alerts see their first increase.
+        for reason in CLOSED {
+            drop(self.closed.get_or_create(&ReasonLabel { reason }));
+        }
+        for reason in FAILED_HANDSHAKE {
+            drop(self.handshake_failures.get_or_create(&ReasonLabel { reason }));
+        }
         registry.register(
             "sluice_server_open_connections",
             "Open connections",
-            connections.clone(),
+            self.connections.clone(),
         );
         registry.register(
             "sluice_server_accepted_connections",
             "Accepted connections",
-            accepted.clone(),
+            self.accepted.clone(),
         );
         registry.register(
             "sluice_server_closed_connections",
             "Connections that the server closed, by reason",
-            closed.clone(),
+            self.closed.clone(),
         );
         registry.register(
             "sluice_server_tls_handshake_failures",
             "Failed TLS handshakes, by reason",
-            handshake_failures.clone(),
+            self.handshake_failures.clone(),
         );
         // Same names as in other managers of Cluster API, so that their dashboards work.
         registry.register(
             "certwatcher_read_certificate",
             "Reads of the serving certificate",
-            certificate_reads.clone(),
+            self.certificate_reads.clone(),
         );
         registry.register(
             "certwatcher_read_certificate_errors",
             "Failed reads of the serving certificate, after which the previous one stays in use",
-            certificate_errors.clone(),
+            self.certificate_errors.clone(),
         );
         registry.register_with_unit(
             "sluice_certificate_expiration_timestamp",
             "End of the served certificate, as Unix time in seconds",
             Unit::Seconds,
-            certificate_end.clone(),
+            self.certificate_end.clone(),
         );
     }
 

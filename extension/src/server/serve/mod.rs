@@ -1,10 +1,9 @@
 //! Listeners: HTTPS for hooks and admission, plain HTTP for probes and metrics.
 //!
 //! A [`Server`] is bound first and run later, so that nothing is announced before its socket and certificate exist. Every wait for a peer
-//! has a timeout (handshake, head, idle, age, drain): a stuck peer costs one task for a bounded time and never blocks another peer's
+//! has a timeout (handshake, head, idle, drain): a stuck peer costs one task for a bounded time and never blocks another peer's
 //! request.
 
-mod activity;
 mod certificate;
 mod config;
 mod connection;
@@ -12,13 +11,12 @@ mod error;
 mod metrics;
 mod reload;
 mod server;
-mod shares;
 mod tls;
 mod unread;
 
-pub use activity::Leaving;
 pub use certificate::CertificateHealth;
 pub use config::{CertificateFiles, Config, Limits, TlsConfig, TlsVersion};
+pub use connection::Leaving;
 pub use error::Error;
 pub use metrics::Metrics;
 pub use server::{Drained, Server};

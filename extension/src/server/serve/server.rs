@@ -1,24 +1,23 @@
 //! Listener: binds a socket, accepts connections, and drains them at shutdown.
 
-use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use axum::Router;
+use axum::serve::Listener;
 use jiff::Timestamp;
-use sluice_hooks::Repeats;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
-use tokio::time::{sleep, timeout};
+use sluice_hooks::{Peer, Repeats};
+use tokio::net::TcpListener;
+use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{error, info, warn};
 
 use super::certificate::{self, CertificateHealth, Identity};
 use super::connection::{self, Shared};
-use super::shares::Shares;
 use super::{Config, Error, Limits, Metrics, TlsConfig, reload};
+use crate::server::shares::{Share, Shares};
 
 /// Bound listener. Peers wait in its backlog until [`Server::run`].
 #[derive(Debug)]
@@ -82,7 +81,7 @@ impl Server {
     }
 
     /// Serves `router` until `shutdown`, then closes the socket and drains requests in flight: HTTP/2 peers get GOAWAY, HTTP/1.1 peers
-    /// `connection: close`. Connections that remain after [`Limits::drain`] are closed.
+    /// `connection: close`. Each connection closes itself after [`Limits::drain`] at the latest.
     pub async fn run(self, router: Router, shutdown: CancellationToken) -> Drained {
         let Self {
             serves,
@@ -103,29 +102,25 @@ impl Server {
         let shared = Arc::new(Shared {
             router,
             limits,
+            http: connection::http(&limits),
             http2_only,
             metrics,
             refused: Repeats::default(),
-            drain: shutdown.clone(),
-            abort: CancellationToken::new(),
+            drain: shutdown,
+            cut: AtomicUsize::new(0),
         });
 
         accept(listener, &shared, serving, &tasks).await;
 
         stop_reload.cancel();
         tasks.close();
-        let closed = if timeout(limits.drain, tasks.wait()).await.is_ok() {
-            0
-        } else {
-            tasks.len()
-        };
-        if closed > 0 {
-            warn!(%address, serves, connections = closed, "Closing connections after the drain timeout");
-            shared.abort.cancel();
-            tasks.wait().await;
+        tasks.wait().await;
+        let cut = shared.cut.load(Ordering::Relaxed);
+        if cut > 0 {
+            warn!(%address, serves, connections = cut, "Closed connections after the drain timeout");
         }
         info!(%address, serves, "Listener stopped");
-        Drained { cut: closed }
+        Drained { cut }
     }
 }
 
@@ -147,64 +142,61 @@ impl Tls {
     }
 }
 
+/// Accepts connections until the shutdown of the listener.
 async fn accept(
-    listener: TcpListener,
+    mut listener: TcpListener,
     shared: &Arc<Shared>,
     serving: Option<watch::Receiver<Identity>>,
     tasks: &TaskTracker,
 ) {
     let slots = Arc::new(Semaphore::new(shared.limits.connections));
-    let by_address = Shares::default();
-    let mut number = 0;
+    let connections = Shares::of(shared.limits.connections);
     loop {
-        let (slot, tcp, peer) = tokio::select! {
-            () = shared.drain.cancelled() => return,
-            accepted = next(&listener, &slots, shared) => accepted,
+        // Peers beyond the limit wait in the backlog of the socket.
+        let next = async {
+            let slot = Arc::clone(&slots).acquire_owned().await;
+            (slot, Listener::accept(&mut listener).await)
         };
-        let Some(share) = by_address.take(peer, &shared.limits) else {
-            shared.refuse(peer, "TooManyOfAddress", "it has its share of the connections");
+        let (slot, (tcp, peer)) = tokio::select! {
+            () = shared.drain.cancelled() => return,
+            accepted = next => accepted,
+        };
+        let Some(share) = share_of(&connections, peer.ip()) else {
+            shared.refuse(
+                peer.ip().to_canonical(),
+                "TooManyOfAddress",
+                "it has its share of the connections",
+            );
             shared.metrics.connection_closed("TooManyOfAddress");
             continue;
         };
-        number += 1;
         let shared = Arc::clone(shared);
         let serving = serving.clone();
         tasks.spawn(async move {
             let open = shared.metrics.connection_opened();
-            connection::serve(shared, tcp, serving, share, number).await;
-            drop((open, slot));
+            connection::serve(&shared, tcp, serving, share.value()).await;
+            drop((open, share, slot));
         });
     }
 }
 
-/// Accepts the next connection once a slot is free. Peers beyond the limit wait in the backlog of the socket.
-async fn next(
-    listener: &TcpListener,
-    slots: &Arc<Semaphore>,
-    shared: &Shared,
-) -> (Option<OwnedSemaphorePermit>, TcpStream, IpAddr) {
-    const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-    let slot = Arc::clone(slots).acquire_owned().await.ok();
-    let mut pause = Duration::from_millis(50);
-    loop {
-        match listener.accept().await {
-            Ok((tcp, peer)) => return (slot, tcp, peer.ip()),
-            // The peer disconnected before it was accepted.
-            Err(error) if is_of_the_peer(&error) => {}
-            // Usually no file descriptor is left; one becomes free when a connection ends.
-            Err(error) => {
-                shared.refuse(Ipv4Addr::UNSPECIFIED.into(), "AcceptFailed", error);
-                sleep(pause).await;
-                pause = (pause * 2).min(LONGEST_PAUSE);
-            }
-        }
-    }
+/// Takes one more connection of an address, with the memory share of its request bodies.
+fn share_of(connections: &Shares<IpAddr, Peer>, address: IpAddr) -> Option<Share<IpAddr, Peer>> {
+    let address = address.to_canonical();
+    connections.take_with(&address, || Peer::at(address))
 }
 
-fn is_of_the_peer(error: &io::Error) -> bool {
-    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
-    matches!(
-        error.kind(),
-        ConnectionAborted | ConnectionRefused | ConnectionReset
-    )
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_the_same_over_both_versions_of_ip() {
+        let connections = Shares::of(4);
+        let take = |address: &str| share_of(&connections, address.parse().unwrap());
+        let own = [take("192.0.2.1"), take("::ffff:192.0.2.1")];
+        assert!(own.iter().all(Option::is_some));
+        assert!(take("::ffff:192.0.2.1").is_none());
+        assert!(take("2001:db8::1").is_some());
+    }
 }

@@ -189,44 +189,49 @@ impl Rig {
 /// Service on a port of its own.
 pub(super) struct Served {
     address: SocketAddr,
-    ca: String,
-    _files: TempDir,
+    authority: CertifiedIssuer<'static, KeyPair>,
+    files: TempDir,
 }
 
 impl Served {
     pub(super) async fn start(rig: &Rig, limits: Limits) -> Self {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
-        let key = KeyPair::generate().unwrap();
-        let params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
-        let certificate = params.signed_by(&key, &authority).unwrap();
-        let files = tempfile::tempdir().unwrap();
-        fs::write(files.path().join("tls.crt"), certificate.pem()).unwrap();
-        fs::write(files.path().join("tls.key"), key.serialize_pem()).unwrap();
+        let mut served = Self {
+            address: (Ipv4Addr::LOCALHOST, 0).into(),
+            authority: CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap(),
+            files: tempfile::tempdir().unwrap(),
+        };
+        served.rotate();
         let config = Config {
             serves: "status",
-            address: (Ipv4Addr::LOCALHOST, 0).into(),
+            address: served.address,
             tls: Some(TlsConfig {
                 http2_only: true,
-                ..TlsConfig::new(CertificateFiles::in_dir(files.path()))
+                reload_every: Duration::from_millis(20),
+                ..TlsConfig::new(CertificateFiles::in_dir(served.files.path()))
             }),
             limits,
         };
-        let server = Server::bind(config, Metrics::default()).await.unwrap();
-        let address = server.local_addr();
-        tokio::spawn(server.run(rig.router.clone(), rig.life.ends.clone()));
-        Self {
-            address,
-            ca: authority.as_ref().pem(),
-            _files: files,
-        }
+        let listener = Server::bind(config, Metrics::default()).await.unwrap();
+        served.address = listener.local_addr();
+        tokio::spawn(listener.run(rig.router.clone(), rig.life.ends.clone()));
+        served
+    }
+
+    /// Writes another certificate.
+    pub(super) fn rotate(&self) {
+        let key = KeyPair::generate().unwrap();
+        let params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+        let certificate = params.signed_by(&key, &self.authority).unwrap();
+        fs::write(self.files.path().join("tls.crt"), certificate.pem()).unwrap();
+        fs::write(self.files.path().join("tls.key"), key.serialize_pem()).unwrap();
     }
 
     pub(super) async fn channel(&self) -> Channel {
         let _installed_before = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let tls = ClientTlsConfig::new()
-            .ca_certificate(Certificate::from_pem(&self.ca))
+            .ca_certificate(Certificate::from_pem(self.authority.as_ref().pem()))
             .domain_name("localhost");
         let endpoint = Endpoint::from_shared(format!("https://{}", self.address)).unwrap();
         soon("a connection", endpoint.tls_config(tls).unwrap().connect())
