@@ -177,7 +177,7 @@ async fn a_burst_from_one_address_is_answered_on_each_of_its_connections() {
     const CONNECTIONS: usize = 40;
     let authority = Authority::new();
     let mount = Mount::new(&authority.sign());
-    let (listener, _stop) = serve(Some(tls(&mount)), quick()).await;
+    let (listener, _stop) = serve(Some(tls(&mount)), Limits::default()).await;
     let mut streams = Vec::new();
     for _ in 0..CONNECTIONS {
         let connection = h2(&authority, listener).await;

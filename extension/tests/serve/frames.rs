@@ -1,20 +1,27 @@
 //! HTTP/2 frame by frame, for behavior that no client exposes.
 
+use std::io;
+
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
 use crate::peer::soon;
 
+const HEADERS: u8 = 1;
+pub(crate) const RST_STREAM: u8 = 3;
 pub(crate) const SETTINGS: u8 = 4;
 pub(crate) const PING: u8 = 6;
 pub(crate) const ACK: u8 = 1;
+const END_STREAM: u8 = 1;
+const END_HEADERS: u8 = 4;
 
 /// What a listener sent.
 #[derive(Debug)]
 pub(crate) struct Frame {
     pub(crate) kind: u8,
     pub(crate) flags: u8,
+    pub(crate) stream: u32,
     pub(crate) payload: Vec<u8>,
 }
 
@@ -35,9 +42,26 @@ impl Frames {
 
     /// Sends a frame of the whole connection.
     pub(crate) async fn send(&mut self, kind: u8, flags: u8, payload: &[u8]) {
+        self.send_on(0, kind, flags, payload).await;
+    }
+
+    /// Sends a GET request as the stream of this number.
+    pub(crate) async fn request(&mut self, stream: u32, path: &str) {
+        // Of the static table of HPACK: method GET, scheme https, and the names of path and authority.
+        let mut headers = vec![0x82, 0x87];
+        for (name, value) in [(4, path), (1, "localhost")] {
+            headers.extend([name, u8::try_from(value.len()).unwrap()]);
+            headers.extend_from_slice(value.as_bytes());
+        }
+        self.send_on(stream, HEADERS, END_STREAM | END_HEADERS, &headers)
+            .await;
+    }
+
+    async fn send_on(&mut self, stream: u32, kind: u8, flags: u8, payload: &[u8]) {
         let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
-        let head = [length[1], length[2], length[3], kind, flags, 0, 0, 0, 0];
-        self.0.write_all(&[&head, payload].concat()).await.unwrap();
+        let head = [length[1], length[2], length[3], kind, flags];
+        let frame = [&head, &stream.to_be_bytes()[..], payload].concat();
+        self.0.write_all(&frame).await.unwrap();
         self.0.flush().await.unwrap();
     }
 
@@ -47,7 +71,7 @@ impl Frames {
         self.send(PING, 0, &OWN).await;
         let mut frames = Vec::new();
         loop {
-            let frame = soon("a frame", self.next()).await;
+            let frame = soon("a frame", self.next()).await.unwrap();
             if (frame.kind, frame.flags) == (PING, ACK) && frame.payload == OWN {
                 return frames;
             }
@@ -55,16 +79,18 @@ impl Frames {
         }
     }
 
-    async fn next(&mut self) -> Frame {
+    /// The next frame; an error at the end of the connection.
+    pub(crate) async fn next(&mut self) -> io::Result<Frame> {
         let mut head = [0; 9];
-        self.0.read_exact(&mut head).await.unwrap();
+        self.0.read_exact(&mut head).await?;
         let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
         let mut payload = vec![0; length as usize];
-        self.0.read_exact(&mut payload).await.unwrap();
-        Frame {
+        self.0.read_exact(&mut payload).await?;
+        Ok(Frame {
             kind: head[3],
             flags: head[4],
+            stream: u32::from_be_bytes([head[5], head[6], head[7], head[8]]),
             payload,
-        }
+        })
     }
 }
