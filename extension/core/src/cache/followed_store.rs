@@ -69,7 +69,7 @@ impl FollowedStore {
     #[must_use]
     pub fn of_named_kind() -> Self {
         Self {
-            backoff: KindHealth::delays(),
+            backoff: KindHealth::watch_delays(),
             ..Self::default()
         }
     }
@@ -161,7 +161,7 @@ mod tests {
             (
                 FollowedStore::of_named_kind(),
                 Duration::from_secs(1),
-                MAX_WORKLOAD_DELAY,
+                Duration::from_secs(30),
             ),
         ] {
             let mut now = Instant::now();

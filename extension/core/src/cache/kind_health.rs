@@ -25,6 +25,10 @@ const MIN_DELAY: Duration = Duration::from_secs(1);
 /// Longest delay before the retry of an unreadable kind.
 const MAX_DELAY: Duration = Duration::from_mins(1);
 
+/// Longest delay before the retry of a list or watch. A retry must follow a failure before [`FAILING`] ends: a delay of Sluice itself must
+/// not make a kind unreadable.
+const MAX_WATCH_DELAY: Duration = Duration::from_secs(30);
+
 /// Signs of one attempt to watch a kind.
 #[derive(Debug)]
 pub struct KindHealth {
@@ -67,10 +71,16 @@ impl KindHealth {
         }
     }
 
-    /// Returns the delays between attempts of a kind, and of its list and watch.
+    /// Returns the delays between attempts of a kind.
     #[must_use]
     pub fn delays() -> Backoff {
         Backoff::new(MIN_DELAY, MAX_DELAY)
+    }
+
+    /// Returns the delays between the lists and watches of one attempt.
+    #[must_use]
+    pub fn watch_delays() -> Backoff {
+        Backoff::new(MIN_DELAY, MAX_WATCH_DELAY)
     }
 
     /// Returns whether the kind became readable in this attempt.
@@ -255,6 +265,21 @@ mod tests {
         assert_eq!(kind.saw(Sign::Changed, at(30)), None);
         assert_eq!(kind.wake_at(), None);
         assert_eq!(kind.saw(Sign::Failed(BROKEN), at(60)), None);
+    }
+
+    /// For example, each watch expires after a while.
+    #[test]
+    fn own_delays_make_no_kind_unreadable() {
+        let ((mut kind, at), mut delays) = (listed(), KindHealth::watch_delays());
+        let mut now = at(0);
+        for _ in 0..200 {
+            kind.watching(now);
+            now += HEALTHY / 2;
+            assert_eq!(kind.saw(Sign::Failed(BROKEN), now), None);
+            now += delays.failed(now);
+            assert!(kind.wake_at().is_some_and(|at| at > now), "the list is in time");
+            assert_eq!(kind.saw(Sign::Filled, now), None);
+        }
     }
 
     /// In the previous attempt only lists succeeded.
