@@ -10,12 +10,13 @@ use futures::{Stream, StreamExt as _};
 use sluice_core::reconcile::shared_dependency::{Classes, FanOutQueue, SharedDependency};
 use tokio::{
     task::yield_now,
-    time::{Instant, interval, timeout_at},
+    time::{Instant, timeout_at},
 };
 use tracing::info;
 
 use crate::{
     cache::stores::Stores,
+    clock::{later, now},
     lock::lock,
     queue::requeues::{ClusterRef, Requeues},
 };
@@ -23,11 +24,8 @@ use crate::{
 /// Time window in which changes are merged.
 const TOGETHER: Duration = Duration::from_millis(200);
 
-/// Clusters of a batch.
+/// Clusters that are looked up before the task yields.
 const BATCH: usize = 100;
-
-/// Time between two batches.
-const BETWEEN: Duration = Duration::from_millis(50);
 
 /// Requeues the dependents of `changes` for as long as it is polled.
 pub async fn run(
@@ -36,12 +34,12 @@ pub async fn run(
     mut changes: impl Stream<Item = SharedDependency> + Unpin,
     triggers: Requeues,
 ) {
-    let (mut fan_out, mut batches) = (FanOutQueue::default(), interval(BETWEEN));
+    let mut fan_out = FanOutQueue::new(now());
     loop {
         tokio::select! {
             biased;
-            _ = batches.tick(), if fan_out.left() > 0 => {
-                for cluster in fan_out.next(BATCH) {
+            () = later(fan_out.next_at()) => {
+                for cluster in fan_out.next(now()) {
                     triggers.enqueue(cluster);
                 }
             }
@@ -101,24 +99,50 @@ mod tests {
         queue::{requeues::Requeue, work_queue::Feed},
     };
 
+    fn cluster(name: &str, labels: &Value) -> Value {
+        json!({
+            "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster",
+            "metadata": {"name": name, "namespace": "team-a", "uid": name, "resourceVersion": "1", "labels": labels},
+            "spec": {"topology": {"classRef": {"name": "class"}, "version": "v1.35.4"}},
+        })
+    }
+
     /// Clusters of one release, and one without.
     fn items(path: &str) -> Vec<Value> {
-        let cluster = |name: String, labels: Value| {
-            json!({
-                "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster",
-                "metadata": {"name": name, "namespace": "team-a", "uid": name, "resourceVersion": "1", "labels": labels},
-                "spec": {"topology": {"classRef": {"name": "class"}, "version": "v1.35.4"}},
-            })
-        };
         if !path.ends_with("/clusters") {
             return Vec::new();
         }
-        let ours = (0..10).map(|number| cluster(format!("c{number}"), json!({label::TKR: "release"})));
-        ours.chain([cluster("unmanaged".to_owned(), json!({}))]).collect()
+        let ours = (0..10).map(|number| cluster(&format!("c{number}"), &json!({label::TKR: "release"})));
+        ours.chain([cluster("unmanaged", &json!({}))]).collect()
+    }
+
+    /// Clusters of one release whose upgrade is completed.
+    fn settled(path: &str) -> Vec<Value> {
+        let names = (0..450).map(|number| format!("c{number}"));
+        match path.rsplit('/').next() {
+            Some("clusters") => names.map(|name| cluster(&name, &json!({label::TKR: "release"}))).collect(),
+            Some("clusterbootstraps") => names
+                .map(|name| {
+                    let record = json!({
+                        "schema": 1, "clusterUID": name, "observedClusterGeneration": 1, "observedBootstrapGeneration": 1,
+                        "label": "release", "to": "v1.35.4", "outcome": "Completed",
+                    });
+                    json!({
+                        "apiVersion": "run.tanzu.vmware.com/v1alpha3", "kind": "ClusterBootstrap",
+                        "metadata": {"name": name, "namespace": "team-a", "uid": format!("{name}-bootstrap"), "resourceVersion": "1"},
+                        "spec": {"cni": {"refName": "package"}},
+                        "status": {"resolvedTKR": "release", "upgrade": record},
+                    })
+                })
+                .collect(),
+            _ => Vec::new(),
+        }
     }
 
     /// Starts the fan-out over the Clusters of `items`. Returns the sender of changes and the receiver of requeues.
-    async fn running() -> (Feed<SharedDependency>, impl Stream<Item = Requeue> + Unpin) {
+    async fn running(
+        items: fn(&str) -> Vec<Value>,
+    ) -> (Feed<SharedDependency>, impl Stream<Item = Requeue> + Unpin) {
         let event_handlers = EventHandlers::default();
         let (stores, following) = Stores::open(&Frozen::new().client(items), "tkg-system", &event_handlers);
         tokio::spawn(following);
@@ -141,7 +165,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn simultaneous_changes_requeue_a_cluster_once() {
-        let (fan_outs, requeues) = running().await;
+        let (fan_outs, requeues) = running(items).await;
         for number in 0..750 {
             fan_outs.send(SharedDependency::Package(format!("package-{number}")));
         }
@@ -150,9 +174,23 @@ mod tests {
         assert_eq!(names(requeues), expected);
     }
 
+    /// The time before the change adds nothing to the rate.
+    #[tokio::test(start_paused = true)]
+    async fn settled_clusters_are_requeued_in_batches_after_a_quiet_time() {
+        let (fan_outs, mut requeues) = running(settled).await;
+        let mut count = || iter::from_fn(|| requeues.next().now_or_never().flatten()).count();
+        sleep(Duration::from_mins(10)).await;
+        count();
+        fan_outs.send(SharedDependency::Release("new".to_owned()));
+        sleep(TOGETHER + Duration::from_millis(10)).await;
+        assert_eq!(count(), 100);
+        sleep(Duration::from_secs(1)).await;
+        assert_eq!(count(), 350);
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_change_of_a_class_requeues_its_clusters() {
-        let (fan_outs, requeues) = running().await;
+        let (fan_outs, requeues) = running(items).await;
         fan_outs.send(SharedDependency::Class("team-a".to_owned(), "class".to_owned()));
         fan_outs.send(SharedDependency::Class("team-b".to_owned(), "class".to_owned()));
         sleep(Duration::from_secs(1)).await;
@@ -162,7 +200,7 @@ mod tests {
     /// For example, changes of a class that no Cluster uses.
     #[tokio::test(start_paused = true)]
     async fn endless_changes_do_not_delay_requeues() {
-        let (fan_outs, requeues) = running().await;
+        let (fan_outs, requeues) = running(items).await;
         fan_outs.send(SharedDependency::Release("new".to_owned()));
         for number in 0..500 {
             fan_outs.send(SharedDependency::Class(

@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, btree_map::Entry},
     sync::Arc,
+    time::{Duration, Instant},
 };
 
 use kube::ResourceExt as _;
@@ -14,6 +15,7 @@ use sluice_crds::{
 
 use crate::{
     cluster::ClusterRef,
+    limits::TokenBucket,
     packages::bootstrap::{ResolvedRelease, packages},
     upgrade::record::of_cluster,
 };
@@ -95,14 +97,31 @@ enum Impact {
     Resting,
 }
 
+/// Settled Clusters of one batch.
+const BATCH: usize = 100;
+
+/// Time between two batches of settled Clusters.
+const BETWEEN: Duration = Duration::from_millis(50);
+
 /// Fan-out requeue: Clusters to requeue after a change of shared objects.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct FanOutQueue {
     waiting: BTreeSet<ClusterRef>,
     resting: BTreeSet<ClusterRef>,
+    batches: TokenBucket,
 }
 
 impl FanOutQueue {
+    /// Returns an empty queue.
+    #[must_use]
+    pub fn new(now: Instant) -> Self {
+        Self {
+            waiting: BTreeSet::new(),
+            resting: BTreeSet::new(),
+            batches: TokenBucket::full(BETWEEN, now),
+        }
+    }
+
     /// Adds a Cluster if it depends on `changed`. `bootstrap` looks up its ClusterBootstrap.
     pub fn add(
         &mut self,
@@ -127,10 +146,23 @@ impl FanOutQueue {
         self.waiting.len() + self.resting.len()
     }
 
-    /// Returns the next Clusters: all waiting ones, and at most `most` settled ones.
-    pub fn next(&mut self, most: usize) -> Vec<ClusterRef> {
+    /// Returns the time of the next requeue, which may be in the past; `None` if no Cluster is left.
+    #[must_use]
+    pub fn next_at(&self) -> Option<Instant> {
+        let cost = if self.waiting.is_empty() {
+            BETWEEN
+        } else {
+            Duration::ZERO
+        };
+        (self.left() > 0).then(|| self.batches.available_at(cost))
+    }
+
+    /// Returns the Clusters to requeue now: all waiting ones, and a batch of settled ones if it is due.
+    pub fn next(&mut self, now: Instant) -> Vec<ClusterRef> {
         let mut next: Vec<_> = std::mem::take(&mut self.waiting).into_iter().collect();
-        next.extend(std::iter::from_fn(|| self.resting.pop_first()).take(most));
+        if !self.resting.is_empty() && self.batches.try_take(BETWEEN, now) {
+            next.extend(std::iter::from_fn(|| self.resting.pop_first()).take(BATCH));
+        }
         next
     }
 }
@@ -320,30 +352,41 @@ mod tests {
 
     #[test]
     fn waiting_clusters_come_first_and_settled_ones_in_batches() {
-        let (mut fan_out, changed) = (
-            FanOutQueue::default(),
-            BTreeSet::from([SharedDependency::Release("new".to_owned())]),
-        );
+        let now = Instant::now();
+        let mut fan_out = FanOutQueue::new(now);
+        let changed = BTreeSet::from([SharedDependency::Release("new".to_owned())]);
         let named = |name: &str| {
             let mut cluster = cluster(&json!({label::TKR: "release"}));
             Arc::make_mut(&mut cluster).metadata.name = Some(name.to_owned());
             cluster
         };
-        for name in ["a", "b", "b", "c"] {
-            fan_out.add(&changed, &named(name), || Some(bootstrap(Some("Completed"))));
+        for number in (0..250).chain(0..250) {
+            let settled = || Some(bootstrap(Some("Completed")));
+            fan_out.add(&changed, &named(&number.to_string()), settled);
         }
         for _ in 0..2 {
-            fan_out.add(&changed, &named("d"), || None);
+            fan_out.add(&changed, &named("waiting"), || None);
         }
-        assert_eq!(fan_out.left(), 4, "each once");
-        let mut next = || {
-            let next: Vec<String> = fan_out
-                .next(2)
-                .iter()
-                .map(|cluster| cluster.name().to_owned())
-                .collect();
-            next.join(" ")
-        };
-        assert_eq!([next(), next(), next()], ["d a b", "c", ""]);
+        assert_eq!(fan_out.left(), 251, "each once");
+        assert_eq!(fan_out.next_at(), Some(now));
+        let first = fan_out.next(now);
+        assert_eq!((first.len(), first[0].name()), (101, "waiting"));
+        for (batch, count) in [(1, 100), (2, 50)] {
+            let at = now + BETWEEN * batch;
+            assert_eq!(fan_out.next_at(), Some(at));
+            assert_eq!(
+                fan_out
+                    .next(at.checked_sub(Duration::from_millis(1)).unwrap())
+                    .len(),
+                0
+            );
+            assert_eq!(fan_out.next(at).len(), count);
+        }
+        assert_eq!(fan_out.next_at(), None);
+        fan_out.add(&changed, &named("waiting"), || None);
+        assert!(
+            fan_out.next_at() <= Some(now + BETWEEN * 2),
+            "a waiting one has no rate"
+        );
     }
 }

@@ -9,6 +9,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use crate::limits::TokenBucket;
+
 /// Interval after which an address may start one more review.
 const EVERY: Duration = Duration::from_millis(100);
 
@@ -43,8 +45,7 @@ pub struct UncachedCallers {
 #[derive(Debug)]
 struct AddressRate {
     waiting: usize,
-    /// Time at which the rate has paid off all its reviews.
-    even: Instant,
+    rate: TokenBucket,
 }
 
 impl UncachedCallers {
@@ -57,16 +58,15 @@ impl UncachedCallers {
         let left = WAITING.saturating_sub(self.waiting);
         let own = self.by_address.entry(address).or_insert(AddressRate {
             waiting: 0,
-            even: now,
+            rate: TokenBucket::full(EVERY * AT_ONCE, now),
         });
-        let even = own.even.max(now) + EVERY;
-        if even.duration_since(now) > EVERY * AT_ONCE {
+        if own.rate.available_at(EVERY) > now {
             return Err(TooMany::Rate(address));
         }
         if left == 0 || (own.waiting > 0 && own.waiting >= left) {
             return Err(TooMany::Share(address));
         }
-        own.even = even;
+        own.rate.take(EVERY, now);
         own.waiting += 1;
         self.waiting += 1;
         Ok(address)
@@ -85,7 +85,8 @@ impl UncachedCallers {
         if self.by_address.len() < ADDRESSES || self.by_address.contains_key(&address) {
             return address;
         }
-        self.by_address.retain(|_, own| own.waiting > 0 || own.even > now);
+        self.by_address
+            .retain(|_, own| own.waiting > 0 || own.rate.full_at() > now);
         if self.by_address.len() < ADDRESSES {
             return address;
         }
@@ -158,7 +159,7 @@ mod tests {
         assert_eq!(made(&mut callers, address(9000), later, 1000), 50);
         assert!(
             callers.by_address.len() <= 2,
-            "nothing is kept of those that are even"
+            "nothing is kept of those with a full bucket"
         );
     }
 }

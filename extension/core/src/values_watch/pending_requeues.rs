@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::versions::Edit;
-use crate::cluster::ClusterRef;
+use crate::{cluster::ClusterRef, limits::TokenBucket};
 
 /// Delay of a requeue after an edit. By then the writes of this process are recorded.
 const TOGETHER: Duration = Duration::from_millis(100);
@@ -21,10 +21,10 @@ const BETWEEN: Duration = Duration::from_millis(100);
 /// Shortest time between two requeues of one Cluster.
 const GAP: Duration = Duration::from_millis(500);
 
-/// Rest that each requeue adds to the debt of a Cluster. A hot Cluster reads its values at this interval anyway.
+/// Cost of a requeue: the interval between requeues for endless edits. A hot Cluster reads its values at this interval anyway.
 const REST: Duration = Duration::from_secs(10);
 
-/// Upper bound of the debt. A user with a series of edits does not wait.
+/// Requeues that a series of edits by a user gets without this interval, and one more for the first edit.
 const OWED: Duration = Duration::from_secs(100);
 
 /// Time that a standby keeps an edit. A leader change takes no longer.
@@ -44,7 +44,7 @@ pub(super) struct PendingRequeues {
     rests: HashMap<ClusterRef, Rest>,
     /// Hashes of the versions that this process wrote, with the time.
     own: HashMap<u64, Instant>,
-    next_batch: Option<Instant>,
+    batches: Option<TokenBucket>,
 }
 
 #[derive(Debug)]
@@ -61,8 +61,7 @@ struct Waiting {
 struct Rest {
     /// Earliest time of the next requeue.
     until: Instant,
-    /// Time at which the debt is repaid.
-    owes_until: Instant,
+    rate: TokenBucket,
 }
 
 impl PendingRequeues {
@@ -112,7 +111,10 @@ impl PendingRequeues {
                 .retain(|_, waiting| now.duration_since(waiting.since) < REMEMBERED);
             return Vec::new();
         }
-        if self.next_batch.is_some_and(|at| now < at) {
+        let batches = self
+            .batches
+            .get_or_insert_with(|| TokenBucket::full(BETWEEN, now));
+        if batches.available_at(BETWEEN) > now {
             return Vec::new();
         }
         let due = self.waiting.iter().filter(|(_, waiting)| waiting.due <= now);
@@ -121,16 +123,18 @@ impl PendingRequeues {
             .collect();
         due.sort();
         due.truncate(BATCH);
-        self.rests.retain(|_, rest| now < rest.owes_until);
-        self.next_batch = (!due.is_empty()).then(|| now + BETWEEN);
+        if !due.is_empty() {
+            batches.take(BETWEEN, now);
+        }
+        self.rests.retain(|_, rest| now < rest.rate.full_at());
         for (_, cluster) in &due {
             self.waiting.remove(cluster);
-            let before = self.rests.get(cluster).map(|rest| rest.owes_until);
-            let owes_until = before.unwrap_or(now) + REST;
-            let until = owes_until
-                .checked_sub(OWED)
-                .map_or(now + GAP, |until| until.max(now + GAP));
-            self.rests.insert(cluster.clone(), Rest { until, owes_until });
+            let rest = self.rests.entry(cluster.clone()).or_insert_with(|| Rest {
+                until: now,
+                rate: TokenBucket::full(OWED + REST, now),
+            });
+            rest.rate.take(REST, now);
+            rest.until = rest.rate.available_at(REST).max(now + GAP);
         }
         due.into_iter().map(|(_, cluster)| cluster).collect()
     }
@@ -142,6 +146,6 @@ impl PendingRequeues {
             return since.map(|since| since + REMEMBERED);
         }
         let due = self.waiting.values().map(|waiting| waiting.due).min()?;
-        Some(due).max(self.next_batch)
+        Some(due).max(self.batches.map(|batches| batches.available_at(BETWEEN)))
     }
 }

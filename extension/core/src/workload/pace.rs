@@ -1,11 +1,11 @@
 //! Rate limit of requeues after events of a workload cluster. Events of the management cluster are not delayed here.
 //!
-//! Each event-driven reconcile adds a rest to a debt with an upper bound. So a burst of reconciles, as during an upgrade, is not delayed.
-//! A server with an endless stream of events gets no more reconciles in the long run than one rest per reconcile allows.
+//! Each event-driven reconcile takes its rest from a token bucket. So a burst of reconciles, as during an upgrade, is not delayed. A server
+//! with an endless stream of events gets no more reconciles in the long run than one rest per reconcile allows.
 
 use std::time::{Duration, Instant};
 
-use crate::proof::Summary;
+use crate::{limits::TokenBucket, proof::Summary};
 
 /// Shortest time between two reconciles. It merges simultaneous events into one reconcile.
 pub const GAP: Duration = Duration::from_millis(50);
@@ -16,10 +16,10 @@ pub const MIN_REST: Duration = Duration::from_secs(1);
 /// Longest rest that a reconcile adds.
 pub const MAX_REST: Duration = Duration::from_secs(3);
 
-/// Debt from which an event that may complete a proof waits.
+/// Owed rest beyond which an event that may complete a proof waits.
 pub const OWED: Duration = Duration::from_secs(40);
 
-/// Debt from which any other event waits. Lower than [`OWED`], so that progress reports leave a reserve for the final proof.
+/// Owed rest beyond which any other event waits. Lower than [`OWED`], so that progress reports leave a reserve for the final proof.
 pub const OWED_BY_OTHERS: Duration = Duration::from_secs(20);
 
 /// Divisor of the time since the last change that a reconcile found. The quotient is the rest, so the rest grows after 50 s without a
@@ -58,9 +58,9 @@ pub struct Pace {
     running: Option<Instant>,
     /// End of the last reconcile.
     ended: Instant,
-    /// Time at which the debt is repaid.
-    owes_until: Instant,
-    /// Whether an event requested the next or running reconcile. The debt already contains its rest.
+    /// Rests that may be owed.
+    rests: TokenBucket,
+    /// Whether an event requested the next or running reconcile. The bucket already lacks its shortest rest.
     woken: bool,
     /// Time of the last change that a reconcile found.
     last_change: Instant,
@@ -74,7 +74,7 @@ impl Pace {
             wanted: None,
             running: None,
             ended: now.checked_sub(GAP).unwrap_or(now),
-            owes_until: now,
+            rests: TokenBucket::full(OWED.saturating_add(MIN_REST), now),
             woken: false,
             last_change: now,
         }
@@ -105,7 +105,8 @@ impl Pace {
         if std::mem::take(&mut self.woken) {
             // A rest as long as the reconcile keeps event-driven reconciles below half of a slot.
             let rest = quiet.max(took).clamp(MIN_REST, MAX_REST);
-            self.owes_until += took + rest.saturating_sub(MIN_REST);
+            // Taken as of the start: a reconcile pays nothing back.
+            self.rests.take(took + rest.saturating_sub(MIN_REST), began);
         }
         self.ended = now;
         self.due()
@@ -113,11 +114,11 @@ impl Pace {
 
     /// Returns the time of the pending requeue, if there is one. None is due during a reconcile.
     fn due(&self) -> Option<Instant> {
-        let owed = match self.wanted? {
-            Weight::Progress => OWED_BY_OTHERS,
-            Weight::Proof => OWED,
+        let reserve = match self.wanted? {
+            Weight::Progress => OWED.saturating_sub(OWED_BY_OTHERS),
+            Weight::Proof => Duration::ZERO,
         };
-        let rested = self.owes_until.checked_sub(owed).unwrap_or(self.ended);
+        let rested = self.rests.available_at(MIN_REST + reserve);
         // A requested reconcile that has not started is not requested for each event.
         let gap = if self.woken { MIN_REST } else { GAP };
         self.running.is_none().then(|| rested.max(self.ended + gap))
@@ -130,9 +131,9 @@ impl Pace {
         if wakes {
             self.wanted = None;
             self.ended = now;
-            // Once per reconcile: it may wait for a slot, and further requeues until then do not add another reconcile.
+            // Once per reconcile: it may wait in the queue, and further requeues until then do not add another reconcile.
             if !std::mem::replace(&mut self.woken, true) {
-                self.owes_until = self.owes_until.max(now) + MIN_REST;
+                self.rests.take(MIN_REST, now);
             }
         }
         wakes
@@ -141,7 +142,7 @@ impl Pace {
     /// Returns whether the state of a Cluster without a connection has expired.
     #[must_use]
     pub fn is_over(&self, now: Instant) -> bool {
-        now.saturating_duration_since(self.ended.max(self.owes_until)) >= KEPT
+        now.saturating_duration_since(self.ended.max(self.rests.full_at())) >= KEPT
     }
 }
 
@@ -197,14 +198,14 @@ mod tests {
             pace.brought_changes(now);
         }
         let progress = pace.want(Weight::Progress);
-        assert_eq!(progress, Some(now + MIN_REST), "its debt is at the limit");
+        assert_eq!(progress, Some(now + MIN_REST), "its share is used up");
         let proof = pace.want(Weight::Proof);
         assert_eq!(proof, Some(now + GAP), "progress does not delay it");
         assert_eq!(pace.want(Weight::Progress), None);
         assert!(pace.wakes(now + GAP));
     }
 
-    /// A reconcile that waits for its slot has not run.
+    /// A reconcile that waits in the queue has not run.
     #[test]
     fn events_before_a_pending_reconcile_add_no_debt() {
         let began = Instant::now();
@@ -213,7 +214,7 @@ mod tests {
             now = pace.want(Weight::Proof).map_or(now, |due| due.max(now));
             assert!(pace.wakes(now));
         }
-        assert!(pace.owes_until <= began + MIN_REST, "one reconcile");
+        assert!(pace.rests.full_at() <= began + MIN_REST, "one reconcile");
         pace.begin(now);
         assert_eq!(pace.want(Weight::Proof), None);
         assert_eq!(pace.end(now), Some(now + GAP));
@@ -259,11 +260,11 @@ mod tests {
             pace.brought_changes(ends);
         }
         pace.end(ends);
-        assert_eq!(pace.owes_until, ends + rest);
+        assert_eq!(pace.rests.full_at(), ends + rest);
         // A reconcile without a workload event adds no debt.
         pace.begin(ends);
         pace.end(ends + SECOND * 100);
-        assert_eq!(pace.owes_until, ends + rest);
+        assert_eq!(pace.rests.full_at(), ends + rest);
         let over = ends + SECOND * 100;
         assert!(!pace.is_over(over));
         assert!(pace.is_over(over + KEPT));
