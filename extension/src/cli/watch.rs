@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, process::ExitCode, time::Duration};
 
+use backon::{BackoffBuilder as _, ExponentialBuilder};
 use sluice_proto::status::v1::{Change, Cluster, Outcome, WatchClustersRequest, WatchClustersResponse};
 use tokio::time::{Instant, sleep, timeout_at};
 
@@ -17,8 +18,15 @@ use super::{
 /// Time of retries of a service that has never responded.
 const FIRST: Duration = Duration::from_secs(10);
 
-/// Delay between two connections: initial and maximum.
-const AGAIN: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(5));
+/// Delays between two connections.
+const AGAIN: ExponentialBuilder = ExponentialBuilder::new()
+    .with_min_delay(Duration::from_millis(250))
+    .with_max_delay(LONGEST)
+    .with_factor(2.0)
+    .without_max_times();
+
+/// Longest delay between two connections.
+const LONGEST: Duration = Duration::from_secs(5);
 
 /// Outcome of the upgrade of a Cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,7 +102,7 @@ impl<'a> Watched<'a> {
 
     async fn until_the_end(&mut self) -> Result<ExitCode, Trouble> {
         let began = Instant::now();
-        let mut wait = AGAIN.0;
+        let mut waits = AGAIN.build();
         let mut interrupted = false;
         loop {
             let synced_before = std::mem::take(&mut self.synced);
@@ -104,7 +112,7 @@ impl<'a> Watched<'a> {
                 Err(Ended::By(trouble)) => (trouble, false),
             };
             if self.synced {
-                (wait, interrupted) = (AGAIN.0, false);
+                (waits, interrupted) = (AGAIN.build(), false);
             }
             let knows_it = self.synced || synced_before;
             self.synced = knows_it;
@@ -124,8 +132,7 @@ impl<'a> Watched<'a> {
             if at_once {
                 continue;
             }
-            sleep(wait).await;
-            wait = (wait * 2).min(AGAIN.1);
+            sleep(waits.next().unwrap_or(LONGEST)).await;
         }
     }
 

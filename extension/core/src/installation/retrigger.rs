@@ -5,10 +5,11 @@
 //! so the comparison includes the name of the ExtensionConfig.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{HashMap, HashSet, hash_map::Entry},
     time::{Duration, Instant},
 };
 
+use backon::{BackoffBuilder as _, ExponentialBackoff, ExponentialBuilder};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use sluice_crds::{
@@ -26,6 +27,13 @@ const EVERY: Duration = Duration::from_secs(10);
 
 /// Maximum interval between two touches of a Cluster whose calls keep failing: each interval is twice the previous one.
 const LONGEST: Duration = Duration::from_mins(5);
+
+/// Intervals between touches of a Cluster.
+const INTERVALS: ExponentialBuilder = ExponentialBuilder::new()
+    .with_min_delay(EVERY)
+    .with_max_delay(LONGEST)
+    .with_factor(2.0)
+    .without_max_times();
 
 /// Default name of the ExtensionConfig of this extension.
 pub const EXTENSION_CONFIG: &str = "sluice";
@@ -115,11 +123,24 @@ impl Uncalled {
 #[derive(Debug, Default)]
 pub struct Touched(HashMap<ClusterRef, Touch>);
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 struct Touch {
     last: Instant,
     /// Minimum delay until the next touch.
     wait: Duration,
+    /// Delays after that.
+    intervals: ExponentialBackoff,
+}
+
+impl Touch {
+    fn first(now: Instant) -> Self {
+        let mut intervals = INTERVALS.build();
+        Self {
+            last: now,
+            wait: intervals.next().unwrap_or(EVERY),
+            intervals,
+        }
+    }
 }
 
 impl Touched {
@@ -128,7 +149,7 @@ impl Touched {
     pub fn forget_old(&mut self, uncalled: &Uncalled, now: Instant) {
         self.0.retain(|named, touch| {
             if !uncalled.has(named) {
-                touch.wait = EVERY;
+                *touch = Touch::first(touch.last);
             }
             uncalled.has(named) || now.duration_since(touch.last) < EVERY
         });
@@ -136,12 +157,19 @@ impl Touched {
 
     /// Whether to touch a Cluster with a failed call `now`. Records the touch.
     pub fn is_due(&mut self, named: &ClusterRef, now: Instant) -> bool {
-        let wait = match self.0.get(named) {
-            Some(touch) if now.duration_since(touch.last) < touch.wait => return false,
-            Some(touch) => (touch.wait * 2).min(LONGEST),
-            None => EVERY,
-        };
-        self.0.insert(named.clone(), Touch { last: now, wait });
+        match self.0.entry(named.clone()) {
+            Entry::Occupied(mut touched) => {
+                let touch = touched.get_mut();
+                if now.duration_since(touch.last) < touch.wait {
+                    return false;
+                }
+                touch.last = now;
+                touch.wait = touch.intervals.next().unwrap_or(LONGEST);
+            }
+            Entry::Vacant(untouched) => {
+                untouched.insert(Touch::first(now));
+            }
+        }
         true
     }
 }
