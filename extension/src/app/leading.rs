@@ -127,7 +127,7 @@ pub(super) async fn lead(
         rollbacks,
         events: Notifier::new(client.clone()),
         metrics: parts.reconciles,
-        slots: bootstrap::Slots::new(concurrency),
+        limiter: bootstrap::Limiter::new(concurrency),
         local_states: Mutex::default(),
     });
     let (names, bootstraps) = (args.extension_configs.clone(), stores.bootstraps.clone());
@@ -142,7 +142,7 @@ pub(super) async fn lead(
     let reconciling = async {
         let controllers = async {
             tokio::join!(
-                bootstrap::run(context, requeues, concurrency, heart, stop.clone()),
+                bootstrap::run(context, requeues, heart, stop.clone()),
                 providers::run(providers, kinds(), concurrency, stop.clone()),
                 releases::run(releases, releases_changed, stop.clone()),
             )

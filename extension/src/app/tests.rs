@@ -14,11 +14,7 @@ use tokio::time::{sleep, timeout};
 
 use super::leading::{SILENT_RECONCILER, leads, settings};
 use super::*;
-use crate::{
-    cache::frozen::Frozen,
-    controllers::bootstrap::{self, world::CONCURRENCY},
-    queue::requeues::Requeues,
-};
+use crate::{cache::frozen::Frozen, controllers::bootstrap, queue::requeues::Requeues};
 
 /// Starts a reconciler over an API server without objects. Returns its health checks.
 fn reconciler(frozen: &Frozen) -> (Health, AbortOnDrop, AbortOnDrop) {
@@ -32,7 +28,7 @@ fn reconciler(frozen: &Frozen) -> (Health, AbortOnDrop, AbortOnDrop) {
     let following = AbortOnDrop(tokio::spawn(following));
     let running = AbortOnDrop(tokio::spawn(async move {
         context.stores.synced().await;
-        bootstrap::run(context, requeues, CONCURRENCY, heart, CancellationToken::new()).await;
+        bootstrap::run(context, requeues, heart, CancellationToken::new()).await;
     }));
     (health, following, running)
 }

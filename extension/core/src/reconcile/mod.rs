@@ -1,7 +1,7 @@
-//! Pure reconciles of one Cluster and of one configuration, fan-out requeues after changes of shared objects, and the limiter for slow
-//! or failing Clusters.
+//! Pure reconciles of one Cluster and of one configuration, fan-out requeues after changes of shared objects, and the outcomes by which
+//! slow and failing Clusters are limited.
 
 pub mod cluster;
+pub mod outcomes;
 pub mod provider;
 pub mod shared_dependency;
-pub mod slots;

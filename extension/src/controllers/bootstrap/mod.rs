@@ -19,7 +19,7 @@ use sluice_core::{
     reasons::Hold,
     reconcile::{
         cluster::{Close, Count, Done, Effects, Facts, LocalStates, Settings, close},
-        slots::SLOW,
+        outcomes::{SLOW, UNSEEN},
     },
 };
 use sluice_crds::{foreign::Cluster, run::ClusterBootstrap};
@@ -27,7 +27,8 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-pub(crate) use concurrency::Slots;
+pub(crate) use concurrency::Limiter;
+use concurrency::Ran;
 
 use crate::{
     cache::{
@@ -80,7 +81,7 @@ pub struct Context {
     /// Counters of reconciles.
     pub(crate) metrics: ReconcileMetrics,
     /// Concurrency limiter of slow and failing Clusters.
-    pub(crate) slots: Slots,
+    pub(crate) limiter: Limiter,
     /// Local state by Cluster.
     pub(crate) local_states: Mutex<LocalStates>,
 }
@@ -105,7 +106,7 @@ impl Context {
 
     /// Drops the state of the Cluster with this UID. Returns whether it was managed until now.
     fn forget(&self, uid: &str) -> bool {
-        self.slots.limiter().forget(uid);
+        self.limiter.outcomes().forget(uid);
         self.remotes.close(uid);
         self.index.forget(uid);
         self.events.forget(uid);
@@ -113,12 +114,11 @@ impl Context {
     }
 }
 
-/// Reconciles until `stop`, starting with all Clusters, at most `concurrency` at once. The stores must know which Clusters are managed.
+/// Reconciles until `stop`, starting with all Clusters, as many at once as the limiter permits. The stores must know which Clusters are managed.
 /// All Clusters are reconciled again once the other stores are filled. `heart` beats after each reconcile.
 pub async fn run(
     ctx: Arc<Context>,
     triggers: impl Stream<Item = Requeue>,
-    concurrency: u16,
     heart: Heartbeat,
     stop: CancellationToken,
 ) {
@@ -136,11 +136,12 @@ pub async fn run(
         cluster
     });
     let all = stream::iter(ctx.stores.clusters.names());
-    let requeues = stream::select(all.chain(triggers), stream::select(probes, once_filled(&ctx)));
+    let others = stream::select(probes, stream::select(ctx.limiter.granted(), once_filled(&ctx)));
+    let requeues = stream::select(all.chain(triggers), others);
     let heart = Arc::new(heart);
-    let metrics = &ctx.metrics.controllers.cluster;
-    metrics.started(concurrency.into());
-    work_queue::run(requeues, concurrency, &stop, &metrics.queue, |cluster| {
+    let (metrics, workers) = (&ctx.metrics.controllers.cluster, ctx.limiter.workers());
+    metrics.started(workers.into());
+    work_queue::run(requeues, workers, &stop, &metrics.queue, |cluster| {
         let (ctx, heart) = (Arc::clone(&ctx), Arc::clone(&heart));
         async move {
             let again = turn(&cluster, &ctx).await;
@@ -165,6 +166,7 @@ fn once_filled(ctx: &Arc<Context>) -> impl Stream<Item = ClusterRef> + use<> {
 async fn turn(reference: &ClusterRef, ctx: &Context) -> Option<Duration> {
     let (namespace, name) = (reference.namespace(), reference.name());
     let Some(cluster) = ctx.stores.clusters.get(Some(namespace), name) else {
+        ctx.limiter.forget(reference);
         // Labels may reference any Cluster of a namespace, also a missing one.
         if namespace.is_empty() && name == PROBE {
             ctx.forget_gone();
@@ -181,7 +183,7 @@ async fn turn(reference: &ClusterRef, ctx: &Context) -> Option<Duration> {
 /// Returns the backoff after a failed reconcile.
 fn failed(cluster: &Cluster, error: &Error, ctx: &Context) -> Duration {
     let uid = cluster.uid().unwrap_or_default();
-    let again = ctx.slots.limiter().again(&uid, error, now());
+    let again = ctx.limiter.outcomes().again(&uid, error, now());
     if let Again::Later(_) = again {
         let (namespace, name) = (cluster.namespace().unwrap_or_default(), cluster.name_any());
         warn!(namespace, name, error = %error_chain(error), "Failed to reconcile Cluster");
@@ -191,37 +193,39 @@ fn failed(cluster: &Cluster, error: &Error, ctx: &Context) -> Duration {
 
 /// Reconciles a Cluster under timeouts and limits, isolated from other Clusters.
 async fn reconcile(cluster: &Arc<Cluster>, ctx: &Context) -> Result<Done, Error> {
-    let uid = cluster.uid().unwrap_or_default();
-    let slot = match ctx.slots.turn(&uid) {
-        Ok(slot) => slot,
-        Err(wait) => return Ok(later(ctx, cluster, &uid, wait).await),
-    };
+    let (reference, uid) = (
+        ClusterRef::of(cluster.as_ref()),
+        cluster.uid().unwrap_or_default(),
+    );
     let whole = Box::pin(execute(cluster, ctx, &uid));
-    match ctx.slots.attend(&uid, slot, whole).await {
-        Ok(outcome) => outcome,
-        Err(wait) => {
+    match ctx.limiter.run(&reference, &uid, whole).await {
+        Ran::Ended(outcome) => outcome,
+        Ran::Waits => Ok(waits(ctx, cluster, &uid).await),
+        Ran::Canceled => {
             ctx.metrics.cut_off();
-            let (namespace, name) = (cluster.namespace().unwrap_or_default(), cluster.name_any());
+            let (namespace, name) = (reference.namespace(), reference.name());
             info!(
                 namespace,
                 name, "Canceled slow reconcile: limit for slow Clusters reached"
             );
-            Ok(later(ctx, cluster, &uid, wait).await)
+            Ok(waits(ctx, cluster, &uid).await)
         }
     }
 }
 
-/// Delays a Cluster that waits for a slot. A canceled reconcile may have made writes that the record lacks, so its gates are closed.
-async fn later(ctx: &Context, cluster: &Cluster, uid: &str, wait: Duration) -> Done {
-    let hold = ctx.slots.limiter().hold_while_waiting(uid, now());
-    if let Some(hold) = hold {
-        // It holds no slot for slow Clusters, so the closing must be fast, too.
-        let closed = timeout(SLOW, close_gates(ctx, cluster, &hold)).await;
-        if closed != Ok(true) {
-            return Done::RequeueAfter(ctx.slots.limiter().failed(uid, now()));
-        }
+/// Handles a Cluster that waits for a permit, which requeues it. A canceled reconcile may have made writes that the record lacks, so its
+/// gates are closed.
+async fn waits(ctx: &Context, cluster: &Cluster, uid: &str) -> Done {
+    let hold = match ctx.limiter.outcomes().waits(uid, now()) {
+        Ok(left) => return Done::RequeueAfter(left),
+        Err(hold) => hold,
+    };
+    // It has no permit for slow Clusters, so the closing must be fast, too.
+    let closed = timeout(SLOW, close_gates(ctx, cluster, &hold)).await;
+    if closed == Ok(true) {
+        return Done::RequeueAfter(UNSEEN);
     }
-    Done::RequeueAfter(wait)
+    Done::RequeueAfter(ctx.limiter.outcomes().failed(uid, now()))
 }
 
 /// Closes the gates of a Cluster whose last reconcile did not finish. Returns whether it succeeded.
@@ -267,7 +271,7 @@ async fn closed(ctx: &Context, cluster: &Cluster, hold: &Hold) -> Result<(), Err
     written.map_err(Error::Refused)
 }
 
-/// Runs a reconcile and updates its slot, its events and its gates by the outcome.
+/// Runs a reconcile and updates the outcomes, its events and its gates.
 async fn execute(cluster: &Arc<Cluster>, ctx: &Context, uid: &str) -> Result<Done, Error> {
     // While `passing` lives, and some time after, workload events do not requeue the Cluster. A status write shortens that time.
     let (began, passing) = (now(), ctx.remotes.begin(uid));
@@ -284,7 +288,7 @@ async fn execute(cluster: &Arc<Cluster>, ctx: &Context, uid: &str) -> Result<Don
         passing.brought_changes();
     }
     let ended = outcome.as_ref().map(drop);
-    let hold = ctx.slots.limiter().ended(uid, ended, began, now());
+    let hold = ctx.limiter.outcomes().ended(uid, ended, began, now());
     if let Some(hold) = hold {
         if outcome.as_ref().is_err_and(Error::is_conflict) {
             // Other clients write as often, or the cache has lost the last write.
@@ -300,6 +304,8 @@ async fn execute(cluster: &Arc<Cluster>, ctx: &Context, uid: &str) -> Result<Don
 }
 
 pub(crate) async fn reconcile_once(cluster: &Arc<Cluster>, ctx: &Context) -> Result<Done, Error> {
+    // Also of a Cluster that is not managed any more, whose permit others wait for.
+    let granted = ctx.limiter.granted_drift_check(&ClusterRef::of(cluster.as_ref()));
     let control_plane = |reference: &_| {
         ctx.control_planes
             .get(&ClusterRef::of(cluster.as_ref()), reference)
@@ -308,13 +314,16 @@ pub(crate) async fn reconcile_once(cluster: &Arc<Cluster>, ctx: &Context) -> Res
         return Ok(unmanaged(ctx, cluster).await);
     };
     facts.server_now = ctx.index.server_clock().now();
-    let before = ctx.local_states().begin(&facts.owner, ctx.rollbacks.count());
+    let mut before = ctx.local_states().begin(&facts.owner, ctx.rollbacks.count());
+    if granted.is_some() {
+        before.drift_check_is_due(now());
+    }
     let host = reads::Host {
         ctx,
         facts: &facts,
         remote: OnceLock::new(),
         drift_check_client: OnceLock::new(),
-        drift_check_permit: OnceLock::new(),
+        drift_check_permit: granted.map_or_else(OnceLock::new, OnceLock::from),
     };
     let (outcome, effects) = executor::run(&host, &facts, &before).await;
     apply(ctx, &facts, effects).await;

@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// Timeout of the first request of a drift check, connection included. It is shorter than a slow reconcile: drift checks of many
-/// unresponsive workload clusters then leave the slots for slow and failing Clusters free.
+/// unresponsive workload clusters then leave the permits for slow and failing Clusters free.
 const FIRST_REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Environment of one reconcile of a Cluster.
@@ -34,7 +34,7 @@ pub(super) struct Host<'a> {
     pub(super) remote: OnceLock<Arc<Remote>>,
     /// Client of the workload cluster for this reconcile alone, once requested.
     pub(super) drift_check_client: OnceLock<Client>,
-    /// Slot of the drift check, once requested.
+    /// Permit of the drift check, once it has one.
     pub(super) drift_check_permit: OnceLock<DriftCheckPermit>,
 }
 
@@ -109,8 +109,12 @@ impl Host<'_> {
     }
 
     fn may_check_drift(&self, last: LastDriftCheck) -> bool {
-        let slot = self.ctx.slots.drift_check_permit(last);
-        slot.is_some_and(|slot| self.drift_check_permit.set(slot).is_ok())
+        if self.drift_check_permit.get().is_some() {
+            return true;
+        }
+        let cluster = ClusterRef::new(&self.facts.owner.namespace, &self.facts.owner.name);
+        let permit = self.ctx.limiter.drift_check_permit(&cluster, last);
+        permit.is_some_and(|permit| self.drift_check_permit.set(permit).is_ok())
     }
 
     async fn connect(&self, kubeconfig: &ParsedKubeconfig) -> ReadResult {

@@ -24,6 +24,7 @@ use http::{Method, Request};
 use http_body_util::BodyExt;
 use kube::client::Body;
 use prometheus_client::{encoding::text, registry::Registry};
+use rstest::rstest;
 use serde_json::{Value, json};
 use sluice_core::{reasons::GateReason, reconcile::cluster::LocalState};
 use sluice_crds::labels::label;
@@ -104,7 +105,6 @@ fn running(context: Context, triggers: &Requeues) -> JoinHandle<()> {
     tokio::spawn(run(
         Arc::new(context),
         triggers.listen(),
-        CONCURRENCY,
         heart,
         CancellationToken::new(),
     ))
@@ -112,9 +112,19 @@ fn running(context: Context, triggers: &Requeues) -> JoinHandle<()> {
 
 /// Reconciles for `time`, two Clusters at once. Returns the events and one of the counters.
 async fn reconciled(way: fn(&str) -> Way, time: Duration, counter: &str) -> (Vec<(String, String)>, u32) {
+    reconciled_with(CONCURRENCY, way, time, counter).await
+}
+
+async fn reconciled_with(
+    concurrency: u16,
+    way: fn(&str) -> Way,
+    time: Duration,
+    counter: &str,
+) -> (Vec<(String, String)>, u32) {
     let (events, triggers) = (Events::default(), Requeues::default());
     let client = client(&Frozen::new(), &events, way);
-    let (context, following) = world::context(&client, &Fence::open(), &triggers);
+    let (mut context, following) = world::context(&client, &Fence::open(), &triggers);
+    context.limiter = Limiter::new(concurrency);
     let _following = tokio::spawn(following);
     context.stores.synced().await;
     let mut registry = Registry::default();
@@ -159,17 +169,27 @@ async fn a_panic_in_a_reconcile_affects_only_its_cluster() {
     );
 }
 
-/// Three Clusters wait for two slots at the same time.
+/// There are three Clusters.
+#[rstest]
 #[tokio::test(start_paused = true)]
-async fn slots_limit_concurrent_reconciles() {
-    let (events, _) = reconciled(|_| Way::Hangs, SLOW / 2, "").await;
-    assert_eq!(events.len(), 2, "{events:?}");
+async fn as_many_reconciles_start_at_once_as_the_flag_says(#[values(1, 2)] concurrency: u16) {
+    let (events, _) = reconciled_with(concurrency, |_| Way::Hangs, SLOW / 2, "").await;
+    assert_eq!(events.len(), usize::from(concurrency), "{events:?}");
 }
 
-/// Two slots, one of which slow reconciles may take.
+fn all_but_good_hang(name: &str) -> Way {
+    if name == "good" { Way::Answered } else { Way::Hangs }
+}
+
 #[tokio::test(start_paused = true)]
-async fn a_slow_reconcile_without_a_slot_is_canceled_reported_and_retried() {
-    let all_but_good_hang = |name: &str| if name == "good" { Way::Answered } else { Way::Hangs };
+async fn a_slow_reconcile_leaves_the_only_regular_one_to_others() {
+    let (events, _) = reconciled_with(1, all_but_good_hang, SLOW * 3, "").await;
+    assert!(published(&events, "good", "TKRNotFound") > 0, "{events:?}");
+}
+
+/// One of two concurrent reconciles may be slow.
+#[tokio::test(start_paused = true)]
+async fn a_slow_reconcile_without_a_permit_is_canceled_reported_and_retried() {
     let counter = "sluice_slow_reconciles_canceled_total";
     let (events, count) = reconciled(all_but_good_hang, Duration::from_secs(10), counter).await;
     assert_eq!(count, 1, "{events:?}");
@@ -177,9 +197,12 @@ async fn a_slow_reconcile_without_a_slot_is_canceled_reported_and_retried() {
     let said: Vec<&str> = ["bad", "good", "worse"].into_iter().filter(is_said).collect();
     assert_eq!(said.len(), 1, "{events:?}");
 
-    // The reconcile with the slot times out after two minutes.
+    // The reconcile with the permit times out after two minutes.
     let (events, count) = reconciled(all_but_good_hang, Duration::from_mins(3), counter).await;
-    assert_eq!(count, 1, "the reconcile of a slow Cluster has a slot: {events:?}");
+    assert_eq!(
+        count, 1,
+        "the reconcile of a slow Cluster has a permit: {events:?}"
+    );
     let repeated = ["bad", "worse"].into_iter().any(|name| {
         published(&events, name, "ReconcileTimedOut") > 0 && published(&events, name, "TKRNotFound") > 1
     });
@@ -199,7 +222,6 @@ async fn a_deleted_cluster_is_forgotten_without_another_reconcile() {
     let running = tokio::spawn(run(
         Arc::clone(&context),
         Requeues::default().listen(),
-        CONCURRENCY,
         heart,
         CancellationToken::new(),
     ));

@@ -22,7 +22,7 @@ use sluice_crds::{
 };
 use tokio::{sync::watch, time::sleep};
 
-use super::{Context, Slots, object_server::ObjectServer, reconcile_once};
+use super::{Context, Limiter, object_server::ObjectServer, reconcile_once};
 use crate::{
     cache::{
         control_plane::ControlPlanes, event_handlers::EventHandlers, rollbacks::Rollbacks, stores::Stores,
@@ -85,7 +85,7 @@ pub(crate) fn context(
         values_watches: event_handlers.values_watches,
         events: Notifier::new(client),
         metrics: ReconcileMetrics::default(),
-        slots: Slots::new(CONCURRENCY),
+        limiter: Limiter::new(CONCURRENCY),
         rollbacks: Rollbacks::default(),
         local_states: Mutex::default(),
     };

@@ -186,6 +186,13 @@ impl LocalState {
         self.drift_check_at = Some(now + next);
     }
 
+    /// Makes a drift check due that waited for a permit.
+    pub fn drift_check_is_due(&mut self, now: Instant) {
+        if let Some(at) = &mut self.drift_check_at {
+            *at = now.min(*at);
+        }
+    }
+
     /// Returns the delay to the next drift check after one at `now`, which found all packages `proven` or not. The delay grows with the
     /// time that packages are unproven. The UID spreads Clusters whose packages fail for the same reason.
     pub(super) fn next_drift_check(
@@ -239,8 +246,8 @@ impl LocalState {
     }
 
     /// Returns the delay to the next drift check of a settled Cluster that none has reached for the time `unseen`. The delay is short after
-    /// the first failure. Later checks run at most twice in a period, regardless of requeues. Each one occupies a slot until it times out,
-    /// and after an outage of many workloads other Clusters would wait for these slots.
+    /// the first failure. Later checks run at most twice in a period, regardless of requeues. Each one occupies a permit until it times out,
+    /// and after an outage of many workloads other Clusters would wait for these permits.
     pub(super) fn requeue_drift_check(
         &mut self,
         uid: &str,

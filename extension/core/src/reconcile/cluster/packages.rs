@@ -36,8 +36,9 @@ use crate::{
 /// Minimum delay before Sluice requests a drift check again.
 const SHORTEST: Duration = Duration::from_secs(10);
 
-/// Returns the delay of a drift check without a permit. Thousands of Clusters may request one, and each of them reads values first.
-fn without_slot(last: LastDriftCheck, period: Duration) -> Duration {
+/// Returns the delay of a drift check without a permit, unless the Cluster gets one before. Thousands of Clusters may request one, and each of
+/// them reads values first.
+fn without_permit(last: LastDriftCheck, period: Duration) -> Duration {
     match last {
         LastDriftCheck::Answered => (period / 10).max(SHORTEST),
         LastDriftCheck::Unanswered => (period / 4).max(WITH_PROBLEM),
@@ -204,7 +205,7 @@ impl Packages {
                 &context.facts.owner.uid,
                 context.facts.settings.sync_period.length,
             );
-            let wait = spread_back(uid, without_slot(last, period));
+            let wait = spread_back(uid, without_permit(last, period));
             effects.local.drift_check_made(wait, now);
             self.next_drift_check = Some(wait);
             return Ok(());

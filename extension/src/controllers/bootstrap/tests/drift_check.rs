@@ -1,9 +1,7 @@
 //! Drift check of a Cluster whose upgrade is completed.
 
-use std::iter;
-
 use rstest::rstest;
-use sluice_core::{protocol::LastDriftCheck, reconcile::slots::Turn, schedule::spread};
+use sluice_core::{protocol::LastDriftCheck, schedule::spread};
 use sluice_crds::run::{Outcome, PackageState};
 
 use super::*;
@@ -247,15 +245,15 @@ async fn what_was_deleted_or_edited_on_a_settled_cluster_is_healed(#[case] damag
     }
 }
 
-/// An outage of many workload clusters leaves the slots to reconciles of other Clusters.
+/// An outage of many workload clusters leaves the permits for slow Clusters to others.
 #[tokio::test(start_paused = true)]
-async fn an_unanswered_drift_check_takes_no_slot() {
+async fn an_unanswered_drift_check_is_not_slow() {
     let due = Due::completed().await;
     let _unanswered = due.world.workload.wait_at(KUBE_SYSTEM);
     let reconciled = timeout(SLOW, reconcile(&cluster(&due.leader), &due.leader)).await;
     let soon = Done::RequeueAfter(Duration::from_secs(30));
     assert_eq!(reconciled.map(Result::ok), Ok(Some(soon)));
-    assert_eq!(due.leader.slots.limiter().turn("uid", now()), Turn::Granted);
+    assert!(!due.leader.limiter.outcomes().needs_permit("uid"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -336,11 +334,12 @@ async fn a_drift_check_finds_another_workload_behind_the_kubeconfig() {
 
 /// A partition may silence thousands of workload clusters at once.
 #[tokio::test(start_paused = true)]
-async fn unanswered_drift_checks_leave_slots_for_others() {
+async fn a_drift_check_without_a_permit_waits_for_its_turn() {
     let due = Due::completed().await;
-    let (slots, read) = (&due.leader.slots, due.world.workload.requests());
-    let others: Vec<_> = iter::from_fn(|| slots.drift_check_permit(LastDriftCheck::Answered)).collect();
-    assert_eq!(others.len(), usize::from(CONCURRENCY / 2));
+    let (limiter, other) = (&due.leader.limiter, ClusterRef::new("team-a", "other"));
+    let (read, mut granted) = (due.world.workload.requests(), limiter.granted());
+    let taken = limiter.drift_check_permit(&other, LastDriftCheck::Answered);
+    assert!(taken.is_some(), "the only one");
     let Done::RequeueAfter(next) = due.reconcile().await else {
         panic!("it is never requeued");
     };
@@ -353,17 +352,38 @@ async fn unanswered_drift_checks_leave_slots_for_others() {
         read_before,
         "it rests until then"
     );
-    drop(others);
-    sleep(next).await;
+    drop(taken);
+    assert_eq!(granted.next().await, Some(ClusterRef::new("team-a", "one")));
     due.connected().await;
     assert_eq!(due.reconcile().await, due.next_drift_check());
     assert!(due.world.workload.requests() > read);
+    let released = limiter.drift_check_permit(&other, LastDriftCheck::Answered);
+    assert!(released.is_some(), "it is released");
+}
 
-    let slots = Slots::new(16);
-    let silent: Vec<_> = iter::from_fn(|| slots.drift_check_permit(LastDriftCheck::Unanswered)).collect();
-    assert_eq!(silent.len(), 4);
-    assert!(
-        slots.drift_check_permit(LastDriftCheck::Answered).is_some(),
-        "one that answered the last time"
+/// Others wait for the permit that it does not need any more.
+#[tokio::test(start_paused = true)]
+async fn a_cluster_that_is_not_managed_any_more_leaves_its_permit() {
+    let world = World::new();
+    world.management.remove(BOOTSTRAP);
+    world.management.edit(CLUSTER, |cluster| {
+        cluster["metadata"]["labels"] = json!({});
+    });
+    let leader = world.leader().await;
+    let [one, other] = ["one", "other"].map(|name| ClusterRef::new("team-a", name));
+    let (permit, mut granted) = (
+        |cluster| {
+            leader
+                .limiter
+                .drift_check_permit(cluster, LastDriftCheck::Answered)
+        },
+        leader.limiter.granted(),
     );
+    let taken = permit(&other);
+    assert!(permit(&one).is_none());
+    drop(taken);
+    assert_eq!(granted.next().await.as_ref(), Some(&one));
+    let done = reconcile_once(&cluster(&leader), &leader).await.unwrap();
+    assert_eq!(done, Done::AwaitChange);
+    assert!(permit(&other).is_some(), "it is released");
 }

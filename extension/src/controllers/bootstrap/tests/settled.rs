@@ -171,13 +171,7 @@ async fn a_requeue_of_a_settled_cluster_reads_only_unstored_objects() {
     let (leader, triggers) = (Arc::new(world.leader().await), Requeues::default());
     let one = ClusterRef::of(&*cluster(&leader));
     let heart = Health::default().heartbeat("reconciler", Duration::from_mins(5));
-    let running = tokio::spawn(run(
-        leader,
-        triggers.listen(),
-        CONCURRENCY,
-        heart,
-        CancellationToken::new(),
-    ));
+    let running = tokio::spawn(run(leader, triggers.listen(), heart, CancellationToken::new()));
     let read = async || {
         sleep(Duration::from_secs(10)).await;
         world.management.times_asked_for(VALUES)

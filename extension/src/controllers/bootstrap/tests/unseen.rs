@@ -1,17 +1,24 @@
 //! Reconciles that read nothing or do not finish, so that the record is stale.
 
 use rstest::rstest;
-use sluice_core::{protocol::ReconcileFailure, reconcile::slots::CONFLICTS};
+use sluice_core::{protocol::ReconcileFailure, reconcile::outcomes::CONFLICTS};
 use sluice_crds::run::Hook;
+use tokio::task::yield_now;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::*;
-use crate::controllers::bootstrap::concurrency::Slot;
 use crate::controllers::bootstrap::world::{VALUES, World, cluster};
 
-/// Takes the only slot for slow reconciles, for another Cluster.
-fn all_slots_taken(leader: &Context) -> Slot {
-    leader.slots.limiter().failed("another", now());
-    leader.slots.turn("another").unwrap().unwrap()
+/// Takes the only permit for slow reconciles, for another Cluster.
+async fn all_permits_taken(leader: &Context) -> AbortOnDropHandle<()> {
+    let (limiter, another) = (leader.limiter.clone(), ClusterRef::new("team-a", "another"));
+    limiter.outcomes().failed("another", now());
+    let endless = async move {
+        limiter.run(&another, "another", pending::<()>()).await;
+    };
+    let task = AbortOnDropHandle::new(tokio::spawn(endless));
+    yield_now().await;
+    task
 }
 
 #[tokio::test(start_paused = true)]
@@ -80,13 +87,13 @@ async fn conflicts_close_the_gates_after_seconds() {
     );
 }
 
-/// All slots for slow reconciles are taken for the timeout of a silent workload cluster.
+/// All permits for slow reconciles are taken for the timeout of a silent workload cluster.
 #[tokio::test(start_paused = true)]
-async fn a_cluster_that_waits_for_a_slot_for_long_closes_its_gates() {
+async fn a_cluster_that_waits_for_a_permit_for_long_closes_its_gates() {
     let world = World::released().await;
     let leader = Arc::new(world.leader().await);
-    let _slot = all_slots_taken(&leader);
-    leader.slots.limiter().failed("uid", now());
+    let _taken = all_permits_taken(&leader).await;
+    leader.limiter.outcomes().failed("uid", now());
     let cluster = cluster(&leader);
     for second in 0..=60 {
         reconcile(&cluster, &leader).await.unwrap();
@@ -107,7 +114,7 @@ async fn the_gates_of_a_canceled_reconcile_are_closed_with_the_next_try() {
     let leader = Arc::new(world.leader().await);
     let cluster = cluster(&leader);
     let answers = world.management.wait_at(VALUES);
-    let _slot = all_slots_taken(&leader);
+    let _taken = all_permits_taken(&leader).await;
     let reconcile = async || reconcile(&cluster, &leader).await.unwrap();
     world.management.refuse("/clusterbootstraps/one", 500);
     reconcile().await;
@@ -121,17 +128,17 @@ async fn the_gates_of_a_canceled_reconcile_are_closed_with_the_next_try() {
     );
 }
 
-/// The Cluster holds no slot for slow reconciles.
+/// The Cluster has no permit for slow reconciles.
 #[tokio::test(start_paused = true)]
-async fn closing_gates_while_waiting_for_a_slot_does_not_take_long() {
+async fn closing_gates_while_waiting_for_a_permit_does_not_take_long() {
     const STATUS: &str = "/apis/run.tanzu.vmware.com/v1alpha3/namespaces/team-a/clusterbootstraps/one/status";
     let world = World::released().await;
     let leader = Arc::new(world.leader().await);
-    let _slot = all_slots_taken(&leader);
-    leader.slots.limiter().failed("uid", now());
+    let _taken = all_permits_taken(&leader).await;
+    leader.limiter.outcomes().failed("uid", now());
     let began = tokio::time::Instant::now();
     let ended = Error::Failed(ReconcileFailure::Panicked);
-    leader.slots.limiter().ended("uid", Err(&ended), now(), now());
+    leader.limiter.outcomes().ended("uid", Err(&ended), now(), now());
     let _never = world.management.wait_at(STATUS);
     let closed = reconcile(&cluster(&leader), &leader).await;
     closed.unwrap();
@@ -163,7 +170,7 @@ async fn a_reconcile_that_ends_early_closes_the_gates(#[case] end: End, #[case] 
             answers.closed().await;
         })),
         End::IsCutOff => {
-            let _slot = all_slots_taken(&leader);
+            let _taken = all_permits_taken(&leader).await;
             reconcile(&cluster, &leader).await.unwrap();
             assert_eq!(world.held(Hook::BeforeClusterUpgrade), Some(reason));
             return;
