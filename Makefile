@@ -24,7 +24,7 @@ PURE := $(sort $(filter-out harness real configurations walls scenarios,$(TESTS)
 CRATES := $(patsubst %/Cargo.toml,%,$(wildcard */Cargo.toml extension/*/Cargo.toml))
 
 .DEFAULT_GOAL := help
-.PHONY: help build lint doc each-crate test unit shape model harness real walls all-walls scenarios each-time scenario short-soak soak nightly say-seeds first-run demo cold-demo capture demo-up demo-down demo-20 bench bench-hooks bench-hooks-busy plot-hooks compare plot-compare bench-fleet plot-fleet generate say-cost
+.PHONY: help build lint doc each-crate test unit shape model harness real walls all-walls walls-one scenarios each-time scenario short-soak soak nightly say-seeds first-run demo cold-demo capture demo-up demo-down demo-20 bench bench-hooks bench-hooks-busy plot-hooks compare plot-compare bench-fleet plot-fleet generate say-cost
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -76,6 +76,9 @@ walls: build ## A hundred Clusters, some of them on a workload API server that m
 all-walls: build ## The same in every way
 	WALLS=all $(CARGO) test --release --workspace --test walls -- --nocapture
 
+walls-one: build ## Those of `walls` with --cluster-concurrency 1
+	WALLS_CONCURRENCY=1 $(CARGO) test --release --workspace --test walls -- --nocapture
+
 scenarios: build ## Every scenario on the real stack
 	$(CARGO) test --release --workspace --test scenarios
 
@@ -94,7 +97,7 @@ soak: build ## RUNS random upgrades with random disturbances; SEED and FIRST mak
 # Other seeds in each run. `make nightly SEED=… PROPTEST_RNG_SEED=…` makes a run again.
 nightly: export SEED := $(or $(SEED),$(shell date +%s))
 nightly: export PROPTEST_RNG_SEED := $(or $(PROPTEST_RNG_SEED),$(shell date +%s))
-nightly: say-seeds unit model harness real scenarios all-walls ## Everything with new seeds, for some hours
+nightly: say-seeds unit model harness real scenarios all-walls walls-one ## Everything with new seeds, for some hours
 	$(MAKE) --no-print-directory soak RUNS=60
 	$(MAKE) --no-print-directory demo-20
 

@@ -6,7 +6,7 @@ mod figures;
 mod hundred;
 mod memory;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use sluice_tests::extension::{Replica, Settings};
 use sluice_tests::fault_server::Fault;
 use sluice_tests::processes::notice;
@@ -19,6 +19,9 @@ use hundred::Hundred;
 
 /// Number of concurrent reconciles. Few, so that the affected Clusters can take all slots.
 const SLOTS: usize = 4;
+
+/// Sets another number. The same Clusters are affected, and the absolute limits are the same.
+const CONCURRENCY: &str = "WALLS_CONCURRENCY";
 
 /// Each fault on one Cluster, or on as many as there are slots, of which they may have half for long. Those for each time are those by
 /// which the code failed most clearly before it had timeouts and limits, see docs/reliability.md.
@@ -49,12 +52,18 @@ async fn one_clusters_trouble_stays_its_own() -> Result<()> {
     let definitions = sluice_definitions()?.into_iter().chain(provider::definitions());
     let stack = Stack::start(Options::new("walls").crds(definitions)).await?;
     let mut settings = Settings::new("sluice");
-    settings.arguments = vec![format!("--cluster-concurrency={SLOTS}")];
+    let concurrency = match std::env::var(CONCURRENCY) {
+        Ok(number) => number
+            .parse()
+            .with_context(|| format!("{CONCURRENCY}={number}"))?,
+        Err(_) => SLOTS,
+    };
+    settings.arguments = vec![format!("--cluster-concurrency={concurrency}")];
     let replica = Replica::start(&stack, settings).await?;
     let cases: Vec<Case> = CASES.into_iter().filter(is_chosen).collect();
     let hundred = Hundred::make(&stack, &cases).await?;
 
-    let mut judge = Judge::new(&stack, &replica, hundred).await?;
+    let mut judge = Judge::new(&stack, &replica, hundred, concurrency).await?;
     for case in &cases {
         judge.judge(case).await?;
     }
