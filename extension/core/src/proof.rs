@@ -80,6 +80,8 @@ pub struct Judgement {
     pub settled: bool,
     /// Whether its PackageInstall is kept as the addons-manager created it; see [`Target::kept`].
     pub kept: bool,
+    /// Whether there is a proof by complete evidence from the API servers. [`judge`] and [`judge_from_record`] know only a part of it.
+    pub confirmed: bool,
 }
 
 impl Judgement {
@@ -139,8 +141,30 @@ impl Judgement {
         Self {
             record,
             settled: false,
+            confirmed: false,
             ..self
         }
+    }
+
+    /// Adds to the message of a judgement by the API server that `source` differed, if `cached`, the judgement by that source, has a proof.
+    /// The message of a failure stays, because it is that of kapp-controller, and so does one about inputs, which a watch cannot show.
+    #[must_use]
+    pub fn unlike(mut self, cached: &Self, source: &str) -> Self {
+        let record = &mut self.record;
+        let inputs = [
+            PackageReason::AppTemplateMismatch,
+            PackageReason::PackageInstallPending,
+        ]
+        .map(PackageReason::as_str);
+        let is_of_inputs = inputs.contains(&record.reason.as_str());
+        if cached.ready()
+            && !is_of_inputs
+            && !matches!(record.state, PackageState::Ready | PackageState::Failed)
+        {
+            let message = &record.message;
+            record.message = shortened(format!("{message} ({source} differed from the API server)"));
+        }
+        self
     }
 
     /// Replaces the first seen run with `noted`, which a watch reported, if that is earlier. A judgement may depend on it only after it
@@ -200,6 +224,7 @@ pub fn judge_from_record(target: &Target<'_>, latch: Option<&PackageRecord>) -> 
         phase: target.phase,
         settled,
         kept: target.kept,
+        confirmed: false,
     }
 }
 
@@ -227,6 +252,7 @@ fn judge_by(
         phase: target.phase,
         settled,
         kept: target.kept,
+        confirmed: false,
     }
 }
 

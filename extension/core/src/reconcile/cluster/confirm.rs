@@ -11,6 +11,7 @@ use sluice_crds::{
 use super::{
     Context, Interrupt, ReadPhase, Server, Step,
     effects::Effects,
+    evidence::{Evidence, Input, Inputs, judge},
     failure::silent,
     install::pair,
     interrupt::{needs_of, together},
@@ -27,34 +28,15 @@ use crate::{
         bootstrap::{PackageFacts, Role, packages},
         build::{self, Repair},
     },
-    proof::{JudgedOn, is_made_from, judge, judge_from_record},
+    proof::{JudgedOn, is_made_from},
     reasons::{GateReason, Hold},
-    upgrade::record::latch,
 };
-
-/// Difference between a package and its plan.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum ConfirmRead {
-    /// Its values or its Package differ from the plan.
-    Changed,
-    /// Its values Secret, or the copy of its Package, is missing or altered.
-    Altered,
-    /// Its App is not made from the Package.
-    NotMade,
-    /// It matches the plan.
-    AsPlanned,
-}
-
-/// Inputs of a package, read from the API servers.
-enum Inputs {
-    /// The inputs differ from the plan.
-    Differ(ConfirmRead),
-    /// The Package that its App must be made from.
-    Right(Box<Package>),
-}
 
 /// PackageInstall and App of one package.
 type Pair = (Option<PackageInstall>, Option<App>);
+
+/// Inputs of a package, and the Package that its App must be made from.
+type Found = (Inputs, Option<Package>);
 
 /// Judges each package by reads from the API servers, because a watch may be behind. Only a recorded proof counts: the judgement of
 /// this reconcile from watches must not confirm itself.
@@ -85,47 +67,44 @@ pub(super) fn confirm(
         judge_unconfirmed(context, packages);
         return Ok(());
     }
-    let found: Vec<ConfirmRead> = found
-        .into_iter()
-        .zip(&packages.planned)
-        .zip(&pairs)
-        .map(|((read, planned), pair)| match read {
-            // Nothing was deployed yet from the missing object.
-            Inputs::Differ(ConfirmRead::Altered) if pair.0.is_none() && pair.1.is_none() => {
-                Ok(ConfirmRead::AsPlanned)
-            }
-            Inputs::Differ(read) => Ok(read),
-            Inputs::Right(package) if is_made(context, planned, pair, &package)? => {
-                Ok(ConfirmRead::AsPlanned)
-            }
-            Inputs::Right(_) => Ok(ConfirmRead::NotMade),
-        })
-        .collect::<Step<_>>()?;
-    let record = context.facts.record();
-    let mut judged = Vec::new();
-    for ((planned, (install, app)), read) in packages.planned.iter().zip(&pairs).zip(&found) {
-        let target = planned.target();
-        let latch = latch(record, &uid, target.name);
-        let one = judge(&target, install.as_ref(), app.as_ref(), latch);
-        let one = planned.check_install(context, install.as_ref(), one);
-        let one = packages.with_first_seen_run(context, planned, one)?;
-        let one = match read {
-            ConfirmRead::NotMade => one.withdrawn_for_app(&planned.package_name),
-            _ => one,
+    let cache = |server| match (server, packages.drift_check) {
+        (Server::Workload, DriftCheckResult::Seen) => "the list of the drift check",
+        _ => "the watch",
+    };
+    let (mut judged, mut changed) = (Vec::new(), None);
+    let each = packages.planned.iter().zip(&packages.judged).zip(&pairs);
+    for (((planned, cached), pair), (inputs, package)) in each.zip(found) {
+        let (install, app) = (pair.0.as_ref(), pair.1.as_ref());
+        let is_made = package.map(|package| is_made(context, planned, install, &package));
+        let mut inputs = Inputs {
+            app: is_made.transpose()?.map_or(Input::Unknown, Input::of),
+            ..inputs
         };
-        let altered = packages.altered.contains(&planned.install_name) || *read == ConfirmRead::Altered;
-        judged.push(one.with_repairs(planned.repairs, altered));
+        // Nothing was deployed yet from a missing object.
+        if install.is_none() && app.is_none() {
+            (inputs.values, inputs.copy) = (Input::Unknown, Input::Unknown);
+        }
+        if inputs.source == Input::Differs || inputs.are_altered() {
+            changed.get_or_insert(&planned.package_name);
+        }
+        let watched = packages.watched(context, planned)?;
+        let evidence = Evidence {
+            objects: Some((install, app)),
+            // Only a watch shows every run. There is none after a drift check.
+            first_seen_run: watched.and_then(|watched| watched.first_seen.as_ref()),
+            inputs,
+            altered: packages.altered.contains(&planned.install_name),
+        };
+        judged.push(
+            judge(context.facts, Some(&uid), planned, &evidence).unlike(cached, cache(planned.server())),
+        );
     }
     packages.judged = judged;
     packages.reach = Reach::Reached { uid };
     let unknown = |message| Hold::new(GateReason::PackagesUnknown, message);
-    let mut found = packages.planned.iter().zip(found);
-    if let Some((changed, _)) =
-        found.find(|(_, read)| matches!(read, ConfirmRead::Changed | ConfirmRead::Altered))
-    {
+    if let Some(package) = changed {
         // The next reconcile finds and repairs the alteration.
         effects.local.forget_checks();
-        let package = &changed.package_name;
         let changed = unknown(format!(
             "package {package} changed while Sluice confirmed its proof"
         ));
@@ -171,14 +150,15 @@ fn at<'a>(context: &Context<'a>, planned: &Planned) -> (Server, Option<&'a str>)
 
 /// Replaces unconfirmed judgements from watches or a drift check with the recorded proofs.
 fn judge_unconfirmed(context: &Context<'_>, packages: &mut Packages) {
-    let record = context.facts.record();
-    let last = record.and_then(|record| record.workload_uid.as_deref());
     for (planned, judged) in packages.planned.iter().zip(&mut packages.judged) {
         if planned.server() == Server::Workload {
-            let target = planned.target();
-            let latch = last.and_then(|uid| latch(record, uid, target.name));
-            let altered = packages.altered.contains(&planned.install_name);
-            *judged = judge_from_record(&target, latch).with_repairs(planned.repairs, altered);
+            let silent = Evidence {
+                objects: None,
+                first_seen_run: None,
+                inputs: Inputs::UNKNOWN,
+                altered: packages.altered.contains(&planned.install_name),
+            };
+            *judged = judge(context.facts, None, planned, &silent);
         }
     }
 }
@@ -188,7 +168,7 @@ fn confirm_reads(
     context: &Context<'_>,
     packages: &Packages,
     bootstrap: &ClusterBootstrap,
-) -> Step<Vec<Inputs>> {
+) -> Step<Vec<Found>> {
     let each = packages
         .planned
         .iter()
@@ -196,8 +176,8 @@ fn confirm_reads(
     together(each)?.into_iter().collect()
 }
 
-/// Re-reads the inputs of one package.
-fn confirm_read(context: &Context<'_>, planned: &Planned, bootstrap: &ClusterBootstrap) -> Step<Inputs> {
+/// Re-reads the inputs of one package, except its App.
+fn confirm_read(context: &Context<'_>, planned: &Planned, bootstrap: &ClusterBootstrap) -> Step<Found> {
     let system = &context.facts.settings.system_namespace;
     let (server, namespace) = at(context, planned);
     let on_management = planned.judged_on() == JudgedOn::Management;
@@ -220,27 +200,32 @@ fn confirm_read(context: &Context<'_>, planned: &Planned, bootstrap: &ClusterBoo
     together(needs)?;
 
     let values = match values {
-        None | Some(Err(Interrupt::Held(_))) => return Ok(Inputs::Differ(ConfirmRead::Changed)),
-        Some(values) => values?,
+        None | Some(Err(Interrupt::Held(_))) => None,
+        Some(values) => Some(values?),
     };
-    if values != planned.values {
-        return Ok(Inputs::Differ(ConfirmRead::Changed));
-    }
-    let is_planned = |found: &Package| PackageFacts::of(found) == planned.facts;
-    let Some(source) = source?.filter(is_planned) else {
-        return Ok(Inputs::Differ(ConfirmRead::Changed));
+    let source = source?.filter(|found| PackageFacts::of(found) == planned.facts);
+    let Some(source) = source.filter(|_| values.as_ref() == Some(&planned.values)) else {
+        let inputs = Inputs {
+            source: Input::Differs,
+            ..Inputs::UNKNOWN
+        };
+        return Ok((inputs, None));
     };
-    if !holds_values? {
-        return Ok(Inputs::Differ(ConfirmRead::Altered));
-    }
     let package = match copy {
-        None => source,
-        Some(copy) => match copy?.filter(is_planned) {
-            None => return Ok(Inputs::Differ(ConfirmRead::Altered)),
-            Some(copy) => copy,
-        },
+        None => Some(source),
+        Some(copy) => {
+            let wanted = build::package(&source, system);
+            copy?.filter(|copy| build::repair_package(&wanted, copy) == Repair::NotNeeded)
+        }
     };
-    Ok(Inputs::Right(Box::new(package)))
+    let inputs = Inputs {
+        source: Input::AsPlanned,
+        values: Input::of(holds_values?),
+        // kapp-controller itself is deployed from the Package of the management cluster.
+        copy: Input::of(package.is_some()),
+        app: Input::Unknown,
+    };
+    Ok((inputs, package))
 }
 
 /// Whether the Secret of a package has the planned values.
@@ -264,14 +249,17 @@ fn asked<'b>(
 }
 
 /// Whether the App is made from `package`.
-fn is_made(context: &Context<'_>, planned: &Planned, (install, _): &Pair, package: &Package) -> Step<bool> {
+fn is_made(
+    context: &Context<'_>,
+    planned: &Planned,
+    install: Option<&PackageInstall>,
+    package: &Package,
+) -> Step<bool> {
     let (server, namespace) = at(context, planned);
     let key = Key::of::<App>(server, namespace, &planned.install_name);
     let app = context.object(key, ReadPhase::Confirm)?;
     let spec = app.map_or(&Value::Null, |app| &app["spec"]);
-    Ok(install
-        .as_ref()
-        .is_some_and(|install| is_made_from(spec, package, install)))
+    Ok(install.is_some_and(|install| is_made_from(spec, package, install)))
 }
 
 /// Whether the template of a release matches its watch. The template names the packages that a gate waits for.

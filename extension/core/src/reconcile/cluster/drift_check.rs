@@ -15,6 +15,7 @@ use sluice_crds::{
 use super::{
     Context, Interrupt, ReadPhase, Server, Step,
     context::typed,
+    evidence::{Evidence, Input, Inputs, judge},
     failure::silent,
     install::{copy_is_right, identity_is_right, values_are_right},
     interrupt::{needs_of, together},
@@ -28,9 +29,8 @@ use super::{
 };
 use crate::{
     packages::build::{self, Repair},
-    proof::{is_made_from, judge},
+    proof::is_made_from,
     reasons::Hold,
-    upgrade::record::latch,
 };
 
 /// Result of a drift check.
@@ -154,15 +154,16 @@ fn compare(
             ))));
         }
     }
-    let needed = packages
+    let inputs = packages
         .planned
         .iter()
-        .map(|planned| workload.lacks(context, planned));
-    let lacked: Vec<Option<String>> = together(needed)?.into_iter().collect::<Step<_>>()?;
-    if let Some(what) = lacked.into_iter().flatten().next() {
+        .map(|planned| workload.inputs(context, planned));
+    let inputs: Vec<Inputs> = together(inputs)?.into_iter().collect::<Step<_>>()?;
+    let mut each = packages.planned.iter().zip(&inputs);
+    if let Some(what) = each.find_map(|(planned, inputs)| altered(planned, *inputs)) {
         return Ok(DriftCheck::Differs(Some(what)));
     }
-    workload.judge(context, uid, packages)?;
+    workload.judge(context, uid, packages, &inputs)?;
     if let Some(what) = unasked(context, packages) {
         return Ok(DriftCheck::Differs(Some(what)));
     }
@@ -191,21 +192,34 @@ fn unasked(context: &Context<'_>, packages: &Packages) -> Option<String> {
     ))
 }
 
+/// Names a missing or altered input of a package, if any.
+fn altered(planned: &Planned, inputs: Inputs) -> Option<String> {
+    let (name, server) = (&planned.package_name, planned.server());
+    if inputs.values == Input::Differs {
+        return Some(format!(
+            "the values Secret of package {name} is missing or was altered on the {server} API server"
+        ));
+    }
+    (inputs.copy == Input::Differs)
+        .then(|| format!("the copy of Package {name} is missing or was altered on the {server} API server"))
+}
+
 impl Workload<'_> {
-    /// Returns the missing or altered input of a package, if any.
-    fn lacks(&self, context: &Context<'_>, planned: &Planned) -> Step<Option<String>> {
-        let name = &planned.package_name;
+    /// Returns the inputs of a package.
+    fn inputs(&self, context: &Context<'_>, planned: &Planned) -> Step<Inputs> {
         let (values, copy) = match planned.server() {
-            Server::Management => (values_are_right(context, planned), Ok(true)),
+            // kapp-controller itself has no copy, and the cached App lacks the steps to compare.
+            Server::Management => (values_are_right(context, planned), Ok((true, Input::Unknown))),
             Server::Workload => (self.has_values(context, planned), self.has_copy(context, planned)),
         };
         together([needs_of(&values), needs_of(&copy)])?;
-        Ok(match (values?, copy?) {
-            (false, _) => Some(format!(
-                "the values of package {name} are missing or were altered"
-            )),
-            (_, false) => Some(format!("the copy of Package {name} is missing or was altered")),
-            (true, true) => None,
+        let (has_copy, app) = copy?;
+        Ok(Inputs {
+            // The Package is the cached one.
+            source: Input::Unknown,
+            values: Input::of(values?),
+            copy: Input::of(has_copy),
+            app,
         })
     }
 
@@ -223,30 +237,34 @@ impl Workload<'_> {
         values_are_right(context, planned)
     }
 
-    /// Whether the copy of a Package exists as written. kapp-controller makes the App from the copy, including its edits. The copy itself
-    /// is therefore read only if it is not listed, or if the App is not made from the Package.
-    fn has_copy(&self, context: &Context<'_>, planned: &Planned) -> Step<bool> {
+    /// Whether the copy of a Package exists as written, and the comparison of the App with the Package. kapp-controller makes the App from
+    /// the copy, including its edits. The copy itself is therefore read only if it is not listed, or if the App is not made from the
+    /// Package.
+    fn has_copy(&self, context: &Context<'_>, planned: &Planned) -> Step<(bool, Input)> {
         let name = &planned.install_name;
         let install: Option<PackageInstall> = self.installs.typed(name)?;
         let source = context.package(&planned.package_name)?;
-        let is_made = |source| {
-            let spec = self.apps.get(name).map(|app| &app["spec"]);
-            let (spec, install) = (spec?, install.as_ref()?);
-            Some(is_made_from(spec, source, install))
+        let spec = self.apps.get(name).map(|app| &app["spec"]);
+        let app = match (source, spec, &install) {
+            (Some(source), Some(spec), Some(install)) => Input::of(is_made_from(spec, source, install)),
+            _ => Input::Unknown,
         };
-        let listed = self.packages.get(&planned.package_name).is_some();
-        if listed && source.and_then(is_made) == Some(true) {
-            return Ok(true);
-        }
-        copy_is_right(context, planned)
+        let is_listed = self.packages.get(&planned.package_name).is_some();
+        let is_right = is_listed && app == Input::AsPlanned || copy_is_right(context, planned)?;
+        Ok((is_right, app))
     }
 
     /// Judges `packages` by the listed objects.
-    fn judge(&self, context: &Context<'_>, uid: &str, packages: &mut Packages) -> Step<()> {
-        let record = context.facts.record();
+    fn judge(
+        &self,
+        context: &Context<'_>,
+        uid: &str,
+        packages: &mut Packages,
+        inputs: &[Inputs],
+    ) -> Step<()> {
         packages.judged.clear();
         packages.installs.clear();
-        for planned in &packages.planned {
+        for (planned, inputs) in packages.planned.iter().zip(inputs) {
             let name = &planned.install_name;
             let (install, app) = match planned.server() {
                 Server::Management => watched(context, planned)?,
@@ -255,11 +273,16 @@ impl Workload<'_> {
                     self.apps.typed::<App>(name)?.map(Into::into),
                 ),
             };
-            let target = planned.target();
-            let latch = latch(record, uid, target.name);
-            let judged = judge(&target, install.as_deref(), app.as_deref(), latch);
-            let judged = planned.check_install(context, install.as_deref(), judged);
-            packages.judged.push(judged.with_repairs(planned.repairs, false));
+            let evidence = Evidence {
+                objects: Some((install.as_deref(), app.as_deref())),
+                // A list shows only the latest run.
+                first_seen_run: None,
+                inputs: *inputs,
+                altered: false,
+            };
+            packages
+                .judged
+                .push(judge(context.facts, Some(uid), planned, &evidence));
             packages.installs.push(install);
         }
         packages.reach = Reach::Reached { uid: uid.to_owned() };

@@ -14,6 +14,7 @@ mod delete;
 mod draft;
 mod drift_check;
 mod effects;
+mod evidence;
 mod facts;
 mod failure;
 mod install;

@@ -8,10 +8,11 @@ use sluice_crds::{
 };
 
 use super::{
-    Context, Interrupt, Server, Step, WITH_PROBLEM,
+    Context, Interrupt, Server, Step, WITH_PROBLEM, Watched,
     at_rest::AtRest,
     drift_check::{DriftCheck, check_drift},
     effects::Effects,
+    evidence::{Evidence, Inputs, judge},
     failure::{refused, silent, write_refused},
     install::install,
     interrupt::{in_order, together},
@@ -26,11 +27,11 @@ use crate::events::Event;
 use crate::{
     digest::DigestInputs,
     packages::bootstrap::Role,
-    proof::{JudgedOn, Judgement, ProofStatus, judge, judge_from_record, proof_status},
+    proof::{JudgedOn, Judgement, ProofStatus, proof_status},
     protocol::LastDriftCheck,
     reasons::Hold,
     schedule::spread_back,
-    upgrade::record::{latch, may_keep},
+    upgrade::record::may_keep,
 };
 
 /// Minimum delay before Sluice requests a drift check again.
@@ -112,21 +113,8 @@ pub(super) fn packages(
     } = plan(recorded)?;
     // The hold of a package whose provider cannot be read takes precedence.
     plan_problem = refused.or(plan_problem);
-    let mut packages = Packages {
-        planned,
-        judged: Vec::new(),
-        installs: Vec::new(),
-        next_drift_check: None,
-        drift_check: DriftCheckResult::Not,
-        reach: Reach::creating(),
-        connected: false,
-        problem: problem.cloned().or(plan_problem),
-        conflict: false,
-        record_first: false,
-        point: ReadPoint::BeforeWrites,
-        workload_uid: recorded.map(str::to_owned),
-        altered: Vec::new(),
-    };
+    let mut packages = Packages::of(planned, recorded);
+    packages.problem = problem.cloned().or(plan_problem);
     let may_keep = may_keep(
         record,
         &validated.progress,
@@ -188,6 +176,25 @@ pub(super) fn packages(
 }
 
 impl Packages {
+    /// Returns packages that are planned, and neither written nor judged.
+    pub(super) fn of(planned: Vec<Planned>, workload_uid: Option<&str>) -> Self {
+        Self {
+            planned,
+            judged: Vec::new(),
+            installs: Vec::new(),
+            next_drift_check: None,
+            drift_check: DriftCheckResult::Not,
+            reach: Reach::creating(),
+            connected: false,
+            problem: None,
+            conflict: false,
+            record_first: false,
+            point: ReadPoint::BeforeWrites,
+            workload_uid: workload_uid.map(str::to_owned),
+            altered: Vec::new(),
+        }
+    }
+
     /// Runs the drift check of a settled Cluster and keeps its observations. After a difference, the packages are written and judged
     /// like those of any other Cluster.
     fn run_drift_check(
@@ -299,7 +306,7 @@ impl Packages {
                 Err(stop) => return Err(stop),
             }
         }
-        if !self.kapp_controller_is_proven(context)? {
+        if !self.kapp_controller_is_proven(context, effects)? {
             return Ok(());
         }
         let others: Vec<&Planned> = self.planned.iter().filter(|planned| !is_first(planned)).collect();
@@ -342,61 +349,48 @@ impl Packages {
         Ok(())
     }
 
-    fn kapp_controller_is_proven(&self, context: &Context<'_>) -> Step<bool> {
-        let record = context.facts.record();
-        let recorded = record.and_then(|record| record.workload_uid.as_deref());
-        for planned in self
-            .planned
-            .iter()
-            .filter(|planned| planned.role == Role::KappController)
-        {
-            let target = planned.target();
-            let latch = recorded.and_then(|uid| latch(record, uid, target.name));
-            let (install, app) = watched(context, planned)?;
-            if !judge(&target, install.as_deref(), app.as_deref(), latch).ready() {
-                return Ok(false);
-            }
-        }
-        Ok(true)
+    fn kapp_controller_is_proven(&self, context: &Context<'_>, effects: &mut Effects) -> Step<bool> {
+        let is_first = |planned: &&Planned| planned.role == Role::KappController;
+        let mut first = self.planned.iter().filter(is_first);
+        first.try_fold(true, |all, planned| {
+            let (judged, _) = self.judge_one(context, effects, planned)?;
+            Ok(all && judged.ready())
+        })
     }
 
     /// Judges each package from the watches.
-    fn judge(&mut self, context: &Context<'_>, effects: &mut Effects) -> Step<()> {
-        self.judged.clear();
-        self.installs.clear();
-        let record = context.facts.record();
-        let uid = self.reach.uid().map(str::to_owned);
-        let asked: Vec<_> = self
+    pub(super) fn judge(&mut self, context: &Context<'_>, effects: &mut Effects) -> Step<()> {
+        let each = self
             .planned
             .iter()
-            .map(|planned| match planned.server() {
-                Server::Workload if !self.connected => Ok((None, None)),
-                _ => watched(context, planned),
-            })
-            .collect();
-        let seen: Vec<_> = together(asked)?.into_iter().collect::<Step<_>>()?;
-        for (planned, (install, app)) in self.planned.iter().zip(seen) {
-            let target = planned.target();
-            // A proof counts only for the API server that gave it. Without a response, the recorded server is assumed.
-            let last = record.and_then(|record| record.workload_uid.as_deref());
-            let latch = uid
-                .as_deref()
-                .or(last)
-                .and_then(|uid| latch(record, uid, target.name));
-            // Recorded proofs stay valid while the server is unreachable or its stores are unfilled; the gates limit for how long.
-            let judged =
-                if self.server_answered(planned) && !self.stores_are_filling(context, effects, planned)? {
-                    let judged = judge(&target, install.as_deref(), app.as_deref(), latch);
-                    let judged = planned.check_install(context, install.as_deref(), judged);
-                    self.with_first_seen_run(context, planned, judged)?
-                } else {
-                    judge_from_record(&target, latch)
-                };
-            let altered = self.altered.contains(&planned.install_name);
-            self.judged.push(judged.with_repairs(planned.repairs, altered));
-            self.installs.push(install);
-        }
+            .map(|planned| self.judge_one(context, effects, planned));
+        let each: Vec<_> = together(each)?.into_iter().collect::<Step<_>>()?;
+        (self.judged, self.installs) = each.into_iter().unzip();
         Ok(())
+    }
+
+    /// Judges a package from the watches. Returns its PackageInstall as well.
+    fn judge_one(
+        &self,
+        context: &Context<'_>,
+        effects: &mut Effects,
+        planned: &Planned,
+    ) -> Step<(Judgement, Option<Arc<PackageInstall>>)> {
+        let watched = self.watched(context, planned)?;
+        let (install, app) = watched.map_or((None, None), |watched| {
+            (watched.install.as_ref(), watched.app.as_deref())
+        });
+        // Unfilled stores may miss objects.
+        let answers = self.server_answered(planned) && !self.stores_are_filling(context, effects, planned)?;
+        let evidence = Evidence {
+            objects: answers.then_some((install.map(AsRef::as_ref), app)),
+            first_seen_run: watched.and_then(|watched| watched.first_seen.as_ref()),
+            // Secrets and copies have no watch, and the cached App lacks the steps to compare.
+            inputs: Inputs::UNKNOWN,
+            altered: self.altered.contains(&planned.install_name),
+        };
+        let judged = judge(context.facts, self.reach.uid(), planned, &evidence);
+        Ok((judged, install.cloned()))
     }
 
     /// Returns the hold of drift checks that do not reach the workload, if more than one failed.
@@ -438,18 +432,16 @@ impl Packages {
         Ok(watched.filled)
     }
 
-    /// Returns `judged` with the first run that the watch of the workload's Apps showed.
-    pub(super) fn with_first_seen_run(
+    /// Returns the cached objects of a package; `None` for a package of the workload without a connection.
+    pub(super) fn watched<'c>(
         &self,
-        context: &Context<'_>,
+        context: &'c Context<'_>,
         planned: &Planned,
-        judged: Judgement,
-    ) -> Step<Judgement> {
-        if planned.judged_on() == JudgedOn::Management || !self.connected {
-            return Ok(judged.noting(None));
+    ) -> Step<Option<&'c Watched>> {
+        match planned.server() {
+            Server::Workload if !self.connected => Ok(None),
+            server => context.watched(server, &planned.install_name).map(Some),
         }
-        let watched = context.watched(Server::Workload, &planned.install_name)?;
-        Ok(judged.noting(watched.first_seen.as_ref()))
     }
 }
 

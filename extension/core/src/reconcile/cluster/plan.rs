@@ -16,7 +16,7 @@ use crate::{
         bootstrap::{Catalogue, PackageFacts, Role, duplicate_hold, packages},
         build::{self, Install, Owner, Place, Values},
     },
-    proof::{JudgedOn, Judgement, Target},
+    proof::{JudgedOn, Target},
     reasons::{GateReason, Hold},
 };
 
@@ -98,21 +98,6 @@ impl Planned {
             install.spec.values.clear();
         }
         install
-    }
-
-    /// Returns `judged`, withdrawn if `found` does not request all that the desired PackageInstall does.
-    pub(super) fn check_install(
-        &self,
-        context: &Context<'_>,
-        found: Option<&PackageInstall>,
-        judged: Judgement,
-    ) -> Judgement {
-        match found {
-            Some(found) if !build::specs_match(found, &self.install(context.facts)) => {
-                judged.withdrawn_for_install()
-            }
-            _ => judged,
-        }
     }
 
     /// Returns the namespace of the PackageInstall.

@@ -43,6 +43,7 @@ pub(super) fn judged(name: &str, state: PackageState) -> Judgement {
         },
         phase: Phase::BeforeControlPlane,
         settled: state == PackageState::Ready,
+        confirmed: false,
     }
 }
 
