@@ -2,7 +2,8 @@
 
 use sluice_crds::run::{Gate, Hook, PackageRecord, PackageState, UpgradeRecord};
 
-use crate::reasons::Hold;
+use crate::proof::Judgement;
+use crate::reasons::{GateReason, Hold};
 
 /// Whether a gate opens that releases the control plane or workers.
 pub(super) fn opens_a_gate(previous: Option<&UpgradeRecord>, next: &UpgradeRecord) -> bool {
@@ -35,8 +36,30 @@ pub(super) fn opens_any_gate(previous: Option<&UpgradeRecord>, next: &UpgradeRec
     open.any(|gate| gate.hook != Hook::BeforeClusterDelete && !was_open(previous, gate))
 }
 
-/// Returns a record whose gates do not open, nor stay open because of the version of the control plane, because the cache is outdated. No
-/// upgrade ends on such a cache: the gates of its record would never change again.
+/// Returns the hold of a record in which a proof without complete evidence opens a gate. Versions that the control plane has `taken` need
+/// no proof.
+pub(super) fn unconfirmed(
+    previous: Option<&UpgradeRecord>,
+    next: &UpgradeRecord,
+    judged: &[Judgement],
+    taken: bool,
+) -> Option<Hold> {
+    let needs_proof = |gate: &&Gate| {
+        let is_ahead = !taken && Some(&gate.version) == next.hop.as_ref();
+        releases_step(gate) && (is_ahead || !is_before_control_plane(gate.hook))
+    };
+    let mut open = next.gates.iter().filter(needs_proof);
+    if open.all(|gate| was_open(previous, gate)) {
+        return None;
+    }
+    let judged = judged.iter().find(|judged| judged.ready() && !judged.confirmed)?;
+    let name = &judged.record.name;
+    let message = format!("waiting for the API servers to confirm the proof of package {name}");
+    Some(Hold::new(GateReason::PackagesUnknown, message))
+}
+
+/// Returns a record whose gates do not open, nor stay open because of the version of the control plane, because the cache is outdated or
+/// a proof is unconfirmed. No upgrade ends on such evidence: the gates of its record would never change again.
 pub(super) fn withheld(
     previous: Option<&UpgradeRecord>,
     record: UpgradeRecord,
@@ -92,7 +115,7 @@ pub(super) fn has_new_proof(previous: Option<&UpgradeRecord>, next: &UpgradeReco
 #[cfg(test)]
 mod tests {
     use rstest::rstest;
-    use sluice_crds::run::Gate;
+    use sluice_crds::run::{Gate, Phase};
 
     use super::*;
 
@@ -123,6 +146,38 @@ mod tests {
         assert_eq!(opens_a_gate(Some(&closed), &open), confirmed);
         assert!(!opens_a_gate(Some(&open), &open), "it was open");
         assert!(!opens_a_gate(Some(&open), &closed), "it closes");
+    }
+
+    /// Evidence of a watch or of a record opens no gate, whatever path leads to it.
+    #[rstest]
+    #[case::unconfirmed(Hook::BeforeControlPlaneUpgrade, false, false, true)]
+    #[case::confirmed(Hook::BeforeControlPlaneUpgrade, true, false, false)]
+    #[case::of_a_taken_version(Hook::BeforeControlPlaneUpgrade, false, true, false)]
+    #[case::of_workers(Hook::BeforeWorkersUpgrade, false, true, true)]
+    #[case::that_releases_nothing(Hook::AfterClusterUpgrade, false, false, false)]
+    fn a_gate_opens_by_confirmed_proofs_only(
+        #[case] hook: Hook,
+        #[case] confirmed: bool,
+        #[case] taken: bool,
+        #[case] held: bool,
+    ) {
+        let open = UpgradeRecord {
+            hop: Some("v1.36.3".to_owned()),
+            ..record(hook, true)
+        };
+        let judged = [Judgement {
+            record: proven_at(2),
+            phase: Phase::BeforeControlPlane,
+            settled: true,
+            kept: false,
+            confirmed,
+        }];
+        let closed = record(hook, false);
+        let hold = |previous| unconfirmed(previous, &open, &judged, taken);
+        assert_eq!(hold(None).is_some(), held);
+        assert_eq!(hold(Some(&closed)).is_some(), held);
+        assert_eq!(hold(Some(&open)), None, "it was open");
+        assert_eq!(unconfirmed(None, &open, &[], taken), None, "no proof opens it");
     }
 
     fn proven_at(generation: i64) -> PackageRecord {

@@ -16,7 +16,7 @@ use super::{
     effects::Effects,
     install::tidy,
     interrupt::{needs_of, together},
-    opening::{has_new_proof, opens_a_gate, opens_any_gate, withheld},
+    opening::{has_new_proof, opens_a_gate, opens_any_gate, unconfirmed, withheld},
     packages::{DriftCheckResult, Packages},
     validate::Validated,
     workload::Reach,
@@ -108,8 +108,12 @@ pub(super) fn status(
         record = advance(previous, &observe(context, validated, bootstrap, &packages));
         effects.local.confirmed = found.control_plane.clone().filter(|_| outdated.is_none());
     }
-    if let Some(hold) = &outdated {
-        record = withheld(previous, record, hold);
+    let taken = validated.progress.taken;
+    if let Some(hold) = outdated
+        .clone()
+        .or_else(|| unconfirmed(previous, &record, &packages.judged, taken))
+    {
+        record = withheld(previous, record, &hold);
     }
     effects.outdated = effects
         .local
