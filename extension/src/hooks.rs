@@ -311,16 +311,21 @@ fn log(call: &HookCall<'_>, decision: &Decision, is_new: bool) {
         name: cluster,
         ..
     } = call;
-    let (answer, reason, retry_after) = match decision {
-        Decision::Release => ("release", None, None),
+    let (answer, held) = match decision {
+        Decision::Release => ("release", None),
         Decision::Hold {
             retry_after, reason, ..
-        } => ("hold", Some(display(reason)), Some(retry_after.seconds())),
+        } => ("hold", Some((reason, retry_after.seconds()))),
     };
+    let (reason, text) = (
+        held.map(|(reason, _)| display(reason)),
+        held.map(|(reason, _)| reason.text()),
+    );
+    let retry_after = held.map(|(_, retry_after)| retry_after);
     if is_new {
-        info!(%hook, namespace, cluster, answer, reason, retry_after, "Answered hook call");
+        info!(%hook, namespace, cluster, answer, reason, text, retry_after, "Answered hook call");
     } else {
-        debug!(%hook, namespace, cluster, answer, reason, retry_after, "Answered hook call");
+        debug!(%hook, namespace, cluster, answer, reason, text, retry_after, "Answered hook call");
     }
 }
 

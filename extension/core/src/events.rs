@@ -18,16 +18,6 @@ pub enum Event {
     Warned(&'static str, String),
 }
 
-/// Hold reasons of every upgrade, which get no event; the record reports them.
-const PROGRESS: [GateReason; 6] = [
-    GateReason::BootstrapNotMerged,
-    GateReason::ControlPlaneCreating,
-    GateReason::ControlPlaneUpgrading,
-    GateReason::KappControllerRestarting,
-    GateReason::PackagesUnknown,
-    GateReason::WorkersUpgrading,
-];
-
 /// Maximum number of different texts per object whose repetitions are counted.
 const COUNTED: usize = 16;
 
@@ -43,11 +33,10 @@ pub struct Notice<'a> {
 }
 
 impl<'a> Notice<'a> {
-    /// Returns the event of a hold. Steps of every upgrade get no event.
+    /// Returns the event of a hold. Steps of every upgrade get no event; the record reports them.
     #[must_use]
     pub fn of_hold(hold: &'a Hold) -> Option<Self> {
-        let said = !PROGRESS.contains(&hold.reason);
-        said.then(|| Self {
+        (!hold.reason.class().is_step()).then(|| Self {
             warns: hold.reason != GateReason::PackagesNotReady,
             reason: hold.reason.as_str(),
             note: &hold.message,

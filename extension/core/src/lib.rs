@@ -11,6 +11,7 @@ pub mod decode;
 pub mod digest;
 pub mod error_chain;
 pub mod events;
+pub mod explanation;
 pub mod fault;
 pub mod gate;
 pub mod installation;

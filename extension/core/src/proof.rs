@@ -20,7 +20,7 @@ pub use self::made_from::is_made_from;
 pub use self::status::{ProofStatus, proof_status};
 pub use self::summary::Summary;
 pub use self::underway::{is_underway, last_moved};
-use crate::reasons::{Hold, PackageReason};
+use crate::reasons::{Class, Hold, PackageReason};
 use crate::text::lines;
 use clauses::{
     CLAUSES, Clause, Evidence, failure, observed_install, specifies_the_target, stopped, unfinished,
@@ -343,10 +343,10 @@ fn unproven(
 ) -> PackageRecord {
     let target = evidence.target;
     let state = state(evidence);
-    let hold = match (state, hold.reason) {
+    let hold = match (state, hold.reason.class()) {
         (PackageState::Failed, _) => failure(evidence),
         // Right after a change the PackageInstall repeats an old failure, as it repeats an old success.
-        (_, PackageReason::PackageInstallFailed | PackageReason::AppFailed) => unfinished(),
+        (_, Class::Retries) => unfinished(),
         _ => hold,
     };
     // With every attempt kapp-controller changes the state from failed to reconciling and back.

@@ -15,7 +15,7 @@ use http::header::CONNECTION;
 use http::{HeaderValue, Method};
 use sluice_core::gate::decision::Decision;
 use sluice_core::gate::hook_call::OwnedHookCall;
-use sluice_core::reasons::CallReason;
+use sluice_core::reasons::{CallReason, Class};
 use tracing::{debug, error, warn};
 
 use crate::body::{self, Budget, Peer};
@@ -233,7 +233,7 @@ fn answer(hook: Hook, decision: &Decision) -> (Response, Outcome) {
     let Decision::Hold { reason, .. } = decision else {
         return (response, Outcome::Released);
     };
-    if reason.is_of_the_replica() {
+    if reason.class() == Class::Replica {
         // The next call may reach a replica that decides otherwise.
         response
             .headers_mut()

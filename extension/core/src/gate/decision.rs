@@ -6,6 +6,7 @@ use sluice_crds::run::{Hook, SCHEMA, UpgradeRecord};
 
 use crate::cache::stored_kind::StoredKind;
 use crate::cluster::is_managed;
+use crate::explanation::hold_of;
 use crate::gate::hook_call::HookCall;
 use crate::gate::retry::{RetryAfter, RetryPolicy};
 use crate::reasons::{CallReason, GateReason, Hold, HoldReason};
@@ -130,6 +131,11 @@ fn held(reason: impl Into<HoldReason>, message: impl Into<String>) -> Hold<HoldR
     Hold::new(reason.into(), message)
 }
 
+/// Returns a hold whose message is the text of its reason.
+fn said(reason: CallReason) -> Hold<HoldReason> {
+    held(reason, reason.text())
+}
+
 /// Whether a call is released whatever the objects are.
 pub(super) fn needs_no_knowledge(call: &HookCall<'_>, policy: &RetryPolicy) -> bool {
     call.hook == Hook::AfterControlPlaneInitialized || deletion_overdue(call, policy)
@@ -252,7 +258,7 @@ fn unlisted(call: &HookCall<'_>, cached: &CachedCluster<'_>) -> Option<Hold<Hold
 }
 
 fn unrecorded(_: &HookCall<'_>, cached: &CachedCluster<'_>) -> Option<Hold<HoldReason>> {
-    let nothing = || held(CallReason::RecordNotFound, "Cluster not reconciled yet");
+    let nothing = || said(CallReason::RecordNotFound);
     cached
         .record
         .is_none()
@@ -260,39 +266,21 @@ fn unrecorded(_: &HookCall<'_>, cached: &CachedCluster<'_>) -> Option<Hold<HoldR
 }
 
 fn of_another_schema(_: &HookCall<'_>, cached: &CachedCluster<'_>) -> Option<Hold<HoldReason>> {
-    (cached.record?.schema != SCHEMA).then(|| {
-        held(
-            CallReason::RecordSchemaUnknown,
-            "waiting for the leader to rewrite the record",
-        )
-    })
+    (cached.record?.schema != SCHEMA).then(|| said(CallReason::RecordSchemaUnknown))
 }
 
 fn of_another_cluster(call: &HookCall<'_>, cached: &CachedCluster<'_>) -> Option<Hold<HoldReason>> {
-    (cached.record?.cluster_uid != call.uid).then(|| {
-        held(
-            CallReason::RecordUIDMismatch,
-            "the record belongs to an earlier Cluster of this name",
-        )
-    })
+    (cached.record?.cluster_uid != call.uid).then(|| said(CallReason::RecordUIDMismatch))
 }
 
 fn behind_the_cluster(call: &HookCall<'_>, cached: &CachedCluster<'_>) -> Option<Hold<HoldReason>> {
-    (cached.record?.observed_cluster_generation < call.generation).then(|| {
-        held(
-            CallReason::ClusterNotObserved,
-            "waiting for Sluice to observe the latest edit of the Cluster",
-        )
-    })
+    (cached.record?.observed_cluster_generation < call.generation)
+        .then(|| said(CallReason::ClusterNotObserved))
 }
 
 fn behind_the_bootstrap(_: &HookCall<'_>, cached: &CachedCluster<'_>) -> Option<Hold<HoldReason>> {
-    (Some(cached.record?.observed_bootstrap_generation) != cached.bootstrap_generation).then(|| {
-        held(
-            CallReason::BootstrapNotObserved,
-            "waiting for Sluice to observe the latest edit of the ClusterBootstrap",
-        )
-    })
+    (Some(cached.record?.observed_bootstrap_generation) != cached.bootstrap_generation)
+        .then(|| said(CallReason::BootstrapNotObserved))
 }
 
 fn behind_the_label(call: &HookCall<'_>, cached: &CachedCluster<'_>) -> Option<Hold<HoldReason>> {
@@ -332,15 +320,13 @@ fn closed(call: &HookCall<'_>, cached: &CachedCluster<'_>) -> Option<Hold<HoldRe
         .gates
         .iter()
         .find(|gate| answers(gate, call) && !gate.open)?;
-    let reason =
-        GateReason::parse(&gate.reason).map_or(HoldReason::Call(CallReason::GateClosed), HoldReason::Gate);
-    Some(held(reason, gate.message.clone()))
+    let unknown = || held(CallReason::GateClosed, gate.message.clone());
+    Some(hold_of(gate).map_or_else(unknown, Hold::of_call))
 }
 
 // Uninstalled packages stay uninstalled without a leader.
 fn leaderless(call: &HookCall<'_>, cached: &CachedCluster<'_>) -> Option<Hold<HoldReason>> {
-    (cached.leaderless && call.hook != Hook::BeforeClusterDelete)
-        .then(|| held(CallReason::NoLeader, "no Sluice replica holds the leader lease"))
+    (cached.leaderless && call.hook != Hook::BeforeClusterDelete).then(|| said(CallReason::NoLeader))
 }
 
 fn answers(gate: &sluice_crds::run::Gate, call: &HookCall<'_>) -> bool {

@@ -11,7 +11,8 @@ use std::{
 
 use sluice_crds::run::{PackageState, UpgradeRecord};
 
-use crate::reasons::{GateReason, Hold};
+use crate::reasons::{Class, Hold};
+use crate::upgrade::record::class_of;
 
 /// Time without progress after which a held Cluster counts as stuck.
 pub const STUCK_AFTER: Duration = Duration::from_mins(10);
@@ -49,7 +50,7 @@ impl ProgressHash {
         (workload_uid, label, to, hop, tkr).hash(&mut hasher);
         for gate in gates {
             (gate.hook, &gate.version, gate.open).hash(&mut hasher);
-            if !follows_tries(&gate.reason) {
+            if class_of(gate) != Some(Class::Retries) {
                 (&gate.reason, &gate.message).hash(&mut hasher);
             }
         }
@@ -67,14 +68,6 @@ impl ProgressHash {
         (label, hold).hash(&mut hasher);
         Self(hasher.finish())
     }
-}
-
-/// Whether the reason of a closed gate changes with each retry of kapp-controller.
-fn follows_tries(reason: &str) -> bool {
-    matches!(
-        GateReason::parse(reason),
-        Some(GateReason::PackagesNotReady | GateReason::PackageFailed)
-    )
 }
 
 /// Returns the stage of a package: not written, in progress, or proven.

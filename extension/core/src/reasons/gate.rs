@@ -1,6 +1,6 @@
 //! Hold reasons of a gate in the record.
 
-use super::table::held;
+use super::table::{act, held, wait};
 
 held! {
     /// Reason of a closed gate.
@@ -9,178 +9,244 @@ held! {
         /// The called replica, or the leader, has not listed the API in the message since it started: kapp-controller is not installed or
         /// does not serve its package API, a definition of Cluster API or Sluice is missing, or Sluice may not list it. Unmanaged
         /// Clusters and deletions are not held.
-        APIUnavailable("gate, hook message, event"):
-            "if the name ends in `carvel.dev` or `k14s.io`, install kapp-controller in the management cluster, or check its \
-             APIService `v1alpha1.data.packaging.carvel.dev`; otherwise apply the missing definition (that of MachinePool as well) or \
-             the roles in `manifests/base`. No restart is needed",
+        APIUnavailable("gate, hook message, event"): "required API not listed since the start", Replica,
+            act(
+                "if the name ends in `carvel.dev` or `k14s.io`, install kapp-controller in the management cluster, or check its \
+                 APIService `v1alpha1.data.packaging.carvel.dev`; otherwise apply the missing definition (that of MachinePool as well) \
+                 or the roles in `manifests/base`. No restart is needed",
+            ),
         /// The label `run.tanzu.vmware.com/tkr` was removed, but the ClusterBootstrap still exists.
-        TKRLabelRemoved("gate, event"):
-            "set the label again; to take the Cluster out of Sluice see [below](#taking-a-cluster-out-of-sluice)",
+        TKRLabelRemoved("gate, event"): "release label removed", Blocked,
+            act("set the label again; to take the Cluster out of Sluice see [below](#taking-a-cluster-out-of-sluice)"),
         /// The Cluster, or its ClusterClass, requests a release by annotation `run.tanzu.vmware.com/resolve-tkr`, but the Cluster has no
         /// release label: the resolving webhook was not called. Only BeforeClusterCreate and BeforeClusterUpgrade are held.
-        TKRNotResolved("hook message"):
-            "set `run.tanzu.vmware.com/resolve-tkr` on the Cluster to the selector of its class (empty where it has none), or set the \
-             label; `--hold-unresolved=false` turns this off",
+        TKRNotResolved("hook message"): "release not resolved", Blocked,
+            act(
+                "set `run.tanzu.vmware.com/resolve-tkr` on the Cluster to the selector of its class (empty where it has none), or set \
+                 the label; `--hold-unresolved=false` turns this off",
+            ),
         /// The label names a TanzuKubernetesRelease that is marked legacy, but the Cluster has a ClusterBootstrap.
-        TKRLegacy("gate, hook message, event"):
-            "name another release; to take the Cluster out of Sluice see [below](#taking-a-cluster-out-of-sluice)",
+        TKRLegacy("gate, hook message, event"): "release marked legacy", Blocked,
+            act("name another release; to take the Cluster out of Sluice see [below](#taking-a-cluster-out-of-sluice)"),
         /// The label names a TanzuKubernetesRelease that does not exist.
-        TKRNotFound("gate, hook message, event"): "create it, or correct the label",
+        TKRNotFound("gate, hook message, event"): "TanzuKubernetesRelease not found", Blocked,
+            act("create it, or correct the label"),
         /// An object that the Cluster depends on exists, but Sluice cannot decode it: the message names the object and the field.
         /// Only Clusters that depend on it are held; metric `sluice_undecodable_object_info` names it as well.
-        ObjectUndecodable("gate, hook message, event"):
-            "correct the field that the message names, or delete the object; no restart is needed",
+        ObjectUndecodable("gate, hook message, event"): "required object cannot be decoded", Blocked,
+            act("correct the field that the message names, or delete the object; no restart is needed"),
         /// No single release matches the next version; also while the Cluster has the new version but not yet the label for it.
-        NoTKRForHop("gate, event"): "set the label to a release of that Kubernetes version, or create the one of the step between",
+        NoTKRForHop("gate, event"): "no release for the next version", Blocked,
+            act("set the label to a release of that Kubernetes version, or create the one of the step between"),
         /// The ClusterClass names a `generateUpgradePlanExtension`, and `status.controlPlane.upgradePlan` of the Cluster does not lead
         /// to the target (yet).
-        UpgradePlanUnknown("gate, event"):
-            "nothing; if it lasts, check that extension. Cluster API before 1.14 does not show the plan: use `kubernetesVersions` \
-             there",
+        UpgradePlanUnknown("gate, event"): "upgrade plan does not lead to the target", Blocked,
+            wait(
+                "1 min, until Cluster API has called that extension",
+                "check that extension. Cluster API before 1.14 does not show the plan: use `kubernetesVersions` there",
+            ),
         /// `topology.version` is lower than the control plane.
-        DowngradeNotSupported("gate, event"): "raise it again",
+        DowngradeNotSupported("gate, event"): "downgrade not supported", Blocked, act("raise it again"),
         /// The release has no ClusterBootstrapTemplate of its name in the system namespace; also if it is deleted during an upgrade to
         /// the release.
-        TemplateNotFound("gate, hook message, event"): "create it",
+        TemplateNotFound("gate, hook message, event"): "ClusterBootstrapTemplate not found", Blocked,
+            act("create it"),
         /// A referenced Package object does not exist in the system namespace.
-        PackageNotFound("gate, event"): "create the Package, or correct the field that the message names",
+        PackageNotFound("gate, event"): "Package not in the system namespace", Blocked,
+            act("create the Package, or correct the field that the message names"),
         /// Sluice cannot complete a ClusterBootstrap with annotation `tkg.tanzu.vmware.com/add-missing-fields-from-tkr`: the annotation
         /// names no release or another one than the label, a wildcard is ambiguous, or the template lacks the field, too.
-        MissingFieldsNotFilled("gate, event"): "correct the field that the message names",
+        MissingFieldsNotFilled("gate, event"): "missing fields cannot be filled", Blocked,
+            act("correct the field that the message names"),
         /// The release lists no version of a package that the user chose instead of the one in the template.
-        PackageNotInRelease("gate, event"):
-            "add it to `spec.bootstrapPackages`, change the ClusterBootstrap, or keep the version by annotation \
-             `lifecycle.sluice.dev/keep-package-versions`",
+        PackageNotInRelease("gate, event"): "package version not in the release", Blocked,
+            act(
+                "add it to `spec.bootstrapPackages`, change the ClusterBootstrap, or keep the version by annotation \
+                 `lifecycle.sluice.dev/keep-package-versions`",
+            ),
         /// During an upgrade, a package of the ClusterBootstrap is lower than in the release of the next version, for example because an
         /// old manifest was applied. Sluice writes nothing to the workload cluster meanwhile.
-        PackageBelowRelease("gate, event"):
-            "set the version that the message names, or [keep the one that is \
-             there](decisions/0011-release-as-the-lower-bound-of-package-versions.md) by annotation",
+        PackageBelowRelease("gate, event"): "package version below the release", Blocked,
+            act(
+                "set the version that the message names, or [keep the one that is \
+                 there](decisions/0011-release-as-the-lower-bound-of-package-versions.md) by annotation",
+            ),
         /// During an upgrade, a package of that release is not in the ClusterBootstrap.
-        PackageMissing("gate, event"): "add it, or leave it out by the same annotation",
+        PackageMissing("gate, event"): "package of the release left out", Blocked,
+            act("add it, or leave it out by the same annotation"),
         /// Two packages of the ClusterBootstrap have the same name up to the first dot of `refName`, and would share one PackageInstall;
         /// also after a release that moves a package to another field. Sluice writes nothing to the workload cluster meanwhile.
-        PackageDuplicated("gate, event"):
-            "remove one of the two that the message names; in an upgrade, the one in the field where the template of the release does \
-             not have it",
+        PackageDuplicated("gate, event"): "two packages with the same short name", Blocked,
+            act(
+                "remove one of the two that the message names; in an upgrade, the one in the field where the template of the release \
+                 does not have it",
+            ),
         /// A ClusterBootstrap, or the ClusterBootstrapTemplate of a release, lists more than 128 additional packages: it predates the
         /// limit in the definitions. Sluice reads and writes nothing for such a ClusterBootstrap.
-        PackagesTooMany("gate, event"):
-            "remove some of them from the ClusterBootstrap that the message names; delete a template and create it again with fewer",
+        PackagesTooMany("gate, event"): "too many additional packages", Blocked,
+            act("remove some of them from the ClusterBootstrap that the message names; delete a template and create it again with fewer"),
         /// A part of the annotation `lifecycle.sluice.dev/keep-package-versions` is not `<package>=<version>` or `<package>=none`.
-        KeptVersionsInvalid("gate, event"): "correct the part that the message names, or remove the annotation",
+        KeptVersionsInvalid("gate, event"): "invalid keep-package-versions", Blocked,
+            act("correct the part that the message names, or remove the annotation"),
         /// A values Secret or provider object does not exist, or an object that it references under a key that ends in `LocalObjRef`;
         /// or Sluice may not read its kind. Sluice creates or merges a ClusterBootstrap once all objects that its template names exist.
         /// Later, other packages continue, unless kapp-controller is the one that waits. Sluice recreates a copy
         /// (`<cluster>-<package>-package`) if its original in the template still exists.
-        ValuesNotFound("gate, event"): "create what the message names, or add the rule that it names",
+        ValuesNotFound("gate, event"): "values source not found", Blocked,
+            act("create what the message names, or add the rule that it names"),
         /// The name of a copy (`<cluster>-<package>-package`) is taken by an object of another Cluster in the namespace, because both
         /// combinations of cluster and package give the same name. Or the ClusterBootstrap references a configuration of Sluice that
         /// belongs to another Cluster: its values are computed for that one.
-        ValuesOwnerMismatch("gate, event"):
-            "give one of the two Clusters another name, or a configuration of its own; or remove the owner that the message names where \
-             both shall have the values of a Secret",
+        ValuesOwnerMismatch("gate, event"): "values belong to another Cluster", Blocked,
+            act(
+                "give one of the two Clusters another name, or a configuration of its own; or remove the owner that the message names \
+                 where both shall have the values of a Secret",
+            ),
         /// The provider object names no Secret in `status.secretRef` yet, its condition `Ready` is `False`, its
         /// `status.observedGeneration` is outdated, or its values are still those of another version of the package. Creation of a
         /// Cluster is not held: the values may need infrastructure that is created later.
-        ValuesNotReady("gate, event"):
-            "check condition `Ready` of the object ([what it says](reference/providers.md)), or the controller of that kind",
+        ValuesNotReady("gate, event"): "values source not ready", Blocked,
+            act("check condition `Ready` of the object ([what it says](reference/providers.md)), or the controller of that kind"),
         /// More than one of `inline`, `secretRef`, `providerRef`.
-        ValuesSourceAmbiguous("gate, event"): "keep one",
+        ValuesSourceAmbiguous("gate, event"): "more than one values source", Blocked, act("keep one"),
         /// The values Secret of a package, or a Secret that a configuration in a template names, is a credential of Kubernetes or
         /// Cluster API: of type `kubernetes.io/service-account-token`, `bootstrap.kubernetes.io/token` or `cluster.x-k8s.io/secret`,
         /// or named after a Cluster of the namespace: `<Cluster>-kubeconfig`, `-ca`, `-etcd`, `-proxy`, `-sa` or the like. Sluice
         /// does not copy it to a workload cluster. After that Cluster is deleted, the gate opens at the next drift check.
-        ValuesSecretRefused("gate, event"): "name a Secret with values",
+        ValuesSecretRefused("gate, event"): "values Secret holds a credential", Blocked,
+            act("name a Secret with values"),
         /// The ClusterBootstrap has a CNI and the annotation `unmanaged-cni`.
-        UnmanagedCNIConflict("gate, event"): "remove one of the two",
+        UnmanagedCNIConflict("gate, event"): "CNI package despite unmanaged-cni", Blocked,
+            act("remove one of the two"),
         /// The name of an object would exceed the limit of Kubernetes.
-        NameTooLong("gate, event"): "use a shorter cluster name",
+        NameTooLong("gate, event"): "object name too long", Blocked, act("use a shorter cluster name"),
         /// The new release's packages are not in the ClusterBootstrap yet.
-        BootstrapNotMerged("gate"): "nothing; if it lasts, another reason is reported as well",
+        BootstrapNotMerged("gate"): "ClusterBootstrap not merged yet", Progress,
+            wait("10 s", "look for an Event of another reason on the Cluster, and check the log of the leader"),
         /// An API server refused a write.
-        WriteRefused("gate, event"):
-            "read the message, which is that of the server; usual causes are an admission policy, an outdated definition, or a role \
-             that does not allow Sluice to create or label providers of values, which the message then names",
+        WriteRefused("gate, event"): "write refused by an API server", Blocked,
+            act(
+                "read the message, which is that of the server; usual causes are an admission policy, an outdated definition, or a role \
+                 that does not allow Sluice to create or label providers of values, which the message then names",
+            ),
         /// An API server refused a write because it could not call a mandatory admission webhook, mostly one of the addons-manager
         /// or of the earlier resolver: its configuration was left behind. It also blocks Cluster API.
-        WebhookUnavailable("gate, event, condition `TakeoverIncomplete`"):
-            "delete the webhook configuration that has the webhook of the message ([migrating](migrating.md#webhook-configurations-that-were-left-behind)), or start \
-             its server",
+        WebhookUnavailable("gate, event, condition `TakeoverIncomplete`"): "mandatory admission webhook unavailable", Blocked,
+            act(
+                "delete the webhook configuration that has the webhook of the message \
+                 ([migrating](migrating.md#webhook-configurations-that-were-left-behind)), or start its server",
+            ),
         /// A leftover of the addons-manager was removed and has reappeared: its pause, a finalizer, or the name of a values Secret in a
         /// PackageInstall. Sluice writes nothing to the workload cluster meanwhile, because two controllers would overwrite the same
         /// PackageInstalls. Sluice removes the leftover again once per `--sync-period`.
-        AddonsManagerRuns("gate, event, condition `TakeoverIncomplete`"):
-            "scale the Deployment of the addons-manager to 0 ([migrating](migrating.md))",
+        AddonsManagerRuns("gate, event, condition `TakeoverIncomplete`"): "addons-manager is still running", Blocked,
+            act("scale the Deployment of the addons-manager to 0 ([migrating](migrating.md))"),
         /// A reconcile of the Cluster took longer than 3 s while other slow ones had half of the slots, did not finish within 2 min, or
         /// waited for a slot for 1 min. Sluice retries it.
-        ReconcileTimedOut("gate, event"):
-            "check for slow API servers; if `sluice_slow_reconciles_canceled_total` grows, which counts the first case, raise \
-             `--cluster-concurrency`",
+        ReconcileTimedOut("gate, event"): "reconcile took too long", Blocked,
+            act(
+                "check for slow API servers; if `sluice_slow_reconciles_canceled_total` grows, which counts the first case, raise \
+                 `--cluster-concurrency`",
+            ),
         /// Reconciles of the Cluster fail with an error of the management API server: the second failure in a row, the fifth conflict in
         /// a row, or no success within 3 s of the start of the first one. Sluice retries with backoff.
-        ReconcileError("gate, event"):
-            "the log names the request and the response (`Failed to reconcile Cluster`); if a rule is missing apply the roles in \
-             `manifests/base`, otherwise check the API server",
+        ReconcileError("gate, event"): "reconciles keep failing", Blocked,
+            act(
+                "the log names the request and the response (`Failed to reconcile Cluster`); if a rule is missing apply the roles in \
+                 `manifests/base`, otherwise check the API server",
+            ),
         /// A reconcile of the Cluster panicked, which is a bug of Sluice. Sluice retries with backoff; other Clusters are not affected.
-        ReconcilePanicked("gate, event"): "report the bug with the lines of the log around `panicked at`",
+        ReconcilePanicked("gate, event"): "panic during the reconcile", Blocked,
+            act("report the bug with the lines of the log around `panicked at`"),
         /// The installed definition of ClusterBootstrap is outdated and drops the record, or fields of it. Sluice restores no altered
         /// values Secret meanwhile.
-        CRDOutdated("event; hook message if the whole record is dropped"): "apply the definitions of this release",
+        CRDOutdated("event; hook message if the whole record is dropped"): "ClusterBootstrap definition outdated", Blocked,
+            act("apply the definitions of this release"),
     }
     "Paused, or being deleted" {
         /// `spec.paused` or `cluster.x-k8s.io/paused` is set.
-        ClusterPaused("gate, event"): "unpause when you are done; Sluice removes only the pause of the addons-manager",
+        ClusterPaused("gate, event"): "Cluster paused", ClusterPause,
+            act("unpause when you are done; Sluice removes only the pause of the addons-manager"),
         /// `spec.paused` of the ClusterBootstrap.
-        BootstrapPaused("gate, event"): "the same",
+        BootstrapPaused("gate, event"): "ClusterBootstrap paused", Pause, act("the same"),
         /// An annotation `before-upgrade.hook.cluster.cluster.x-k8s.io…` is set.
-        StartHeldByAnnotation("gate, event"): "its owner removes it",
+        StartHeldByAnnotation("gate, event"): "start held by a hook annotation", ClusterPause,
+            act("its owner removes it"),
         /// The Cluster is being deleted.
-        ClusterDeleting("gate"): "nothing",
+        ClusterDeleting("gate"): "Cluster terminating", Deletion,
+            wait(
+                "the time that the deletion of the machines takes, often 5 to 15 min",
+                "check which finalizer of the Cluster is left, and the controller that removes it",
+            ),
         /// Additional packages are being uninstalled; the message names the first of them. If the workload cluster cannot be read, the
         /// gate carries that reason instead.
-        UninstallInProgress("gate BeforeClusterDelete"): "nothing; ends after `--cluster-delete-timeout` at the latest",
+        UninstallInProgress("gate BeforeClusterDelete"): "packages being uninstalled", Blocked,
+            wait(
+                "`--cluster-delete-timeout` (10 min) at most",
+                "check the log of the leader, because Sluice releases the deletion by then",
+            ),
     }
     "Cluster API is at work" {
         /// The kind in `spec.controlPlaneRef` is not served, is forbidden to Sluice, cannot be listed, has returned only errors for 45 s,
         /// or does not belong to a control plane provider.
-        ControlPlaneKindUnreadable("gate, event"):
-            "the message names the rule, or the label that its CustomResourceDefinition needs; or start Sluice with \
-             `--control-plane-group`",
+        ControlPlaneKindUnreadable("gate, event"): "control plane kind cannot be read", Blocked,
+            act(
+                "the message names the rule, or the label that its CustomResourceDefinition needs; or start Sluice with \
+                 `--control-plane-group`",
+            ),
         /// The Cluster in the message, or its control plane, differs from the cache of the leader: the watch of the leader lags, or the API
         /// server was restored to an earlier state. No gate opens meanwhile. After two minutes Sluice restarts all watches.
-        CacheOutdated("gate, event"):
-            "nothing; if it lasts, check the network between the leader and the API server",
+        CacheOutdated("gate, event"): "cache of the leader outdated", Lag,
+            wait("2 min", "check the network between the leader and the API server"),
         /// The control plane does not exist or has no version yet.
-        ControlPlaneCreating("gate"): "nothing",
+        ControlPlaneCreating("gate"): "control plane being created", ClusterApi,
+            wait(
+                "the time that the infrastructure takes to create a machine, often 5 to 15 min",
+                "check the control plane object, its Machines, and the log of its provider",
+            ),
         /// The control plane is taking the version.
-        ControlPlaneUpgrading("gate"): "nothing; if it lasts, check the control plane object",
+        ControlPlaneUpgrading("gate"): "control plane being upgraded", ClusterApi,
+            wait(
+                "the time that the replacement of each control plane machine takes, often 5 to 15 min for one",
+                "check the control plane object, its Machines, and the log of its provider",
+            ),
         /// Workers are taking the version.
-        WorkersUpgrading("gate"): "nothing",
+        WorkersUpgrading("gate"): "workers being upgraded", ClusterApi,
+            wait(
+                "the time that Cluster API takes to write the version to all MachineDeployments and MachinePools, one after the other",
+                "check condition `TopologyReconciled` of the Cluster, and the MachineDeployments and MachinePools",
+            ),
     }
     "The workload cluster" {
         /// Secret `<cluster>-kubeconfig` or its key `value` does not exist, and the control plane has a version.
-        KubeconfigNotFound("gate, event"): "check the provider of the control plane",
+        KubeconfigNotFound("gate, event"): "kubeconfig not found", Blocked,
+            act("check the provider of the control plane"),
         /// The kubeconfig contains a field that Sluice does not accept (exec, files, insecure …).
-        KubeconfigInvalid("gate, event"): "the message names the field; put a token or client certificate there",
+        KubeconfigInvalid("gate, event"): "kubeconfig not accepted", Blocked,
+            act("the message names the field; put a token or client certificate there"),
         /// The API server does not respond, or responds with 401, 403 or 404, which the message names, or is not a Kubernetes API
         /// server; or it returns more PackageInstalls or Apps than Sluice caches (16 MiB each), or its watch panicked.
-        WorkloadUnreachable("gate, event"):
-            "check network and endpoint; proofs are kept for 60 s. If another cluster responds, behind a new kubeconfig or behind \
-             the same one, Sluice deploys and proves everything again, after the work of kapp on the previous cluster has ended",
+        WorkloadUnreachable("gate, event"): "workload API server unreachable", Blocked,
+            act(
+                "check network and endpoint; proofs are kept for 60 s. If another cluster responds, behind a new kubeconfig or behind \
+                 the same one, Sluice deploys and proves everything again, after the work of kapp on the previous cluster has ended",
+            ),
         /// kapp-controller does not serve its package API yet.
-        KappControllerRestarting("gate"): "nothing; if it lasts, check kapp-controller in the workload cluster",
+        KappControllerRestarting("gate"): "kapp-controller not serving its API", Progress,
+            wait("1 min", "check kapp-controller in the workload cluster, and its APIService `v1alpha1.data.packaging.carvel.dev`"),
     }
     "Packages" {
         /// Sluice has not determined the packages of the next version yet; also after values or a Package changed during the confirming read.
         /// A merged ClusterBootstrap without any package is not held; its condition `NothingToProve` reports it.
-        PackagesUnknown("gate"): "nothing",
+        PackagesUnknown("gate"): "packages not determined yet", Progress,
+            wait("10 s", "check the log of the leader"),
         /// One of the named packages has no proof yet. The message names all packages that the gate needs.
-        PackagesNotReady("gate, event"): "check their entries",
+        PackagesNotReady("gate, event"): "packages not proven yet", Retries, act("check their entries"),
         /// The named package failed to reconcile.
-        PackageFailed("gate, event"):
-            "check its entry and `status.usefulErrorMessage` of its App; a corrected Package or value releases it",
+        PackageFailed("gate, event"): "a package failed", Retries,
+            act("check its entry and `status.usefulErrorMessage` of its App; a corrected Package or value releases it"),
         /// A package with readiness `Applied` is not on every node yet; ends after 30 minutes.
-        PackagesNotSettled("gate AfterClusterUpgrade, event"): "check its DaemonSet",
+        PackagesNotSettled("gate AfterClusterUpgrade, event"): "packages not on every node yet", Blocked,
+            act("check its DaemonSet"),
     }
 }

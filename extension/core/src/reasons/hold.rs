@@ -1,6 +1,7 @@
 //! Hold reasons: one vocabulary for hook messages, conditions, events and metric labels, split by source.
 
 use crate::reasons::CallReason;
+use crate::reasons::Class;
 use crate::reasons::GateReason;
 use std::fmt;
 
@@ -23,33 +24,32 @@ impl HoldReason {
         }
     }
 
-    /// Whether the reason may be specific to the called replica, so that another replica may decide otherwise.
+    /// Returns the short text for kubectl.
     #[must_use]
-    pub const fn is_of_the_replica(self) -> bool {
-        matches!(
-            self,
-            Self::Call(CallReason::Starting | CallReason::ReleaseNotConfirmed)
-                | Self::Gate(GateReason::APIUnavailable)
-        )
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::Call(reason) => reason.text(),
+            Self::Gate(reason) => reason.text(),
+        }
+    }
+
+    /// Returns the class.
+    #[must_use]
+    pub const fn class(self) -> Class {
+        match self {
+            Self::Call(reason) => reason.class(),
+            Self::Gate(reason) => reason.class(),
+        }
     }
 
     /// Whether the reason is transient: the cache lags behind the call, or Cluster API made no calls while the reason applied.
-    /// The earlier time without progress does not count then.
+    /// The earlier time without progress does not count then. A gate keeps its reason for longer than one call, also if only one
+    /// replica or a cache is the cause.
     #[must_use]
     pub const fn is_passing(self) -> bool {
         match self {
-            Self::Call(reason) => {
-                !matches!(reason, CallReason::GateClosed | CallReason::MinorVersionsSkipped)
-            }
-            Self::Gate(reason) => matches!(
-                reason,
-                GateReason::ClusterPaused
-                    | GateReason::StartHeldByAnnotation
-                    | GateReason::ClusterDeleting
-                    | GateReason::ControlPlaneCreating
-                    | GateReason::ControlPlaneUpgrading
-                    | GateReason::WorkersUpgrading
-            ),
+            Self::Call(reason) => matches!(reason.class(), Class::Replica | Class::Lag),
+            Self::Gate(reason) => reason.class().is_uncalled(),
         }
     }
 }

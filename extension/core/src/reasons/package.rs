@@ -1,60 +1,79 @@
 //! Reasons of a missing package proof.
 
-use super::table::held;
+use super::table::{act, held, wait};
 
 held! {
     /// Reason why a package has no proof.
     PackageReason:
     "One package" {
         /// Sluice has written nothing of the package yet.
-        PackageInstallPending("package"): "nothing; the gate names the cause",
+        PackageInstallPending("package"): "PackageInstall not written", Progress,
+            wait("10 s after the gate before it opens", "check the reason of the gate, which names the cause"),
         /// The workload cluster does not respond, and the record has nothing about the package at this version.
-        WorkloadUnreachable("package"): "see the gate",
+        WorkloadUnreachable("package"): "PackageInstall not readable", Blocked, act("see the gate"),
         /// Its PackageInstall is being deleted.
-        PackageInstallDeleting("package"): "find the client that deletes it",
+        PackageInstallDeleting("package"): "PackageInstall terminating", Blocked,
+            act("find the client that deletes it"),
         /// Its PackageInstall is paused.
-        PackageInstallPaused("package"): "set `spec.paused: false`",
+        PackageInstallPaused("package"): "PackageInstall paused", Pause, act("set `spec.paused: false`"),
         /// Its PackageInstall is canceled.
-        PackageInstallCanceled("package"): "set `spec.canceled: false`",
+        PackageInstallCanceled("package"): "PackageInstall canceled", Pause,
+            act("set `spec.canceled: false`"),
         /// The spec of its PackageInstall differs from the desired one.
-        PackageInstallMismatch("package"): "find the other client that writes it",
+        PackageInstallMismatch("package"): "PackageInstall spec differs", Blocked,
+            act("find the other client that writes it"),
         /// kapp-controller has not observed the latest generation of its PackageInstall.
-        PackageInstallNotObserved("package"): "nothing; if it lasts, check kapp-controller",
+        PackageInstallNotObserved("package"): "PackageInstall not observed", Progress,
+            wait("10 s", "check that kapp-controller runs, and its log"),
         /// kapp-controller has not selected the version yet.
-        PackageInstallVersionMismatch("package"): "nothing",
+        PackageInstallVersionMismatch("package"): "version not selected yet", Progress,
+            wait("10 s", "check the conditions of the PackageInstall, and that the Package of that version exists in its namespace"),
         /// Its PackageInstall has not succeeded yet.
-        PackageInstallReconciling("package"): "nothing",
-        /// Its PackageInstall failed.
-        PackageInstallFailed("package"): "check its `status.usefulErrorMessage`",
+        PackageInstallReconciling("package"): "PackageInstall reconciling", Progress,
+            wait("the time that the package takes to deploy", "check the conditions of the PackageInstall and of its App"),
+        /// kapp-controller reports a failure of its PackageInstall.
+        PackageInstallFailed("package"): "PackageInstall failed", Retries,
+            act("check its `status.usefulErrorMessage`"),
         /// Its App does not exist yet.
-        AppNotFound("package"): "nothing",
+        AppNotFound("package"): "App not created yet", Progress,
+            wait("10 s", "check the conditions of the PackageInstall, its ServiceAccount, and the log of kapp-controller"),
         /// An App of that name has another owner.
-        AppOwnerMismatch("package"): "rename or remove that App",
+        AppOwnerMismatch("package"): "App of another owner", Blocked, act("rename or remove that App"),
         /// Its App is being deleted.
-        AppDeleting("package"): "find the client that deletes it",
+        AppDeleting("package"): "App terminating", Blocked, act("find the client that deletes it"),
         /// Its App is paused.
-        AppPaused("package"): "set `spec.paused: false`",
+        AppPaused("package"): "App paused", Pause, act("set `spec.paused: false`"),
         /// Its App is canceled.
-        AppCanceled("package"): "set `spec.canceled: false`",
+        AppCanceled("package"): "App canceled", Pause, act("set `spec.canceled: false`"),
         /// An annotation detaches its App from its PackageInstall.
-        AppManuallyControlled("package"): "remove the annotation",
+        AppManuallyControlled("package"): "App detached by annotation", Pause, act("remove the annotation"),
         /// Its App is for another version.
-        AppVersionMismatch("package"): "nothing",
+        AppVersionMismatch("package"): "App has another version", Progress,
+            wait("10 s", "check the conditions of the PackageInstall, and the log of kapp-controller"),
         /// Its App uses other values; for a package without a ytt or Helm step, `spec.syncPeriod` of the App differs from the
         /// PackageInstall.
-        AppValuesMismatch("package"): "nothing",
+        AppValuesMismatch("package"): "App has other values", Progress,
+            wait("10 s", "check that the values Secret of the PackageInstall exists, and the log of kapp-controller"),
         /// The steps of its App differ from the Package: the Package was edited, or edited and restored, and kapp-controller has not
         /// reconciled it since. Also if another Package of that name and version exists in the namespace of the PackageInstall.
-        AppTemplateMismatch("package"): "nothing; in the last case remove that Package",
+        AppTemplateMismatch("package"): "App differs from Package", Progress,
+            wait(
+                "one sync period of the PackageInstall",
+                "remove the other Package of that name and version in its namespace, if there is one, or check the log of kapp-controller",
+            ),
         /// kapp-controller has not observed the latest generation of its App.
-        AppNotObserved("package"): "nothing",
+        AppNotObserved("package"): "App change not observed yet", Progress,
+            wait("10 s, or until a running deploy of the App ends", "check the log of kapp-controller"),
         /// kapp-controller is reconciling its App.
-        AppReconciling("package"):
-            "nothing; if it lasts, check its Deployments. Sluice requests a resync of an App with a ytt or Helm step after 90 s \
-             without progress (annotation `lifecycle.sluice.dev/nudged-at` on its values Secret), because a restarted kapp-controller \
-             ignores it for a whole sync period. With readiness `Applied` it may take a second run of kapp, which begins when the first \
-             one times out (`--wait-timeout` of the package, 15 minutes by default; decision 10)",
+        AppReconciling("package"): "App reconciling", Progress,
+            wait(
+                "the time that the package takes to deploy",
+                "check its Deployments and DaemonSets. Sluice requests a resync of an App with a ytt or Helm step after 90 s without \
+                 progress (annotation `lifecycle.sluice.dev/nudged-at` on its values Secret), because a restarted kapp-controller \
+                 ignores it for a whole sync period. With readiness `Applied` it may take a second run of kapp, which begins when the \
+                 first one times out (`--wait-timeout` of the package, 15 minutes by default; decision 10)",
+            ),
         /// The last attempt failed; kapp-controller retries it.
-        AppFailed("package"): "check `status.usefulErrorMessage` of the App",
+        AppFailed("package"): "App failed", Retries, act("check `status.usefulErrorMessage` of the App"),
     }
 }

@@ -1,11 +1,55 @@
 //! Generates the tables of reasons in `docs/failure-modes.md` from the declarations of the reasons.
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 
 use super::{CallReason, GateReason, PackageReason};
 
 /// Path of the page with the tables, relative to the root of the repository.
 pub const PAGE: &str = "docs/failure-modes.md";
+
+/// What an operator does about a reason.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Remedy {
+    /// The operator acts at once.
+    Act(&'static str),
+    /// The reason ends without an operator.
+    Wait {
+        /// How long it normally lasts.
+        normally: &'static str,
+        /// What to check if it lasts longer.
+        then: &'static str,
+    },
+}
+
+/// Declares what an operator does at once.
+pub(super) const fn act(what: &'static str) -> Remedy {
+    assert!(!what.is_empty(), "a reason without remedy");
+    Remedy::Act(what)
+}
+
+/// Declares how long a reason lasts that ends without an operator, and what to check after that time.
+pub(super) const fn wait(normally: &'static str, then: &'static str) -> Remedy {
+    assert!(
+        !normally.is_empty() && !then.is_empty(),
+        "a reason without normal duration, or without a check after it"
+    );
+    Remedy::Wait { normally, then }
+}
+
+impl fmt::Display for Remedy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Act(what) => f.write_str(what),
+            Self::Wait { normally, then } => write!(f, "nothing for {normally}; after that {then}"),
+        }
+    }
+}
+
+/// Declares a short text for a column of kubectl.
+pub(super) const fn short(text: &'static str) -> &'static str {
+    assert!(!text.is_empty(), "a reason without short text");
+    text
+}
 
 /// Table row of one reason.
 #[derive(Clone, Copy, Debug)]
@@ -15,7 +59,9 @@ pub(super) struct Row {
     pub(super) meaning: &'static str,
     /// Places where operators find the reason.
     pub(super) carried_by: &'static str,
-    pub(super) what_to_do: &'static str,
+    /// Short text for a column of kubectl.
+    pub(super) text: &'static str,
+    pub(super) what_to_do: Remedy,
 }
 
 /// Table below one heading of the page.
@@ -25,10 +71,10 @@ pub(super) struct Table {
     pub(super) rows: &'static [Row],
 }
 
-/// Declares reasons by heading: meaning, carriers and remedy of each.
+/// Declares reasons by heading: meaning, carriers, short text, class and remedy of each.
 macro_rules! held {
     ($(#[$of:meta])* $Reason:ident: $($heading:literal {
-        $($(#[doc = $meaning:literal])+ $name:ident($carried_by:literal): $what_to_do:literal,)+
+        $($(#[doc = $meaning:literal])+ $name:ident($carried_by:literal): $text:literal, $class:ident, $what_to_do:expr,)+
     })+) => {
         $crate::reasons::reasons! {
             $(#[$of])* $Reason: $($($(#[doc = $meaning])+ $name,)+)+
@@ -42,10 +88,27 @@ macro_rules! held {
                         reason: stringify!($name),
                         meaning: concat!($($meaning),+),
                         carried_by: $carried_by,
+                        text: $text,
                         what_to_do: $what_to_do,
                     }),+],
                 }),+
             ];
+
+            /// Returns the short text for kubectl. No other reason has it.
+            #[must_use]
+            pub const fn text(self) -> &'static str {
+                match self {
+                    $($(Self::$name => const { super::table::short($text) }),+),+
+                }
+            }
+
+            /// Returns the class.
+            #[must_use]
+            pub const fn class(self) -> $crate::reasons::Class {
+                match self {
+                    $($(Self::$name => $crate::reasons::Class::$class),+),+
+                }
+            }
         }
     };
 }
@@ -79,13 +142,14 @@ impl Table {
     }
 
     fn markdown(&self) -> String {
-        let mut text = "| reason | meaning | carried by | what to do |\n|---|---|---|---|\n".to_owned();
+        let mut text =
+            "| reason | meaning | carried by | short text | what to do |\n|---|---|---|---|---|\n".to_owned();
         for row in self.rows {
             let (meaning, carried_by) = (row.meaning.trim(), row.carried_by);
             let written = writeln!(
                 text,
-                "| `{}` | {meaning} | {carried_by} | {} |",
-                row.reason, row.what_to_do
+                "| `{}` | {meaning} | {carried_by} | {} | {} |",
+                row.reason, row.text, row.what_to_do
             );
             debug_assert!(written.is_ok(), "a String takes every line");
         }
@@ -96,6 +160,51 @@ impl Table {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Both reasons of each pair of texts of which one contains the other: a search for the text then finds both.
+    fn shared(texts: &[(String, &'static str)]) -> Vec<String> {
+        let pairs = texts
+            .iter()
+            .enumerate()
+            .flat_map(|(at, one)| texts[at + 1..].iter().map(move |other| (one, other)));
+        pairs
+            .filter(|((_, one), (_, other))| one.contains(other) || other.contains(one))
+            .map(|((one, text), (other, _))| format!("{one} and {other}: {text:?}"))
+            .collect()
+    }
+
+    #[test]
+    fn no_two_reasons_have_the_same_text() {
+        let calls = CallReason::ALL
+            .iter()
+            .map(|r| (format!("CallReason::{r}"), r.text()));
+        let gates = GateReason::ALL
+            .iter()
+            .map(|r| (format!("GateReason::{r}"), r.text()));
+        let packages = PackageReason::ALL
+            .iter()
+            .map(|r| (format!("PackageReason::{r}"), r.text()));
+        let mut texts: Vec<_> = calls.chain(gates).chain(packages).collect();
+        assert_eq!(shared(&texts), [""; 0]);
+
+        texts.push(("PackageReason::New".to_owned(), PackageReason::AppNotFound.text()));
+        assert_eq!(
+            shared(&texts),
+            [format!(
+                "PackageReason::AppNotFound and PackageReason::New: {:?}",
+                PackageReason::AppNotFound.text()
+            )]
+        );
+    }
+
+    #[test]
+    fn a_remedy_is_an_action_or_a_wait_with_a_check_after_it() {
+        assert_eq!(act("create it").to_string(), "create it");
+        assert_eq!(
+            wait("10 s", "check the log").to_string(),
+            "nothing for 10 s; after that check the log"
+        );
+    }
 
     #[test]
     fn each_table_is_put_below_its_heading_and_nothing_else_changes() {

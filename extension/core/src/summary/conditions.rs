@@ -9,7 +9,7 @@ use crate::names::short;
 use crate::proof::Summary;
 use crate::reasons::Hold;
 use crate::{
-    summary::Wait,
+    explanation::Explanation,
     text::{lines, one_line},
 };
 
@@ -137,16 +137,19 @@ const LONGEST_MIRRORED: usize = 4096;
 /// Sets condition `Ready`: whether each package is proven and nothing is held, or what the worst package lacks. Its time is that of its
 /// last change from true to false or back.
 #[must_use]
-pub fn with_ready(mut conditions: Vec<Condition>, wait: Option<&Wait>, now: Timestamp) -> Vec<Condition> {
-    let wait = wait.filter(|wait| !wait.on_cluster_api);
+pub fn with_ready(
+    mut conditions: Vec<Condition>,
+    wait: Option<&Explanation<'_>>,
+    now: Timestamp,
+) -> Vec<Condition> {
     let (status, severity, reason, message) = match wait {
         None => ("True", "", "PackagesReady", String::new()),
         Some(wait) => {
-            let severity = if wait.failed { "Error" } else { "Info" };
+            let severity = if wait.failed() { "Error" } else { "Info" };
             (
                 "False",
                 severity,
-                wait.reason.as_str(),
+                wait.reason,
                 one_line(&wait.to_string(), LONGEST_READY),
             )
         }

@@ -4,19 +4,18 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use sluice_crds::run::{KEPT_UPGRADES, Outcome, PastUpgrade, UpgradeRecord};
 
-use super::Wait;
-use crate::text::one_line;
+use crate::{explanation::Explanation, text::one_line};
 
 /// Longest version, in characters.
 const LONGEST_VERSION: usize = 32;
 
-/// Updates `history` with the upgrade of `record`. `ended` is an ended wait with its start.
+/// Updates `history` with the upgrade of `record`. `ended` is an ended wait.
 ///
 /// The first installation is no upgrade. The entry of a closed upgrade does not change.
 pub(super) fn with(
     history: &[PastUpgrade],
     record: &UpgradeRecord,
-    ended: Option<(&Wait, &Time)>,
+    ended: Option<&Explanation<'_>>,
     now: Timestamp,
 ) -> Vec<PastUpgrade> {
     let mut history = history.to_vec();
@@ -40,14 +39,14 @@ pub(super) fn with(
     }
     upgrade.released = upgrade.released.take().or_else(|| record.released_at.clone());
     // A wait that ended at the beginning is not of this upgrade, and an earlier wait counts from the beginning.
-    let ended = ended.filter(|(wait, _)| !begins && !wait.on_cluster_api);
-    if let Some((wait, since)) = ended {
+    let ended = ended.filter(|wait| !begins && !wait.is_on_cluster_api());
+    if let Some((wait, since)) = ended.and_then(|wait| wait.since.as_ref().map(|since| (wait, since))) {
         let seconds = now.duration_since(since.0.max(began.0)).as_secs().max(0);
         if upgrade
             .longest_wait_seconds
             .is_none_or(|longest| longest < seconds)
         {
-            upgrade.longest_wait = Some(wait.subject.clone());
+            upgrade.longest_wait = Some(wait.subject());
             upgrade.longest_wait_seconds = Some(seconds);
         }
     }

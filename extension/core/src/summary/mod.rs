@@ -4,7 +4,6 @@
 
 mod deadline;
 mod history;
-mod wait;
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -13,12 +12,11 @@ use sluice_crds::run::{
 };
 
 pub use self::deadline::{DEADLINE_EXCEEDED, exceeded, until_deadline};
-pub use self::wait::Wait;
-use self::wait::{closed_gate, is_of_cluster_api};
 use crate::{
-    reasons::GateReason,
+    explanation::{Explanation, closed_gate, explain},
+    reasons::{Class, GateReason},
     summary::conditions::with_ready,
-    upgrade::record::{is_pause, is_ready},
+    upgrade::record::{class_of, is_ready},
     version::same,
 };
 
@@ -43,33 +41,32 @@ pub fn summarize(
     let before = current.upgrade.as_ref().filter(of_cluster);
     let nothing = ClusterBootstrapStatus::default();
     let current = if before.is_some() { current } else { &nothing };
-    let wait = Wait::of(record);
-    let waited = before.and_then(Wait::of);
-    // Compares subjects and not causes: a package that fails and is retried is one wait.
-    let same_wait = before.is_some() && subject(waited.as_ref()) == subject(wait.as_ref());
-    let since = current.since.clone().filter(|_| same_wait).unwrap_or(Time(now));
-    let held = held(record, current, now);
-    let conditions = with_ready(
-        status.conditions,
-        Wait::of_packages(record, wait.as_ref()).as_ref(),
-        now,
-    );
+    let waited = before.and_then(|before| explain(before, current.since.clone()));
+    let wait = explain(record, Some(Time(now))).map(|wait| wait.after(waited.as_ref()));
+    let since = match (&wait, &waited) {
+        (Some(wait), _) => wait.since.clone(),
+        (None, Some(_)) => None,
+        // `current` is empty without a previous record.
+        (None, None) => current.since.clone(),
+    };
+    let held = held(record, wait.as_ref(), current, now);
+    let unready = wait.clone().and_then(|wait| wait.of_readiness(record));
+    let conditions = with_ready(status.conditions, unready.as_ref(), now);
     let conditions = deadline::with_deadline(conditions, held.as_ref(), policy, now);
-    let ended = waited.as_ref().filter(|_| !same_wait).zip(current.since.as_ref());
+    let ended = waited.as_ref().filter(|waited| {
+        wait.as_ref()
+            .is_none_or(|wait| wait.subject() != waited.subject())
+    });
     ClusterBootstrapStatus {
         phase: Some(phase(record)),
         packages_ready: packages_ready(record),
         waiting_for: wait.as_ref().map(|wait| wait.in_column(LONGEST_WAITING_FOR)),
-        since: Some(since),
+        since: since.or(Some(Time(now))),
         history: history::with(&current.history, record, ended, now),
         held,
         conditions,
         ..status
     }
-}
-
-fn subject(wait: Option<&Wait>) -> Option<&str> {
-    wait.map(|wait| wait.subject.as_str())
 }
 
 fn packages_ready(record: &UpgradeRecord) -> Option<String> {
@@ -94,7 +91,7 @@ fn phase(record: &UpgradeRecord) -> ClusterPhase {
     }
     let closed = closed_gate(record);
     let reason = closed.and_then(|gate| GateReason::parse(&gate.reason));
-    if closed.is_some_and(|gate| is_pause(&gate.reason)) {
+    if closed.and_then(class_of).is_some_and(Class::is_pause) {
         return ClusterPhase::Paused;
     }
     // A release with the same Kubernetes version rolls no machine.
@@ -116,8 +113,13 @@ fn phase(record: &UpgradeRecord) -> ClusterPhase {
 }
 
 /// The held gate of a record, with the start of its hold.
-fn held(record: &UpgradeRecord, current: &ClusterBootstrapStatus, now: Timestamp) -> Option<HeldGate> {
-    let gate = closed_gate(record).filter(|gate| !is_of_cluster_api(&gate.reason))?;
+fn held(
+    record: &UpgradeRecord,
+    wait: Option<&Explanation<'_>>,
+    current: &ClusterBootstrapStatus,
+    now: Timestamp,
+) -> Option<HeldGate> {
+    let gate = wait.filter(|wait| !wait.is_on_cluster_api())?.gate?;
     // Cluster API calls no other hook for a Cluster that is being created.
     let is_called = match gate.hook {
         Hook::BeforeClusterCreate | Hook::BeforeClusterDelete => true,

@@ -2,6 +2,7 @@ use rstest::rstest;
 use sluice_crds::run::{PackageRecord, PackageState, PastUpgrade};
 
 use super::*;
+use crate::reasons::PackageReason;
 
 const V35: &str = "v1.35.4";
 const V36: &str = "v1.36.3";
@@ -146,7 +147,7 @@ fn the_worst_package_is_named_first() {
     let mut record = record(vec![gate(Hook::BeforeClusterUpgrade, WAITS)]);
     assert_eq!(
         first(record.clone(), 1).waiting_for.as_deref(),
-        Some("antrea 3.0.0: being deployed")
+        Some("antrea 3.0.0: App reconciling")
     );
     let mut failed = package("metrics", PackageState::Failed, "AppFailed");
     failed.message = format!("ytt: \u{1b}[31mError:\n {}", "x".repeat(65_536));
@@ -154,7 +155,7 @@ fn the_worst_package_is_named_first() {
     let status = first(record, 1);
     let said = status.waiting_for.as_deref().unwrap();
     assert!(
-        said.starts_with("metrics 3.0.0: failed: ytt: \\u{1b}[31mError: "),
+        said.starts_with("metrics 3.0.0: App failed: ytt: \\u{1b}[31mErr"),
         "{said}"
     );
     assert_eq!(said.chars().count(), 46);
@@ -175,7 +176,7 @@ fn the_column_has_no_build_metadata() {
     let status = first(record, 1);
     assert_eq!(
         status.waiting_for.as_deref(),
-        Some("antrea 1.11.2: being deployed")
+        Some("antrea 1.11.2: App reconciling")
     );
     let ready = status
         .conditions
@@ -188,13 +189,18 @@ fn the_column_has_no_build_metadata() {
 #[rstest]
 #[case::missing_input(
     "TKRNotFound",
-    "TKRNotFound: about TKRNotFound",
+    GateReason::TKRNotFound.text(),
     Some(Hook::BeforeClusterUpgrade)
 )]
 #[case::machines(
     "ControlPlaneUpgrading",
-    "ControlPlaneUpgrading: about ControlPlaneUpgr…",
+    GateReason::ControlPlaneUpgrading.text(),
     None
+)]
+#[case::of_a_newer_release(
+    "SomethingNewer",
+    "antrea 3.0.0: App reconciling",
+    Some(Hook::BeforeClusterUpgrade)
 )]
 fn other_causes_are_reported_by_the_gate(
     #[case] reason: &str,
@@ -472,39 +478,75 @@ fn a_cancelled_upgrade_keeps_its_target_and_an_earlier_cluster_is_forgotten() {
 
 /// Names and versions are those of packages of Tanzu releases.
 #[rstest]
-#[case::short("antrea 1.11.2+vmware.3", "being deployed", "antrea 1.11.2: being deployed")]
+#[case::short(
+    "antrea",
+    "1.11.2+vmware.3",
+    "AppNotFound",
+    "",
+    "antrea 1.11.2: App not created yet"
+)]
 #[case::a_long_name(
-    "load-balancer-and-ingress-service 1.8.2+vmware.1-tkg.1",
-    "being deployed",
-    "load-balancer-and-ingre… 1.8.2: being deployed"
+    "load-balancer-and-ingress-service",
+    "1.8.2+vmware.1-tkg.1",
+    "AppReconciling",
+    "",
+    "load-balancer-and-ingr… 1.8.2: App reconciling"
 )]
-#[case::a_long_cause(
-    "kapp-controller 0.41.5+vmware.1-tkg.1",
-    "workload API server unreachable",
-    "kapp-cont… 0.41.5: workload API server unreac…"
+#[case::a_long_message(
+    "kapp-controller",
+    "0.41.5+vmware.1-tkg.1",
+    "AppFailed",
+    "kapp: Error: waiting on reconcile deployment/kapp-controller",
+    "kapp-cont… 0.41.5: App failed: kapp: Error: w…"
 )]
-#[case::deleted(
-    "vsphere-cpi 1.25.1+vmware.2-tkg.2",
-    "PackageInstall is being deleted",
-    "vsphere-c… 1.25.1: PackageInstall is being de…"
-)]
-#[case::changed(
-    "vsphere-cpi 1.25.1+vmware.2-tkg.2",
-    "PackageInstall is being changed",
-    "vsphere-c… 1.25.1: PackageInstall is being ch…"
-)]
-#[case::a_reason_of_a_gate(
-    "ControlPlaneUpgrading",
-    "waiting for the control plane to be at v1.36.3",
-    "ControlPlaneUpgrading: waiting for the contro…"
-)]
-fn a_long_name_is_cut_off_before_its_cause(#[case] subject: &str, #[case] why: &str, #[case] expected: &str) {
-    let wait = Wait {
-        subject: subject.to_owned(),
-        why: why.to_owned(),
-        reason: String::new(),
-        failed: false,
-        on_cluster_api: false,
+#[case::of_a_newer_release("antrea", "1.11.2", "SomethingNewer", "", "antrea 1.11.2: SomethingNewer")]
+fn a_long_name_is_cut_off_before_its_cause(
+    #[case] name: &str,
+    #[case] version: &str,
+    #[case] reason: &str,
+    #[case] message: &str,
+    #[case] expected: &str,
+) {
+    let state = if message.is_empty() {
+        PackageState::Applied
+    } else {
+        PackageState::Failed
     };
-    assert_eq!(wait.in_column(46), expected);
+    let mut waits = record(Vec::new());
+    waits.packages = vec![PackageRecord {
+        version: version.to_owned(),
+        message: message.to_owned(),
+        ..package(name, state, reason)
+    }];
+    assert_eq!(first(waits, 1).waiting_for.as_deref(), Some(expected));
+}
+
+/// A search for the text in the column finds its reason.
+#[test]
+fn the_column_has_the_whole_text_of_each_reason() {
+    let versions = ["0.41.5", "1.25.10", "2023.10.12"];
+    for (reason, version) in PackageReason::ALL
+        .iter()
+        .flat_map(|reason| versions.map(|version| (reason, version)))
+    {
+        let mut waits = record(Vec::new());
+        waits.packages = vec![PackageRecord {
+            version: format!("{version}+vmware.1-tkg.1"),
+            ..package(
+                "load-balancer-and-ingress-service",
+                PackageState::Applied,
+                reason.as_str(),
+            )
+        }];
+        let said = first(waits, 1).waiting_for.unwrap();
+        assert!(
+            said.ends_with(&format!(" {version}: {}", reason.text())),
+            "{said}"
+        );
+    }
+    for reason in GateReason::ALL {
+        let mut waits = record(vec![gate(Hook::BeforeClusterUpgrade, reason.as_str())]);
+        waits.packages.clear();
+        assert_eq!(first(waits, 1).waiting_for.as_deref(), Some(reason.text()));
+    }
 }

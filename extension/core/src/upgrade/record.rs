@@ -17,7 +17,7 @@ use crate::reasons::{GateReason, Hold};
 use crate::upgrade::hop::{ControlPlaneFacts, Plan, Progress, UpgradeDirection, WorkerFacts, progress};
 use crate::version::{reached, same};
 
-pub use self::holds::{failed, is_pause};
+pub use self::holds::{class_of, failed};
 pub use self::ungated::{Part, Ungated, ungated};
 pub use self::unseen::held_for;
 pub use self::urgent::is_urgent;
@@ -210,7 +210,7 @@ fn has_begun(record: &UpgradeRecord) -> bool {
         && record.gates.iter().any(|gate| {
             gate.hook == Hook::BeforeClusterUpgrade
                 && record.hop.as_deref().is_some_and(|hop| same(hop, &gate.version))
-                && !holds::is_pause(&gate.reason)
+                && !holds::is_pause(gate)
         })
 }
 

@@ -24,6 +24,7 @@ use super::{
 };
 use crate::events::Event;
 use crate::{
+    explanation::explain,
     packages::bootstrap::ResolvedRelease,
     reasons::{GateReason, Hold},
     summary::{
@@ -32,8 +33,7 @@ use crate::{
         exceeded, summarize, until_deadline,
     },
     upgrade::record::{
-        BootstrapFacts, Observed, PackageSet, Workload, advance, failed, held_for, is_ready, is_urgent,
-        of_cluster,
+        BootstrapFacts, Observed, PackageSet, Workload, advance, held_for, is_urgent, of_cluster,
     },
 };
 
@@ -505,19 +505,11 @@ fn event(status: &ClusterBootstrapStatus, unseen: Option<&Hold>) -> Option<Event
     if let Some(hold) = unseen {
         return Some(Event::Held(hold.clone()));
     }
-    let Some(gate) = record.gates.iter().find(|gate| !gate.open) else {
-        // No gate reports a package that fails after its upgrade.
-        return match failed(&record.packages) {
-            Some(hold) => Some(Event::Held(hold)),
-            None if record.packages.iter().all(is_ready) => {
-                let note = format!("packages are ready on {}", record.to);
-                Some(Event::Said("PackagesReady", note))
-            }
-            None => None,
-        };
-    };
-    let reason = GateReason::parse(&gate.reason)?;
-    Some(Event::Held(Hold::new(reason, gate.message.clone())))
+    if let Some(explanation) = explain(record, status.since.clone()) {
+        return explanation.hold().map(Event::Held);
+    }
+    let note = format!("packages are ready on {}", record.to);
+    Some(Event::Said("PackagesReady", note))
 }
 
 #[cfg(test)]

@@ -2,11 +2,11 @@
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use sluice_crds::run::{PackageRecord, PackageState, Phase, UpgradeRecord};
+use sluice_crds::run::{Gate, PackageRecord, PackageState, Phase, UpgradeRecord};
 
 use super::{ClusterFacts, Observed, Workload};
 use crate::proof::Judgement;
-use crate::reasons::{GateReason, Hold};
+use crate::reasons::{Class, GateReason, Hold};
 use crate::upgrade::hop::{ControlPlanePhase, Progress, UpgradeDirection, WorkerFacts};
 use crate::version::reached;
 
@@ -16,17 +16,15 @@ const GRACE: SignedDuration = SignedDuration::from_secs(60);
 /// Time that AfterClusterUpgrade waits for packages to settle. It protects nothing, but blocks the next upgrade.
 const SETTLING: SignedDuration = SignedDuration::from_mins(30);
 
-/// Reasons that forbid writes.
-const PAUSES: [GateReason; 3] = [
-    GateReason::ClusterPaused,
-    GateReason::BootstrapPaused,
-    GateReason::StartHeldByAnnotation,
-];
+/// Returns the class of the reason of a gate; `None` for an open gate, or a reason that this build does not know.
+#[must_use]
+pub fn class_of(gate: &Gate) -> Option<Class> {
+    GateReason::parse(&gate.reason).map(GateReason::class)
+}
 
 /// Whether a gate is closed because writes are forbidden.
-#[must_use]
-pub fn is_pause(reason: &str) -> bool {
-    GateReason::parse(reason).is_some_and(|reason| PAUSES.contains(&reason))
+pub(super) fn is_pause(gate: &Gate) -> bool {
+    class_of(gate).is_some_and(Class::is_pause)
 }
 
 pub(super) fn pause(

@@ -21,7 +21,7 @@ pub fn held_for(record: &UpgradeRecord, hold: &Hold) -> UpgradeRecord {
         let stays = if gate.open {
             !withdrawn
         } else {
-            gate.hook == Hook::BeforeClusterDelete || is_pause(&gate.reason)
+            gate.hook == Hook::BeforeClusterDelete || is_pause(gate)
         };
         if !stays {
             gate.open = false;
