@@ -17,7 +17,6 @@ use sluice_core::{
         decision::{Decision, Knowledge, decide},
         hook_call::{HookCall, OwnedHookCall},
         index::{self, Counting, LogOnChange, Noted, Pace, Uncounted},
-        stuck::HeldProgress,
     },
     reasons::Hold,
 };
@@ -122,7 +121,7 @@ impl Index {
         let stores = self.0.stores.get_or_init(|| stores);
         // Before that, the held Clusters are unknown.
         stores.filled_for_managed().await;
-        let (mut progress, mut counting) = (HeldProgress::default(), Counting::default());
+        let mut counting = Counting::default();
         let mut tick = tokio::time::interval(COUNT_EVERY);
         let mut unlisted = stores.unlisted();
         loop {
@@ -133,13 +132,15 @@ impl Index {
                 lock(&self.0.uncounted).all();
             }
             let (uncounted, over) = (std::mem::take(&mut *lock(&self.0.uncounted)), self.over(stores));
+            let elapsed = self.0.began.elapsed();
             counting.count(
+                elapsed,
                 uncounted,
                 || stores.clusters.all_names(),
                 |cluster| over.hold_snapshot(cluster.namespace(), cluster.name()),
             );
             self.0.holds.show(&counting, clock().now);
-            let counted = progress.observe(self.0.began.elapsed(), counting.held());
+            let counted = counting.counted(elapsed);
             // The previous count is dropped after the lock is released, so that no hook waits for it.
             let _before = std::mem::replace(&mut lock(&self.0.noted).held, counted);
         }

@@ -79,7 +79,7 @@ const fn stage(state: PackageState) -> u8 {
     }
 }
 
-/// Held Cluster in one observation.
+/// Held Cluster in one count.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Held {
     /// UID of the Cluster.
@@ -90,21 +90,7 @@ pub struct Held {
     pub recorded: bool,
 }
 
-/// Time of the last progress of each held Cluster. Times are measured from an arbitrary origin.
-#[derive(Debug, Default)]
-pub struct HeldProgress {
-    seen: HashMap<String, LastProgress>,
-    observations: u64,
-}
-
-#[derive(Debug)]
-struct LastProgress {
-    standing: ProgressHash,
-    since: Duration,
-    observation: u64,
-}
-
-/// Numbers of held Clusters in one observation.
+/// Numbers of held Clusters in one count.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counted {
     /// Held Clusters with a record that made progress within the last ten minutes.
@@ -113,7 +99,7 @@ pub struct Counted {
     pub stuck: HashMap<String, Stuck>,
 }
 
-/// Progress of a Cluster at the last observation, and the time since which it is unchanged.
+/// Progress of a Cluster at the last count, and the time since which it is unchanged. Times are measured from an arbitrary origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stuck {
     standing: ProgressHash,
@@ -121,6 +107,10 @@ pub struct Stuck {
 }
 
 impl Stuck {
+    pub(super) const fn new(standing: ProgressHash, since: Duration) -> Self {
+        Self { standing, since }
+    }
+
     /// Returns the time without progress at `now`, provided that `standing` is unchanged.
     #[must_use]
     pub fn still(&self, standing: ProgressHash, now: Duration) -> Duration {
@@ -129,47 +119,6 @@ impl Stuck {
         } else {
             Duration::ZERO
         }
-    }
-}
-
-impl HeldProgress {
-    /// Observes all Clusters that are held at `now`, and forgets all others.
-    pub fn observe(&mut self, now: Duration, held: impl IntoIterator<Item = Held>) -> Counted {
-        self.observations += 1;
-        let observation = self.observations;
-        let mut counted = Counted::default();
-        for Held {
-            uid,
-            standing,
-            recorded,
-        } in held
-        {
-            let seen = self.seen.entry(uid).or_insert(LastProgress {
-                standing,
-                since: now,
-                observation,
-            });
-            seen.observation = observation;
-            if seen.standing != standing {
-                *seen = LastProgress {
-                    standing,
-                    since: now,
-                    observation,
-                };
-            }
-            if now.saturating_sub(seen.since) < STUCK_AFTER {
-                counted.moving += u32::from(recorded);
-            }
-        }
-        self.seen.retain(|_, seen| seen.observation == observation);
-        let stands_still = |seen: &&LastProgress| now.saturating_sub(seen.since) >= STUCK_AFTER;
-        let stuck = self.seen.iter().filter(|(_, seen)| stands_still(seen));
-        let stuck = stuck.map(|(uid, LastProgress { standing, since, .. })| {
-            let (standing, since) = (*standing, *since);
-            (uid.clone(), Stuck { standing, since })
-        });
-        counted.stuck = stuck.collect();
-        counted
     }
 }
 

@@ -8,7 +8,10 @@ use std::{
 use jiff::Timestamp;
 use sluice_crds::run::{HeldGate, Hook};
 
-use crate::{cluster::ClusterRef, gate::stuck::Held};
+use crate::{
+    cluster::ClusterRef,
+    gate::stuck::{Counted, Held, STUCK_AFTER, Stuck},
+};
 
 /// Clusters whose decisions may have changed since the last count.
 #[derive(Debug, Default)]
@@ -40,14 +43,22 @@ pub struct HoldSnapshot {
     pub past_deadline: bool,
 }
 
-/// Held Clusters.
+/// Held Clusters, with the time of their last progress. Times are measured from an arbitrary origin.
 #[derive(Debug, Default)]
-pub struct Counting(HashMap<ClusterRef, HoldSnapshot>);
+pub struct Counting(HashMap<ClusterRef, Observed>);
+
+#[derive(Debug)]
+struct Observed {
+    snapshot: HoldSnapshot,
+    /// Time since which the progress of the Cluster is unchanged.
+    since: Duration,
+}
 
 impl Counting {
-    /// Recounts the `uncounted` Clusters. `all` names every Cluster, and `snapshot` returns the held state of one.
+    /// Recounts the `uncounted` Clusters at `now`. `all` names every Cluster, and `snapshot` returns the held state of one.
     pub fn count(
         &mut self,
+        now: Duration,
         uncounted: Uncounted,
         all: impl FnOnce() -> Vec<ClusterRef>,
         snapshot: impl Fn(&ClusterRef) -> Option<HoldSnapshot>,
@@ -57,26 +68,45 @@ impl Counting {
             mut clusters,
         } = uncounted;
         if every {
-            self.0.clear();
+            clusters.extend(self.0.keys().cloned());
             clusters.extend(all());
         }
         for cluster in clusters {
-            match snapshot(&cluster) {
-                Some(found) => drop(self.0.insert(cluster, found)),
-                None => drop(self.0.remove(&cluster)),
-            }
+            let Some(snapshot) = snapshot(&cluster) else {
+                self.0.remove(&cluster);
+                continue;
+            };
+            let before = self.0.get(&cluster);
+            let unchanged = before.filter(|before| before.snapshot.held == snapshot.held);
+            let since = unchanged.map_or(now, |before| before.since);
+            self.0.insert(cluster, Observed { snapshot, since });
         }
     }
 
-    /// Returns the progress of each held Cluster.
-    pub fn held(&self) -> impl Iterator<Item = Held> {
-        self.0.values().filter_map(|snapshot| snapshot.held.clone())
+    /// Returns the numbers of held Clusters with and without progress at `now`.
+    #[must_use]
+    pub fn counted(&self, now: Duration) -> Counted {
+        let mut counted = Counted::default();
+        for Observed { snapshot, since } in self.0.values() {
+            let Some(held) = &snapshot.held else { continue };
+            if now.saturating_sub(*since) < STUCK_AFTER {
+                counted.moving += u32::from(held.recorded);
+            } else {
+                let stuck = Stuck::new(held.standing, *since);
+                counted.stuck.insert(held.uid.clone(), stuck);
+            }
+        }
+        counted
+    }
+
+    fn snapshots(&self) -> impl Iterator<Item = &HoldSnapshot> {
+        self.0.values().map(|observed| &observed.snapshot)
     }
 
     /// Returns the longest hold per hook at `now`; zero without a hold.
     pub fn longest(&self, now: Timestamp) -> impl Iterator<Item = (Hook, Duration)> {
         Hook::ALL.into_iter().map(move |hook| {
-            let gates = self.0.values().filter_map(|snapshot| snapshot.gate.as_ref());
+            let gates = self.snapshots().filter_map(|snapshot| snapshot.gate.as_ref());
             let lasted = gates
                 .filter(|gate| gate.hook == hook)
                 .filter_map(|gate| Duration::try_from(now.duration_since(gate.since.0)).ok());
@@ -87,12 +117,14 @@ impl Counting {
     /// Returns the number of Clusters that are held beyond their deadline.
     #[must_use]
     pub fn past_deadline(&self) -> usize {
-        self.0.values().filter(|snapshot| snapshot.past_deadline).count()
+        self.snapshots().filter(|snapshot| snapshot.past_deadline).count()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::slice;
+
     use super::*;
     use crate::{
         gate::stuck::ProgressHash,
@@ -114,6 +146,7 @@ mod tests {
         let mut count = |uncounted, held_now: &[&str]| {
             recounted.borrow_mut().clear();
             counting.count(
+                Duration::ZERO,
                 uncounted,
                 || vec![cluster("a"), cluster("b")],
                 |of| {
@@ -121,7 +154,8 @@ mod tests {
                     held_now.contains(&of.name()).then(|| held(of.name()))
                 },
             );
-            let mut uids: Vec<String> = counting.held().map(|held| held.uid).collect();
+            let held = counting.snapshots().filter_map(|snapshot| snapshot.held.clone());
+            let mut uids: Vec<String> = held.map(|held| held.uid).collect();
             uids.sort();
             recounted.borrow_mut().sort();
             (recounted.borrow().join(" "), uids.join(" "))
@@ -169,6 +203,7 @@ mod tests {
             ..Uncounted::default()
         };
         counting.count(
+            Duration::ZERO,
             all,
             || {
                 snapshots
@@ -201,5 +236,113 @@ mod tests {
             "one that is held no more is zero"
         );
         assert_eq!(counting.past_deadline(), 1);
+    }
+
+    fn standing(number: u64) -> ProgressHash {
+        ProgressHash::of_hold(&number.to_string(), &Hold::new(GateReason::PackagesNotReady, ""))
+    }
+
+    fn held(uid: &str, number: u64) -> Held {
+        Held {
+            uid: uid.to_owned(),
+            standing: standing(number),
+            recorded: true,
+        }
+    }
+
+    const fn minutes(minutes: u64) -> Duration {
+        Duration::from_mins(minutes)
+    }
+
+    fn stuck<const N: usize>(of: [(&str, u64, Duration); N]) -> HashMap<String, Stuck> {
+        of.map(|(uid, number, since)| (uid.to_owned(), Stuck::new(standing(number), since)))
+            .into()
+    }
+
+    /// Counts all Clusters, of which these are held.
+    fn observe(counting: &mut Counting, now: Duration, held: &[Held]) -> Counted {
+        let all = Uncounted {
+            all: true,
+            ..Uncounted::default()
+        };
+        let name = |held: &Held| ClusterRef::new("ns", &held.uid);
+        let snapshot = |cluster: &ClusterRef| {
+            let held = held.iter().find(|held| name(held) == *cluster)?;
+            Some(HoldSnapshot {
+                held: Some(held.clone()),
+                ..HoldSnapshot::default()
+            })
+        };
+        counting.count(now, all, || held.iter().map(name).collect(), snapshot);
+        counting.counted(now)
+    }
+
+    #[test]
+    fn ten_minutes_without_progress_are_stuck_and_progress_ends_it() {
+        let mut counting = Counting::default();
+        let both = |one| [held("one", one), held("two", 7)];
+        let counted = |moving, stuck| Counted { moving, stuck };
+
+        assert_eq!(
+            observe(&mut counting, minutes(5), &both(1)),
+            counted(2, stuck([]))
+        );
+        let almost = Duration::from_millis(899_999);
+        let moved = || [held("one", 1), held("two", 8)];
+        assert_eq!(observe(&mut counting, almost, &moved()), counted(2, stuck([])));
+        let now = observe(&mut counting, minutes(15), &moved());
+        assert_eq!(now, counted(1, stuck([("one", 1, minutes(5))])));
+        let now = counting.counted(minutes(60));
+        assert_eq!(
+            now,
+            counted(0, stuck([("one", 1, minutes(5)), ("two", 8, almost)])),
+            "also while nothing is recounted"
+        );
+
+        let now = observe(&mut counting, minutes(61), &[held("one", 2), held("two", 8)]);
+        assert_eq!(now, counted(1, stuck([("two", 8, almost)])), "one has moved");
+    }
+
+    #[test]
+    fn a_cluster_that_is_held_again_begins_again() {
+        let mut counting = Counting::default();
+        observe(&mut counting, minutes(0), &[held("one", 1)]);
+        assert_eq!(observe(&mut counting, minutes(9), &[]), Counted::default());
+        assert_eq!(
+            observe(&mut counting, minutes(10), &[held("one", 1)]).stuck,
+            stuck([])
+        );
+        assert!(observe(&mut counting, minutes(11), &[]).stuck.is_empty());
+        assert!(counting.0.is_empty(), "nothing is kept of what is not held");
+    }
+
+    #[test]
+    fn a_cluster_of_the_same_name_begins_again() {
+        let mut counting = Counting::default();
+        let snapshot = |uid: &str| HoldSnapshot {
+            held: Some(held(uid, 1)),
+            ..HoldSnapshot::default()
+        };
+        for (now, uid) in [(minutes(0), "one"), (minutes(9), "another")] {
+            let mut changed = Uncounted::default();
+            changed.one(ClusterRef::new("ns", "name"));
+            counting.count(now, changed, Vec::new, |_| Some(snapshot(uid)));
+        }
+        assert_eq!(counting.counted(minutes(11)).stuck, stuck([]));
+    }
+
+    #[test]
+    fn a_cluster_without_a_record_slows_no_other_and_may_be_stuck() {
+        let mut counting = Counting::default();
+        let unrecorded = Held {
+            recorded: false,
+            ..held("one", 1)
+        };
+        assert_eq!(
+            observe(&mut counting, minutes(0), slice::from_ref(&unrecorded)),
+            Counted::default()
+        );
+        let now = observe(&mut counting, minutes(10), &[unrecorded]);
+        assert_eq!((now.moving, now.stuck), (0, stuck([("one", 1, minutes(0))])));
     }
 }

@@ -15,10 +15,8 @@ use crate::{
         Stored,
         tests::{Filling, Given, object, undecodable},
     },
-    gate::{
-        hook_call::Hook,
-        stuck::{HeldProgress, STUCK_AFTER},
-    },
+    cluster::ClusterRef,
+    gate::{hook_call::Hook, stuck::STUCK_AFTER},
     reasons::{CallReason, GateReason, HoldReason},
 };
 
@@ -361,11 +359,16 @@ fn a_cluster_without_progress_is_asked_rarely() {
         releases: Vec::new(),
         ..given()
     };
-    let (mut progress, mut counted) = (HeldProgress::default(), Counted::default());
+    let mut counting = Counting::default();
     let later = STUCK_AFTER * 12;
     for now in [Duration::ZERO, later] {
-        counted = progress.observe(now, index(&given).held("team-a", "one"));
+        let mut changed = Uncounted::default();
+        changed.one(ClusterRef::new("team-a", "one"));
+        counting.count(now, changed, Vec::new, |cluster| {
+            index(&given).hold_snapshot(cluster.namespace(), cluster.name())
+        });
     }
+    let counted = counting.counted(later);
     let wait = |given: &Given| {
         let pace = Pace::of("uid", &counted, 600, later);
         match index(given).decide(&call(), &pace, false) {

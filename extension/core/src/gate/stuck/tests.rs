@@ -2,6 +2,7 @@ use rstest::rstest;
 use sluice_crds::run::{Gate, Hook, PackageRecord};
 
 use super::*;
+use crate::reasons::GateReason;
 
 fn package(name: &str, state: PackageState) -> PackageRecord {
     PackageRecord {
@@ -81,80 +82,10 @@ fn without_a_record_progress_is_another_label_or_another_obstacle() {
     assert_ne!(standing, ProgressHash::of_hold("one", &missing("two")));
 }
 
-fn held(uid: &str, standing: u64) -> Held {
-    Held {
-        uid: uid.into(),
-        standing: ProgressHash(standing),
-        recorded: true,
-    }
-}
-
-const fn minutes(minutes: u64) -> Duration {
-    Duration::from_mins(minutes)
-}
-
-fn stuck<const N: usize>(of: [(&str, u64, Duration); N]) -> HashMap<String, Stuck> {
-    of.map(|(uid, standing, since)| {
-        let standing = ProgressHash(standing);
-        (uid.to_owned(), Stuck { standing, since })
-    })
-    .into()
-}
-
 #[test]
-fn ten_minutes_without_progress_are_stuck_and_progress_ends_it() {
-    let mut progress = HeldProgress::default();
-    let both = |one| [held("one", one), held("two", 7)];
-    let counted = |moving, stuck| Counted { moving, stuck };
-
-    assert_eq!(progress.observe(minutes(5), both(1)), counted(2, stuck([])));
-    let almost = Duration::from_millis(899_999);
-    assert_eq!(
-        progress.observe(almost, [held("one", 1), held("two", 8)]),
-        counted(2, stuck([]))
-    );
-    let now = progress.observe(minutes(15), [held("one", 1), held("two", 8)]);
-    assert_eq!(now, counted(1, stuck([("one", 1, minutes(5))])));
-    let now = progress.observe(minutes(60), [held("one", 1), held("two", 8)]);
-    assert_eq!(
-        now,
-        counted(0, stuck([("one", 1, minutes(5)), ("two", 8, almost)]))
-    );
-
-    let now = progress.observe(minutes(61), [held("one", 2), held("two", 8)]);
-    assert_eq!(now, counted(1, stuck([("two", 8, almost)])), "one has moved");
-}
-
-#[test]
-fn a_cluster_with_progress_since_the_last_observation_is_not_stuck() {
-    let mut progress = HeldProgress::default();
-    progress.observe(minutes(0), [held("one", 1)]);
-    let stuck = progress.observe(minutes(10), [held("one", 1)]).stuck["one"];
-    assert_eq!(stuck.still(ProgressHash(1), minutes(12)), minutes(12));
-    assert_eq!(stuck.still(ProgressHash(2), minutes(12)), Duration::ZERO);
-}
-
-#[test]
-fn a_cluster_that_is_held_again_begins_again() {
-    let mut progress = HeldProgress::default();
-    progress.observe(minutes(0), [held("one", 1)]);
-    assert_eq!(progress.observe(minutes(9), []), Counted::default());
-    assert_eq!(progress.observe(minutes(10), [held("one", 1)]).stuck, stuck([]));
-    assert!(progress.observe(minutes(11), []).stuck.is_empty());
-    assert!(progress.seen.is_empty(), "nothing is kept of what is not held");
-}
-
-#[test]
-fn a_cluster_without_a_record_slows_no_other_and_may_be_stuck() {
-    let mut progress = HeldProgress::default();
-    let unrecorded = Held {
-        recorded: false,
-        ..held("one", 1)
-    };
-    assert_eq!(
-        progress.observe(minutes(0), [unrecorded.clone()]),
-        Counted::default()
-    );
-    let now = progress.observe(minutes(10), [unrecorded]);
-    assert_eq!((now.moving, now.stuck), (0, stuck([("one", 1, minutes(0))])));
+fn a_cluster_with_progress_since_the_last_count_is_not_stuck() {
+    let stuck = Stuck::new(ProgressHash(1), Duration::ZERO);
+    let now = Duration::from_mins(12);
+    assert_eq!(stuck.still(ProgressHash(1), now), now);
+    assert_eq!(stuck.still(ProgressHash(2), now), Duration::ZERO);
 }
