@@ -178,6 +178,8 @@ const ADMISSION: &str = "admissionregistration.k8s.io/v1";
 pub(crate) struct Refusal<'a> {
     pub(crate) name: &'a str,
     pub(crate) operation: &'a str,
+    /// End of the user names whose requests it rejects; empty for all.
+    pub(crate) users: &'a str,
     /// Group and name of each kind.
     pub(crate) resources: &'a [(&'a str, &'a str)],
 }
@@ -200,7 +202,10 @@ impl Refusal<'_> {
                 "ValidatingAdmissionPolicy",
                 json!({
                     "matchConstraints": {"resourceRules": rules},
-                    "validations": [{"expression": "false", "message": REFUSED}],
+                    "validations": [{
+                        "expression": format!("!request.userInfo.username.endsWith('{}')", self.users),
+                        "message": REFUSED,
+                    }],
                 }),
             ),
             object(

@@ -191,6 +191,7 @@ impl Drifting<'_> {
         let refusal = Refusal {
             name: "no-config-maps",
             operation: "CREATE",
+            users: "",
             resources: &[("", "configmaps")],
         };
         let workload = self.cluster.workload()?.api.admin_client();

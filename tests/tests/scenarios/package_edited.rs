@@ -181,6 +181,7 @@ async fn is_to_be_deployed_again(cluster: &Cluster) -> Result<()> {
 const REFUSAL: Refusal<'_> = Refusal {
     name: "no-writes-of-kapp-controller",
     operation: "UPDATE",
+    users: "",
     resources: &[
         ("kappctrl.k14s.io", "apps"),
         ("packaging.carvel.dev", "packageinstalls/status"),
