@@ -27,7 +27,8 @@ const PHASES: [&str; 5] = [
     "Completed",
 ];
 
-const DEPLOYS: &str = "antrea 2.0.0: App reconciling";
+/// The PackageInstall follows its App, and its condition is judged first.
+const DEPLOYS: &str = "antrea 2.0.0: PackageInstall reconciling";
 
 /// Keeps kapp-controller from writing PackageInstalls and Apps.
 const REFUSAL: Refusal<'_> = Refusal {
