@@ -1,4 +1,5 @@
-//! Explains why a Cluster waits. Hook answers, columns, condition `Ready`, metrics and events render the same explanation.
+//! Explains why a Cluster waits. Columns, condition `Ready`, metrics and events render the same explanation. Hook answers have the hold of
+//! its gate.
 
 use std::{borrow::Cow, fmt};
 
