@@ -1,5 +1,5 @@
-//! Model of Cluster API's topology controller v1.14: its hook calls and version writes. The control plane steps through every minor
-//! version; workers take only the last.
+//! Model of Cluster API's topology controller v1.14: its hook calls and version writes (`exp/topology/desiredstate`:
+//! `computeControlPlaneVersion`, `computeMachineDeploymentVersion`, the lifecycle hooks).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,30 +7,44 @@ use serde::Deserialize as _;
 use serde_json::{Value, json};
 use sluice_core::gate::hook_call::HookCall;
 use sluice_crds::{
-    labels::label,
+    labels::{annotation, label},
     run::{Hook, UpgradeRecord},
 };
 
 use crate::{
     connection::time_at,
-    objects::{TEAM, VERSIONS, bootstrap, cluster, control_plane, worker},
+    defect::Defect,
+    objects::{
+        PlannedBy, TEAM, VERSIONS, additional, bootstrap, cluster, control_plane, kubeconfig, planned_by,
+        worker,
+    },
     replica::{Answer, Reading, Replica},
     servers::{Place, Servers},
 };
 
-/// Cluster API and the replica whose hooks it calls.
+/// Cluster API and the replicas whose hooks it calls.
 #[derive(Clone, Debug, Default, Hash)]
 pub(crate) struct ClusterApi {
     /// Pending hooks.
     pending: BTreeSet<&'static str>,
+    /// The replica that calls go to.
     pub(crate) replica: Replica,
+    /// The other replica.
+    other: Replica,
     /// Behaviour of the reads of the current reconcile.
     reading: Reading,
-    /// Last time at which the server's record had each gate open.
+    /// Last time at which the server's record was about the current Cluster and ClusterBootstrap, and had each gate open.
     open: BTreeMap<(&'static str, String), u64>,
+    /// Last time at which the Cluster had neither label nor ClusterBootstrap.
+    unmanaged: Option<u64>,
+    /// Whether the additional package was uninstalled, or cannot be, at some moment of the deletion.
+    pub(crate) uninstalled: bool,
     /// Whether the deletion is released.
     pub(crate) deleted: bool,
 }
+
+/// Limit of a deletion, in seconds. Clusters are deleted at the start of the epoch.
+const DELETION_LIMIT: u64 = 600;
 
 /// Returns the current record, even of an earlier Cluster of the same name.
 fn shown(servers: &Servers) -> Option<UpgradeRecord> {
@@ -100,23 +114,96 @@ pub(crate) fn roll(servers: &mut Servers, place: &Place) -> bool {
     spec != status
 }
 
+/// Returns the versions that the control plane takes on its way to the target.
+fn control_plane_steps(servers: &Servers, to: usize) -> Vec<usize> {
+    let at = version_at(servers, &control_plane(), "spec");
+    match planned_by(servers) {
+        _ if at >= to => Vec::new(),
+        PlannedBy::Nobody => vec![to],
+        PlannedBy::Class | PlannedBy::Extension => (at + 1..=to).collect(),
+    }
+}
+
+/// Returns the versions that workers take. An extension plans every one, and Cluster API the last.
+fn worker_steps(servers: &Servers, to: usize) -> Vec<usize> {
+    let at = version_at(servers, &worker(), "spec");
+    match planned_by(servers) {
+        _ if at >= to => Vec::new(),
+        PlannedBy::Nobody | PlannedBy::Class => vec![to],
+        PlannedBy::Extension => (at + 1..=to).collect(),
+    }
+}
+
+/// Returns the steps of control plane and workers.
+fn steps(servers: &Servers, to: usize) -> [Vec<usize>; 2] {
+    [control_plane_steps(servers, to), worker_steps(servers, to)]
+}
+
 impl ClusterApi {
     /// Clears the cache of the replica.
     pub(crate) fn forget(&mut self) {
         self.replica.forget();
         self.open.clear();
+        self.unmanaged = None;
+    }
+
+    /// Cluster API and the replicas call and answer for another Cluster of the same name.
+    pub(crate) fn renew(&mut self) {
+        *self = Self {
+            replica: std::mem::take(&mut self.replica),
+            other: std::mem::take(&mut self.other),
+            ..Self::default()
+        };
+    }
+
+    /// Calls go to the other replica.
+    pub(crate) fn turn(&mut self) {
+        std::mem::swap(&mut self.replica, &mut self.other);
+    }
+
+    /// Plants a defect in both replicas.
+    pub(crate) fn plant(&mut self, defect: Option<Defect>) {
+        self.replica.defect = defect;
+        self.other.defect = defect;
     }
 
     /// Goes back to an earlier state, as an API server does. The replica is another process, and keeps its cache.
     pub(crate) fn go_back(&mut self, earlier: &Self) {
         self.pending.clone_from(&earlier.pending);
-        self.deleted = earlier.deleted;
+        (self.deleted, self.uninstalled) = (earlier.deleted, earlier.uninstalled);
         self.open.clear();
+        self.unmanaged = None;
     }
 
-    /// Records the open gates.
-    pub(crate) fn note(&mut self, record: Option<&UpgradeRecord>, now: u64) {
-        for gate in record.into_iter().flat_map(|record| &record.gates) {
+    /// Records the open gates, and what else releases a call.
+    pub(crate) fn note(&mut self, servers: &Servers, record: Option<&UpgradeRecord>, now: u64) {
+        let has_bootstrap = servers.get(&bootstrap()).is_some();
+        let Some(cluster) = servers.get(&cluster()) else {
+            return;
+        };
+        if !has_bootstrap && cluster["metadata"]["labels"][label::TKR].is_null() {
+            self.unmanaged = Some(now);
+        }
+        let is_deleting = !cluster["metadata"]["deletionTimestamp"].is_null();
+        let has_nothing =
+            !has_bootstrap || servers.get(&kubeconfig()).is_none() || servers.get(&additional()).is_none();
+        self.uninstalled |= is_deleting && (has_nothing || now >= DELETION_LIMIT);
+        let generation = |object: &Value| object["metadata"]["generation"].as_i64().unwrap_or_default();
+        let is_current = |record: &&UpgradeRecord| {
+            record.observed_cluster_generation >= generation(cluster)
+                && record.label
+                    == cluster["metadata"]["labels"][label::TKR]
+                        .as_str()
+                        .unwrap_or_default()
+                && servers
+                    .get(&bootstrap())
+                    .is_some_and(|bootstrap| record.observed_bootstrap_generation == generation(bootstrap))
+        };
+        for gate in record
+            .filter(is_current)
+            .into_iter()
+            .flat_map(|record| &record.gates)
+        {
             if gate.open {
                 self.open.insert((gate.hook.as_str(), gate.version.clone()), now);
             }
@@ -129,28 +216,49 @@ impl ClusterApi {
         let Some(object) = servers.get(&cluster()).cloned() else {
             return;
         };
+        if object["spec"]["paused"] == json!(true) {
+            return;
+        }
         let to = index_of(&object["spec"]["topology"]["version"]).expect("a version of the walk");
         if !object["metadata"]["deletionTimestamp"].is_null() {
             self.deleted |= self.released(servers, &object, (Hook::BeforeClusterDelete, to, None), now);
             return;
         }
+        let steps = steps(servers, to);
         let stable = self.control_plane(servers, &object, to, now);
         let workers = version_at(servers, &worker(), "spec");
         let rolling = workers != version_at(servers, &worker(), "status");
         let held =
             self.is_pending(Hook::AfterControlPlaneUpgrade) || self.is_pending(Hook::BeforeWorkersUpgrade);
-        if workers < to && !rolling && !held && stable {
-            take(servers, &worker(), "spec", to);
-        } else if stable && workers == to && !rolling && !self.is_pending(Hook::AfterWorkersUpgrade) {
+        if let Some(next) = worker_steps(servers, to).first() {
+            if !rolling && !held && stable {
+                take(servers, &worker(), "spec", *next);
+            }
+        } else if stable
+            && version_at(servers, &control_plane(), "spec") == to
+            && !rolling
+            && !self.is_pending(Hook::AfterControlPlaneUpgrade)
+            && !self.is_pending(Hook::AfterWorkersUpgrade)
+        {
             self.call(servers, &object, Hook::AfterClusterUpgrade, to, now);
+        }
+        if planned_by(servers) == PlannedBy::Extension {
+            servers.edit(&cluster(), |cluster| {
+                for (part, steps) in ["controlPlane", "workers"].iter().zip(&steps) {
+                    let steps = steps.iter().map(|step| json!({"version": VERSIONS[*step]}));
+                    cluster["status"][part]["upgradePlan"] = steps.collect();
+                }
+            });
         }
     }
 
-    /// Whether the control plane is at the target, and workers may follow.
+    /// Whether the control plane has a version that workers may follow to.
     fn control_plane(&mut self, servers: &mut Servers, object: &Value, to: usize, now: u64) -> bool {
         let at = version_at(servers, &control_plane(), "spec");
         if at != version_at(servers, &control_plane(), "status") {
-            self.mark(servers, Hook::AfterControlPlaneUpgrade, at, to);
+            if !self.is_pending(Hook::AfterControlPlaneUpgrade) {
+                self.mark(servers, at, to);
+            }
             return false;
         }
         for hook in [Hook::AfterControlPlaneUpgrade, Hook::BeforeWorkersUpgrade] {
@@ -158,19 +266,27 @@ impl ClusterApi {
                 return at == to;
             }
         }
-        let workers = version_at(servers, &worker(), "spec");
-        if at == to && workers < to {
+        if worker_steps(servers, to).first() == Some(&at) {
             return true;
         }
+        let workers = version_at(servers, &worker(), "spec");
         if workers != version_at(servers, &worker(), "status")
             || !self.call(servers, object, Hook::AfterWorkersUpgrade, at, now)
-            || at >= to
         {
             return at == to;
         }
-        let next = at + 1;
+        let Some(next) = control_plane_steps(servers, to).first().copied() else {
+            return at == to;
+        };
         if !self.is_pending(Hook::AfterClusterUpgrade) {
-            if !self.released(servers, object, (Hook::BeforeClusterUpgrade, to, Some(next)), now) {
+            let is_held = object["metadata"]["annotations"]
+                .as_object()
+                .is_some_and(|annotations| {
+                    annotations
+                        .keys()
+                        .any(|key| key.starts_with(annotation::BEFORE_UPGRADE_PREFIX))
+                });
+            if is_held || !self.released(servers, object, (Hook::BeforeClusterUpgrade, to, Some(next)), now) {
                 return false;
             }
             self.pending.insert(Hook::AfterClusterUpgrade.as_str());
@@ -181,15 +297,16 @@ impl ClusterApi {
             (Hook::BeforeControlPlaneUpgrade, next, Some(next)),
             now,
         ) {
-            self.mark(servers, Hook::AfterControlPlaneUpgrade, next, to);
+            self.mark(servers, next, to);
             take(servers, &control_plane(), "spec", next);
         }
         false
     }
 
-    fn mark(&mut self, servers: &Servers, hook: Hook, version: usize, to: usize) {
-        if self.pending.insert(hook.as_str()) && version == to && version_at(servers, &worker(), "spec") < to
-        {
+    /// Marks the hooks of a version that the control plane takes.
+    fn mark(&mut self, servers: &Servers, version: usize, to: usize) {
+        self.pending.insert(Hook::AfterControlPlaneUpgrade.as_str());
+        if worker_steps(servers, to).first() == Some(&version) {
             self.pending.insert(Hook::BeforeWorkersUpgrade.as_str());
             self.pending.insert(Hook::AfterWorkersUpgrade.as_str());
         }
@@ -216,10 +333,15 @@ impl ClusterApi {
         released
     }
 
-    /// Asserts that a released gate was open in the record of the API server at some moment between call and answer.
+    /// Asserts that a released gate was open in the record of the API server at some moment between call and answer, or that Sluice did
+    /// not manage the Cluster. A deletion may exceed its limit, so packages are its measure.
     fn judge(&self, hook: Hook, version: usize, asked: u64) {
-        // A deletion may exceed its limit.
-        if hook != Hook::BeforeClusterDelete {
+        if hook == Hook::BeforeClusterDelete {
+            assert!(
+                self.uninstalled,
+                "deleted: a call of {asked} is released before the additional package is uninstalled"
+            );
+        } else if self.unmanaged.is_none_or(|at| at < asked) {
             let open = self.open.get(&(hook.as_str(), VERSIONS[version].to_owned()));
             assert!(
                 open.is_some_and(|at| *at >= asked),

@@ -1,4 +1,14 @@
-//! Planted defects: each walk of [`crate::named`] about one of them must fail.
+//! Planted defects: each walk of [`crate::planted`] about one of them must fail.
+//!
+//! A defect is a fact that a process does not observe. That equals a product without the clause that depends on this fact.
+
+use serde_json::{Value, json};
+use sluice_crds::labels::annotation;
+
+use crate::{
+    objects::{bootstrap, cluster, control_plane},
+    servers::{Place, Servers},
+};
 
 /// Defect of the processes in a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -9,8 +19,118 @@ pub(crate) enum Defect {
     SharedTooLate,
     /// The cache answers the reads of a release.
     ConfirmedByCache,
+    /// A replica takes every record for one of the current generation of the Cluster.
+    GenerationUnseen,
+    /// ... of the current label.
+    LabelUnseen,
+    /// ... of the current ClusterBootstrap.
+    BootstrapEditUnseen,
+    /// ... of the current Cluster.
+    EarlierClusterUnseen,
     /// A leader opens gates without a read of the control plane.
     ControlPlaneUnread,
     /// A leader opens gates without a read of the Cluster.
     ClusterUnread,
+    /// A leader opens gates without a read of PackageInstalls and Apps.
+    PackagesUnread,
+    /// A leader opens gates without a read of the UID of the workload.
+    ServerUnread,
+    /// A leader does not observe pauses.
+    PauseUnseen,
+    /// A leader does not observe that the Cluster is being deleted.
+    DeletionUnseen,
+    /// A leader takes a control plane for settled once its spec has the version.
+    RolloutUnseen,
+    /// A leader takes every App for one whose generation kapp-controller has observed.
+    ChangeUnseen,
+    /// A leader takes a run in progress for a success.
+    RunUnseen,
+    /// A leader does not observe that a run has failed since the proof.
+    FailureUnseen,
+    /// A leader does not observe that a package is paused or canceled.
+    StopUnseen,
+    /// A leader finds no PackageInstall to uninstall.
+    InstallsUnlisted,
+}
+
+impl Defect {
+    /// Whether a leader takes an object of this kind from the cache where it must read it.
+    pub(crate) fn is_unread(self, plural: &str) -> bool {
+        match self {
+            Self::ControlPlaneUnread => plural == "goods",
+            Self::ClusterUnread => plural == "clusters",
+            Self::PackagesUnread => ["packageinstalls", "apps"].contains(&plural),
+            Self::ServerUnread => plural == "namespaces",
+            _ => false,
+        }
+    }
+
+    /// Returns an object as a leader observes it.
+    pub(crate) fn seen(self, place: &Place, mut object: Value) -> Value {
+        let plural = place.1.as_str();
+        let is_package = ["packageinstalls", "apps"].contains(&plural);
+        match self {
+            Self::PauseUnseen if *place == cluster() || *place == bootstrap() => {
+                remove(&mut object["spec"], |field| field == "paused");
+                remove(&mut object["metadata"]["annotations"], |field| {
+                    field.starts_with(annotation::BEFORE_UPGRADE_PREFIX)
+                });
+            }
+            Self::DeletionUnseen if *place == cluster() => {
+                remove(&mut object["metadata"], |field| field == "deletionTimestamp");
+            }
+            Self::RolloutUnseen if *place == control_plane() => {
+                object["status"]["version"] = object["spec"]["version"].clone();
+            }
+            Self::ChangeUnseen if plural == "apps" => {
+                object["status"]["observedGeneration"] = object["metadata"]["generation"].clone();
+            }
+            Self::RunUnseen if is_package && object["status"]["conditions"][0]["type"] == "Reconciling" => {
+                object["status"]["conditions"] = json!([{"type": "ReconcileSucceeded", "status": "True"}]);
+            }
+            Self::FailureUnseen if plural == "apps" => {
+                remove(&mut object["status"], |field| {
+                    field == "consecutiveReconcileFailures"
+                });
+            }
+            Self::StopUnseen if is_package => {
+                remove(&mut object["spec"], |field| {
+                    field == "paused" || field == "canceled"
+                });
+            }
+            _ => {}
+        }
+        object
+    }
+
+    /// Returns the objects of a replica with the record that it takes for one of the call.
+    pub(crate) fn recorded(
+        self,
+        servers: &Servers,
+        call: &sluice_core::gate::hook_call::HookCall<'_>,
+    ) -> Servers {
+        let mut servers = servers.clone();
+        let Some(mut bootstrap) = servers.get(&bootstrap()).cloned() else {
+            return servers;
+        };
+        let generation = bootstrap["metadata"]["generation"].clone();
+        let Some(record) = bootstrap.pointer_mut("/status/upgrade") else {
+            return servers;
+        };
+        match self {
+            Self::GenerationUnseen => record["observedClusterGeneration"] = json!(call.generation),
+            Self::LabelUnseen => record["label"] = json!(call.label),
+            Self::BootstrapEditUnseen => record["observedBootstrapGeneration"] = generation,
+            Self::EarlierClusterUnseen => record["clusterUID"] = json!(call.uid),
+            _ => return servers,
+        }
+        servers.show(crate::objects::bootstrap(), bootstrap);
+        servers
+    }
+}
+
+fn remove(of: &mut Value, is_removed: impl Fn(&str) -> bool) {
+    if let Some(fields) = of.as_object_mut() {
+        fields.retain(|field, _| !is_removed(field));
+    }
 }

@@ -1,7 +1,7 @@
 //! Model of kapp-controller with the status that proofs need: it creates Apps from PackageInstalls, and a run deploys the Package and
 //! the values Secret as of its start.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 use sluice_core::reconcile::cluster::Server;
@@ -51,8 +51,8 @@ pub(crate) struct Kapp {
     applied: BTreeMap<usize, Deployed>,
     /// Inputs of the last successful run, if no apply followed.
     deployed: BTreeMap<usize, Deployed>,
-    /// API server of the workload's kapp-controller.
-    runs_on: Value,
+    /// API servers with a kapp-controller of the workload, by UID.
+    runs_on: BTreeSet<String>,
 }
 
 /// Returns the API server of the workload.
@@ -75,7 +75,10 @@ fn at(time: u64) -> Value {
 impl Kapp {
     /// Whether a kapp-controller exists that reconciles the package.
     fn works(&self, servers: &Servers, package: usize) -> bool {
-        package == 0 || self.runs_on == host(servers).0
+        package == 0
+            || self
+                .runs_on
+                .contains(host(servers).0.as_str().unwrap_or_default())
     }
 
     /// Updates the App from the PackageInstall and mirrors its status. Like kapp-controller v0.53.1, it mirrors the old success of the App
@@ -148,6 +151,13 @@ impl Kapp {
             return;
         }
         let generation = app["metadata"]["generation"].as_u64().unwrap_or_default();
+        // A stopped App only shows that its change was observed, and keeps its conditions.
+        if is_stopped(&app["spec"]) {
+            servers.edit(&app_at, |app| {
+                app["status"]["observedGeneration"] = json!(generation)
+            });
+            return;
+        }
         let may = package == 0 || has_identity(servers);
         let values = values_of(servers, package, &app["spec"]);
         // Without its account or its values a run fails and is retried.
@@ -234,7 +244,8 @@ impl Kapp {
             self.forget(package);
         }
         if package == 0 && well {
-            self.runs_on = run.deploys.host.0;
+            self.runs_on
+                .extend(run.deploys.host.0.as_str().map(str::to_owned));
             if !before {
                 PACKAGES[1..].iter().for_each(|other| self.interrupt(*other));
             }
@@ -246,6 +257,29 @@ impl Kapp {
         };
         set(servers, &app_at, run.generation, condition);
         servers.edit(&app_at, |app| app["status"]["deploy"]["finished"] = json!(true));
+    }
+
+    /// Returns the state of the same deployments on another API server, without current runs.
+    pub(crate) fn on(&self, uid: &str) -> Self {
+        let mut other = self.clone();
+        other.runs.clear();
+        let deployments = other.applied.values_mut().chain(other.deployed.values_mut());
+        for deployed in deployments {
+            deployed.host.0 = json!(uid);
+        }
+        if !self.runs_on.is_empty() {
+            other.runs_on.insert(uid.to_owned());
+        }
+        other
+    }
+
+    /// Exchanges the deployments of the workload. kapp-controller itself is deployed from the management cluster.
+    pub(crate) fn exchange(&mut self, other: &mut Self) {
+        std::mem::swap(self, other);
+        exchange(&mut self.runs, &mut other.runs);
+        exchange(&mut self.applied, &mut other.applied);
+        exchange(&mut self.deployed, &mut other.deployed);
+        self.runs_on.extend(other.runs_on.iter().cloned());
     }
 
     /// The process ends during a run. Its status stays.
@@ -287,6 +321,19 @@ impl Kapp {
     }
 }
 
+/// Exchanges the entries of kapp-controller.
+fn exchange<T>(one: &mut BTreeMap<usize, T>, other: &mut BTreeMap<usize, T>) {
+    let (of_one, of_other) = (one.remove(&0), other.remove(&0));
+    one.extend(of_other.map(|it| (0, it)));
+    other.extend(of_one.map(|it| (0, it)));
+}
+
+fn is_stopped(spec: &Value) -> bool {
+    ["paused", "canceled"]
+        .iter()
+        .any(|field| spec[*field] == json!(true))
+}
+
 /// Creates or updates the App of a PackageInstall.
 fn make_app(servers: &mut Servers, app_at: &Place, install: &Value, source: &Value) {
     let mut spec = source["spec"]["template"]["spec"].clone();
@@ -294,6 +341,11 @@ fn make_app(servers: &mut Servers, app_at: &Place, install: &Value, source: &Val
         spec["template"][0]["ytt"]["valuesFrom"] = install["spec"]["values"].clone();
     }
     spec["syncPeriod"] = install["spec"]["syncPeriod"].clone();
+    for field in ["paused", "canceled"] {
+        if !install["spec"][field].is_null() {
+            spec[field] = install["spec"][field].clone();
+        }
+    }
     let mut app = servers.get(app_at).cloned().unwrap_or_else(
         || json!({"apiVersion": "kappctrl.k14s.io/v1alpha1", "kind": "App", "metadata": {}, "status": {}}),
     );

@@ -16,11 +16,11 @@ use sluice_core::{
     decode::Undecodable,
     packages::bootstrap::PackageFacts,
     reconcile::cluster::{
-        CachedControlPlane, Clock, Context, Done, Effects, Facts, Failure, Interrupt, Key, LocalState,
-        Object, Read, ReadPhase, ReadResult, Server, Settings, Verb, Watched, Write, reconcile,
+        CachedControlPlane, Clock, Context, Done, Effects, Facts, Failure, Interrupt, LocalState, Object,
+        Read, ReadPhase, ReadResult, Server, Settings, Verb, Watched, Write, reconcile,
     },
     schedule::SyncPeriod,
-    upgrade::hop::{ControlPlaneFacts, Plan},
+    upgrade::hop::ControlPlaneFacts,
 };
 use sluice_crds::foreign::Cluster;
 
@@ -28,7 +28,7 @@ use crate::{
     connection::{Connection, time_at},
     defect::Defect,
     fault::{Fault, make},
-    objects::{SYSTEM, TEAM, VERSIONS, control_plane, control_plane_key},
+    objects::{SYSTEM, TEAM, control_plane, control_plane_key},
     odd::{Shown, are_brought, undecodable},
     servers::{Late, Place, Servers, digest, place, place_of, refused},
 };
@@ -76,6 +76,12 @@ pub(crate) struct Leader {
     read_by: BTreeSet<(String, u64)>,
     /// Time at which the reconcile began.
     pub(crate) began: u64,
+    /// Objects in its caches at that time.
+    pub(crate) saw: Servers,
+    /// Whether the caches were up to date at that time.
+    pub(crate) saw_all: bool,
+    /// Writes of the last step that took effect.
+    pub(crate) made: Vec<Write>,
     /// Result of the last reconcile.
     pub(crate) last: Option<Result<Done, Failure>>,
     pub(crate) defect: Option<Defect>,
@@ -206,6 +212,7 @@ impl Leader {
 
     /// Takes one step. Returns the written status, if any.
     pub(crate) fn step(&mut self, around: &mut Surroundings<'_>, fault: Fault) -> Option<Write> {
+        self.made.clear();
         let Some(running) = self.running.take() else {
             self.begin(around);
             if fault == Fault::ToTheEnd && self.running.is_some() {
@@ -278,6 +285,9 @@ impl Leader {
                 if outcome.1 && write.verb == Verb::ReplaceStatus {
                     wrote = Some(write.clone());
                 }
+                if outcome.1 && self.search.is_none() {
+                    self.made.push(write.clone());
+                }
                 let ends = outcome.0.is_err() || fault.is_alone() || fault == Fault::OneWrite;
                 known.record_outcome(write.clone(), outcome.0.clone());
                 outcomes.push((write, outcome.0));
@@ -326,6 +336,9 @@ impl Leader {
         self.began = around.now;
         if self.search.is_some() {
             self.read_by = BTreeSet::from([(String::new(), digest(&self.seen))]);
+        } else {
+            self.saw = self.seen.clone();
+            self.saw_all = self.seen.shows(around.servers);
         }
         self.running = Some(Running {
             facts: Arc::new(facts),
@@ -340,14 +353,29 @@ impl Leader {
     }
 
     fn object<K: DeserializeOwned>(&self, place: &Place) -> Option<K> {
-        serde_json::from_value(self.seen.get(place)?.clone()).ok()
+        let object = self.observed(place, self.seen.get(place)?.clone());
+        serde_json::from_value(object).ok()
+    }
+
+    /// Returns an object as a planted defect shows it.
+    fn observed(&self, place: &Place, object: Value) -> Value {
+        match self.defect {
+            Some(defect) => defect.seen(place, object),
+            None => object,
+        }
     }
 
     fn facts(&self, around: &Surroundings<'_>) -> Option<Facts> {
-        let stores = Shown(&self.seen);
+        let mut seen = self.seen.clone();
+        if self.defect.is_some() {
+            for (place, object) in self.seen.all() {
+                seen.show(place.clone(), self.observed(place, object.clone()));
+            }
+        }
+        let stores = Shown(&seen);
         let cluster: Arc<Cluster> = stores.get(Some(TEAM), "one")?;
         let text = |value: &Value| value.as_str().map(str::to_owned);
-        let plane = self.seen.get(&control_plane())?;
+        let plane = seen.get(&control_plane())?;
         let settings = Settings {
             system_namespace: SYSTEM.to_owned(),
             sync_period: SyncPeriod {
@@ -366,7 +394,6 @@ impl Leader {
                 resource_version: text(&plane["metadata"]["resourceVersion"]),
                 versions: ControlPlaneFacts::in_object(plane),
             }),
-            plan: Plan::Listed(VERSIONS.map(str::to_owned).into()),
             ..found
         })
     }
@@ -430,13 +457,19 @@ impl Leader {
                 unreachable!("only reconciles of configurations read these")
             }
             Read::Object(key, phase) => {
-                let servers = if *phase == ReadPhase::Confirm && self.is_not_read(key) {
+                let is_unread = self
+                    .defect
+                    .is_some_and(|defect| defect.is_unread(&key.resource.plural));
+                let servers = if *phase == ReadPhase::Confirm && is_unread {
                     &self.seen
                 } else {
                     servers
                 };
-                let found = servers.get(&place_of(key)).cloned();
-                found.map_or(ReadResult::Absent, |found| ReadResult::Found(Object(found)))
+                let place = place_of(key);
+                let found = servers.get(&place).cloned();
+                found.map_or(ReadResult::Absent, |found| {
+                    ReadResult::Found(Object(self.observed(&place, found)))
+                })
             }
             Read::Template(name) => self
                 .object(&stored("clusterbootstraptemplates", name))
@@ -466,22 +499,13 @@ impl Leader {
             },
             Read::DriftCheckPermit(_) => ReadResult::Turn(true),
             Read::DriftCheckConnection(_) => ReadResult::Connected(0),
+            Read::Installs if self.defect == Some(Defect::InstallsUnlisted) => ReadResult::Listed(Vec::new()),
             Read::Installs => listed("packageinstalls"),
             Read::Apps => listed("apps"),
             Read::PackageNames => listed("packages"),
             Read::LabelledSecrets => listed("secrets"),
             Read::Machines(_) => ReadResult::Listed(Vec::new()),
         }
-    }
-
-    /// Whether a planted defect answers a confirming read from the cache.
-    fn is_not_read(&self, key: &Key) -> bool {
-        let plural = match self.defect {
-            Some(Defect::ControlPlaneUnread) => "goods",
-            Some(Defect::ClusterUnread) => "clusters",
-            _ => return false,
-        };
-        key.resource.plural == plural
     }
 
     /// Digest of a read result.

@@ -3,10 +3,13 @@
 //! Each step of a walk is one event: a read or write of a reconcile, a watch event, the start, end or interruption of a kapp-controller
 //! run, a user's edit, a refused or unanswered request, a crashed or frozen process, a restored API server. Invariants:
 //! - early: a gate opens only if each package was deployed from its source at some time during the reconcile that opens the gate;
-//! - stale: each release was open in the record of the API server at some moment between call and answer, whatever the age of the
-//!   caches;
+//! - stale: each release was open in a record of the current Cluster and ClusterBootstrap on the API server at some moment between call
+//!   and answer, whatever the age of the caches;
+//! - deleted: a deletion is released only after its additional package was uninstalled, or cannot be, or after the limit of a deletion;
 //! - outdated: a gate opens only for a state that the Cluster had at some time during the reconcile that opens the gate;
-//! - open: a gate closes within a few reconciles after its proofs become invalid;
+//! - paused: a reconcile whose caches show a pause or a deletion writes no PackageInstall;
+//! - order: a reconcile with current caches writes no PackageInstall of the workload unless kapp-controller is deployed, and not stopped;
+//! - open: a gate closes within a few reconciles after its proofs become invalid, or a pause begins;
 //! - held: with correct inputs, a fair schedule completes the upgrade or the deletion within a bound;
 //! - settled: afterwards no reconcile writes, and no gate changes;
 //! - missing: afterwards the values that the ClusterBootstrap refers to exist;
@@ -32,6 +35,7 @@ mod leader;
 mod named;
 mod objects;
 mod odd;
+mod planted;
 mod random;
 mod replica;
 mod search;

@@ -1,33 +1,36 @@
 //! Short walks, one for each earlier defect. All but the last check the invariants of any walk.
 
 use rstest::rstest;
+use sluice_crds::run::Hook;
 
 use crate::{
     capi::{brief, record},
-    defect::Defect,
     fault::Fault,
+    objects::{PlannedBy, VERSIONS, additional},
+    planted::RESTORED,
+    random::number,
     replica::Reading,
-    users::Edit,
+    users::{Edit, Paused},
     walk::{
         Step::{self, *},
         Walk,
     },
 };
 
-const CREATED: [Step; 6] = [Round; 6];
+pub(crate) const CREATED: [Step; 6] = [Round; 6];
 
 /// The upgrade starts, and its packages are merged into the ClusterBootstrap.
-const MERGED: [Step; 3] = [User(Edit::Target(1)), Watch(0), Reconcile(0)];
+pub(crate) const MERGED: [Step; 3] = [User(Edit::Target(1)), Watch(0), Reconcile(0)];
 
 /// kapp-controller is proven, and the PackageInstalls of all others are written.
-const INSTALLED: [Step; 3] = [Deploy(0), Watch(0), Reconcile(0)];
+pub(crate) const INSTALLED: [Step; 3] = [Deploy(0), Watch(0), Reconcile(0)];
 
-const SEEN: [Step; 2] = [Watch(0), Reconcile(0)];
+pub(crate) const SEEN: [Step; 2] = [Watch(0), Reconcile(0)];
 
-const DEPLOYED: [Step; 2] = [Deploy(1), Deploy(2)];
+pub(crate) const DEPLOYED: [Step; 2] = [Deploy(1), Deploy(2)];
 
 /// The control plane rolls to the version.
-const TAKEN: [Step; 3] = [Replica, ClusterApi(Reading::AtOnce), Roll];
+pub(crate) const TAKEN: [Step; 3] = [Replica, ClusterApi(Reading::AtOnce), Roll];
 
 /// A run has applied all resources and waits.
 const WAITING: [Step; 5] = [Sync(1), Begin(1), Apply(1), Sync(1), Watch(0)];
@@ -272,64 +275,6 @@ fn restored_packages_of_a_settled_cluster_are_corrected() {
     walk.drifts(&closed, User(Edit::Remove("secrets", 0)));
 }
 
-/// The gates before the control plane are open, and the cache of the replica shows them.
-const OPEN: [&[Step]; 5] = [&MERGED, &INSTALLED, &DEPLOYED, &SEEN, &[Replica]];
-
-/// The gates close, and the cache of the replica does not show it.
-const CLOSED: [Step; 3] = [User(Edit::Content(1, 1, "b")), Watch(0), Reconcile(0)];
-
-/// The upgrade completes, the API servers go back to before it, and the Cluster is upgraded again. The leader observes everything but
-/// the control plane.
-const RESTORED: [Step; 18] = [
-    BackUp,
-    User(Edit::Target(1)),
-    Round,
-    Round,
-    Round,
-    Round,
-    Round,
-    Round,
-    Round,
-    Round,
-    Restore,
-    User(Edit::Target(1)),
-    WatchBut(0, "goods"),
-    Reconcile(0),
-    WatchBut(0, "goods"),
-    Reconcile(0),
-    WatchBut(0, "goods"),
-    Reconcile(0),
-];
-
-/// Each planted defect fails one walk by the name of its invariant, and that walk passes without it.
-#[rstest]
-#[case::no_read(Defect::Unconfirmed, &[&OPEN.concat()[..], &CLOSED, &[ClusterApi(Reading::AtOnce)]].concat(), "stale: ")]
-#[case::cached_read(Defect::ConfirmedByCache, &[&OPEN.concat()[..], &CLOSED, &[ClusterApi(Reading::AtOnce)]].concat(), "stale: ")]
-#[case::shared_read(Defect::SharedTooLate, &[&OPEN.concat()[..], &[AnotherCall], &CLOSED, &[ClusterApi(Reading::AtOnce)]].concat(), "stale: ")]
-#[case::control_plane_not_read(Defect::ControlPlaneUnread, &RESTORED, "early: ")]
-#[case::cluster_not_read(
-    Defect::ClusterUnread,
-    &[&MERGED[..], &INSTALLED, &DEPLOYED, &[Watch(0), User(Edit::Label(2)), Reconcile(0)]].concat(),
-    "outdated: "
-)]
-fn a_planted_defect_is_found(#[case] defect: Defect, #[case] steps: &[Step], #[case] invariant: &str) {
-    let run = |defect: Option<Defect>| {
-        let mut walk = Walk::new();
-        walk.plant(defect);
-        walk.take(&CREATED);
-        walk.take(steps);
-        walk
-    };
-    let found = std::panic::catch_unwind(|| run(Some(defect)))
-        .err()
-        .expect("the defect is not found");
-    let found = found.downcast_ref::<String>().expect("a message");
-    assert!(found.starts_with(invariant), "{found}");
-    let mut walk = run(None);
-    walk.calm();
-    walk.finish();
-}
-
 #[test]
 fn a_restored_api_server_is_followed() {
     upgraded(&[&RESTORED, &[Detect(0)]]);
@@ -344,6 +289,111 @@ fn an_upgrade_does_not_end_on_an_outdated_cache() {
         walk.take(&[User(Edit::Target(1))]);
         walk.take(&[Round].repeat(rounds));
         walk.take(&[Watch(0), User(Edit::Unimportant), Reconcile(0)]);
+        walk.calm();
+        walk.finish();
+    }
+}
+
+/// A proof outlives resyncs of kapp-controller, and a failed run delays an upgrade.
+#[test]
+fn a_failed_run_closes_a_gate_and_a_resync_does_not() {
+    let is_open = |walk: &Walk| {
+        let record = record(&walk.servers).expect("a record");
+        let mut gates = record.gates.iter();
+        gates.any(|gate| {
+            gate.open && gate.hook == Hook::BeforeControlPlaneUpgrade && gate.version == VERSIONS[1]
+        })
+    };
+    let mut walk = Walk::new();
+    walk.take(
+        &[
+            &CREATED[..],
+            &MERGED,
+            &INSTALLED,
+            &[Sync(1), Begin(1), End(1, false)],
+            &SEEN,
+            &SEEN,
+        ]
+        .concat(),
+    );
+    assert!(!is_open(&walk), "the run failed");
+    walk.take(&[&DEPLOYED[..], &SEEN].concat());
+    assert!(is_open(&walk), "all packages are proven");
+    walk.take(&[&[Begin(1), Sync(1)], &SEEN[..], &SEEN].concat());
+    assert!(is_open(&walk), "kapp-controller resyncs the App");
+    walk.take(&[&[End(1, true)], &SEEN[..], &TAKEN].concat());
+    walk.calm();
+    walk.finish();
+}
+
+/// Packages are uninstalled before the infrastructure of a Cluster goes, also if the workload does not respond meanwhile.
+#[rstest]
+#[case::at_once(&[User(Edit::Delete)])]
+#[case::while_silent(&[
+    User(Edit::Silent(true)), User(Edit::Delete), Watch(0), Reconcile(0), Replica, ClusterApi(Reading::AtOnce), User(Edit::Silent(false)),
+])]
+#[case::during_an_upgrade(&[User(Edit::Target(1)), Round, Round, User(Edit::Delete)])]
+fn a_deletion_waits_for_its_packages(#[case] steps: &[Step]) {
+    let mut walk = Walk::new();
+    walk.take(&[&CREATED[..], steps, &SEEN].concat());
+    let leaving = walk.servers.get(&additional()).expect("a PackageInstall");
+    assert!(!leaving["metadata"]["deletionTimestamp"].is_null(), "{leaving}");
+    walk.take(&[Replica, ClusterApi(Reading::AtOnce), Sync(2)]);
+    assert!(walk.servers.get(&additional()).is_none(), "it is uninstalled");
+    walk.finish();
+}
+
+/// Two minor versions, with every source of their steps. `disturbance` happens after every fourth number of rounds: `SEED` 0 to 3
+/// together cover all.
+#[rstest]
+#[case::nothing(&[])]
+#[case::values(&[User(Edit::Values(2))])]
+#[case::another_release(&[User(Edit::OtherRelease)])]
+#[case::no_label(&[User(Edit::NoLabel), Round, Calm])]
+#[case::target_back_and_forth(&[
+    User(Edit::UnsafeVersion(0)), Round, User(Edit::Label(0)), Round, User(Edit::UnsafeVersion(1)), Round, User(Edit::Label(1)),
+])]
+#[case::target_at_the_first_minor(&[User(Edit::UnsafeVersion(1)), Round, User(Edit::Label(1)), Round])]
+#[case::target_below_the_control_plane(&[User(Edit::UnsafeVersion(0)), Calm, Round, User(Edit::Label(0)), Calm])]
+#[case::paused_cluster(&[User(Edit::Pause(Paused::Cluster)), Round, Calm, User(Edit::Resume(Paused::Cluster))])]
+#[case::paused_bootstrap(&[User(Edit::Pause(Paused::Bootstrap)), Round, Calm, User(Edit::Resume(Paused::Bootstrap))])]
+#[case::start_held(&[User(Edit::Pause(Paused::Start)), Round, Calm, User(Edit::Resume(Paused::Start))])]
+#[case::old_manifest(&[User(Edit::OldManifest), Round])]
+#[case::old_manifest_without_mark(&[User(Edit::OldManifest), User(Edit::NoMark), Round])]
+#[case::merge_that_fails(&[User(Edit::NoPackage(1, 1)), Round, User(Edit::NoMark), Round, User(Edit::NoStatus), Round, Calm])]
+#[case::no_status(&[User(Edit::NoStatus)])]
+#[case::no_bootstrap(&[User(Edit::NoBootstrap)])]
+#[case::moved(&[User(Edit::Move)])]
+#[case::moved_with_another_release(&[User(Edit::Move), User(Edit::OtherRelease)])]
+#[case::recreated(&[User(Edit::Again)])]
+#[case::recreated_without_bootstrap(&[User(Edit::Again), User(Edit::NoBootstrap)])]
+#[case::deleted(&[User(Edit::Delete)])]
+#[case::deleted_while_silent(&[User(Edit::Silent(true)), User(Edit::Delete), Round])]
+#[case::deleted_without_bootstrap(&[User(Edit::Delete), Round, User(Edit::NoBootstrap)])]
+#[case::silent(&[User(Edit::Silent(true)), Round, Round])]
+#[case::silent_for_long(&[User(Edit::Silent(true)), Round, Wait(61), Round, Calm])]
+#[case::never_answered(&[User(Edit::Silent(true)), Crash(0), Round, Wait(61), Round, Calm])]
+#[case::swapped(&[Swap, Round])]
+#[case::swapped_with_its_kubeconfig(&[Swap, User(Edit::Kubeconfig("other")), Round, Calm])]
+#[case::swapped_there_and_back(&[Swap, Round, Round, Swap])]
+#[case::stopped(&[
+    User(Edit::Stop(1, "packageinstalls", "canceled")), Round, User(Edit::Stop(1, "apps", "paused")), Round, Calm,
+])]
+#[case::stopped_kapp_controller(&[User(Edit::Stop(0, "packageinstalls", "paused")), User(Edit::Values(2)), Round, Calm])]
+#[case::two_leaders(&[Watch(1), Round, Reconcile(1), Round, Watch(1), Lead(1, Fault::None), Lead(1, Fault::OneWrite), Round, Reconcile(1)])]
+#[case::two_replicas(&[Replica, OtherReplica, ClusterApi(Reading::AtOnce), Round, OtherReplica, ClusterApi(Reading::AtOnce)])]
+#[case::calls_that_wait(&[ClusterApi(Reading::Fails), User(Edit::UnsafeVersion(1)), ClusterApi(Reading::Late), Round])]
+fn a_disturbance_at_any_time_delays_an_upgrade(
+    #[case] disturbance: &[Step],
+    #[values(PlannedBy::Nobody, PlannedBy::Class, PlannedBy::Extension)] planned_by: PlannedBy,
+) {
+    for rounds in (number("SEED", 0_usize) % 4..16).step_by(4) {
+        let mut walk = Walk::new();
+        walk.take(&[User(Edit::Steps(planned_by))]);
+        walk.take(&CREATED);
+        walk.take(&[Duplicate, User(Edit::Target(2))]);
+        walk.take(&[Round].repeat(rounds));
+        walk.take(disturbance);
         walk.calm();
         walk.finish();
     }

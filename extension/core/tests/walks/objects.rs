@@ -13,10 +13,18 @@ use crate::servers::{Place, Servers, place};
 
 pub(crate) const SYSTEM: &str = "tkg-system";
 pub(crate) const TEAM: &str = "team-a";
-/// Kubernetes versions; releases and package versions have the same indexes.
+/// Kubernetes versions; the first releases and package versions have the same indexes.
 pub(crate) const VERSIONS: [&str; 3] = ["v1.35.4", "v1.36.3", "v1.37.1"];
-pub(crate) const RELEASES: [&str; 3] = ["v1.35.4---test.1", "v1.36.3---test.1", "v1.37.1---test.1"];
-/// Package versions, in lexical order. No release has the last one.
+/// Releases. The last one exists only after an edit.
+pub(crate) const RELEASES: [&str; 4] = [
+    "v1.35.4---test.1",
+    "v1.36.3---test.1",
+    "v1.37.1---test.1",
+    "v1.36.3---test.2",
+];
+/// Index of the other release of the second version.
+pub(crate) const OTHER_RELEASE: usize = 3;
+/// Package versions of the releases.
 pub(crate) const PACKAGE_VERSIONS: [&str; 4] = ["1.8.0", "1.9.0", "2.0.0", "1.9.5"];
 const REF_NAMES: [&str; 3] = [
     "kapp-controller.example.com",
@@ -50,6 +58,15 @@ pub(crate) fn control_plane_key() -> Key {
         namespace: Some(TEAM.to_owned()),
         name: "one".to_owned(),
     }
+}
+
+pub(crate) fn class() -> Place {
+    place(Management, "clusterclasses", TEAM, "class")
+}
+
+/// Returns the place of the PackageInstall of the package that is uninstalled from a deleted Cluster.
+pub(crate) fn additional() -> Place {
+    of_package(2, "packageinstalls")
 }
 
 pub(crate) fn worker() -> Place {
@@ -150,13 +167,18 @@ pub(crate) fn kubeconfig_with(token: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "Secret", "metadata": {}, "data": {"value": value}})
 }
 
+/// Returns the index of the Kubernetes version of a release.
+fn version_of_release(index: usize) -> usize {
+    if index == OTHER_RELEASE { 1 } else { index }
+}
+
 pub(crate) fn a_release(index: usize) -> Value {
     let packages = PACKAGES.map(|package| json!({"name": package_name(package, index)}));
     json!({
         "apiVersion": "run.tanzu.vmware.com/v1alpha3", "kind": "TanzuKubernetesRelease", "metadata": {},
         "spec": {
             "version": RELEASES[index].replace("---", "+"),
-            "kubernetes": {"version": VERSIONS[index]},
+            "kubernetes": {"version": VERSIONS[version_of_release(index)]},
             "bootstrapPackages": packages,
         },
     })
@@ -172,6 +194,40 @@ pub(crate) fn a_template(index: usize) -> Value {
             "additionalPackages": [{"refName": other}],
         },
     })
+}
+
+/// Source of the steps of an upgrade.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) enum PlannedBy {
+    /// The target is the only step.
+    Nobody,
+    /// The ClusterClass lists all versions. The control plane takes each minor version, workers the last.
+    #[default]
+    Class,
+    /// An extension plans every minor version, also for workers.
+    Extension,
+}
+
+/// Returns the ClusterClass with these steps.
+pub(crate) fn a_class(planned_by: PlannedBy) -> Value {
+    let spec = match planned_by {
+        PlannedBy::Nobody => json!({}),
+        PlannedBy::Class => json!({"kubernetesVersions": VERSIONS}),
+        PlannedBy::Extension => json!({"upgrade": {"external": {"generateUpgradePlanExtension": "plan"}}}),
+    };
+    json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "ClusterClass", "metadata": {}, "spec": spec})
+}
+
+/// Returns the source of the steps of upgrades.
+pub(crate) fn planned_by(servers: &Servers) -> PlannedBy {
+    let spec = servers.get(&class()).map_or(&Value::Null, |class| &class["spec"]);
+    if !spec["upgrade"].is_null() {
+        PlannedBy::Extension
+    } else if !spec["kubernetesVersions"].is_null() {
+        PlannedBy::Class
+    } else {
+        PlannedBy::Nobody
+    }
 }
 
 /// Returns workers at the first version.
@@ -208,8 +264,9 @@ pub(crate) fn servers() -> Servers {
     );
     let plane = json!({"metadata": {}, "spec": {"version": VERSIONS[0]}, "status": {"version": VERSIONS[0]}});
     put(control_plane(), plane);
+    put(class(), a_class(PlannedBy::default()));
     put(worker(), workers());
-    for index in 0..RELEASES.len() {
+    for index in 0..VERSIONS.len() {
         put(release(index), a_release(index));
         put(template(index), a_template(index));
     }

@@ -9,15 +9,16 @@ use proptest::{
 
 use crate::{
     fault::Fault,
+    objects::PlannedBy,
     odd,
     replica::Reading,
-    users::Edit,
+    users::{Edit, Paused},
     walk::{Step, Walk},
 };
 
 /// Default number of walks, and default seed.
 const WALKS: u32 = 200;
-const SEED: u64 = 7;
+pub(crate) const SEED: u64 = 7;
 
 /// Returns the faults of a request.
 fn faults() -> impl Strategy<Value = Fault> {
@@ -27,6 +28,27 @@ fn faults() -> impl Strategy<Value = Fault> {
         1 => prop::sample::select(&[403, 404, 409, 422, 429, 500, 503][..]).prop_map(Fault::Refused),
         1 => Just(Fault::Unanswered),
         1 => Just(Fault::Frozen),
+    ]
+}
+
+/// Ways to stop a package.
+const STOPS: &[(&str, &str)] = &[
+    ("packageinstalls", "paused"),
+    ("packageinstalls", "canceled"),
+    ("apps", "paused"),
+    ("apps", "canceled"),
+];
+
+fn paused() -> impl Strategy<Value = Paused> {
+    prop::sample::select(&[Paused::Cluster, Paused::Bootstrap, Paused::Start][..])
+}
+
+/// Most upgrades take every minor version, and workers only the last.
+fn planned() -> impl Strategy<Value = PlannedBy> {
+    prop_oneof![
+        4 => Just(PlannedBy::Class),
+        1 => Just(PlannedBy::Nobody),
+        2 => Just(PlannedBy::Extension),
     ]
 }
 
@@ -44,7 +66,11 @@ fn edits() -> impl Strategy<Value = Edit> {
     prop_oneof![
         6 => (1..3_usize).prop_map(Edit::Target),
         2 => (0..3_usize).prop_map(Edit::Version),
+        1 => (0..3_usize).prop_map(Edit::UnsafeVersion),
         2 => (0..3_usize).prop_map(Edit::Label),
+        1 => Just(Edit::NoLabel),
+        1 => Just(Edit::OtherRelease),
+        2 => (paused(), any::<bool>()).prop_map(|(paused, sets)| if sets { Edit::Pause(paused) } else { Edit::Resume(paused) }),
         1 => Just(Edit::Delete),
         1 => Just(Edit::Move),
         1 => Just(Edit::Again),
@@ -63,6 +89,8 @@ fn edits() -> impl Strategy<Value = Edit> {
         1 => (0..3_usize).prop_map(Edit::NoTemplate),
         2 => Just(Edit::OldManifest),
         1 => Just(Edit::NoMark),
+        1 => Just(Edit::NoStatus),
+        1 => Just(Edit::NoBootstrap),
         2 => package().prop_map(|which| Edit::Policy(which, "readiness", "Applied")),
         2 => (1..3_usize).prop_map(|which| Edit::Policy(which, "phase", "AfterControlPlane")),
         1 => Just(Edit::NoPolicy),
@@ -73,6 +101,8 @@ fn edits() -> impl Strategy<Value = Edit> {
         5 => (prop::sample::select(kinds), any::<u8>()).prop_map(|(kind, which)| Edit::Remove(kind, which)),
         5 => (prop::sample::select(&["secrets", "packages"][..]), any::<u8>()).prop_map(|(kind, which)| Edit::Alter(kind, which)),
         1 => (package(), prop::sample::select(&["syncPeriod", "values"][..])).prop_map(|(which, field)| Edit::Install(which, field)),
+        1 => (package(), prop::sample::select(STOPS)).prop_map(|(which, (kind, field))| Edit::Stop(which, kind, field)),
+        1 => package().prop_map(Edit::Restart),
     ]
 }
 
@@ -105,6 +135,9 @@ fn steps() -> impl Strategy<Value = Step> {
         3 => Just(Step::Replica),
         2 => any::<u8>().prop_map(Step::ReplicaKind),
         1 => Just(Step::AnotherCall),
+        1 => Just(Step::OtherReplica),
+        1 => Just(Step::Duplicate),
+        1 => Just(Step::Swap),
         6 => readings().prop_map(Step::ClusterApi),
         1 => Just(Step::BackUp),
         1 => Just(Step::Restore),
@@ -136,9 +169,11 @@ fn no_gate_opens_early_and_no_hold_lasts_forever() {
     };
     let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
     let (began, made, said) = (Instant::now(), Cell::new(0_u32), Cell::new(0));
-    let outcome =
-        TestRunner::new_with_rng(config, rng).run(&prop::collection::vec(steps(), 0..160), |steps| {
+    let outcome = TestRunner::new_with_rng(config, rng).run(
+        &(planned(), prop::collection::vec(steps(), 0..160)),
+        |(planned, steps)| {
             let mut walk = Walk::new();
+            walk.step(Step::User(Edit::Steps(planned)));
             walk.take(&steps);
             walk.calm();
             walk.finish();
@@ -149,7 +184,8 @@ fn no_gate_opens_early_and_no_hold_lasts_forever() {
                 eprintln!("seed {seed}: {} walks, {minutes} min", made.get());
             }
             Ok(())
-        });
+        },
+    );
     if let Err(error) = outcome {
         panic!("seed {seed}, after {} walks: {error}", made.get());
     }

@@ -140,7 +140,12 @@ impl Replica {
     }
 
     fn decide(&self, call: &HookCall<'_>, read: Option<&Servers>) -> bool {
-        let stores = Shown(&self.seen);
+        let shown = |servers: &Servers| match self.defect {
+            Some(defect) => defect.recorded(servers, call),
+            None => servers.clone(),
+        };
+        let (seen, read) = (shown(&self.seen), read.map(shown));
+        let stores = Shown(&seen);
         // A cache without its Cluster stands for one that is not filled yet.
         let cluster: Option<std::sync::Arc<Cluster>> = stores.get(Some(TEAM), "one");
         if cluster.is_none() && stores.undecodable_cluster().is_none() {
@@ -159,7 +164,7 @@ impl Replica {
                 Confirmation::Decided(decision) => return decision == Decision::Release,
                 Confirmation::Needs(_) if self.defect == Some(Defect::Unconfirmed) => return true,
                 Confirmation::Needs(objects) => {
-                    let Some(servers) = read else { return false };
+                    let Some(servers) = &read else { return false };
                     for object in objects {
                         let Ok(found) = respond(servers, &object) else {
                             return false;

@@ -1,7 +1,8 @@
-//! Exhaustive search of one hop with two packages, in every order of events, by `stateright`.
+//! Search of upgrades with two packages, in every order of events, by `stateright`.
 //!
 //! A step is one round of concurrent reads, one write, or one action of another component. A run has one kind of fault, a limited
-//! number of times. A store with unbounded lag is such a fault. Bounds of the search:
+//! number of times, or edits that users make in any order. A store with unbounded lag is such a fault. Bounds of the search:
+//! - a search ends after a number of states. It has one thread and no limit of time, so code and seed alone determine these states;
 //! - the API servers answer all requests of a round at once, and reads of constant objects happen together with the next read;
 //! - reconciles share no local state, and no time elapses: random walks cover both;
 //! - Cluster API observes the latest objects, and machines change their version at once;
@@ -27,17 +28,18 @@ use crate::{
     fault::Fault,
     kapp::Kapp,
     leader::{Leader, Surroundings, is_request},
-    objects::{VERSIONS, bootstrap, control_plane, servers, template, worker},
+    objects::{PlannedBy, RELEASES, VERSIONS, cluster, control_plane, servers, template, worker},
+    random::{SEED, number},
     replica::Reading,
     servers::{Late, Servers, digest},
-    truth::{Right, concerned, opened, right, version_of},
-    users::{Edit, edit},
+    truth::{Right, concerned, has_rolled, opened, right, version_of},
+    users::{Edit, edit, mend},
 };
 
 const PACKAGES: [usize; 2] = [0, 1];
 
-/// Rounds of a fair schedule that complete the hop from any state.
-const ROUNDS: u32 = 40;
+/// Rounds of a fair schedule that complete the upgrade from any state.
+const ROUNDS: u32 = 80;
 
 /// Sampling rate of the completion check: many states follow one that never completes.
 const ONE_OF: u64 = 64;
@@ -48,6 +50,7 @@ pub(super) const STORES: [(Server, &[&str]); 4] = [
         Server::Management,
         &[
             "clusters",
+            "clusterclasses",
             "goods",
             "machinedeployments",
             "packages",
@@ -74,8 +77,8 @@ pub(super) enum Kind {
     Frozen,
     /// A run of kapp-controller fails, or its process ends.
     Run,
-    /// A user makes this edit.
-    Edit(Edit),
+    /// Users make each of these edits once, in any order.
+    Edits(&'static [Edit]),
     /// Number of reconciles of a second leader.
     Rival(u8),
 }
@@ -89,6 +92,8 @@ pub(super) struct State {
     late: Vec<Late>,
     /// Remaining faults, or remaining reconciles of the second leader.
     left: u8,
+    /// Edits that were not made yet, one bit each.
+    edits: u16,
     /// Packages that were correctly deployed at some time since the start of each leader's reconcile.
     since: Vec<[Right; PACKAGES.len()]>,
     broken: Option<String>,
@@ -115,7 +120,7 @@ impl Hash for State {
         for Late { write, .. } in &self.late {
             (&write.key, write.verb, &write.body).hash(state);
         }
-        self.left.hash(state);
+        (self.left, self.edits).hash(state);
         self.since.hash(state);
         self.broken.hash(state);
     }
@@ -127,7 +132,7 @@ pub(super) enum Action {
     Fault(usize),
     Watch(usize),
     Arrive,
-    Edit,
+    Edit(usize),
     Sync(usize),
     Begin(usize),
     End(usize),
@@ -136,22 +141,32 @@ pub(super) enum Action {
     ClusterApi,
 }
 
-pub(super) struct Hop {
-    kind: Kind,
-    times: u8,
+/// One search.
+pub(super) struct Search {
+    pub(super) kind: Kind,
+    pub(super) times: u8,
     /// The lagging store, if any.
-    lags: Option<usize>,
+    pub(super) lags: Option<usize>,
+    pub(super) planned_by: PlannedBy,
+    /// Edits that are made before anything else happens.
+    pub(super) begins_with: &'static [Edit],
+    /// Seed of the order of events.
+    seed: u64,
     epoch: Instant,
     /// States with a confirmed completion.
     completes: Mutex<HashSet<u64>>,
 }
 
-impl Hop {
-    pub(super) fn new(kind: Kind, times: u8, lags: Option<usize>) -> Self {
+impl Search {
+    /// Returns the search of one hop.
+    pub(super) fn new(kind: Kind) -> Self {
         Self {
             kind,
-            times,
-            lags,
+            times: 1,
+            lags: None,
+            planned_by: PlannedBy::default(),
+            begins_with: &[Edit::Target(1)],
+            seed: number("SEED", SEED),
             epoch: Instant::now(),
             completes: Mutex::default(),
         }
@@ -191,6 +206,12 @@ impl Hop {
             let early = concerned(&state.servers, gate.hook)
                 .filter(|package| PACKAGES.contains(package))
                 .find(|package| !state.since[which][*package][version]);
+            if !has_rolled(&state.servers, gate) {
+                state.broken = Some(format!(
+                    "early: {:?} {} is opened before the control plane has the version",
+                    gate.hook, gate.version
+                ));
+            }
             if let Some(package) = early {
                 state.broken = Some(format!(
                     "early: {:?} {} is opened, and package {package} was not right in the reconcile",
@@ -206,11 +227,12 @@ impl Hop {
             matches!(ask, Read::Object(key, _) if kinds.contains(&&*key.resource.plural))
         }
         match self.kind {
-            Kind::Refused(_) | Kind::Unanswered | Kind::Rival(_) | Kind::Edit(Edit::ReplaceServer) => {
+            Kind::Refused(_) | Kind::Unanswered | Kind::Rival(_) | Kind::Edits([Edit::ReplaceServer]) => {
                 is_request
             }
-            Kind::Edit(Edit::Content(..)) => |ask| of(ask, &["packageinstalls", "apps", "packages"]),
-            Kind::Edit(_) => |ask| of(ask, &["packageinstalls", "apps", "secrets"]),
+            Kind::Edits([Edit::Content(..)]) => |ask| of(ask, &["packageinstalls", "apps", "packages"]),
+            Kind::Edits([_]) => |ask| of(ask, &["packageinstalls", "apps", "secrets"]),
+            Kind::Edits(_) => |ask| of(ask, &["clusters", "goods", "packageinstalls", "apps"]),
             _ => |ask| of(ask, &["packageinstalls", "apps"]),
         }
     }
@@ -235,15 +257,15 @@ impl Hop {
         }
     }
 
-    /// Whether a fair schedule completes the hop from `state`. Confirms all states on the way.
+    /// Whether a fair schedule completes the upgrade from `state`. Confirms all states on the way.
     fn completes(&self, state: &State) -> bool {
         let mut state = state.clone();
-        state.left = 0;
+        (state.left, state.edits) = (0, 0);
         let mut met = Vec::new();
         for _ in 0..ROUNDS {
             let here = digest(&state);
             let known = self.completes.lock().is_ok_and(|known| known.contains(&here));
-            if known || is_over(&state.servers) {
+            if known || self.is_over(&state) {
                 if let Ok(mut known) = self.completes.lock() {
                     known.extend(met);
                 }
@@ -258,12 +280,43 @@ impl Hop {
         false
     }
 
+    /// Corrects all inputs.
+    fn mend(&self, servers: &mut Servers) {
+        let Kind::Edits(edits) = self.kind else { return };
+        let is_choice = |edit: &Edit| matches!(edit, Edit::Choose(..) | Edit::OldManifest);
+        mend(servers, edits.iter().any(is_choice));
+        reduce(servers);
+    }
+
+    /// Whether the upgrade or the deletion is complete.
+    fn is_over(&self, state: &State) -> bool {
+        if state.edits != 0 {
+            return false;
+        }
+        let Some(cluster) = state.servers.get(&cluster()) else {
+            return false;
+        };
+        if !cluster["metadata"]["deletionTimestamp"].is_null() {
+            return state.capi.deleted;
+        }
+        let to = &cluster["spec"]["topology"]["version"];
+        let closed =
+            record(&state.servers).is_some_and(|record| record.outcome.is_some() && *to == record.to);
+        closed
+            && *to != VERSIONS[0]
+            && *to == VERSIONS[version_at(&state.servers, &worker(), "status")]
+            && !state.capi.awaits_hooks()
+    }
+
     fn round(&self, state: &mut State) {
+        self.mend(&mut state.servers);
+        self.act(state);
+    }
+
+    /// Every component acts once, in order.
+    fn act(&self, state: &mut State) {
         for late in std::mem::take(&mut state.late) {
             state.servers.arrive(&late);
-        }
-        if let Kind::Edit(made) = self.kind {
-            mend(&mut state.servers, made);
         }
         for _ in 0..2 {
             while state.leaders[0].is_running() {
@@ -289,33 +342,18 @@ impl Hop {
 
 fn cluster_api(state: &mut State) {
     let record = record(&state.servers);
-    state.capi.note(record.as_ref(), 1);
+    state.capi.note(&state.servers, record.as_ref(), 1);
     state.capi.replica.watch(&state.servers);
     state.capi.reconcile(&mut state.servers, Reading::AtOnce, 1);
     state.capi.forget();
 }
 
-/// Reverts a user's edit.
-fn mend(servers: &mut Servers, made: Edit) {
-    match made {
-        Edit::Choose(which, _) => {
-            let marked = servers.get(&bootstrap()).is_some_and(|bootstrap| {
-                bootstrap
-                    .to_string()
-                    .contains(&format!("\"{}\"", crate::objects::RELEASES[1]))
-            });
-            if marked {
-                edit(servers, Edit::Choose(which, 1));
-            }
-        }
-        Edit::Content(which, version, _) => edit(servers, Edit::Content(which, version, "a")),
-        Edit::NoPackage(which, version) => {
-            let place = crate::objects::package_place(&crate::objects::package_name(which, version));
-            if servers.get(&place).is_none() {
-                servers.put(place, crate::objects::package(which, version, "a"));
-            }
-        }
-        _ => {}
+/// Removes the third package from all releases.
+fn reduce(servers: &mut Servers) {
+    for release in 0..RELEASES.len() {
+        servers.edit(&template(release), |template| {
+            template["spec"]["additionalPackages"] = serde_json::json!([]);
+        });
     }
 }
 
@@ -331,23 +369,15 @@ fn observe(state: &mut State) {
     }
 }
 
-fn is_over(servers: &Servers) -> bool {
-    let closed = record(servers).is_some_and(|record| record.outcome.is_some() && record.to == VERSIONS[1]);
-    closed && version_at(servers, &worker(), "status") == 1
-}
-
-impl Model for Hop {
+impl Model for Search {
     type State = State;
     type Action = Action;
 
     fn init_states(&self) -> Vec<State> {
         let mut servers = servers();
         servers.by_content = true;
-        for version in 0..VERSIONS.len() {
-            servers.edit(&template(version), |template| {
-                template["spec"]["additionalPackages"] = serde_json::json!([]);
-            });
-        }
+        reduce(&mut servers);
+        edit(&mut servers, Edit::Steps(self.planned_by));
         let rivals = if let Kind::Rival(_) = self.kind { 2 } else { 1 };
         let leader = Leader::of_search(self.stops());
         let mut state = State {
@@ -357,23 +387,29 @@ impl Model for Hop {
             leaders: vec![leader; rivals],
             late: Vec::new(),
             left: 0,
+            edits: 0,
             since: vec![Default::default(); rivals],
             broken: None,
         };
         // Create the Cluster.
         for _ in 0..8 {
-            self.round(&mut state);
+            self.act(&mut state);
         }
         for leader in &mut state.leaders {
             leader.watch(&state.servers, 1);
         }
-        edit(&mut state.servers, Edit::Target(1));
-        state.left = self.times;
+        for made in self.begins_with {
+            edit(&mut state.servers, *made);
+        }
+        match self.kind {
+            Kind::Edits(edits) => state.edits = (1 << edits.len()) - 1,
+            _ => state.left = self.times,
+        }
         vec![state]
     }
 
     fn actions(&self, state: &State, actions: &mut Vec<Action>) {
-        if state.broken.is_some() || is_over(&state.servers) {
+        if state.broken.is_some() || self.is_over(state) {
             return;
         }
         let faulty = state.left > 0;
@@ -388,9 +424,10 @@ impl Model for Hop {
         if !state.late.is_empty() {
             actions.push(Action::Arrive);
         }
+        let left = |edit: &usize| state.edits & (1 << edit) != 0;
+        actions.extend((0..16).filter(left).map(Action::Edit));
         if faulty {
             match self.kind {
-                Kind::Edit(_) => actions.push(Action::Edit),
                 Kind::Crash | Kind::Frozen if state.leaders[0].is_running() => {
                     actions.push(Action::Fault(0));
                 }
@@ -411,6 +448,7 @@ impl Model for Hop {
             }
         }
         actions.push(Action::ClusterApi);
+        actions.sort_by_cached_key(|action| digest(&(self.seed, *action)));
     }
 
     fn next_state(&self, last: &State, action: Action) -> Option<State> {
@@ -433,10 +471,17 @@ impl Model for Hop {
                 let late = state.late.remove(0);
                 servers.arrive(&late);
             }
-            Action::Edit => {
-                state.left -= 1;
-                if let Kind::Edit(made) = self.kind {
-                    edit(servers, made);
+            Action::Edit(which) => {
+                state.edits &= !(1 << which);
+                if let Kind::Edits(edits) = self.kind {
+                    edit(servers, edits[which]);
+                    reduce(servers);
+                    if matches!(edits[which], Edit::Move | Edit::Again) {
+                        state.capi.renew();
+                    }
+                    if edits[which] == Edit::Move {
+                        state.leaders.iter_mut().for_each(Leader::crash);
+                    }
                 }
             }
             Action::Sync(package) => state.kapp.sync(servers, package),

@@ -94,6 +94,17 @@ impl Servers {
         Arc::ptr_eq(&self.objects, &other.objects)
     }
 
+    /// Whether both have the same objects.
+    pub(crate) fn shows(&self, other: &Self) -> bool {
+        let digests = |servers: &Self| {
+            let objects = servers.objects.iter();
+            objects
+                .map(|(place, (digest, _))| (Arc::clone(place), *digest))
+                .collect::<Vec<_>>()
+        };
+        self.objects.len() == other.objects.len() && digests(self) == digests(other)
+    }
+
     /// Returns the number of all writes.
     pub(crate) fn writes(&self) -> u64 {
         self.versions.values().sum()

@@ -1,14 +1,17 @@
 //! Ground truth of gates: actual deployments, independent of any status.
 
 use serde_json::Value;
-use sluice_crds::run::{Gate, Hook, UpgradeRecord};
+use sluice_crds::{
+    labels::label,
+    run::{Gate, Hook, UpgradeRecord},
+};
 
 use crate::{
     capi::version_at,
     kapp::Kapp,
     objects::{
-        PACKAGES, VERSIONS, bootstrap, control_plane, no_values, package_name, package_place, ref_name,
-        release, short_name, template, values_source, worker,
+        OTHER_RELEASE, PACKAGES, RELEASES, VERSIONS, bootstrap, cluster, control_plane, no_values,
+        package_name, package_place, ref_name, release, short_name, template, values_source, worker,
     },
     servers::{Place, Servers},
 };
@@ -67,25 +70,42 @@ fn policy(servers: &Servers, package: usize, field: &str, value: &str) -> bool {
     policies.any(|policy| policy["package"] == short_name(package) && policy[field] == value)
 }
 
-/// Returns the releases for which the package is deployed with its current ClusterBootstrap, Package and values.
-pub(crate) fn right(servers: &Servers, kapp: &Kapp, package: usize) -> Right {
-    let wrong = [false; VERSIONS.len()];
-    let Some(name) = named(servers, &bootstrap(), package) else {
-        return wrong;
-    };
+/// Returns the release of a version that the label of the Cluster selects.
+fn selected(servers: &Servers, version: usize) -> usize {
+    let is_other = servers
+        .get(&cluster())
+        .is_some_and(|cluster| cluster["metadata"]["labels"][label::TKR] == RELEASES[OTHER_RELEASE]);
+    if version == 1 && is_other {
+        OTHER_RELEASE
+    } else {
+        version
+    }
+}
+
+/// Returns the version of the package if it is deployed with its current ClusterBootstrap, Package and values.
+fn deployed_version<'a>(servers: &'a Servers, kapp: &Kapp, package: usize) -> Option<&'a str> {
+    let name = named(servers, &bootstrap(), package)?;
     let values = match package {
         0 => Some(no_values()),
         1 => servers.get(&values_source()).map(|secret| secret["data"].clone()),
         _ => Some(Value::Null),
     };
     let waits = policy(servers, package, "readiness", "Applied");
-    let (Some(values), Some(source)) = (values, servers.get(&package_place(&name))) else {
-        return wrong;
+    let (values, source) = (values?, servers.get(&package_place(&name))?);
+    kapp.is_right(servers, package, &name, &values, waits)
+        .then(|| source["spec"]["version"].as_str().unwrap_or_default())
+}
+
+/// Whether the package is deployed with its current ClusterBootstrap, Package and values.
+pub(crate) fn is_deployed(servers: &Servers, kapp: &Kapp, package: usize) -> bool {
+    deployed_version(servers, kapp, package).is_some()
+}
+
+/// Returns the releases for which the package is deployed with its current ClusterBootstrap, Package and values.
+pub(crate) fn right(servers: &Servers, kapp: &Kapp, package: usize) -> Right {
+    let Some(version) = deployed_version(servers, kapp, package) else {
+        return [false; VERSIONS.len()];
     };
-    if !kapp.is_right(servers, package, &name, &values, waits) {
-        return wrong;
-    }
-    let version = source["spec"]["version"].as_str().unwrap_or_default();
     let has = |release: usize| {
         // The version of a CNI follows the list of the release.
         let least = match package {
@@ -95,7 +115,16 @@ pub(crate) fn right(servers: &Servers, kapp: &Kapp, package: usize) -> Right {
         least.is_some_and(|least| least <= format!("{}.{version}", ref_name(package)))
     };
     // Packages of a later release count as well.
-    [0, 1, 2].map(|version| (version..VERSIONS.len()).any(has))
+    [0, 1, 2].map(|version| (version..VERSIONS.len()).any(|version| has(selected(servers, version))))
+}
+
+/// Whether the control plane runs the version of a gate that comes after it.
+pub(crate) fn has_rolled(servers: &Servers, gate: &Gate) -> bool {
+    let comes_after = matches!(
+        gate.hook,
+        Hook::AfterControlPlaneUpgrade | Hook::BeforeWorkersUpgrade
+    );
+    !comes_after || version_at(servers, &control_plane(), "status") >= version_of(gate)
 }
 
 /// Returns the packages that a gate waits for.
@@ -109,5 +138,6 @@ pub(crate) fn concerned(servers: &Servers, hook: Hook) -> impl Iterator<Item = u
 
 /// Whether release and template of a version exist.
 pub(crate) fn is_known(servers: &Servers, version: usize) -> bool {
-    servers.get(&release(version)).is_some() && servers.get(&template(version)).is_some()
+    let selected = selected(servers, version);
+    servers.get(&release(selected)).is_some() && servers.get(&template(selected)).is_some()
 }

@@ -7,14 +7,25 @@ use sluice_crds::labels::{annotation, label};
 use crate::{
     capi::version_at,
     objects::{
-        PACKAGE_VERSIONS, PACKAGES, RELEASES, TEAM, VERSIONS, a_release, a_template, bootstrap, cluster,
-        control_plane, home, kube_system, kubeconfig, kubeconfig_with, leaving_worker, leaving_workers,
-        of_package, package, package_name, package_place, release, short_name, template, values,
-        values_source, worker,
+        OTHER_RELEASE, PACKAGE_VERSIONS, PACKAGES, PlannedBy, RELEASES, TEAM, VERSIONS, a_class, a_release,
+        a_template, bootstrap, class, cluster, control_plane, home, kube_system, kubeconfig, kubeconfig_with,
+        leaving_worker, leaving_workers, of_package, package, package_name, package_place, release,
+        short_name, template, values, values_source, worker,
     },
     odd,
     servers::{Place, Servers, place},
 };
+
+/// What a user pauses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Paused {
+    /// `spec.paused` of the Cluster.
+    Cluster,
+    /// `spec.paused` of the ClusterBootstrap.
+    Bootstrap,
+    /// An annotation of the Cluster that keeps its next upgrade from starting.
+    Start,
+}
 
 /// One edit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -22,7 +33,16 @@ pub(crate) enum Edit {
     /// Version and label of the Cluster.
     Target(usize),
     Version(usize),
+    /// The version, without the check that it is not below that of the control plane.
+    UnsafeVersion(usize),
     Label(usize),
+    NoLabel,
+    /// Another release of the second version appears, with later packages, and the label names it.
+    OtherRelease,
+    Pause(Paused),
+    Resume(Paused),
+    /// Source of the steps of upgrades.
+    Steps(PlannedBy),
     Delete,
     /// `clusterctl move`: objects lose their status and get other UIDs.
     Move,
@@ -45,6 +65,10 @@ pub(crate) enum Edit {
     OldManifest,
     /// The ClusterBootstrap loses the annotation of its resolved release.
     NoMark,
+    /// The ClusterBootstrap loses its status, with the record.
+    NoStatus,
+    /// The ClusterBootstrap is deleted, and its finalizers removed.
+    NoBootstrap,
     /// A package gets this upgrade policy.
     Policy(usize, &'static str, &'static str),
     NoPolicy,
@@ -59,6 +83,10 @@ pub(crate) enum Edit {
     Alter(&'static str, u8),
     /// The PackageInstall of a package is edited.
     Install(usize, &'static str),
+    /// The PackageInstall or the App of a package is paused or canceled.
+    Stop(usize, &'static str, &'static str),
+    /// The PackageInstall of a package is neither paused nor canceled.
+    Restart(usize),
     /// An object of a watched kind becomes undecodable.
     Odd(usize, u8),
     /// Another team has an undecodable ClusterBootstrap.
@@ -90,14 +118,28 @@ pub(crate) fn edit(servers: &mut Servers, edit: Edit) {
             self::edit(servers, Edit::Label(version));
         }
         Edit::Version(version) => {
-            let version = VERSIONS[possible(servers, version)];
-            servers.edit(&cluster(), |cluster| {
-                cluster["spec"]["topology"]["version"] = json!(version);
-            });
+            let version = possible(servers, version);
+            self::edit(servers, Edit::UnsafeVersion(version));
         }
+        Edit::UnsafeVersion(version) => servers.edit(&cluster(), |cluster| {
+            cluster["spec"]["topology"]["version"] = json!(VERSIONS[version]);
+        }),
         Edit::Label(version) => servers.edit(&cluster(), |cluster| {
             cluster["metadata"]["labels"][label::TKR] = json!(RELEASES[version]);
         }),
+        Edit::NoLabel => servers.edit(&cluster(), |cluster| {
+            if let Some(labels) = cluster["metadata"]["labels"].as_object_mut() {
+                labels.remove(label::TKR);
+            }
+        }),
+        Edit::OtherRelease => {
+            servers.put(release(OTHER_RELEASE), a_release(OTHER_RELEASE));
+            servers.put(template(OTHER_RELEASE), a_template(OTHER_RELEASE));
+            self::edit(servers, Edit::Label(OTHER_RELEASE));
+        }
+        Edit::Pause(paused) => pause(servers, paused, true),
+        Edit::Resume(paused) => pause(servers, paused, false),
+        Edit::Steps(planned_by) => drop(servers.put(class(), a_class(planned_by))),
         Edit::Delete => servers.edit(&cluster(), |cluster| {
             cluster["metadata"]["deletionTimestamp"] = json!("1970-01-01T00:00:00Z");
         }),
@@ -124,7 +166,10 @@ pub(crate) fn edit(servers: &mut Servers, edit: Edit) {
         }
         Edit::NoPackage(which, version) => servers.remove(&package_place(&package_name(which, version))),
         Edit::Choose(which, version) => servers.edit(&bootstrap(), |bootstrap| {
-            *of_spec(&mut bootstrap["spec"], which) = json!(package_name(which, version));
+            // Searches have two packages.
+            if which < 2 || !bootstrap["spec"]["additionalPackages"][0].is_null() {
+                *of_spec(&mut bootstrap["spec"], which) = json!(package_name(which, version));
+            }
         }),
         Edit::UpdatesAvailableWrite(of, which, version) => servers.edit(&template(of), |template| {
             *of_spec(&mut template["spec"], which) = json!(package_name(which, version));
@@ -141,6 +186,10 @@ pub(crate) fn edit(servers: &mut Servers, edit: Edit) {
                 annotations.remove(annotation::RESOLVED_TKR);
             }
         }),
+        Edit::NoStatus => servers.edit(&bootstrap(), |bootstrap| {
+            bootstrap.as_object_mut().map(|object| object.remove("status"));
+        }),
+        Edit::NoBootstrap => servers.remove(&bootstrap()),
         Edit::Policy(which, field, value) => servers.edit(&bootstrap(), |bootstrap| {
             let policy = json!({"package": short_name(which), field: value});
             bootstrap["spec"]["upgradePolicy"] = json!({"packages": [policy]});
@@ -182,7 +231,48 @@ pub(crate) fn edit(servers: &mut Servers, edit: Edit) {
                 _ => install["spec"]["values"] = json!([]),
             });
         }
+        Edit::Stop(which, kind, field) => {
+            servers.edit(&of_package(which, kind), |stopped| {
+                stopped["spec"][field] = json!(true)
+            });
+        }
+        Edit::Restart(which) => servers.edit(&of_package(which, "packageinstalls"), |install| {
+            if let Some(spec) = install["spec"].as_object_mut() {
+                spec.retain(|field, _| field != "paused" && field != "canceled");
+            }
+        }),
     }
+}
+
+/// Sets or removes a pause.
+fn pause(servers: &mut Servers, paused: Paused, sets: bool) {
+    let (place, part, field) = match paused {
+        Paused::Cluster => (cluster(), "/spec", "paused".to_owned()),
+        Paused::Bootstrap => (bootstrap(), "/spec", "paused".to_owned()),
+        Paused::Start => (
+            cluster(),
+            "/metadata/annotations",
+            format!("{}/test", annotation::BEFORE_UPGRADE_PREFIX),
+        ),
+    };
+    servers.edit(&place, |object| {
+        if paused == Paused::Start && object["metadata"]["annotations"].is_null() {
+            object["metadata"]["annotations"] = json!({});
+        }
+        let Some(fields) = object.pointer_mut(part).and_then(Value::as_object_mut) else {
+            return;
+        };
+        let set = if paused == Paused::Start {
+            json!("")
+        } else {
+            json!(true)
+        };
+        if sets {
+            fields.insert(field, set);
+        } else {
+            fields.remove(&field);
+        }
+    });
 }
 
 /// Moves values into Secrets with the fixed names of the addons-manager. Only the status of the ClusterBootstrap still names its
@@ -296,7 +386,18 @@ pub(crate) fn mend(servers: &mut Servers, chosen: bool) -> usize {
     odd::mend(servers);
     edit(servers, Edit::Silent(false));
     edit(servers, Edit::Kubeconfig("token"));
-    for version in 0..RELEASES.len() {
+    for paused in [Paused::Cluster, Paused::Bootstrap, Paused::Start] {
+        edit(servers, Edit::Resume(paused));
+    }
+    for which in PACKAGES {
+        edit(servers, Edit::Restart(which));
+    }
+    // On the way to the last version, the release of the second one must be the only one.
+    if to > 1 {
+        servers.remove(&release(OTHER_RELEASE));
+        servers.remove(&template(OTHER_RELEASE));
+    }
+    for version in 0..VERSIONS.len() {
         let restored = a_release(version);
         restore(servers, release(version), restored);
         let restored = a_template(version);

@@ -2,9 +2,10 @@
 
 use std::{collections::BTreeMap, time::Instant};
 
-use sluice_core::reconcile::cluster::Write;
+use serde_json::{Value, json};
+use sluice_core::reconcile::cluster::{Server, Verb, Write};
 use sluice_crds::{
-    labels::label,
+    labels::{annotation, label},
     run::{Hook, Outcome, PackageState, UpgradeRecord},
 };
 
@@ -15,12 +16,13 @@ use crate::{
     kapp::Kapp,
     leader::{Leader, SYNC_PERIOD, Surroundings},
     objects::{
-        PACKAGES, VERSIONS, bootstrap, cluster, control_plane, kubeconfig, servers, values_source, worker,
+        PACKAGES, VERSIONS, bootstrap, cluster, control_plane, kube_system, kubeconfig, of_package, servers,
+        values_source, worker,
     },
     odd::undecodable,
     replica::Reading,
-    servers::{Late, Place, Servers},
-    truth::{Right, concerned, is_known, opened, releases_step, right, version_of},
+    servers::{Late, Place, Servers, place_of},
+    truth::{Right, concerned, has_rolled, is_deployed, is_known, opened, releases_step, right, version_of},
     users::{Edit, edit, mend},
 };
 
@@ -35,6 +37,9 @@ const CALM_ROUNDS: u32 = 4;
 
 /// The same limit for an unresponsive workload.
 const SILENT_ROUNDS: u32 = 9;
+
+/// UID of another API server of the workload.
+const DUPLICATE: &str = "duplicate";
 
 /// Step of a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -65,6 +70,8 @@ pub(crate) enum Step {
     ReplicaKind(u8),
     /// Another call arrives, whose read stays under way.
     AnotherCall,
+    /// From now on another replica, with a cache of its own, answers hooks.
+    OtherReplica,
     /// Cluster API reconciles, with this behaviour of the reads that confirm releases.
     ClusterApi(Reading),
     /// The API servers and the deployments are backed up.
@@ -75,6 +82,10 @@ pub(crate) enum Step {
     Detect(usize),
     /// The machines roll to their desired version.
     Roll,
+    /// Another API server gets the objects and deployments of the workload.
+    Duplicate,
+    /// The kubeconfig leads to the other API server.
+    Swap,
     /// The garbage collector deletes one dependent of deleted owners; a round deletes all of them.
     Collect(u8),
     Wait(u64),
@@ -97,6 +108,8 @@ struct Observed {
     servers: Servers,
     kapp: Kapp,
     right: [Right; PACKAGES.len()],
+    /// Whether kapp-controller is deployed as its ClusterBootstrap says.
+    is_first_deployed: bool,
     record: Option<UpgradeRecord>,
 }
 
@@ -114,10 +127,14 @@ pub(crate) struct Walk {
     now: u64,
     /// Last time at which each package was correctly deployed for each release.
     right_at: [[Option<u64>; VERSIONS.len()]; PACKAGES.len()],
+    /// Last time at which kapp-controller was deployed as its ClusterBootstrap says.
+    first_deployed_at: Option<u64>,
     observed: Option<Observed>,
     /// Last time at which the Cluster had each combination of UID, generation, label and target.
     clusters: BTreeMap<String, u64>,
     backup: Option<Box<Backup>>,
+    /// Workload objects and deployments of another API server.
+    elsewhere: Option<Box<(Servers, Kapp)>>,
     never_settles: Option<usize>,
     /// Number of steps of leaders.
     led: usize,
@@ -137,9 +154,11 @@ impl Walk {
             epoch: Instant::now(),
             now: 0,
             right_at: Default::default(),
+            first_deployed_at: None,
             observed: None,
             clusters: BTreeMap::new(),
             backup: None,
+            elsewhere: None,
             never_settles: None,
             led: 0,
             ends_at: None,
@@ -181,6 +200,7 @@ impl Walk {
             Step::Replica => self.capi.replica.watch(servers),
             Step::ReplicaKind(which) => self.capi.replica.watch_kind(servers, which),
             Step::AnotherCall => self.capi.replica.is_called_by_another(servers),
+            Step::OtherReplica => self.capi.turn(),
             Step::ClusterApi(reading) => self.capi.reconcile(servers, reading, now),
             Step::BackUp => {
                 self.backup = Some(Box::new(Backup {
@@ -194,6 +214,21 @@ impl Walk {
             Step::Roll => {
                 let _rolled = roll(servers, &control_plane()) || roll(servers, &worker());
             }
+            Step::Duplicate => {
+                let mut servers = servers.clone();
+                servers.edit(&kube_system(), |namespace| {
+                    namespace["metadata"]["uid"] = json!(DUPLICATE)
+                });
+                self.elsewhere = Some(Box::new((servers, self.kapp.on(DUPLICATE))));
+            }
+            Step::Swap => {
+                if let Some((there, kapp)) = self.elsewhere.as_deref_mut() {
+                    let here = servers.clone();
+                    servers.take_over(Server::Workload, there);
+                    *there = here;
+                    self.kapp.exchange(kapp);
+                }
+            }
             Step::Collect(which) => servers.collect_one(which),
             Step::Wait(seconds) => self.now += seconds,
             Step::User(Edit::Move) => {
@@ -205,7 +240,7 @@ impl Walk {
             }
             Step::User(Edit::Again) => {
                 edit(servers, Edit::Again);
-                self.capi = ClusterApi::default();
+                self.capi.renew();
             }
             Step::User(it) => {
                 self.chosen |= matches!(
@@ -226,14 +261,18 @@ impl Walk {
         self.capi.go_back(&backup.capi);
         // The world of before is no evidence of what opens a gate from now on.
         self.right_at = Default::default();
+        self.first_deployed_at = None;
         self.clusters.clear();
         self.observed = None;
         self.late.clear();
+        for leader in &mut self.leaders {
+            leader.saw_all = false;
+        }
     }
 
     /// Plants a defect in all processes.
     pub(crate) fn plant(&mut self, defect: Option<Defect>) {
-        self.capi.replica.defect = defect;
+        self.capi.plant(defect);
         for leader in &mut self.leaders {
             leader.defect = defect;
         }
@@ -254,6 +293,7 @@ impl Walk {
                 servers: self.servers.clone(),
                 kapp: self.kapp.clone(),
                 right: PACKAGES.map(|package| right(&self.servers, &self.kapp, package)),
+                is_first_deployed: is_deployed(&self.servers, &self.kapp, 0),
                 record: record(&self.servers),
             });
         }
@@ -265,7 +305,11 @@ impl Walk {
                 }
             }
         }
-        self.capi.note(observed.record.as_ref(), self.now);
+        if observed.is_first_deployed {
+            self.first_deployed_at = Some(self.now);
+        }
+        self.capi
+            .note(&observed.servers, observed.record.as_ref(), self.now);
         if let Some(state) = cluster_state(&observed.servers) {
             self.clusters.insert(state, self.now);
         }
@@ -289,8 +333,35 @@ impl Walk {
         let leader = &mut self.leaders[which];
         let wrote = leader.step(&mut around, fault);
         let began = leader.began;
+        // A list that does not exist counts as an empty one.
+        self.capi.uninstalled |= fault == Fault::Refused(404) && self.is_deleting();
+        self.judge_installs(which);
         if let Some(write) = wrote {
             self.judge(before.as_ref(), &write, began);
+        }
+    }
+
+    /// Asserts that no PackageInstall was written in a pause that the leader saw, and none in the workload before kapp-controller was
+    /// deployed, or while a user had stopped it.
+    fn judge_installs(&mut self, which: usize) {
+        self.observe();
+        let leader = &self.leaders[which];
+        let is_install =
+            |write: &&Write| write.key.resource.plural == "packageinstalls" && write.verb != Verb::Delete;
+        for write in leader.made.iter().filter(is_install) {
+            let place = place_of(&write.key);
+            assert!(!is_paused(&leader.saw), "paused: {place:?} is written in a pause");
+            let stopped = ["packageinstalls", "apps"].iter().any(|kind| {
+                let spec = leader.saw.get(&of_package(0, kind)).map(|object| &object["spec"]);
+                spec.is_some_and(|spec| spec["paused"] == json!(true) || spec["canceled"] == json!(true))
+            });
+            let deployed = self.first_deployed_at.is_some_and(|at| at >= leader.began);
+            assert!(
+                !leader.saw_all || write.key.server == Server::Management || deployed && !stopped,
+                "order: {place:?} is written by a reconcile that began at {}, and kapp-controller was deployed last at {:?}",
+                leader.began,
+                self.first_deployed_at,
+            );
         }
     }
 
@@ -312,6 +383,12 @@ impl Walk {
             assert!(
                 seen.is_some_and(|at| *at >= began),
                 "outdated: {:?} {} is opened for {of:?} by a reconcile that began at {began}, and the Cluster was so last at {seen:?}",
+                gate.hook,
+                gate.version,
+            );
+            assert!(
+                has_rolled(&self.servers, gate),
+                "early: {:?} {} is opened before the control plane has the version",
                 gate.hook,
                 gate.version,
             );
@@ -358,6 +435,7 @@ impl Walk {
             return;
         }
         let unseen = self.servers.silent || self.servers.get(&kubeconfig()).is_none();
+        let is_paused = !self.is_deleting() && is_paused(&self.servers);
         for gate in record
             .gates
             .iter()
@@ -377,8 +455,8 @@ impl Walk {
                 .filter(|package| !right(&self.servers, &self.kapp, *package)[version])
                 .collect();
             assert!(
-                wrong.is_empty() && !self.servers.silent && is_known(&self.servers, version),
-                "open: {:?} {} stays open, packages {wrong:?} are wrong; last {:?}, {:?}, {}",
+                wrong.is_empty() && !self.servers.silent && !is_paused && is_known(&self.servers, version),
+                "open: {:?} {} stays open, packages {wrong:?} are wrong, paused: {is_paused}; last {:?}, {:?}, {}",
                 gate.hook,
                 gate.version,
                 self.leaders[0].last,
@@ -582,6 +660,41 @@ impl Walk {
     pub(crate) fn led(&self) -> usize {
         self.led
     }
+}
+
+/// Whether objects forbid writes of packages: a pause, a deletion, or an annotation that keeps the next upgrade from starting.
+fn is_paused(servers: &Servers) -> bool {
+    let (Some(cluster), bootstrap) = (servers.get(&cluster()), servers.get(&bootstrap())) else {
+        return false;
+    };
+    let is_set = |object: &Value| object["spec"]["paused"] == json!(true);
+    is_set(cluster)
+        || bootstrap.is_some_and(is_set)
+        || !cluster["metadata"]["deletionTimestamp"].is_null()
+        || is_start_held(servers, cluster)
+}
+
+/// Whether an annotation keeps a settled Cluster at its version.
+fn is_start_held(servers: &Servers, cluster: &Value) -> bool {
+    let annotations = cluster["metadata"]["annotations"].as_object();
+    let is_held = annotations.is_some_and(|annotations| {
+        annotations
+            .keys()
+            .any(|key| key.starts_with(annotation::BEFORE_UPGRADE_PREFIX))
+    });
+    let Some(settled) = record(servers).filter(|record| record.outcome == Some(Outcome::Completed)) else {
+        return false;
+    };
+    let parts = [
+        (control_plane(), "spec"),
+        (control_plane(), "status"),
+        (worker(), "spec"),
+        (worker(), "status"),
+    ];
+    let is_settled = parts.iter().all(|(place, part)| {
+        servers.get(place).is_some() && VERSIONS[version_at(servers, place, part)] == settled.to
+    });
+    is_held && is_settled && cluster["spec"]["topology"]["version"].as_str() > Some(settled.to.as_str())
 }
 
 /// Returns UID, generation, label and target of the Cluster.

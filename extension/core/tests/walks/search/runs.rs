@@ -1,29 +1,38 @@
 //! The runs of the search.
 
-use std::{
-    io::Write as _,
-    time::{Duration, Instant},
-};
+use std::{io::Write as _, time::Instant};
 
 use stateright::{Checker as _, Model as _};
 
-use super::{Hop, Kind, STORES};
-use crate::{random::number, users::Edit};
+use super::{Kind, STORES, Search};
+use crate::{
+    objects::PlannedBy::{Class, Extension},
+    random::number,
+    users::{Edit, Paused},
+};
 
-fn check(name: &str, kind: Kind, times: u8, lags: Option<usize>) {
-    let (began, limit) = (Instant::now(), Duration::from_secs(number("SEARCH", 120)));
-    let search = Hop::new(kind, times, lags).checker().threads(2);
-    let checker = search.timeout(limit).spawn_dfs().join();
-    let took = began.elapsed();
+/// Default number of states of a search, counted again for each way to reach them.
+const STATES: usize = 60_000;
+
+fn check(name: &str, search: Search) {
+    let (began, limit) = (Instant::now(), number("STATES", STATES));
+    // With more threads, the order of the states would differ between runs.
+    let checker = search
+        .checker()
+        .threads(1)
+        .target_state_count(limit)
+        .spawn_dfs()
+        .join();
     say(&format!(
-        "{name}: {} states, {} different, {} s, {}",
+        "{name}: {} states, {} different, depth {}, {} s, {}",
         checker.state_count(),
         checker.unique_state_count(),
-        took.as_secs(),
-        if took < limit {
-            "all".to_owned()
+        checker.max_depth(),
+        began.elapsed().as_secs(),
+        if checker.state_count() < limit {
+            "all"
         } else {
-            format!("not all: ended by its limit of {} s", limit.as_secs())
+            "not all: ended by its limit of states"
         }
     ));
     if let Some((property, path)) = checker.discoveries().into_iter().next() {
@@ -40,67 +49,173 @@ fn say(line: &str) {
 
 #[test]
 fn undisturbed() {
-    check("undisturbed", Kind::Nothing, 0, None);
+    let search = Search {
+        times: 0,
+        ..Search::new(Kind::Nothing)
+    };
+    check("undisturbed", search);
 }
 
 #[test]
 #[ignore = "takes minutes: make model"]
 fn a_store_that_lags() {
     for (store, (server, kinds)) in STORES.iter().enumerate() {
-        check(&format!("{server} {kinds:?} lag"), Kind::Nothing, 0, Some(store));
+        let search = Search {
+            lags: Some(store),
+            ..Search::new(Kind::Nothing)
+        };
+        check(&format!("{server} {kinds:?} lag"), search);
     }
 }
 
 #[test]
 #[ignore = "takes minutes: make model"]
 fn a_process_that_ends() {
-    check("a process ends", Kind::Crash, 1, None);
+    check("a process ends", Search::new(Kind::Crash));
 }
 
 #[test]
 #[ignore = "takes minutes: make model"]
 fn a_request_that_is_refused() {
-    check("a request is refused", Kind::Refused(500), 1, None);
-    check("a request meets a conflict", Kind::Refused(409), 1, None);
+    check("a request is refused", Search::new(Kind::Refused(500)));
+    check("a request meets a conflict", Search::new(Kind::Refused(409)));
 }
 
 #[test]
 #[ignore = "takes minutes: make model"]
 fn a_request_that_is_not_answered() {
-    check("a request is not answered", Kind::Unanswered, 1, None);
+    check("a request is not answered", Search::new(Kind::Unanswered));
 }
 
 #[test]
 #[ignore = "takes minutes: make model"]
 fn a_write_that_arrives_late() {
-    check("a write arrives late", Kind::Frozen, 1, None);
+    check("a write arrives late", Search::new(Kind::Frozen));
 }
 
 #[test]
 #[ignore = "takes minutes: make model"]
 fn a_run_that_fails_or_is_interrupted() {
-    check("a run fails", Kind::Run, 1, None);
+    check("a run fails", Search::new(Kind::Run));
+    let chained = Search {
+        planned_by: Extension,
+        begins_with: &[Edit::Target(2)],
+        ..Search::new(Kind::Run)
+    };
+    check("a run fails in a chain", chained);
 }
 
 #[test]
 #[ignore = "takes minutes: make model"]
 fn two_leaders() {
-    check("two leaders", Kind::Rival(1), 1, None);
+    check("two leaders", Search::new(Kind::Rival(1)));
+    let chained = Search {
+        begins_with: &[Edit::Target(2)],
+        ..Search::new(Kind::Rival(1))
+    };
+    check("two leaders in a chain", chained);
 }
 
 #[test]
 #[ignore = "takes minutes: make model"]
 fn an_edit() {
-    let edits = [
-        Edit::Content(1, 1, "b"),
-        Edit::Values(2),
-        Edit::Choose(1, 0),
-        Edit::Alter("secrets", 0),
-        Edit::Alter("packages", 0),
-        Edit::Remove("packageinstalls", 0),
-        Edit::ReplaceServer,
+    const EDITS: [&[Edit]; 7] = [
+        &[Edit::Content(1, 1, "b")],
+        &[Edit::Values(2)],
+        &[Edit::Choose(1, 0)],
+        &[Edit::Alter("secrets", 0)],
+        &[Edit::Alter("packages", 0)],
+        &[Edit::Remove("packageinstalls", 0)],
+        &[Edit::ReplaceServer],
     ];
-    for edit in edits {
-        check(&format!("{edit:?}"), Kind::Edit(edit), 1, None);
+    for edits in EDITS {
+        check(&format!("{edits:?}"), Search::new(Kind::Edits(edits)));
+    }
+}
+
+/// Edits that are made in any order, each once.
+const OF_ONE_HOP: [&[Edit]; 10] = {
+    use Edit::{
+        Again, Delete, Label, Move, NoBootstrap, NoLabel, NoMark, NoStatus, OldManifest, OtherRelease, Pause,
+        Restart, Resume, Stop, UnsafeVersion, Values, Version,
+    };
+    [
+        &[Version(1), Label(1), OtherRelease, Values(2)],
+        &[Version(1), Label(1), UnsafeVersion(0), Label(0)],
+        &[
+            Version(1),
+            Label(1),
+            Pause(Paused::Cluster),
+            Resume(Paused::Cluster),
+            Pause(Paused::Start),
+        ],
+        &[
+            Version(1),
+            Label(1),
+            Pause(Paused::Bootstrap),
+            Resume(Paused::Bootstrap),
+        ],
+        &[Version(1), Label(1), NoLabel],
+        &[Version(1), Label(1), OtherRelease, NoBootstrap],
+        &[Version(1), Label(1), OldManifest, NoMark, NoStatus],
+        &[Version(1), Label(1), Move, Again],
+        &[Version(1), Label(1), Delete, NoBootstrap],
+        &[
+            Version(1),
+            Label(1),
+            Stop(1, "packageinstalls", "canceled"),
+            Stop(1, "apps", "paused"),
+            Restart(1),
+        ],
+    ]
+};
+
+#[test]
+#[ignore = "takes minutes: make model"]
+fn edits_in_any_order() {
+    for edits in OF_ONE_HOP {
+        let search = Search {
+            begins_with: &[],
+            ..Search::new(Kind::Edits(edits))
+        };
+        check(&format!("{edits:?}"), search);
+    }
+}
+
+#[test]
+#[ignore = "takes minutes: make model"]
+fn edits_while_a_store_lags() {
+    const EDITS: &[Edit] = &[Edit::Version(1), Edit::Label(1), Edit::Values(2)];
+    for (store, (server, kinds)) in STORES.iter().enumerate() {
+        let search = Search {
+            begins_with: &[],
+            lags: Some(store),
+            ..Search::new(Kind::Edits(EDITS))
+        };
+        check(&format!("{server} {kinds:?} lag, {EDITS:?}"), search);
+    }
+}
+
+#[test]
+#[ignore = "takes minutes: make model"]
+fn edits_of_a_chain_in_any_order() {
+    use Edit::{Label, Move, NoStatus, OldManifest, UnsafeVersion, Values, Version};
+    const EDITS: [(super::PlannedBy, &[Edit]); 5] = [
+        (Class, &[Version(2), Label(2), Values(2)]),
+        (
+            Class,
+            &[Version(1), Label(1), UnsafeVersion(2), Label(2), UnsafeVersion(1)],
+        ),
+        (Extension, &[Version(2), Label(2), OldManifest]),
+        (Extension, &[Version(2), Label(2), Move]),
+        (Extension, &[Version(2), Label(2), NoStatus]),
+    ];
+    for (planned_by, edits) in EDITS {
+        let search = Search {
+            planned_by,
+            begins_with: &[],
+            ..Search::new(Kind::Edits(edits))
+        };
+        check(&format!("{planned_by:?} {edits:?}"), search);
     }
 }

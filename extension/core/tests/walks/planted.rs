@@ -1,0 +1,135 @@
+//! Walks with a planted defect.
+
+use rstest::rstest;
+
+use crate::{
+    defect::Defect,
+    named::{CREATED, DEPLOYED, INSTALLED, MERGED, SEEN},
+    replica::Reading,
+    users::{Edit, Paused},
+    walk::{
+        Step::{self, *},
+        Walk,
+    },
+};
+
+/// The gates before the control plane are open, and the cache of the replica shows them.
+pub(crate) const OPEN: [&[Step]; 5] = [&MERGED, &INSTALLED, &DEPLOYED, &SEEN, &[Replica]];
+
+/// The gates close, and the cache of the replica does not show it.
+const CLOSED: [Step; 3] = [User(Edit::Content(1, 1, "b")), Watch(0), Reconcile(0)];
+
+/// The upgrade completes, the API servers go back to before it, and the Cluster is upgraded again. The leader observes everything but
+/// the control plane.
+pub(crate) const RESTORED: [Step; 18] = [
+    BackUp,
+    User(Edit::Target(1)),
+    Round,
+    Round,
+    Round,
+    Round,
+    Round,
+    Round,
+    Round,
+    Round,
+    Restore,
+    User(Edit::Target(1)),
+    WatchBut(0, "goods"),
+    Reconcile(0),
+    WatchBut(0, "goods"),
+    Reconcile(0),
+    WatchBut(0, "goods"),
+    Reconcile(0),
+];
+
+/// kapp-controller and the last package are deployed, and the App of the CNI has changed.
+const CHANGED: [&[Step]; 4] = [&MERGED, &INSTALLED, &[Deploy(2), Sync(1)], &SEEN];
+
+const CALL: [Step; 2] = [Replica, ClusterApi(Reading::AtOnce)];
+
+/// Each planted defect fails one walk by the name of its invariant, and that walk passes without it.
+#[rstest]
+#[case::no_read(Defect::Unconfirmed, &[&OPEN.concat()[..], &CLOSED, &[ClusterApi(Reading::AtOnce)]].concat(), "stale: ")]
+#[case::cached_read(Defect::ConfirmedByCache, &[&OPEN.concat()[..], &CLOSED, &[ClusterApi(Reading::AtOnce)]].concat(), "stale: ")]
+#[case::shared_read(Defect::SharedTooLate, &[&OPEN.concat()[..], &[AnotherCall], &CLOSED, &[ClusterApi(Reading::AtOnce)]].concat(), "stale: ")]
+#[case::edit_of_the_cluster(
+    Defect::GenerationUnseen,
+    &[&OPEN.concat()[..], &[User(Edit::Unimportant)], &CALL].concat(),
+    "stale: "
+)]
+#[case::another_label(Defect::LabelUnseen, &[&OPEN.concat()[..], &[User(Edit::OtherRelease)], &CALL].concat(), "stale: ")]
+#[case::edit_of_the_bootstrap(
+    Defect::BootstrapEditUnseen,
+    &[&OPEN.concat()[..], &[User(Edit::Choose(1, 0))], &CALL].concat(),
+    "stale: "
+)]
+#[case::earlier_cluster(
+    Defect::EarlierClusterUnseen,
+    &[
+        &OPEN.concat()[..],
+        &[User(Edit::UnsafeVersion(0)), User(Edit::Label(0)), User(Edit::Again), User(Edit::Target(1))],
+        &CALL,
+    ]
+    .concat(),
+    "stale: "
+)]
+#[case::control_plane_not_read(Defect::ControlPlaneUnread, &RESTORED, "early: ")]
+#[case::cluster_not_read(
+    Defect::ClusterUnread,
+    &[&MERGED[..], &INSTALLED, &DEPLOYED, &[Watch(0), User(Edit::Label(2)), Reconcile(0)]].concat(),
+    "outdated: "
+)]
+#[case::packages_not_read(
+    Defect::PackagesUnread,
+    &[&MERGED[..], &INSTALLED, &DEPLOYED, &[Watch(0), Begin(1), End(1, false), Reconcile(0)]].concat(),
+    "early: "
+)]
+#[case::server_not_read(
+    Defect::ServerUnread,
+    &[&MERGED[..], &INSTALLED, &DEPLOYED, &[Duplicate, Watch(0), Swap, Reconcile(0)]].concat(),
+    "early: "
+)]
+#[case::paused_cluster(Defect::PauseUnseen, &[&[User(Edit::Pause(Paused::Cluster))][..], &MERGED, &SEEN].concat(), "paused: ")]
+#[case::paused_bootstrap(Defect::PauseUnseen, &[&[User(Edit::Pause(Paused::Bootstrap))][..], &MERGED, &SEEN].concat(), "paused: ")]
+#[case::start_held(Defect::PauseUnseen, &[&[User(Edit::Pause(Paused::Start))][..], &MERGED, &SEEN].concat(), "paused: ")]
+#[case::deleted_cluster(Defect::DeletionUnseen, &[&[User(Edit::Delete)][..], &MERGED, &SEEN].concat(), "paused: ")]
+#[case::rollout(
+    Defect::RolloutUnseen,
+    &[&OPEN.concat()[..], &CALL, &SEEN, &INSTALLED, &DEPLOYED, &SEEN, &SEEN].concat(),
+    "early: "
+)]
+#[case::changed_app(Defect::ChangeUnseen, &CHANGED.concat(), "early: ")]
+#[case::changed_kapp_controller(Defect::ChangeUnseen, &[&MERGED[..], &[Sync(0)], &SEEN].concat(), "order: ")]
+#[case::run_in_progress(Defect::RunUnseen, &[&CHANGED.concat()[..], &[Begin(1), Sync(1)], &SEEN].concat(), "early: ")]
+#[case::failed_run(
+    Defect::FailureUnseen,
+    &[&OPEN.concat()[..], &[Begin(1), End(1, false), Begin(1), Calm]].concat(),
+    "open: "
+)]
+#[case::stopped_kapp_controller(
+    Defect::StopUnseen,
+    &[&MERGED[..], &[Deploy(0), User(Edit::Stop(0, "packageinstalls", "paused")), Sync(0), Begin(0)], &SEEN].concat(),
+    "order: "
+)]
+#[case::nothing_to_uninstall(
+    Defect::InstallsUnlisted,
+    &[&[User(Edit::Delete)][..], &SEEN, &CALL].concat(),
+    "deleted: "
+)]
+fn a_planted_defect_is_found(#[case] defect: Defect, #[case] steps: &[Step], #[case] invariant: &str) {
+    let run = |defect: Option<Defect>| {
+        let mut walk = Walk::new();
+        walk.plant(defect);
+        walk.take(&CREATED);
+        walk.take(steps);
+        walk
+    };
+    let found = std::panic::catch_unwind(|| run(Some(defect)))
+        .err()
+        .expect("the defect is not found");
+    let found = found.downcast_ref::<String>().expect("a message");
+    assert!(found.starts_with(invariant), "{found}");
+    let mut walk = run(None);
+    walk.calm();
+    walk.finish();
+}
