@@ -47,9 +47,9 @@ each-crate: ## Each crate checked alone, with no more features than it asks for 
 	  $(CARGO) check --release --manifest-path $$crate/Cargo.toml; \
 	done
 
-test: unit harness real each-time ## Unit, property and model tests, then the real stack, with the scenarios that run each time
+test: unit harness real each-time ## Unit and property tests, walks, then the real stack, with the scenarios that run each time
 
-unit: build ## Unit, property and model tests; no cluster is needed
+unit: build ## Unit and property tests, and walks; no cluster is needed
 	$(CARGO) test --release --workspace --lib --bin pause-flow $(addprefix --test ,$(PURE))
 
 shape: ## How much of the product reads, watches, writes and reports, and how much is without I/O
@@ -67,8 +67,8 @@ real-configurations:
 $(addprefix real-,$(filter-out configurations,$(REAL))): real-%:
 	$(CARGO) test --release --workspace --test real $*:: -- --test-threads 4
 
-model: build ## WALKS random walks of reconciles by SEED, and orders of events of one hop, two minutes at most for each of 19 searches
-	SEED=$(or $(SEED),7) WALKS=$(or $(WALKS),2000) $(CARGO) test --release --workspace --test walks -- --include-ignored --nocapture --test-threads 1
+model: build ## WALKS random walks of reconciles, and searches of orders of events of STATES states each, all by SEED
+	SEED=$(or $(SEED),7) WALKS=$(or $(WALKS),2000) STATES=$(or $(STATES),60000) $(CARGO) test --release --workspace --test walks -- --include-ignored --nocapture --test-threads 2
 
 walls: build ## A hundred Clusters, some of them on a workload API server that misbehaves, in the six ways that found most
 	$(CARGO) test --release --workspace --test walls -- --nocapture

@@ -6,8 +6,8 @@ use sluice_crds::run::Hook;
 use crate::{
     capi::{brief, record},
     fault::Fault,
-    objects::{PlannedBy, VERSIONS, additional},
-    planted::RESTORED,
+    objects::{PlannedBy, VERSIONS, additional, bootstrap, package_name},
+    planted::{OPEN, RESTORED},
     random::number,
     replica::Reading,
     users::{Edit, Paused},
@@ -397,4 +397,51 @@ fn a_disturbance_at_any_time_delays_an_upgrade(
         walk.calm();
         walk.finish();
     }
+}
+
+/// The packages of the earlier release are still deployed, and the annotation already names the next one.
+#[test]
+fn an_old_manifest_right_after_the_merge_holds() {
+    let is_merged = |walk: &Walk| {
+        let bootstrap = walk.servers.get(&bootstrap());
+        bootstrap.is_some_and(|bootstrap| bootstrap["spec"]["cni"]["refName"] == package_name(1, 1))
+    };
+    let mut walk = Walk::new();
+    walk.take(&CREATED);
+    walk.take(&[User(Edit::Target(1)), Watch(0)]);
+    while !is_merged(&walk) {
+        walk.step(Lead(0, Fault::OneWrite));
+    }
+    walk.take(&[Crash(0), User(Edit::OldManifest)]);
+    walk.take(&[&SEEN[..], &SEEN, &TAKEN].concat());
+    walk.calm();
+    walk.finish();
+}
+
+/// Cluster API makes no step to such a target.
+#[test]
+fn a_target_below_the_control_plane_changes_no_packages() {
+    let parts = |walk: &Walk| {
+        let bootstrap = walk.servers.get(&bootstrap()).expect("a ClusterBootstrap");
+        [
+            bootstrap["metadata"]["annotations"].clone(),
+            bootstrap["spec"].clone(),
+        ]
+    };
+    let mut walk = Walk::new();
+    walk.take(&CREATED);
+    walk.take(&[&OPEN.concat()[..], &TAKEN, &SEEN].concat());
+    let before = parts(&walk);
+    walk.take(&[User(Edit::UnsafeVersion(0)), User(Edit::Label(0))]);
+    walk.take(&[&SEEN[..], &SEEN].concat());
+    assert_eq!(parts(&walk), before);
+    walk.calm();
+    walk.finish();
+}
+
+/// No gate of the target opens before the label names one of its releases.
+#[test]
+fn a_version_before_its_label_holds() {
+    let version = [User(Edit::Version(1)), Watch(0), Reconcile(0)];
+    upgraded(&[&version, &INSTALLED, &DEPLOYED, &SEEN, &TAKEN]);
 }

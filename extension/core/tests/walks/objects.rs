@@ -168,7 +168,7 @@ pub(crate) fn kubeconfig_with(token: &str) -> Value {
 }
 
 /// Returns the index of the Kubernetes version of a release.
-fn version_of_release(index: usize) -> usize {
+pub(crate) fn version_of_release(index: usize) -> usize {
     if index == OTHER_RELEASE { 1 } else { index }
 }
 

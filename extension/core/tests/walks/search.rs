@@ -32,7 +32,7 @@ use crate::{
     random::{SEED, number},
     replica::Reading,
     servers::{Late, Servers, digest},
-    truth::{Right, concerned, has_rolled, opened, right, version_of},
+    truth::{Right, concerned, has_rolled, is_labelled, opened, right, version_of},
     users::{Edit, edit, mend},
 };
 
@@ -206,6 +206,12 @@ impl Search {
             let early = concerned(&state.servers, gate.hook)
                 .filter(|package| PACKAGES.contains(package))
                 .find(|package| !state.since[which][*package][version]);
+            if !is_labelled(&after, gate) {
+                state.broken = Some(format!(
+                    "early: {:?} {} is opened with label {}",
+                    gate.hook, gate.version, after.label
+                ));
+            }
             if !has_rolled(&state.servers, gate) {
                 state.broken = Some(format!(
                     "early: {:?} {} is opened before the control plane has the version",

@@ -11,7 +11,8 @@ use crate::{
     kapp::Kapp,
     objects::{
         OTHER_RELEASE, PACKAGES, RELEASES, VERSIONS, bootstrap, cluster, control_plane, no_values,
-        package_name, package_place, ref_name, release, short_name, template, values_source, worker,
+        package_name, package_place, ref_name, release, short_name, template, values_source,
+        version_of_release, worker,
     },
     servers::{Place, Servers},
 };
@@ -125,6 +126,18 @@ pub(crate) fn has_rolled(servers: &Servers, gate: &Gate) -> bool {
         Hook::AfterControlPlaneUpgrade | Hook::BeforeWorkersUpgrade
     );
     !comes_after || version_at(servers, &control_plane(), "status") >= version_of(gate)
+}
+
+/// Whether the label names a release of the target if the control plane is released to the target.
+pub(crate) fn is_labelled(record: &UpgradeRecord, gate: &Gate) -> bool {
+    let comes_before = matches!(
+        gate.hook,
+        Hook::BeforeClusterUpgrade | Hook::BeforeControlPlaneUpgrade
+    );
+    let labelled = RELEASES.iter().position(|release| *release == record.label);
+    !comes_before
+        || gate.version != record.to
+        || labelled.is_some_and(|release| VERSIONS[version_of_release(release)] == gate.version)
 }
 
 /// Returns the packages that a gate waits for.

@@ -22,7 +22,10 @@ use crate::{
     odd::undecodable,
     replica::Reading,
     servers::{Late, Place, Servers, place_of},
-    truth::{Right, concerned, has_rolled, is_deployed, is_known, opened, releases_step, right, version_of},
+    truth::{
+        Right, concerned, has_rolled, is_deployed, is_known, is_labelled, opened, releases_step, right,
+        version_of,
+    },
     users::{Edit, edit, mend},
 };
 
@@ -391,6 +394,13 @@ impl Walk {
                 "early: {:?} {} is opened before the control plane has the version",
                 gate.hook,
                 gate.version,
+            );
+            assert!(
+                is_labelled(&record, gate),
+                "early: {:?} {} is opened with label {}",
+                gate.hook,
+                gate.version,
+                record.label,
             );
             let version = version_of(gate);
             for package in concerned(&self.servers, gate.hook) {
