@@ -2,7 +2,10 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use prost_types::Timestamp;
-use sluice_core::status::ClusterView;
+use sluice_core::{
+    explanation::{Explanation, explain},
+    status::ClusterView,
+};
 use sluice_crds::run::{Gate, Outcome, PackageRecord, PackageState, UpgradeRecord};
 use sluice_proto::status::v1;
 
@@ -13,14 +16,15 @@ pub(super) fn cluster(view: ClusterView) -> v1::Cluster {
         uid: view.uid,
         tkr_label: view.tkr_label,
         managed: view.managed,
-        upgrade: view.upgrade.map(upgrade),
+        upgrade: view.upgrade.map(|record| upgrade(record, view.since)),
         topology_version: view.topology_version,
         pending: view.pending,
     }
 }
 
-fn upgrade(record: UpgradeRecord) -> v1::Upgrade {
+fn upgrade(record: UpgradeRecord, since: Option<Time>) -> v1::Upgrade {
     v1::Upgrade {
+        waiting: explain(&record, since).map(waiting),
         from: record.from.unwrap_or_default(),
         to: record.to,
         hop: record.hop.unwrap_or_default(),
@@ -39,6 +43,25 @@ fn upgrade(record: UpgradeRecord) -> v1::Upgrade {
             Some(Outcome::Cancelled) => v1::Outcome::Cancelled,
         }
         .into(),
+    }
+}
+
+fn waiting(explanation: Explanation<'_>) -> v1::Waiting {
+    let (hook, version) = explanation
+        .gate
+        .map(|gate| (gate.hook.as_str().to_owned(), gate.version.clone()))
+        .unwrap_or_default();
+    v1::Waiting {
+        hook,
+        version,
+        package: explanation
+            .package
+            .map(|package| package.name.clone())
+            .unwrap_or_default(),
+        reason: explanation.reason.to_owned(),
+        text: explanation.text.to_owned(),
+        message: explanation.message.to_owned(),
+        since: explanation.since.as_ref().map(timestamp),
     }
 }
 
@@ -79,7 +102,7 @@ fn timestamp(time: &Time) -> Timestamp {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use sluice_core::cluster::ClusterRef;
+    use sluice_core::{cluster::ClusterRef, reasons::PackageReason};
 
     use super::*;
 
@@ -88,8 +111,8 @@ mod tests {
         let record: UpgradeRecord = serde_json::from_value(json!({
             "schema": 1, "clusterUID": "uid", "observedClusterGeneration": 7, "observedBootstrapGeneration": 12,
             "label": "r", "from": "v1", "to": "v3", "hop": "v2", "tkr": "r2", "outcome": "Cancelled",
-            "gates": [{"hook": "BeforeClusterUpgrade", "version": "v2", "open": false, "reason": "R", "message": "m"}],
-            "packages": [{"name": "antrea", "version": "1.0.0", "state": "Failed", "reason": "P", "message": "n"}],
+            "gates": [{"hook": "BeforeClusterUpgrade", "version": "v2", "open": false, "reason": "PackagesNotReady", "message": "m"}],
+            "packages": [{"name": "antrea", "version": "1.0.0", "state": "Failed", "reason": "AppFailed", "message": "n"}],
             "startedAt": "2026-01-01T00:00:00Z", "readyAt": "2026-01-01T00:00:01Z",
             "releasedAt": "2026-01-01T00:00:02Z", "completedAt": "2026-01-01T00:00:03Z",
         }))
@@ -108,6 +131,7 @@ mod tests {
             upgrade: Some(record),
             topology_version: "v4".to_owned(),
             pending: true,
+            since: Some(Time("2026-01-01T00:00:04Z".parse().unwrap())),
         });
         let wanted = v1::Upgrade {
             from: "v1".to_owned(),
@@ -120,14 +144,14 @@ mod tests {
                 hook: "BeforeClusterUpgrade".to_owned(),
                 version: "v2".to_owned(),
                 open: false,
-                reason: "R".to_owned(),
+                reason: "PackagesNotReady".to_owned(),
                 message: "m".to_owned(),
             }],
             packages: vec![v1::Package {
                 name: "antrea".to_owned(),
                 version: "1.0.0".to_owned(),
                 state: v1::PackageState::Failed.into(),
-                reason: "P".to_owned(),
+                reason: "AppFailed".to_owned(),
                 message: "n".to_owned(),
             }],
             started_at: at(0),
@@ -135,6 +159,15 @@ mod tests {
             released_at: at(2),
             completed_at: at(3),
             outcome: v1::Outcome::Cancelled.into(),
+            waiting: Some(v1::Waiting {
+                hook: "BeforeClusterUpgrade".to_owned(),
+                version: "v2".to_owned(),
+                package: "antrea".to_owned(),
+                reason: "AppFailed".to_owned(),
+                text: PackageReason::AppFailed.text().to_owned(),
+                message: "n".to_owned(),
+                since: at(4),
+            }),
         };
         assert_eq!(
             message,

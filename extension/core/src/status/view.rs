@@ -1,5 +1,6 @@
 //! View of one Cluster in the status service.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::core::ObjectMeta;
 use sluice_crds::{
     foreign::{Cluster, cluster::Topology},
@@ -25,6 +26,8 @@ pub struct ClusterView {
     pub managed: bool,
     /// Its record, if the schema is known and the UID is that of this Cluster.
     pub upgrade: Option<UpgradeRecord>,
+    /// Start of its wait; none if it was not recorded.
+    pub since: Option<Time>,
     /// `spec.topology.version`; empty without a topology.
     pub topology_version: String,
     /// Whether the spec requests another upgrade than the ended one of the record.
@@ -50,13 +53,11 @@ pub fn view(stores: &impl Stores, cluster: &ClusterRef) -> Option<ClusterView> {
         stores.found(None, &label)
     };
     let has_bootstrap = !matches!(bootstrap, Ok(None));
-    let record = match &bootstrap {
-        Ok(Some(bootstrap)) if found.is_ok() => bootstrap
-            .status
-            .as_ref()
-            .and_then(|status| status.upgrade.as_ref()),
+    let status = match &bootstrap {
+        Ok(Some(bootstrap)) if found.is_ok() => bootstrap.status.as_ref(),
         _ => None,
     };
+    let record = status.and_then(|status| status.upgrade.as_ref());
     let managed = is_managed(Some(&label), is_legacy_release(&release), has_bootstrap);
     let upgrade = of_cluster(record, &uid).cloned();
     let topology = found
@@ -70,6 +71,7 @@ pub fn view(stores: &impl Stores, cluster: &ClusterRef) -> Option<ClusterView> {
         managed,
         pending: managed && upgrade.as_ref().zip(topology.as_ref()).is_some_and(asks_for_more),
         topology_version: topology.map(|topology| topology.version).unwrap_or_default(),
+        since: status.and_then(|status| status.since.clone()),
         upgrade,
         tkr_label: label,
         uid,

@@ -41,6 +41,7 @@ fn view(cluster: &ClusterRef) -> ClusterView {
         tkr_label: String::new(),
         managed: true,
         upgrade: Some(UpgradeRecord::default()),
+        since: None,
         topology_version: String::new(),
         pending: true,
     }
