@@ -127,7 +127,7 @@ pub(super) async fn lead(
         rollbacks,
         events: Notifier::new(client.clone()),
         metrics: parts.reconciles,
-        limiter: bootstrap::Limiter::new(concurrency),
+        limiter: bootstrap::Limiter::new(concurrency, stop.clone()),
         local_states: Mutex::default(),
     });
     let (names, bootstraps) = (args.extension_configs.clone(), stores.bootstraps.clone());

@@ -19,7 +19,7 @@ use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
     time::timeout,
 };
-use tokio_util::task::AbortOnDropHandle;
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use crate::{
     clock::now,
@@ -38,6 +38,7 @@ pub(crate) struct Limiter(Arc<Inner>);
 struct Inner {
     concurrency: u16,
     outcomes: Mutex<Outcomes>,
+    stop: CancellationToken,
     /// Permits of other reconciles: as many as `--cluster-concurrency`.
     regular: Arc<Semaphore>,
     /// Permits of slow and failing Clusters: half of `--cluster-concurrency`, at least one.
@@ -69,16 +70,19 @@ pub(super) enum Ran<T> {
     Canceled,
     /// The reconcile did not start. The Cluster waits for a permit.
     Waits,
+    /// The reconcile did not start, because the controller stops.
+    Stopped,
 }
 
 impl Limiter {
-    /// Returns a limiter with all permits for `concurrency` concurrent reconciles.
-    pub(crate) fn new(concurrency: u16) -> Self {
+    /// Returns a limiter with all permits for `concurrency` concurrent reconciles. None starts after `stop`.
+    pub(crate) fn new(concurrency: u16, stop: CancellationToken) -> Self {
         let semaphore = |permits: u16| Arc::new(Semaphore::new(permits.max(1).into()));
         let granted = Feed::default();
         Self(Arc::new(Inner {
             concurrency,
             outcomes: Mutex::default(),
+            stop,
             regular: semaphore(concurrency),
             slow: semaphore(concurrency / 2),
             waiting_slow: Line::new(&granted),
@@ -121,7 +125,10 @@ impl Limiter {
             permit
         } else {
             self.0.waiting_slow.forget(cluster);
-            let regular = acquire(Arc::clone(&self.0.regular)).await;
+            let regular = acquire(Arc::clone(&self.0.regular));
+            let Some(regular) = self.0.stop.run_until_cancelled(regular).await else {
+                return Ran::Stopped;
+            };
             if let Ok(outcome) = timeout(SLOW, &mut reconcile).await {
                 return Ran::Ended(outcome);
             }
@@ -268,7 +275,6 @@ mod tests {
         task::yield_now,
         time::{Instant, sleep},
     };
-    use tokio_util::sync::CancellationToken;
 
     use super::*;
     use crate::queue::{metrics::WorkQueues, work_queue};
@@ -297,7 +303,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_slow_reconcile_takes_a_free_permit_and_releases_it() {
-        let limiter = Limiter::new(2);
+        let limiter = Limiter::new(2, CancellationToken::new());
         for name in ["a", "b"] {
             assert_eq!(run(&limiter, name, sleep(SLOW * 10)).await, Ran::Ended(()));
         }
@@ -305,7 +311,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_slow_reconcile_without_a_permit_is_canceled_and_waits_for_one() {
-        let limiter = Limiter::new(1);
+        let limiter = Limiter::new(1, CancellationToken::new());
         let mut granted = limiter.granted();
         let other = taken(&limiter, "other").await;
         let began = Instant::now();
@@ -330,7 +336,7 @@ mod tests {
     #[case(5, 2)]
     #[tokio::test(start_paused = true)]
     async fn half_of_the_reconciles_may_be_slow(#[case] concurrency: u16, #[case] permits: usize) {
-        let limiter = Limiter::new(concurrency);
+        let limiter = Limiter::new(concurrency, CancellationToken::new());
         let mut running = Vec::new();
         for name in ["a", "b", "c", "d"] {
             running.push(taken(&limiter, name).await);
@@ -342,7 +348,7 @@ mod tests {
     /// Events may requeue a Cluster that waits, which neither loses nor improves its place.
     #[tokio::test(start_paused = true)]
     async fn permits_are_granted_in_order() {
-        let limiter = Limiter::new(2);
+        let limiter = Limiter::new(2, CancellationToken::new());
         let mut granted = limiter.granted();
         let first = taken(&limiter, "first").await;
         for name in ["c", "a", "b", "c", "b"] {
@@ -374,7 +380,7 @@ mod tests {
     #[case::of_a_cluster_without_need(false)]
     #[tokio::test(start_paused = true)]
     async fn unused_permits_are_released(#[case] deleted: bool) {
-        let limiter = Limiter::new(2);
+        let limiter = Limiter::new(2, CancellationToken::new());
         let mut granted = limiter.granted();
         let other = taken(&limiter, "other").await;
         limiter.outcomes().failed("a", now());
@@ -393,7 +399,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn drift_checks_of_silent_workloads_leave_permits_to_others() {
-        let limiter = Limiter::new(16);
+        let limiter = Limiter::new(16, CancellationToken::new());
         let permits = |last, names: std::ops::Range<u32>| -> Vec<_> {
             let permit = |name: u32| limiter.drift_check_permit(&cluster(&name.to_string()), last);
             names.filter_map(permit).collect()
@@ -458,7 +464,7 @@ mod tests {
 
     /// Reconciles all Clusters for `time`. Returns how each was served: first those whose workload answers.
     async fn fleet(concurrency: u16, broken: Workload, time: Duration) -> Vec<Served> {
-        let limiter = Limiter::new(concurrency);
+        let limiter = Limiter::new(concurrency, CancellationToken::new());
         let first = Served {
             last: Instant::now(),
             longest: Duration::ZERO,
@@ -498,7 +504,7 @@ mod tests {
                         outcomes.ended(uid, Err(&error), began, now());
                         Some(outcomes.again(uid, &error, now()).wait())
                     }
-                    Ran::Canceled | Ran::Waits => limiter.outcomes().waits(uid, now()).ok(),
+                    Ran::Canceled | Ran::Waits | Ran::Stopped => limiter.outcomes().waits(uid, now()).ok(),
                 }
             }
         };
@@ -571,7 +577,7 @@ mod tests {
     /// A slow reconcile holds the only permit, and a second one waits in the queue.
     #[tokio::test(start_paused = true)]
     async fn a_slow_reconcile_leaves_the_worker_of_others_free() {
-        let limiter = Limiter::new(1);
+        let limiter = Limiter::new(1, CancellationToken::new());
         assert_eq!(limiter.workers(), 2);
         let (slow, others, done) = (limiter.clone(), limiter.clone(), Arc::new(Notify::new()));
         let finished = Arc::clone(&done);
@@ -584,5 +590,20 @@ mod tests {
         assert_eq!(began.elapsed(), SLOW);
         done.notify_one();
         assert_eq!(slow.await.unwrap(), Ran::Ended(()));
+    }
+
+    /// The second worker waits for the permit of the first one.
+    #[tokio::test(start_paused = true)]
+    async fn no_reconcile_starts_after_the_stop() {
+        let stop = CancellationToken::new();
+        let limiter = Limiter::new(1, stop.clone());
+        let (first, second) = (limiter.clone(), limiter);
+        let first = tokio::spawn(async move { run(&first, "first", sleep(SECOND)).await });
+        yield_now().await;
+        let second = tokio::spawn(async move { run(&second, "second", async {}).await });
+        yield_now().await;
+        stop.cancel();
+        assert_eq!(second.await.unwrap(), Ran::Stopped);
+        assert_eq!(first.await.unwrap(), Ran::Ended(()), "a running one ends");
     }
 }

@@ -201,6 +201,7 @@ async fn reconcile(cluster: &Arc<Cluster>, ctx: &Context) -> Result<Done, Error>
     match ctx.limiter.run(&reference, &uid, whole).await {
         Ran::Ended(outcome) => outcome,
         Ran::Waits => Ok(waits(ctx, cluster, &uid).await),
+        Ran::Stopped => Ok(Done::AwaitChange),
         Ran::Canceled => {
             ctx.metrics.cut_off();
             let (namespace, name) = (reference.namespace(), reference.name());

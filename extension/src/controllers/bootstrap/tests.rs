@@ -124,7 +124,7 @@ async fn reconciled_with(
     let (events, triggers) = (Events::default(), Requeues::default());
     let client = client(&Frozen::new(), &events, way);
     let (mut context, following) = world::context(&client, &Fence::open(), &triggers);
-    context.limiter = Limiter::new(concurrency);
+    context.limiter = Limiter::new(concurrency, CancellationToken::new());
     let _following = tokio::spawn(following);
     context.stores.synced().await;
     let mut registry = Registry::default();

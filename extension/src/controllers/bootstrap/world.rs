@@ -21,6 +21,7 @@ use sluice_crds::{
     run::{Hook, UpgradeRecord},
 };
 use tokio::{sync::watch, time::sleep};
+use tokio_util::sync::CancellationToken;
 
 use super::{Context, Limiter, object_server::ObjectServer, reconcile_once};
 use crate::{
@@ -85,7 +86,7 @@ pub(crate) fn context(
         values_watches: event_handlers.values_watches,
         events: Notifier::new(client),
         metrics: ReconcileMetrics::default(),
-        limiter: Limiter::new(CONCURRENCY),
+        limiter: Limiter::new(CONCURRENCY, CancellationToken::new()),
         rollbacks: Rollbacks::default(),
         local_states: Mutex::default(),
     };
