@@ -357,7 +357,7 @@ impl<K: Cached> Store<K> {
 
     /// Parses the object of an entry, or returns it as parsed recently: Cluster API repeats its hook calls for the same Cluster.
     fn parsed(&self, entry: &Arc<Entry<K>>, object: &CachedObject<K>) -> Arc<K> {
-        if object.bytes() > RECENT_BYTES {
+        if !K::IS_KEPT_PARSED || object.bytes() > RECENT_BYTES {
             return Arc::new(object.parse());
         }
         let mut recent = lock(&self.recent);

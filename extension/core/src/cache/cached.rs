@@ -20,6 +20,9 @@ const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// Kind whose objects are cached.
 pub trait Cached: Resource + Serialize + Decode {
+    /// Whether a store keeps recently parsed objects for repeated hook calls. Kinds of which each workload cluster has a store do not.
+    const IS_KEPT_PARSED: bool = true;
+
     /// Returns the Cluster, in the namespace of the object, that an object with this metadata is also indexed by.
     #[must_use]
     fn cluster_of(_meta: &ObjectMeta) -> Option<String> {
@@ -51,14 +54,22 @@ impl Cached for MachinePool {
     }
 }
 
+impl Cached for PackageInstall {
+    const IS_KEPT_PARSED: bool = false;
+}
+
+impl Cached for App {
+    const IS_KEPT_PARSED: bool = false;
+}
+
 macro_rules! cached {
     ($($Kind:ty),+ $(,)?) => {
         $(impl Cached for $Kind {})+
     };
 }
 cached! {
-    Cluster, ClusterBootstrap, ClusterBootstrapTemplate, TanzuKubernetesRelease, OSImage, ConfigMap, ClusterClass, Package, PackageInstall,
-    App, ControlPlane, DynamicObject,
+    Cluster, ClusterBootstrap, ClusterBootstrapTemplate, TanzuKubernetesRelease, OSImage, ConfigMap, ClusterClass, Package, ControlPlane,
+    DynamicObject,
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use rstest::rstest;
 use serde_json::json;
 use sluice_crds::{
-    foreign::{Cluster, MachineDeployment},
+    foreign::{App, Cluster, MachineDeployment, PackageInstall},
     labels::label,
 };
 
@@ -299,4 +299,21 @@ proptest! {
             }
         }
     }
+}
+
+/// Returns whether a store of this kind returns the same parsed object again.
+fn is_kept_parsed<K: Cached + serde::de::DeserializeOwned>() -> bool {
+    let object = json!({"metadata": {"namespace": "ns", "name": "one", "resourceVersion": "1"}, "spec": {}});
+    let mut writer = Writer::<K>::default();
+    list(&mut writer, [decoded(serde_json::from_value(object).unwrap())]);
+    let read = || writer.store().get(Some("ns"), "one").unwrap();
+    Arc::ptr_eq(&read(), &read())
+}
+
+/// Parsed objects take several times their compressed size, and each workload cluster has stores of its own.
+#[test]
+fn stores_of_workload_clusters_keep_no_parsed_objects() {
+    assert!(is_kept_parsed::<Cluster>());
+    assert!(!is_kept_parsed::<PackageInstall>());
+    assert!(!is_kept_parsed::<App>());
 }
