@@ -1,20 +1,18 @@
-//! API server of tests.
+//! Network of tests that stops.
 
-use std::{convert::Infallible, time::Duration};
-
-use bytes::Bytes;
-use futures::stream;
-use http::Request;
-use http_body_util::StreamBody;
+use futures::StreamExt as _;
+use http_body_util::{BodyExt as _, StreamBody};
 use hyper::body::Frame;
-use kube::client::{Body, Client};
-use serde_json::json;
-use tokio::{sync::watch, time::sleep};
-use tower::service_fn;
+use kube::client::Client;
+use serde_json::{Value, json};
+use tokio::sync::watch;
 
-use crate::kube_client::requests::{is_watch, streams_list};
+use crate::kube_client::{
+    middleware::middleware,
+    scripted_server::{Answer, ScriptedServer, Verb},
+};
 
-/// In-memory API server over a network that can be frozen.
+/// Network to an API server that can be frozen.
 #[derive(Clone)]
 pub(crate) struct Frozen {
     still: watch::Sender<bool>,
@@ -52,79 +50,35 @@ impl Frozen {
 
     /// Lists return what `items` returns for the path. Watches deliver a bookmark each minute, and end after the requested time. No response arrives while
     /// the network is frozen. Lists are not streamed.
-    pub(crate) fn client(
-        &self,
-        items: impl Fn(&str) -> Vec<serde_json::Value> + Send + Sync + Clone + 'static,
-    ) -> Client {
-        let frozen = self.clone();
-        let service = service_fn(move |request: Request<Body>| {
-            let (frozen, items) = (frozen.clone(), items.clone());
-            async move {
-                let path = request.uri().path().to_owned();
-                frozen.thawed(&path).await;
-                let streams = streams_list(&request);
-                let watch = is_watch(&request) && !streams;
-                let list = if streams {
-                    json!({"kind": "Status", "status": "Failure", "code": 422, "reason": "Invalid", "message": ""})
-                } else {
-                    json!({
-                        "apiVersion": "v1", "kind": "List",
-                        "metadata": {"resourceVersion": "1"},
-                        "items": items(request.uri().path()),
-                    })
-                };
-                let pairs = request.uri().query().unwrap_or_default().split('&');
-                let mut seconds = pairs.filter_map(|pair| pair.strip_prefix("timeoutSeconds="));
-                let left: u64 = seconds.next().map_or(0, |seconds| seconds.parse().unwrap());
-                let begins = if watch {
-                    Answer::Watch(left)
-                } else {
-                    Answer::List(list.to_string())
-                };
-                let frames = stream::unfold(begins, move |answer| {
-                    let (frozen, path) = (frozen.clone(), path.clone());
-                    async move {
-                        let (text, next) = match answer {
-                            Answer::List(list) => (list, Answer::End),
-                            Answer::Watch(left) => {
-                                sleep(Duration::from_secs(left.min(BOOKMARKS))).await;
-                                frozen.thawed(&path).await;
-                                let next = left.checked_sub(BOOKMARKS).map(Answer::Watch);
-                                (bookmark(), next.unwrap_or(Answer::End))
-                            }
-                            Answer::End => return None,
-                        };
-                        Some((Ok(Frame::data(Bytes::from(text))), next))
-                    }
-                });
-                let answer = http::Response::builder().status(if streams { 422 } else { 200 });
-                Ok::<_, Infallible>(answer.body(infallible(StreamBody::new(frames))).unwrap())
+    pub(crate) fn client(&self, items: impl Fn(&str) -> Vec<Value> + Send + Sync + 'static) -> Client {
+        let server = ScriptedServer::new(move |request| match request.verb {
+            Verb::StreamingList => Answer::Refusal(422),
+            Verb::Watch => {
+                let seconds = request.parameter("timeoutSeconds").unwrap();
+                Answer::bookmarks(seconds.parse().unwrap())
             }
+            Verb::Read => Answer::Body(json!({
+                "apiVersion": "v1", "kind": "List",
+                "metadata": {"resourceVersion": "1"},
+                "items": items(&request.path),
+            })),
         });
-        Client::new(service, "default")
+        let frozen = self.clone();
+        middleware(server.client(), move |client, request| {
+            let (frozen, path) = (frozen.clone(), request.uri().path().to_owned());
+            async move {
+                frozen.thawed(&path).await;
+                let answer = client.send(request).await?;
+                Ok(answer.map(|body| {
+                    StreamBody::new(body.into_data_stream().then(move |chunk| {
+                        let (frozen, path) = (frozen.clone(), path.clone());
+                        async move {
+                            frozen.thawed(&path).await;
+                            chunk.map(Frame::data)
+                        }
+                    }))
+                }))
+            }
+        })
     }
-}
-
-/// Rest of a response.
-enum Answer {
-    List(String),
-    /// Seconds that are left of a watch.
-    Watch(u64),
-    End,
-}
-
-/// Seconds between two bookmarks.
-const BOOKMARKS: u64 = 60;
-
-fn bookmark() -> String {
-    let object = json!({"apiVersion": "v1", "kind": "Any", "metadata": {"resourceVersion": "1"}});
-    json!({"type": "BOOKMARK", "object": object}).to_string() + "\n"
-}
-
-/// Names the error type of an infallible body.
-fn infallible<S>(body: StreamBody<S>) -> StreamBody<S>
-where
-    S: futures::Stream<Item = Result<Frame<Bytes>, Infallible>>,
-{
-    body
 }

@@ -69,23 +69,17 @@ impl LastResponse {
 
 #[cfg(test)]
 mod tests {
-    use std::convert::Infallible;
-
-    use futures::stream;
-    use http::{Request, Response};
+    use http::Request;
     use tokio::time::sleep;
-    use tower::service_fn;
 
     use super::*;
+    use crate::kube_client::scripted_server::{Answer, ScriptedServer};
 
     #[tokio::test(start_paused = true)]
     async fn an_error_response_is_not_noted() {
-        let service = service_fn(|_: Request<Body>| async {
-            let response = Response::builder().status(503);
-            Ok::<_, Infallible>(response.body(Body::from(b"busy".to_vec())).unwrap())
-        });
+        let server = ScriptedServer::new(|_| Answer::Refusal(503));
         let last = LastResponse::default();
-        let client = last.noting(Client::new(service, "default"));
+        let client = last.noting(server.client());
         sleep(Duration::from_secs(10)).await;
         let answer = client.send(Request::new(Body::empty())).await.unwrap();
         assert!(answer.into_body().collect().await.is_ok());
@@ -95,15 +89,9 @@ mod tests {
     /// A watch delivers a bookmark every minute.
     #[tokio::test(start_paused = true)]
     async fn each_part_of_a_watch_is_noted() {
-        let service = service_fn(|_: Request<Body>| async {
-            let parts = stream::unfold((), |()| async {
-                sleep(Duration::from_mins(1)).await;
-                Some((Ok::<_, Infallible>(Frame::data(Bytes::from_static(b"{}"))), ()))
-            });
-            Ok::<_, Infallible>(Response::new(StreamBody::new(parts)))
-        });
+        let server = ScriptedServer::new(|_| Answer::bookmarks(600));
         let last = LastResponse::default();
-        let client = last.noting(Client::new(service, "default"));
+        let client = last.noting(server.client());
         sleep(Duration::from_secs(100)).await;
         assert_eq!(last.silent_for(), Duration::from_secs(100));
         let answer = client.send(Request::new(Body::empty())).await.unwrap();

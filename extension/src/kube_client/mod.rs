@@ -8,4 +8,6 @@ pub(crate) mod middleware;
 pub(crate) mod pool;
 pub(crate) mod requests;
 pub(crate) mod responses;
+#[cfg(test)]
+pub(crate) mod scripted_server;
 pub mod server_clock;
