@@ -7,7 +7,10 @@ use futures::{FutureExt as _, StreamExt as _, stream};
 use tokio::task::{JoinHandle, yield_now};
 
 use super::*;
-use crate::cache::control_plane::tests::{GROUP, Server, Way};
+use crate::{
+    cache::control_plane::tests::{GROUP, Server},
+    kube_client::scripted_server::Answer,
+};
 
 const MIB: usize = 1024 * 1024;
 
@@ -240,7 +243,7 @@ async fn resolved_as(admission: &Admission, name: &str, kind: &str) -> StatusCod
 
 #[tokio::test(start_paused = true)]
 async fn an_uncached_cluster_is_neither_kept_nor_read() {
-    let server = Server::new(Way::Refuses(500));
+    let server = Server::new(Some(Answer::Refusal(500)));
     let (admission, triggers, _following) = knowing(vec![cluster("known", "Bad", true)], &server).await;
     let mut requeues = triggers.listen();
     let before = server.times_asked();
@@ -254,7 +257,7 @@ async fn an_uncached_cluster_is_neither_kept_nor_read() {
 
     let known = resolved_as(&admission, "known", "Bad").await;
     assert_eq!(known, StatusCode::OK, "its entries stay as they were");
-    server.set(|state| state.bad = Way::Answers);
+    server.set(|state| state.bad = None);
     tokio::time::sleep(Duration::from_mins(3)).await;
     assert_eq!(resolved_as(&admission, "known", "Bad").await, StatusCode::OK);
     assert!(requeues.next().now_or_never().is_none(), "no Cluster is requeued");
@@ -263,7 +266,7 @@ async fn an_uncached_cluster_is_neither_kept_nor_read() {
 /// Sluice serves the kind of the stored Cluster, whatever kind a caller names.
 #[tokio::test(start_paused = true)]
 async fn a_caller_does_not_choose_the_kind_of_a_control_plane() {
-    let server = Server::new(Way::Answers);
+    let server = Server::new(None);
     let (admission, _triggers, _following) = knowing(vec![cluster("known", "Good", true)], &server).await;
     assert_eq!(resolved_as(&admission, "known", "Bad").await, StatusCode::OK);
     assert!(server.asked_for("/apis/controlplane.example.com/v1/goods"));
@@ -273,8 +276,7 @@ async fn a_caller_does_not_choose_the_kind_of_a_control_plane() {
 /// Small maps take much more memory than text.
 #[tokio::test(start_paused = true)]
 async fn a_review_that_waits_is_counted_as_it_is_decoded() {
-    let server = Server::new(Way::NeverAnswers);
-    server.set(|state| state.bad = Way::NeverAnswers);
+    let server = Server::new(Some(Answer::Never));
     let (admission, _triggers, _following) = knowing(vec![cluster("slow", "Bad", true)], &server).await;
     let mut review: Value = serde_json::from_str(&update("slow", "Bad")).unwrap();
     for object in ["object", "oldObject"] {
@@ -301,7 +303,7 @@ async fn a_review_that_waits_is_counted_as_it_is_decoded() {
 /// Tenants create Clusters of kinds that do not exist, and cause reviews of each.
 #[tokio::test(start_paused = true)]
 async fn kinds_of_reviews_are_discovered_a_few_times_a_minute() {
-    let server = Server::new(Way::Answers);
+    let server = Server::new(None);
     let clusters: Vec<Value> = (0..100)
         .map(|number| cluster(&format!("c{number}"), &format!("Kind{number}"), true))
         .collect();
@@ -328,7 +330,7 @@ fn provided_by(kind: &str) -> String {
 
 #[tokio::test(start_paused = true)]
 async fn kinds_that_provide_values_are_discovered_a_few_times_a_minute() {
-    let server = Server::new(Way::Answers);
+    let server = Server::new(None);
     let (admission, _triggers, _following) = knowing(Vec::new(), &server).await;
     let asked_of = async |kind: &str| {
         let answer = ask_from(&admission, BOOTSTRAP, &Peer::default(), provided_by(kind)).await;

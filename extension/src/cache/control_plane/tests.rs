@@ -1,172 +1,115 @@
-use std::{convert::Infallible, time::Duration};
-
-use bytes::Bytes;
-use futures::{FutureExt, StreamExt, future::pending, stream};
-use http::{Request, Response};
-use http_body_util::{BodyExt, Full, StreamBody};
-use hyper::body::Frame;
-use kube::client::Body;
+use futures::{FutureExt, StreamExt};
 use rstest::rstest;
 use serde_json::{Value, json};
 use tokio::time::sleep;
-use tower::service_fn;
 
 use super::*;
-use crate::kube_client::bounded::{REQUEST, bounded};
+use crate::kube_client::{
+    bounded::{REQUEST, bounded},
+    scripted_server::{Answer, ApiRequest, ScriptedServer, Verb},
+};
 
 pub(crate) const GROUP: &str = "controlplane.example.com";
 
-/// Behaviour of the API server for the list of a kind.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Way {
-    Answers,
-    Refuses(u16),
-    NeverAnswers,
-    /// Without events, after some seconds: so ends a watch.
-    EndsLater,
-    /// With an error, as an event.
-    ErrorEvent(u16),
-    /// With a response head and no body, until the client ends the silent connection.
-    Mute,
-    /// With a panic of this process.
-    Panics,
-}
+const GOODS: &str = "/apis/controlplane.example.com/v1/goods";
+const BADS: &str = "/apis/controlplane.example.com/v1/bads";
 
 /// An API server with two kinds of control planes of one group, and Deployments.
-#[derive(Clone)]
-pub(crate) struct Server(Arc<Mutex<State>>);
+pub(crate) struct Server {
+    state: Arc<Mutex<State>>,
+    api: ScriptedServer,
+}
 
+/// What the API server has, and how requests fail, if they do.
 pub(crate) struct State {
-    good: Way,
-    pub(crate) bad: Way,
-    /// Behaviour for a watch of a kind whose list succeeds.
-    watch: Way,
-    /// Behaviour for the second page of a list, if there is one.
-    next_page: Way,
-    /// Desired version of the control plane.
-    version: &'static str,
+    good: Option<Answer>,
+    pub(crate) bad: Option<Answer>,
+    /// Response to a watch of a kind whose list succeeds.
+    watch: Answer,
+    /// Response to the second page of a list, if there is one.
+    next_page: Option<Answer>,
     /// Whether the group is served at all.
     served: bool,
     /// Whether its CustomResourceDefinitions have a label.
     pub(crate) labelled: bool,
-    /// Behaviour for a CustomResourceDefinition.
-    definitions: Way,
-    /// Behaviour for a group discovery.
-    groups: Way,
-    asked: Vec<String>,
+    definitions: Option<Answer>,
+    /// Failure of a group discovery.
+    groups: Option<Answer>,
 }
 
 impl Server {
-    pub(crate) fn new(bad: Way) -> Self {
-        Self(Arc::new(Mutex::new(State {
-            good: Way::Answers,
+    pub(crate) fn new(bad: Option<Answer>) -> Self {
+        let state = Arc::new(Mutex::new(State {
+            good: None,
             bad,
-            watch: Way::EndsLater,
-            next_page: Way::Answers,
-            version: "v1.36.3",
+            watch: short_watch(),
+            next_page: None,
             served: true,
             labelled: true,
-            definitions: Way::Answers,
-            groups: Way::Answers,
-            asked: Vec::new(),
-        })))
+            definitions: None,
+            groups: None,
+        }));
+        let script = Arc::clone(&state);
+        Self {
+            state,
+            api: ScriptedServer::new(move |request| lock(&script).answer(request)),
+        }
     }
 
     pub(crate) fn set(&self, edit: impl FnOnce(&mut State)) {
-        edit(&mut self.0.lock().unwrap());
+        edit(&mut lock(&self.state));
     }
 
     pub(crate) fn client(&self) -> Client {
-        let server = self.clone();
-        let service = service_fn(move |request: Request<Body>| {
-            let server = server.clone();
-            async move {
-                let (way, answer) = server.answer(request.uri().path(), request.uri().query());
-                match way {
-                    Way::NeverAnswers => pending().await,
-                    Way::Panics => panic!("a bug"),
-                    Way::EndsLater => {
-                        sleep(Duration::from_secs(5)).await;
-                        return Ok(Response::new(Full::default().boxed_unsync()));
-                    }
-                    Way::Mute => {
-                        let silence = stream::unfold((), |()| async {
-                            sleep(Duration::from_secs(75)).await;
-                            None::<(Result<Frame<Bytes>, Infallible>, ())>
-                        });
-                        return Ok(Response::new(StreamBody::new(silence).boxed_unsync()));
-                    }
-                    Way::Answers | Way::Refuses(_) | Way::ErrorEvent(_) => {}
-                }
-                let answer = if let Way::ErrorEvent(code) = way {
-                    json!({"type": "ERROR", "object": {"kind": "Status", "status": "Failure", "code": code, "reason": "", "message": ""}})
-                } else {
-                    answer
-                };
-                let code = if let Way::Refuses(code) = way { code } else { 200 };
-                let answer = if code == 200 {
-                    answer
-                } else {
-                    let reason = if code == 404 { "NotFound" } else { "" };
-                    json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "message": "", "code": code})
-                };
-                let body: Full<Bytes> = Full::from(serde_json::to_vec(&answer).unwrap());
-                Ok::<_, Infallible>(
-                    Response::builder()
-                        .status(code)
-                        .body(body.boxed_unsync())
-                        .unwrap(),
-                )
-            }
-        });
-        bounded(Client::new(service, "default"), REQUEST)
+        bounded(self.api.client(), REQUEST)
     }
 
-    fn answer(&self, path: &str, query: Option<&str>) -> (Way, Value) {
-        if query.is_some_and(|query| query.contains("sendInitialEvents")) {
-            return (Way::Refuses(422), Value::Null);
+    pub(crate) fn times_asked(&self) -> usize {
+        self.api.requests().len()
+    }
+
+    /// Returns the number of requests for a path. Streaming lists, which are refused, do not count.
+    pub(crate) fn count_of(&self, path: &str) -> usize {
+        self.api
+            .count(|request| request.path == path && request.verb != Verb::StreamingList)
+    }
+
+    pub(crate) fn asked_for(&self, path: &str) -> bool {
+        self.count_of(path) > 0
+    }
+}
+
+impl State {
+    fn answer(&self, request: &ApiRequest) -> Answer {
+        if request.verb == Verb::StreamingList {
+            return Answer::Refusal(422);
         }
-        let mut state = self.0.lock().unwrap();
-        state.asked.push(path.to_owned());
+        let (path, watch) = (request.path.as_str(), request.verb == Verb::Watch);
         let group = |name: &str| {
             let version = json!({"groupVersion": format!("{name}/v1"), "version": "v1"});
             json!({"name": name, "versions": [version], "preferredVersion": version})
         };
         let kind = |plural: &str, kind: &str| json!({"name": plural, "singularName": "", "namespaced": true, "kind": kind, "verbs": ["get", "list", "watch"]});
         let resources = |name: &str, kinds: &[Value]| json!({"kind": "APIResourceList", "groupVersion": format!("{name}/v1"), "resources": kinds});
-        let watch = query.is_some_and(|query| query.contains("watch=true"));
-        let continues = query.is_some_and(|query| query.contains("continue="));
-        let next = if state.next_page == Way::Answers {
-            ""
-        } else {
-            "next"
-        };
-        match path {
+        let (failure, body) = match path {
             "/apis" => {
                 let mut groups = vec![group("apps")];
-                groups.extend(state.served.then(|| group(GROUP)));
-                (state.groups, json!({"kind": "APIGroupList", "groups": groups}))
+                groups.extend(self.served.then(|| group(GROUP)));
+                (self.groups.as_ref(), json!({"kind": "APIGroupList", "groups": groups}))
             }
-            "/apis/apps/v1" => (
-                Way::Answers,
-                resources("apps", &[kind("deployments", "Deployment")]),
-            ),
+            "/apis/apps/v1" => (None, resources("apps", &[kind("deployments", "Deployment")])),
             "/apis/controlplane.example.com/v1" => (
-                Way::Answers,
+                None,
                 resources(GROUP, &[kind("goods", "Good"), kind("bads", "Bad")]),
             ),
-            "/apis/controlplane.example.com/v1/goods" if watch && state.good == Way::Answers => {
-                (state.watch, Value::Null)
-            }
-            "/apis/controlplane.example.com/v1/goods" if continues => (state.next_page, Value::Null),
-            "/apis/controlplane.example.com/v1/bads" if watch && state.bad == Way::Answers => {
-                (state.watch, Value::Null)
-            }
-            "/apis/controlplane.example.com/v1/goods" => (
-                state.good,
-                json!({"kind": "GoodList", "apiVersion": format!("{GROUP}/v1"), "metadata": {"resourceVersion": "1", "continue": next}, "items": [{
+            GOODS if watch && self.good.is_none() => return self.watch.clone(),
+            BADS if watch && self.bad.is_none() => return self.watch.clone(),
+            GOODS if request.parameter("continue").is_some() => (self.next_page.as_ref(), Value::Null),
+            GOODS => (
+                self.good.as_ref(),
+                json!({"kind": "GoodList", "apiVersion": format!("{GROUP}/v1"), "metadata": {"resourceVersion": "1", "continue": self.next_page.as_ref().map(|_| "next")}, "items": [{
                     "metadata": {"name": "one", "namespace": "team-a"},
-                    "spec": {"version": state.version},
+                    "spec": {"version": "v1.36.3"},
                     "status": {"version": "v1.35.4"},
                 }, {
                     // A definition may allow such objects.
@@ -177,39 +120,31 @@ impl Server {
                     "status": {"version": 1, "versions": null},
                 }]}),
             ),
-            "/apis/controlplane.example.com/v1/bads" => (
-                state.bad,
+            BADS => (
+                self.bad.as_ref(),
                 json!({"kind": "BadList", "apiVersion": format!("{GROUP}/v1"), "metadata": {"resourceVersion": "1"}, "items": []}),
             ),
             _ if path.ends_with(GROUP) => {
-                let labels = if state.labelled {
+                let labels = if self.labelled {
                     json!({"cluster.x-k8s.io/v1beta2": "v1"})
                 } else {
                     json!({})
                 };
                 let name = path.rsplit('/').next();
                 (
-                    state.definitions,
+                    self.definitions.as_ref(),
                     json!({"metadata": {"name": name, "labels": labels}}),
                 )
             }
-            _ => (Way::Refuses(404), Value::Null),
-        }
+            _ => return Answer::Refusal(404),
+        };
+        failure.cloned().unwrap_or(Answer::Body(body))
     }
+}
 
-    pub(crate) fn times_asked(&self) -> usize {
-        self.0.lock().unwrap().asked.len()
-    }
-
-    /// Returns the number of requests for a path.
-    pub(crate) fn count_of(&self, path: &str) -> usize {
-        let state = self.0.lock().unwrap();
-        state.asked.iter().filter(|asked| *asked == path).count()
-    }
-
-    pub(crate) fn asked_for(&self, path: &str) -> bool {
-        self.0.lock().unwrap().asked.iter().any(|asked| asked == path)
-    }
+/// Returns a watch without events that ends after some seconds.
+fn short_watch() -> Answer {
+    Answer::idle_watch(Duration::from_secs(5))
 }
 
 fn cluster() -> ClusterRef {
@@ -253,16 +188,16 @@ async fn try_again() {
 }
 
 #[rstest]
-#[case::silent(Way::NeverAnswers, "nothing was listed within 10 s")]
+#[case::silent(Answer::Never, "nothing was listed within 10 s")]
 #[case::forbidden(
-    Way::Refuses(403),
+    Answer::Refusal(403),
     "allows to get, list and watch bads in group controlplane.example.com"
 )]
-#[case::bug(Way::Panics, "its watch panicked")]
-#[case::broken(Way::Refuses(500), "bads in group controlplane.example.com cannot be listed")]
+#[case::bug(Answer::Panic, "its watch panicked")]
+#[case::broken(Answer::Refusal(500), "bads in group controlplane.example.com cannot be listed")]
 #[tokio::test(start_paused = true)]
-async fn an_unreadable_kind_affects_only_its_clusters(#[case] bad: Way, #[case] why: &str) {
-    let (server, triggers) = (Server::new(bad), Requeues::default());
+async fn an_unreadable_kind_affects_only_its_clusters(#[case] bad: Answer, #[case] why: &str) {
+    let (server, triggers) = (Server::new(Some(bad)), Requeues::default());
     let mut requeues = Box::pin(triggers.listen());
     let planes = ControlPlanes::new(
         server.client(),
@@ -295,7 +230,7 @@ async fn an_unreadable_kind_affects_only_its_clusters(#[case] bad: Way, #[case] 
     assert!(found.contains(why), "{found}");
     while requeues.next().now_or_never().is_some() {}
 
-    server.set(|state| state.bad = Way::Answers);
+    server.set(|state| state.bad = None);
     try_again().await;
     assert_eq!(planes.get(&cluster(), &reference(GROUP, "Bad")), Ok(None));
     assert!(
@@ -320,7 +255,7 @@ async fn a_kind_that_is_none_of_a_control_plane_is_never_listed(
     #[case] labelled: bool,
     #[case] why: &str,
 ) {
-    let server = Server::new(Way::Answers);
+    let server = Server::new(None);
     server.set(|state| state.labelled = labelled);
     let planes = ControlPlanes::new(
         server.client(),
@@ -333,13 +268,13 @@ async fn a_kind_that_is_none_of_a_control_plane_is_never_listed(
     let found = message(planes.get(&cluster(), &reference(group, kind)));
     assert!(found.contains(why), "{found}");
     assert!(!server.asked_for("/apis/apps/v1/deployments"));
-    assert!(!server.asked_for("/apis/controlplane.example.com/v1/goods"));
+    assert!(!server.asked_for(GOODS));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_definition_that_may_not_be_read_is_named_with_the_way_out() {
-    let server = Server::new(Way::Answers);
-    server.set(|state| state.definitions = Way::Refuses(403));
+    let server = Server::new(None);
+    server.set(|state| state.definitions = Some(Answer::Refusal(403)));
     let planes = ControlPlanes::new(
         server.client(),
         Requeues::default(),
@@ -358,8 +293,8 @@ async fn a_definition_that_may_not_be_read_is_named_with_the_way_out() {
 
 #[tokio::test(start_paused = true)]
 async fn a_server_that_does_not_say_how_a_kind_is_served_is_given_up() {
-    let server = Server::new(Way::Answers);
-    server.set(|state| state.groups = Way::NeverAnswers);
+    let server = Server::new(None);
+    server.set(|state| state.groups = Some(Answer::Never));
     let planes = ControlPlanes::new(
         server.client(),
         Requeues::default(),
@@ -376,14 +311,14 @@ async fn a_server_that_does_not_say_how_a_kind_is_served_is_given_up() {
         "{found}"
     );
 
-    server.set(|state| state.groups = Way::Answers);
+    server.set(|state| state.groups = None);
     try_again().await;
     assert!(matches!(good(), Ok(Some(_))));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_kind_that_nothing_asks_for_any_more_is_not_watched() {
-    let server = Server::new(Way::Answers);
+    let server = Server::new(None);
     let planes = listed(&server).await;
     let asked = server.times_asked();
     try_again().await;
@@ -397,50 +332,50 @@ async fn a_kind_that_nothing_asks_for_any_more_is_not_watched() {
 
 #[tokio::test(start_paused = true)]
 async fn a_definition_that_disappears_and_comes_back() {
-    let server = Server::new(Way::Answers);
+    let server = Server::new(None);
     let planes = listed(&server).await;
     let good = || planes.get(&cluster(), &reference(GROUP, "Good"));
 
-    server.set(|state| (state.good, state.served) = (Way::Refuses(404), false));
+    server.set(|state| (state.good, state.served) = (Some(Answer::Refusal(404)), false));
     try_again().await;
     let found = message(good());
     assert!(found.contains("the API server does not serve it"), "{found}");
 
-    server.set(|state| (state.good, state.served) = (Way::Answers, true));
+    server.set(|state| (state.good, state.served) = (None, true));
     try_again().await;
     assert!(matches!(good(), Ok(Some(_))));
 }
 
 #[rstest]
-#[case::refusal(Way::Refuses(403))]
-#[case::bug(Way::Panics)]
+#[case::refusal(Answer::Refusal(403))]
+#[case::bug(Answer::Panic)]
 #[tokio::test(start_paused = true)]
-async fn one_failure_of_a_watch_is_not_for_ever(#[case] failure: Way) {
-    let server = Server::new(Way::Answers);
+async fn one_failure_of_a_watch_is_not_for_ever(#[case] failure: Answer) {
+    let server = Server::new(None);
     let planes = listed(&server).await;
     let good = || planes.get(&cluster(), &reference(GROUP, "Good"));
     server.set(|state| state.watch = failure);
     sleep(Duration::from_secs(6)).await;
-    server.set(|state| state.watch = Way::EndsLater);
+    server.set(|state| state.watch = short_watch());
     assert!(matches!(good(), Err(Unknown::Unreadable(_))));
     try_again().await;
     assert!(matches!(good(), Ok(Some(_))), "{:?}", good());
 }
 
 #[rstest]
-#[case::refusal(Way::Refuses(403), 0)]
-#[case::error(Way::Refuses(500), 45)]
-#[case::error_after_a_head(Way::ErrorEvent(500), 45)]
-#[case::no_answer(Way::NeverAnswers, 75)]
+#[case::refusal(Answer::Refusal(403), 0)]
+#[case::error(Answer::Refusal(500), 45)]
+#[case::error_after_a_head(Answer::error_event(500), 45)]
+#[case::no_answer(Answer::Never, 75)]
 #[tokio::test(start_paused = true)]
 async fn a_kind_whose_watch_brings_only_errors_is_believed_for_a_while(
-    #[case] way: Way,
+    #[case] failure: Answer,
     #[case] seconds: u64,
 ) {
-    let server = Server::new(Way::Answers);
+    let server = Server::new(None);
     let planes = listed(&server).await;
     let good = || planes.get(&cluster(), &reference(GROUP, "Good"));
-    server.set(|state| state.watch = way);
+    server.set(|state| state.watch = failure);
     // The open watch ends within five of them.
     sleep(Duration::from_secs(seconds.saturating_sub(1))).await;
     assert!(matches!(good(), Ok(Some(_))), "{:?}", good());
@@ -450,7 +385,7 @@ async fn a_kind_whose_watch_brings_only_errors_is_believed_for_a_while(
         assert!(found.starts_with("ControlPlaneKindUnreadable: "), "{found}");
         sleep(Duration::from_secs(1)).await;
     }
-    server.set(|state| state.watch = Way::EndsLater);
+    server.set(|state| state.watch = short_watch());
     try_again().await;
     assert!(matches!(good(), Ok(Some(_))), "{:?}", good());
 }
@@ -458,22 +393,25 @@ async fn a_kind_whose_watch_brings_only_errors_is_believed_for_a_while(
 /// Its first pages contain only known objects.
 #[tokio::test(start_paused = true)]
 async fn a_kind_whose_lists_are_interrupted_is_believed_for_a_while() {
-    let server = Server::new(Way::Answers);
+    let server = Server::new(None);
     let planes = listed(&server).await;
-    server.set(|state| (state.watch, state.next_page) = (Way::ErrorEvent(410), Way::Refuses(500)));
+    server.set(|state| {
+        state.watch = Answer::error_event(410);
+        state.next_page = Some(Answer::Refusal(500));
+    });
     sleep(Duration::from_mins(1)).await;
     message(planes.get(&cluster(), &reference(GROUP, "Good")));
 }
 
 #[rstest]
-#[case::error(Way::Refuses(500))]
-#[case::no_answer(Way::NeverAnswers)]
+#[case::error(Answer::Refusal(500))]
+#[case::no_answer(Answer::Never)]
 #[tokio::test(start_paused = true)]
-async fn errors_with_answers_between_them_do_not_add_up(#[case] way: Way) {
-    let server = Server::new(Way::Answers);
+async fn errors_with_answers_between_them_do_not_add_up(#[case] failure: Answer) {
+    let server = Server::new(None);
     let planes = listed(&server).await;
     for _ in 0..20 {
-        for (watch, seconds) in [(way, 20), (Way::EndsLater, 60)] {
+        for (watch, seconds) in [(failure.clone(), 20), (short_watch(), 60)] {
             server.set(|state| state.watch = watch);
             for _ in 0..seconds {
                 let good = planes.get(&cluster(), &reference(GROUP, "Good"));
@@ -486,15 +424,15 @@ async fn errors_with_answers_between_them_do_not_add_up(#[case] way: Way) {
 
 #[tokio::test(start_paused = true)]
 async fn a_kind_whose_watch_says_nothing_is_watched_again() {
-    let server = Server::new(Way::Answers);
+    let server = Server::new(None);
     let planes = listed(&server).await;
     let version = || {
         let good = planes.get(&cluster(), &reference(GROUP, "Good"));
         good.map(|facts| facts.and_then(|facts| facts.versions.spec_version))
     };
-    server.set(|state| state.watch = Way::Mute);
+    server.set(|state| state.watch = Answer::idle_watch(Duration::from_secs(75)));
     sleep(Duration::from_secs(10)).await;
-    let watches = || server.count_of("/apis/controlplane.example.com/v1/goods");
+    let watches = || server.count_of(GOODS);
     let before = watches();
     for _ in 0..160 {
         assert!(version().is_ok(), "{:?}", version());
@@ -502,7 +440,7 @@ async fn a_kind_whose_watch_says_nothing_is_watched_again() {
     }
     assert_eq!(watches() - before, 2, "one for each connection that was ended");
 
-    server.set(|state| state.good = Way::NeverAnswers);
+    server.set(|state| state.good = Some(Answer::Never));
     sleep(Duration::from_secs(200)).await;
     let found = message(version().map(|_| None));
     assert!(found.starts_with("ControlPlaneKindUnreadable: "), "{found}");
@@ -510,7 +448,7 @@ async fn a_kind_whose_watch_says_nothing_is_watched_again() {
 
 #[tokio::test(start_paused = true)]
 async fn a_group_of_the_operator_needs_no_label() {
-    let server = Server::new(Way::Answers);
+    let server = Server::new(None);
     server.set(|state| state.labelled = false);
     let planes = ControlPlanes::new(
         server.client(),

@@ -94,7 +94,7 @@ mod tests {
     use sluice_crds::foreign::cluster::ObjectReference;
 
     use super::*;
-    use crate::cache::control_plane::tests::{GROUP, Server, Way};
+    use crate::cache::control_plane::tests::{GROUP, Server};
 
     fn reference(group: &str, kind: &str) -> Source {
         let reference = json!({"apiGroup": group, "kind": kind, "name": "one"});
@@ -112,7 +112,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_referenced_kind_must_follow_the_contract() {
-        let server = Server::new(Way::Answers);
+        let server = Server::new(None);
         let watches = watches(&server, Vec::new());
         let (good, deployment) = (reference(GROUP, "Good"), reference("apps", "Deployment"));
         assert!(matches!(watches.read(&good).await, ReadResult::Listed(found) if found.len() == 1));
@@ -135,7 +135,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_group_of_the_operator_needs_no_label() {
-        let server = Server::new(Way::Answers);
+        let server = Server::new(None);
         server.set(|state| state.labelled = false);
         let good = reference(GROUP, "Good");
         let read = watches(&server, Vec::new()).read(&good).await;
