@@ -1,15 +1,10 @@
-use std::{collections::BTreeMap, convert::Infallible};
+use std::{collections::BTreeMap, mem};
 
-use bytes::Bytes;
-use futures::{FutureExt as _, Stream, StreamExt as _, channel::mpsc};
-use http::{Request, Response, header::ACCEPT};
-use http_body_util::{BodyExt as _, Full, StreamBody};
-use hyper::body::Frame;
-use kube::{client::Body, runtime::watcher::Event};
+use futures::{FutureExt as _, Stream, StreamExt as _};
+use kube::runtime::watcher::Event;
 use rstest::rstest;
 use serde_json::{Value, json};
 use sluice_core::decode::Item;
-use tower::service_fn;
 
 use super::*;
 use crate::{
@@ -20,7 +15,7 @@ use crate::{
     },
     kube_client::{
         bounded::{REQUEST, bounded},
-        requests::{is_watch, streams_list},
+        scripted_server::{Answer, ApiRequest, ScriptedServer, Verb, event},
     },
     queue::requeues::Requeue,
 };
@@ -31,140 +26,115 @@ const BADS: &str = "/apis/fleet.test/v1/bads";
 const SECOND: Duration = Duration::from_secs(1);
 
 /// An API server that has Secrets, FleetConfigs and Bads, and whose watches show what happens to them.
-#[derive(Clone, Default)]
-struct Server(Arc<Mutex<State>>);
+struct Server {
+    state: Arc<Mutex<State>>,
+    api: ScriptedServer,
+}
 
 #[derive(Default)]
 struct State {
     revision: u32,
     /// By the path of all of a kind, and by name.
     objects: BTreeMap<(&'static str, String), Value>,
-    watches: Vec<(String, mpsc::UnboundedSender<Bytes>)>,
     /// Status with which a kind is refused; 0 is a bug of Sluice.
     refused: BTreeMap<&'static str, u16>,
-    /// Whether the next watches get 410 Gone.
+    /// Whether the next watch gets 410 Gone.
     expired: bool,
-    asked: Vec<String>,
-    /// Requests without metadata-only, or without the label.
-    whole: Vec<String>,
+}
+
+impl Default for Server {
+    fn default() -> Self {
+        let state = Arc::<Mutex<State>>::default();
+        let script = Arc::clone(&state);
+        Self {
+            state,
+            api: ScriptedServer::new(move |request| lock(&script).answer(request)),
+        }
+    }
 }
 
 impl Server {
-    fn state<T>(&self, edit: impl FnOnce(&mut State) -> T) -> T {
-        edit(&mut lock(&self.0))
-    }
-
     /// Writes another version of an object of Cluster `of`.
     fn put(&self, kind: &'static str, name: &str, of: &str) {
         self.put_meta(kind, name, json!({"labels": {LABEL: of}}));
     }
 
     fn put_meta(&self, kind: &'static str, name: &str, mut meta: Value) {
-        self.state(|state| {
-            state.revision += 1;
-            meta["name"] = json!(name);
-            meta["namespace"] = json!("team-a");
-            meta["uid"] = json!(name);
-            meta["resourceVersion"] = json!(state.revision.to_string());
-            let object =
-                json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": meta});
-            let before = state.objects.insert((kind, name.to_owned()), object.clone());
-            state.shows(kind, before.map_or("ADDED", |_| "MODIFIED"), &object);
-        });
+        let mut state = lock(&self.state);
+        state.revision += 1;
+        meta["name"] = json!(name);
+        meta["namespace"] = json!("team-a");
+        meta["uid"] = json!(name);
+        meta["resourceVersion"] = json!(state.revision.to_string());
+        let object =
+            json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": meta});
+        let before = state.objects.insert((kind, name.to_owned()), object.clone());
+        self.show(kind, before.map_or("ADDED", |_| "MODIFIED"), &object);
     }
 
     fn delete(&self, kind: &'static str, name: &str) {
-        self.state(|state| {
-            let object = state.objects.remove(&(kind, name.to_owned())).unwrap();
-            state.shows(kind, "DELETED", &object);
-        });
+        let object = lock(&self.state).objects.remove(&(kind, name.to_owned()));
+        self.show(kind, "DELETED", &object.unwrap());
     }
 
-    /// Breaks every watch, and expires their resource versions.
+    fn show(&self, kind: &str, change: &str, object: &Value) {
+        self.api
+            .send(|path| all_of(path) == kind, &event(change, object));
+    }
+
+    /// Ends every watch, and expires their resource versions.
     fn breaks(&self) {
-        self.state(|state| {
-            state.watches.clear();
-            state.expired = true;
-        });
+        self.api.end_watches();
+        lock(&self.state).expired = true;
     }
 
     fn refuse(&self, kind: &'static str, code: Option<u16>) {
-        self.state(|state| {
-            state.watches.clear();
-            match code {
-                Some(code) => state.refused.insert(kind, code),
-                None => state.refused.remove(kind),
-            }
-        });
+        self.api.end_watches();
+        let mut state = lock(&self.state);
+        match code {
+            Some(code) => state.refused.insert(kind, code),
+            None => state.refused.remove(kind),
+        };
     }
 
     /// Returns the number of requests for a kind.
     fn asked(&self, kind: &str) -> usize {
-        let is_of = |path: &&String| path.as_str() == kind;
-        self.state(|state| state.asked.iter().filter(is_of).count())
+        self.api.count(|request| request.path == kind)
+    }
+
+    /// Returns the requests without metadata-only, or without the label.
+    fn whole(&self) -> Vec<String> {
+        let is_whole = |request: &&ApiRequest| {
+            let mut types = request.accept.split(',');
+            let is_metadata = types.all(|one| one.contains("as=PartialObjectMetadata"));
+            let is_labelled = request.parameter("labelSelector") == Some(LABEL);
+            let kinds = ["/secrets", "/fleetconfigs", "/bads"];
+            kinds.iter().any(|end| request.path.ends_with(end)) && !(is_metadata && is_labelled)
+        };
+        let requests = self.api.requests();
+        let whole = requests.iter().filter(is_whole);
+        whole.map(|request| format!("{request:?}")).collect()
     }
 
     fn client(&self) -> Client {
-        let server = self.clone();
-        let service = service_fn(move |request: Request<Body>| {
-            let server = server.clone();
-            async move {
-                let (watch, streams) = (is_watch(&request), streams_list(&request));
-                let path = request.uri().path().to_owned();
-                server.state(|state| state.notes(&request));
-                let all = all_of(&path);
-                let refused = server.state(|state| state.refused.get(all.as_str()).copied());
-                assert!(refused != Some(0), "a bug");
-                let expires = watch && !streams && server.state(|state| std::mem::take(&mut state.expired));
-                let code = refused.or(streams.then_some(422)).or(expires.then_some(410));
-                if let Some(code) = code {
-                    return Ok::<_, Infallible>(answered(code, &refusal(code)));
-                }
-                if !watch {
-                    let answer = server.state(|state| state.list(&path));
-                    return Ok(answered(200, &answer));
-                }
-                let (sender, shown) = mpsc::unbounded();
-                server.state(|state| state.watches.push((path, sender)));
-                // As long as the request asks for.
-                let frames = shown.map(|line| Ok::<_, Infallible>(Frame::data(line)));
-                let frames = frames.take_until(Box::pin(sleep(Duration::from_secs(30))));
-                Ok(Response::new(StreamBody::new(frames).boxed_unsync()))
-            }
-        });
-        bounded(Client::new(service, "default"), REQUEST)
+        bounded(self.api.client(), REQUEST)
     }
 }
 
 impl State {
-    fn notes(&mut self, request: &Request<Body>) {
-        let (path, query) = (request.uri().path(), request.uri().query().unwrap_or_default());
-        self.asked.push(path.to_owned());
-        let accepted = request
-            .headers()
-            .get(ACCEPT)
-            .map(|accept| accept.to_str().unwrap());
-        let is_metadata = accepted.is_some_and(|accepted| {
-            let of = accepted.split(',').map(str::trim);
-            of.into_iter().all(|one| one.contains("as=PartialObjectMetadata"))
-        });
-        let is_labelled = query.contains("labelSelector=tkg.tanzu.vmware.com%2Fcluster-name");
-        if ["/secrets", "/fleetconfigs", "/bads"]
-            .iter()
-            .any(|end| path.ends_with(end))
-            && !(is_metadata && is_labelled)
-        {
-            self.whole.push(format!("{path}?{query} {accepted:?}"));
+    fn answer(&mut self, request: &ApiRequest) -> Answer {
+        let refused = self.refused.get(all_of(&request.path).as_str()).copied();
+        match (refused, request.verb) {
+            (Some(0), _) => Answer::Panic,
+            (Some(code), _) => Answer::Refusal(code),
+            (None, Verb::StreamingList) => Answer::Refusal(422),
+            (None, Verb::Watch) if mem::take(&mut self.expired) => Answer::Refusal(410),
+            (None, Verb::Watch) => Answer::idle_watch(Duration::from_secs(30)),
+            (None, Verb::Read) => Answer::Body(self.read(&request.path)),
         }
     }
 
-    fn shows(&mut self, kind: &str, event: &str, object: &Value) {
-        let line = Bytes::from(format!("{{\"type\":\"{event}\",\"object\":{object}}}\n"));
-        self.watches
-            .retain(|(path, watch)| all_of(path) != kind || watch.unbounded_send(line.clone()).is_ok());
-    }
-
-    fn list(&self, path: &str) -> Value {
+    fn read(&self, path: &str) -> Value {
         let version = json!({"groupVersion": "fleet.test/v1", "version": "v1"});
         let kind = |plural: &str, kind: &str| json!({"name": plural, "singularName": "", "namespaced": true, "kind": kind, "verbs": ["get", "list", "watch"]});
         match path {
@@ -191,22 +161,6 @@ impl State {
 /// Returns the path of all objects of the kind.
 fn all_of(path: &str) -> String {
     path.replace("/namespaces/team-a", "")
-}
-
-fn refusal(code: u16) -> Value {
-    let reason = if code == 410 { "Expired" } else { "" };
-    json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason, "message": ""})
-}
-
-fn answered(
-    code: u16,
-    answer: &Value,
-) -> Response<http_body_util::combinators::UnsyncBoxBody<Bytes, Infallible>> {
-    let body: Full<Bytes> = Full::from(answer.to_string());
-    Response::builder()
-        .status(code)
-        .body(body.boxed_unsync())
-        .unwrap()
 }
 
 /// Values watches on a server by a leader.
@@ -295,7 +249,7 @@ async fn an_edit_of_a_secret_requeues_its_cluster() {
     assert_eq!(watching.requeued().await, ["two"]);
     server.delete(SECRETS, "a");
     assert_eq!(watching.requeued().await, ["one"]);
-    assert_eq!(server.state(|state| state.whole.clone()), [""; 0]);
+    assert_eq!(server.whole(), [""; 0]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -385,7 +339,7 @@ async fn an_object_of_a_kind_that_a_cluster_names_requeues_its_cluster() {
     assert_eq!(watching.requeued().await, [""; 0]);
     server.put(FLEETS, "a", "one");
     assert_eq!(watching.requeued().await, ["one"]);
-    assert_eq!(server.state(|state| state.whole.clone()), [""; 0]);
+    assert_eq!(server.whole(), [""; 0]);
 
     watching.names("one", &[]).await;
     let asked = server.asked(FLEETS);
