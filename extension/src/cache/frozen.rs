@@ -1,4 +1,4 @@
-//! Network of tests that stops.
+//! Freezable network to an API server of tests.
 
 use futures::StreamExt as _;
 use http_body_util::{BodyExt as _, StreamBody};

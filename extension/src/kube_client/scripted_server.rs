@@ -130,6 +130,11 @@ fn status(code: u16) -> Value {
     json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "message": "", "code": code})
 }
 
+/// Path of an open watch, and the sender of its texts.
+type OpenWatch = (String, UnboundedSender<String>);
+
+type Frames = BoxStream<'static, Result<Frame<Bytes>, Infallible>>;
+
 /// Server that responds as its script says. Clones share the received requests and the open watches.
 #[derive(Clone)]
 pub(crate) struct ScriptedServer {
@@ -137,8 +142,7 @@ pub(crate) struct ScriptedServer {
     /// Maximum length of a frame of a response body.
     chunk: usize,
     requests: Arc<Mutex<Vec<ApiRequest>>>,
-    /// Open watches with their paths.
-    watches: Arc<Mutex<Vec<(String, UnboundedSender<String>)>>>,
+    watches: Arc<Mutex<Vec<OpenWatch>>>,
 }
 
 impl ScriptedServer {
@@ -187,10 +191,7 @@ impl ScriptedServer {
         lock(&self.watches).clear();
     }
 
-    async fn answer(
-        &self,
-        request: ApiRequest,
-    ) -> Response<StreamBody<BoxStream<'static, Result<Frame<Bytes>, Infallible>>>> {
+    async fn answer(&self, request: ApiRequest) -> Response<StreamBody<Frames>> {
         lock(&self.requests).push(request.clone());
         let answer = (self.script)(&request);
         let (code, texts) = match answer {

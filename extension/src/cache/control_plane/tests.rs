@@ -20,7 +20,7 @@ pub(crate) struct Server {
     api: ScriptedServer,
 }
 
-/// What the API server has, and how requests fail, if they do.
+/// Content of the API server, and failures of requests.
 pub(crate) struct State {
     good: Option<Answer>,
     pub(crate) bad: Option<Answer>,

@@ -78,8 +78,7 @@ impl Server {
     }
 
     fn show(&self, kind: &str, change: &str, object: &Value) {
-        self.api
-            .send(|path| all_of(path) == kind, &event(change, object));
+        self.api.send(|path| all_of(path) == kind, &event(change, object));
     }
 
     /// Ends every watch, and expires their resource versions.
