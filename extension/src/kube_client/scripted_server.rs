@@ -221,7 +221,7 @@ impl ScriptedServer {
         });
         let end = || stream::once(ready(None::<String>));
         let both = stream::select(scripted.map(Some).chain(end()), sent.map(Some).chain(end()));
-        // Ends at the first end.
+        // `select` alone would go on until both have ended.
         both.scan((), |(), text| ready(text)).boxed()
     }
 }

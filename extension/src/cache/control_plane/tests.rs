@@ -167,14 +167,14 @@ fn message(found: Result<Option<CachedControlPlane>, Unknown>) -> String {
     }
 }
 
+fn planes(server: &Server) -> ControlPlanes {
+    let triggers = Requeues::default();
+    ControlPlanes::new(server.client(), triggers, Vec::new(), Rollbacks::default())
+}
+
 /// Returns the control planes of `server` after the list of kind `Good`.
 async fn listed(server: &Server) -> ControlPlanes {
-    let planes = ControlPlanes::new(
-        server.client(),
-        Requeues::default(),
-        Vec::new(),
-        Rollbacks::default(),
-    );
+    let planes = planes(server);
     let good = || planes.get(&cluster(), &reference(GROUP, "Good"));
     let _reading = good();
     sleep(Duration::from_secs(1)).await;
@@ -257,12 +257,7 @@ async fn a_kind_that_is_none_of_a_control_plane_is_never_listed(
 ) {
     let server = Server::new(None);
     server.set(|state| state.labelled = labelled);
-    let planes = ControlPlanes::new(
-        server.client(),
-        Requeues::default(),
-        Vec::new(),
-        Rollbacks::default(),
-    );
+    let planes = planes(&server);
     let _reading = planes.get(&cluster(), &reference(group, kind));
     try_again().await;
     let found = message(planes.get(&cluster(), &reference(group, kind)));
@@ -275,12 +270,7 @@ async fn a_kind_that_is_none_of_a_control_plane_is_never_listed(
 async fn a_definition_that_may_not_be_read_is_named_with_the_way_out() {
     let server = Server::new(None);
     server.set(|state| state.definitions = Some(Answer::Refusal(403)));
-    let planes = ControlPlanes::new(
-        server.client(),
-        Requeues::default(),
-        Vec::new(),
-        Rollbacks::default(),
-    );
+    let planes = planes(&server);
     let _reading = planes.get(&cluster(), &reference(GROUP, "Good"));
     sleep(Duration::from_secs(1)).await;
     let found = message(planes.get(&cluster(), &reference(GROUP, "Good")));
@@ -295,12 +285,7 @@ async fn a_definition_that_may_not_be_read_is_named_with_the_way_out() {
 async fn a_server_that_does_not_say_how_a_kind_is_served_is_given_up() {
     let server = Server::new(None);
     server.set(|state| state.groups = Some(Answer::Never));
-    let planes = ControlPlanes::new(
-        server.client(),
-        Requeues::default(),
-        Vec::new(),
-        Rollbacks::default(),
-    );
+    let planes = planes(&server);
     let good = || planes.get(&cluster(), &reference(GROUP, "Good"));
     assert_eq!(good(), Err(Unknown::Reading));
     // The timeout of the request is three times as long.

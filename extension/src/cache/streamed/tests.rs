@@ -98,15 +98,22 @@ async fn a_list_ends_behind_its_bookmark(#[values(1, 7, 100_000)] size: usize) {
     );
 }
 
-/// Follows Apps like the stores of the management API server, until they are filled.
+/// Follows Apps like the stores of the management API server.
+fn follow_apps(
+    client: Client,
+    restarts: Restarts,
+    on: impl FnMut(&Seen<'_, App>) + Send,
+) -> (Store<App>, impl Future<Output = ()> + Send) {
+    let api = Api::all(streaming(client));
+    let config = watcher::Config::default().streaming_lists();
+    follow(api, config, FollowedStore::default(), restarts, on)
+}
+
+/// Follows Apps until their store is filled.
 async fn follow_until_filled(server: &ScriptedServer) -> Store<App> {
-    let (store, run) = follow::<App>(
-        Api::all(streaming(server.client())),
-        watcher::Config::default().streaming_lists(),
-        FollowedStore::default(),
-        Restarts::never(),
-        |seen| assert!(!matches!(seen, Seen::Failed(_)), "{seen:?}"),
-    );
+    let (store, run) = follow_apps(server.client(), Restarts::never(), |seen| {
+        assert!(!matches!(seen, Seen::Failed(_)), "{seen:?}");
+    });
     let (mut run, filled) = (pin!(run), timeout(Duration::from_secs(5), store.filled()));
     tokio::select! {
         filled = filled => filled.unwrap(),
@@ -128,17 +135,11 @@ async fn a_store_is_filled_after_its_handlers() {
     let server = server(streamed(), NO_PAGE);
     let shown = Arc::new(OnceLock::<Store<App>>::new());
     let seen = Arc::clone(&shown);
-    let (store, run) = follow::<App>(
-        Api::all(streaming(server.client())),
-        watcher::Config::default().streaming_lists(),
-        FollowedStore::default(),
-        Restarts::never(),
-        move |event| {
-            if matches!(event, Seen::Synced(_)) {
-                assert!(!seen.get().unwrap().is_filled());
-            }
-        },
-    );
+    let (store, run) = follow_apps(server.client(), Restarts::never(), move |event| {
+        if matches!(event, Seen::Synced(_)) {
+            assert!(!seen.get().unwrap().is_filled());
+        }
+    });
     shown.set(store.clone()).unwrap();
     tokio::select! {
         filled = timeout(Duration::from_secs(5), store.filled()) => filled.unwrap(),
@@ -151,13 +152,7 @@ async fn a_store_is_filled_after_its_handlers() {
 async fn a_rollback_starts_the_watch_again_with_a_list() {
     let server = server(streamed(), NO_PAGE);
     let rollbacks = Rollbacks::default();
-    let (store, run) = follow::<App>(
-        Api::all(streaming(server.client())),
-        watcher::Config::default().streaming_lists(),
-        FollowedStore::default(),
-        rollbacks.restarts(),
-        |_| {},
-    );
+    let (store, run) = follow_apps(server.client(), rollbacks.restarts(), |_| {});
     let task = tokio::spawn(run);
     sleep(Duration::from_secs(5)).await;
     assert!(store.is_filled());
@@ -206,13 +201,7 @@ async fn a_list_that_cannot_be_streamed_comes_in_pages(#[case] line: &'static st
         Answer::open_watch(begun + &bookmark())
     };
     let server = server(streamed, page(&[app("a", "a"), app("c", "c")]));
-    let (store, run) = follow::<App>(
-        Api::all(streaming(server.client())),
-        watcher::Config::default().streaming_lists(),
-        FollowedStore::default(),
-        Restarts::never(),
-        |_| {},
-    );
+    let (store, run) = follow_apps(server.client(), Restarts::never(), |_| {});
     let _goes_on = timeout(Duration::from_secs(8), run).await;
     assert!(store.is_filled());
     let mut names = store.names();
@@ -277,23 +266,15 @@ async fn an_object_is_what_the_watch_showed_last() {
     let server = server(streamed(), NO_PAGE);
     let seen = Arc::<Mutex<Vec<String>>>::default();
     let noted = Arc::clone(&seen);
-    let (store, run) = follow::<App>(
-        Api::all(streaming(server.client())),
-        watcher::Config::default().streaming_lists(),
-        FollowedStore::default(),
-        Restarts::never(),
-        move |event| {
-            event.each(|app, presence| {
-                lock(&noted).push(format!(
-                    "{} {presence:?}",
-                    app.metadata.name.as_deref().unwrap_or_default()
-                ));
-            });
-            event.each_undecodable(|object, presence| {
-                lock(&noted).push(format!("odd {} {presence:?}", object.reference().name()));
-            });
-        },
-    );
+    let (store, run) = follow_apps(server.client(), Restarts::never(), move |event| {
+        event.each(|app, presence| {
+            let name = app.metadata.name.as_deref().unwrap_or_default();
+            lock(&noted).push(format!("{name} {presence:?}"));
+        });
+        event.each_undecodable(|object, presence| {
+            lock(&noted).push(format!("odd {} {presence:?}", object.reference().name()));
+        });
+    });
     let following = tokio::spawn(run);
     store.filled().await;
     // Its watch opens.
