@@ -124,7 +124,7 @@ impl Defect {
             Self::EarlierClusterUnseen => record["clusterUID"] = json!(call.uid),
             _ => return servers,
         }
-        servers.show(crate::objects::bootstrap(), bootstrap);
+        servers.set(crate::objects::bootstrap(), bootstrap);
         servers
     }
 }

@@ -206,7 +206,7 @@ impl Leader {
             self.watch(servers, now);
         } else {
             let shown = servers.get(&place).cloned().unwrap_or_default();
-            self.seen.show(place, shown);
+            self.seen.set(place, shown);
         }
     }
 
@@ -338,7 +338,7 @@ impl Leader {
             self.read_by = BTreeSet::from([(String::new(), digest(&self.seen))]);
         } else {
             self.saw = self.seen.clone();
-            self.saw_all = self.seen.shows(around.servers);
+            self.saw_all = self.seen.same_objects(around.servers);
         }
         self.running = Some(Running {
             facts: Arc::new(facts),
@@ -369,7 +369,7 @@ impl Leader {
         let mut seen = self.seen.clone();
         if self.defect.is_some() {
             for (place, object) in self.seen.all() {
-                seen.show(place.clone(), self.observed(place, object.clone()));
+                seen.set(place.clone(), self.observed(place, object.clone()));
             }
         }
         let stores = Shown(&seen);

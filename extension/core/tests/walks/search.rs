@@ -381,7 +381,7 @@ impl Model for Search {
 
     fn init_states(&self) -> Vec<State> {
         let mut servers = servers();
-        servers.by_content = true;
+        servers.strategy.by_content = true;
         reduce(&mut servers);
         edit(&mut servers, Edit::Steps(self.planned_by));
         let rivals = if let Kind::Rival(_) = self.kind { 2 } else { 1 };

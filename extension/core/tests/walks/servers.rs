@@ -2,12 +2,16 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    hash::{DefaultHasher, Hash, Hasher},
+    hash::{Hash, Hasher},
+    ops::{Deref, DerefMut},
     sync::Arc,
 };
 
 use serde_json::{Value, json};
 use sluice_core::reconcile::cluster::{Failure, Key, Object, Server, Verb, Write};
+use sluice_test_store::{Refused, Store, Strategy, identify};
+
+pub(crate) use sluice_test_store::digest;
 
 /// Server, plural, namespace and name of an object.
 pub(crate) type Place = (bool, String, String, String);
@@ -38,46 +42,72 @@ pub(crate) struct Late {
     found: Option<Arc<Value>>,
 }
 
-/// An object with a digest of its content.
-type Digested = (u64, Arc<Value>);
-
-/// Objects of both servers, or the watched part of them. A copy is cheap.
+/// Source of metadata, from writes and restores.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Servers {
-    objects: Arc<BTreeMap<Arc<Place>, Digested>>,
+pub(crate) struct Versions {
     /// Number of writes of each object, including deleted ones.
-    versions: Arc<BTreeMap<Arc<Place>, u64>>,
+    writes: Arc<BTreeMap<Arc<Place>, u64>>,
     /// Number of times that an earlier state was restored.
     restored: u64,
-    /// Whether the workload does not respond.
-    pub(crate) silent: bool,
     /// Whether restored content restores the resourceVersion: otherwise no two histories reach the same state.
     pub(crate) by_content: bool,
 }
 
-impl Hash for Servers {
+impl Hash for Versions {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        for (digest, _) in self.objects.values() {
-            digest.hash(state);
-        }
-        (&self.versions, self.silent).hash(state);
+        self.writes.hash(state);
     }
 }
 
-/// Returns a hash of a value.
-pub(crate) fn digest(value: &impl Hash) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    value.hash(&mut hasher);
-    hasher.finish()
+impl Strategy<Place> for Versions {
+    fn prepare(&mut self, place: &Place, before: Option<&Value>, object: &mut Value) {
+        let generation = before.map_or(0, |before| {
+            before["metadata"]["generation"].as_u64().unwrap_or_default()
+        });
+        let same_spec = before.is_some_and(|before| before["spec"] == object["spec"]);
+        object["metadata"]["generation"] = json!(if same_spec { generation } else { generation + 1 });
+        let writes = Arc::make_mut(&mut self.writes);
+        let version = writes.entry(Arc::new(place.clone())).or_default();
+        if before.is_none() || !self.by_content {
+            *version += 1;
+        }
+        let (_, plural, namespace, name) = place;
+        let uid = format!("{plural}-{name}-{version}-{}", self.restored);
+        identify(object, namespace, name, uid);
+        object["metadata"]["resourceVersion"] = Value::Null;
+        let version = if self.by_content {
+            digest(object)
+        } else {
+            // No version of a lost state is given again.
+            *version * 1_000 + self.restored
+        };
+        object["metadata"]["resourceVersion"] = json!(version.to_string());
+    }
+}
+
+/// Objects of both servers, or the watched part of them. A copy is cheap.
+#[derive(Clone, Debug, Default, Hash)]
+pub(crate) struct Servers {
+    objects: Store<Place, Versions>,
+    /// Whether the workload does not respond.
+    pub(crate) silent: bool,
+}
+
+impl Deref for Servers {
+    type Target = Store<Place, Versions>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.objects
+    }
+}
+
+impl DerefMut for Servers {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.objects
+    }
 }
 
 impl Servers {
-    pub(crate) fn all(&self) -> impl Iterator<Item = (&Place, &Value)> {
-        self.objects
-            .iter()
-            .map(|(place, (_, object))| (&**place, &**object))
-    }
-
     /// Returns the objects of a kind.
     pub(crate) fn of(&self, server: Server, plural: &str) -> impl Iterator<Item = (&Place, &Value)> {
         let on_workload = server == Server::Workload;
@@ -85,74 +115,9 @@ impl Servers {
             .filter(move |(place, _)| place.0 == on_workload && place.1 == plural)
     }
 
-    pub(crate) fn get(&self, place: &Place) -> Option<&Value> {
-        self.objects.get(place).map(|(_, object)| &**object)
-    }
-
-    /// Whether both have the same objects and writes.
-    pub(crate) fn is(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.objects, &other.objects)
-    }
-
-    /// Whether both have the same objects.
-    pub(crate) fn shows(&self, other: &Self) -> bool {
-        let digests = |servers: &Self| {
-            let objects = servers.objects.iter();
-            objects
-                .map(|(place, (digest, _))| (Arc::clone(place), *digest))
-                .collect::<Vec<_>>()
-        };
-        self.objects.len() == other.objects.len() && digests(self) == digests(other)
-    }
-
     /// Returns the number of all writes.
     pub(crate) fn writes(&self) -> u64 {
-        self.versions.values().sum()
-    }
-
-    /// Stores an object. An unchanged object is no write.
-    pub(crate) fn put(&mut self, place: Place, mut object: Value) -> Value {
-        let before = self.get(&place);
-        if before == Some(&object) {
-            return object;
-        }
-        let generation = before.map_or(0, |before| {
-            before["metadata"]["generation"].as_u64().unwrap_or_default()
-        });
-        let same_spec = before.is_some_and(|before| before["spec"] == object["spec"]);
-        let is_new = before.is_none();
-        let versions = Arc::make_mut(&mut self.versions);
-        let version = versions.entry(Arc::new(place.clone())).or_default();
-        if is_new || !self.by_content {
-            *version += 1;
-        }
-        let metadata = &mut object["metadata"];
-        metadata["name"] = json!(place.3);
-        metadata["generation"] = json!(if same_spec { generation } else { generation + 1 });
-        if !place.2.is_empty() {
-            metadata["namespace"] = json!(place.2);
-        }
-        if metadata["uid"].is_null() {
-            metadata["uid"] = json!(format!("{}-{}-{version}-{}", place.1, place.3, self.restored));
-        }
-        metadata["resourceVersion"] = Value::Null;
-        let version = if self.by_content {
-            digest(&object)
-        } else {
-            // No version of a lost state is given again.
-            *version * 1_000 + self.restored
-        };
-        object["metadata"]["resourceVersion"] = json!(version.to_string());
-        self.show(place, object.clone());
-        object
-    }
-
-    /// Edits an existing object.
-    pub(crate) fn edit(&mut self, place: &Place, edit: impl FnOnce(&mut Value)) {
-        if let Some(mut object) = self.get(place).cloned() {
-            edit(&mut object);
-            self.put(place.clone(), object);
-        }
+        self.strategy.writes.values().sum()
     }
 
     /// Replaces an existing object with one of another UID.
@@ -164,20 +129,6 @@ impl Servers {
         object["metadata"]["uid"] = Value::Null;
         self.remove(place);
         self.put(place.clone(), object);
-    }
-
-    /// Stores an object unchanged, or removes it if `object` is null.
-    pub(crate) fn show(&mut self, place: Place, object: Value) {
-        let objects = Arc::make_mut(&mut self.objects);
-        if object.is_null() {
-            objects.remove(&place);
-        } else {
-            objects.insert(Arc::new(place), (digest(&object), Arc::new(object)));
-        }
-    }
-
-    pub(crate) fn remove(&mut self, place: &Place) {
-        Arc::make_mut(&mut self.objects).remove(place);
     }
 
     /// Deletes an object, or sets its deletion timestamp if it has a finalizer.
@@ -227,29 +178,24 @@ impl Servers {
 
     /// Restores an earlier state. Versions begin there again.
     pub(crate) fn restore(&mut self, earlier: &Self) {
-        *self = Self {
-            restored: self.restored + 1,
-            ..earlier.clone()
-        };
+        let restored = self.strategy.restored + 1;
+        *self = earlier.clone();
+        self.strategy.restored = restored;
     }
 
     /// Replaces the objects of one server with those of `other`.
     pub(crate) fn take_over(&mut self, server: Server, other: &Self) {
         let on_workload = server == Server::Workload;
-        let objects = Arc::make_mut(&mut self.objects);
-        objects.retain(|place, _| place.0 != on_workload);
-        let there = other.objects.iter().filter(|(place, _)| place.0 == on_workload);
-        objects.extend(there.map(|(place, object)| (Arc::clone(place), object.clone())));
+        self.objects
+            .take_over(&other.objects, |place| place.0 == on_workload);
     }
 
     /// Replaces the objects of some kinds.
     pub(crate) fn take_over_kinds(&mut self, server: Server, kinds: &[&str], other: &Self) {
         let on_workload = server == Server::Workload;
-        let is_of = |place: &Place| place.0 == on_workload && kinds.contains(&place.1.as_str());
-        let objects = Arc::make_mut(&mut self.objects);
-        objects.retain(|place, _| !is_of(place));
-        let there = other.objects.iter().filter(|(place, _)| is_of(place));
-        objects.extend(there.map(|(place, object)| (Arc::clone(place), object.clone())));
+        self.objects.take_over(&other.objects, |place| {
+            place.0 == on_workload && kinds.contains(&place.1.as_str())
+        });
     }
 
     /// Executes one write of a reconcile.
@@ -259,54 +205,43 @@ impl Servers {
         if server == Server::Workload && self.silent {
             return Err(refused(server, None));
         }
-        let Some(found) = self.get(&place).cloned() else {
-            return match write.verb {
-                Verb::Create => Ok(Object(self.put(place, write.body.clone()))),
-                Verb::Delete => Ok(Object(Value::Null)),
-                _ => Err(refused(server, Some(404))),
-            };
-        };
-        let sent = &write.body["metadata"];
-        let differs = |field: &str| !sent[field].is_null() && sent[field] != found["metadata"][field];
-        let stale = differs("uid") || differs("resourceVersion");
-        let mut next = found.clone();
-        match write.verb {
-            Verb::Create => return Err(refused(server, Some(409))),
-            Verb::Delete if write.body != found["metadata"]["uid"] => {
-                return Err(refused(server, Some(409)));
-            }
+        let body = &write.body;
+        let made = match write.verb {
+            Verb::Create => self.create(place, body.clone()),
+            Verb::Replace => self.replace(&place, body),
+            Verb::ReplaceStatus => self.replace_status(&place, body),
+            Verb::Apply => self.apply(place, body),
+            Verb::Patch | Verb::PatchStatus | Verb::ApplyStatus => self.patch(&place, body),
             Verb::Delete => {
-                self.delete(&place);
-                return Ok(Object(Value::Null));
-            }
-            _ if stale => return Err(refused(server, Some(409))),
-            Verb::Replace => {
-                next = write.body.clone();
-                if !found["status"].is_null() {
-                    next["status"] = found["status"].clone();
+                let uid = json!({"uid": body.as_str().unwrap_or_default()});
+                if self.check(&place, &uid).err() == Some(Refused::Conflict) {
+                    Err(Refused::Conflict)
+                } else {
+                    self.delete(&place);
+                    Ok(Value::Null)
                 }
             }
-            Verb::ReplaceStatus => next["status"] = write.body["status"].clone(),
-            Verb::Patch | Verb::PatchStatus | Verb::Apply | Verb::ApplyStatus => {
-                merge(&mut next, &write.body);
-            }
-        }
-        Ok(Object(self.put(place, next)))
+        };
+        made.map(Object)
+            .map_err(|reason| refused(server, Some(reason.code())))
     }
 
     /// Returns `write` as a late write.
     pub(crate) fn delayed(&self, write: Write) -> Late {
-        let found = self.objects.get(&place_of(&write.key));
         Late {
-            found: found.map(|(_, object)| Arc::clone(object)),
+            found: self.shared(&place_of(&write.key)),
             write,
         }
+    }
+
+    fn shared(&self, place: &Place) -> Option<Arc<Value>> {
+        self.check(place, &Value::Null).ok().cloned()
     }
 
     /// Executes a late write and asserts that it overwrites no newer change.
     pub(crate) fn arrive(&mut self, late: &Late) {
         let place = place_of(&late.write.key);
-        let found = self.objects.get(&place).map(|(_, object)| Arc::clone(object));
+        let found = self.shared(&place);
         let _refused = self.make(&late.write);
         let (Some(found), Some(made)) = (found, self.get(&place)) else {
             return;
@@ -325,20 +260,5 @@ pub(crate) fn refused(server: Server, code: Option<u16>) -> Failure {
     Failure {
         code,
         ..Failure::other(server, "refused")
-    }
-}
-
-/// RFC 7386.
-fn merge(object: &mut Value, patch: &Value) {
-    let Some(fields) = patch.as_object() else {
-        object.clone_from(patch);
-        return;
-    };
-    for (name, value) in fields {
-        if value.is_null() {
-            object.as_object_mut().map(|object| object.remove(name));
-        } else {
-            merge(&mut object[name], value);
-        }
     }
 }

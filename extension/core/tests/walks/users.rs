@@ -199,7 +199,10 @@ pub(crate) fn edit(servers: &mut Servers, edit: Edit) {
                 spec.remove("upgradePolicy");
             }
         }),
-        Edit::Kubeconfig(token) => drop(servers.put(kubeconfig(), with_uid(servers, token))),
+        Edit::Kubeconfig(token) => {
+            let secret = with_uid(servers, token);
+            servers.put(kubeconfig(), secret);
+        }
         Edit::NoKubeconfig => servers.remove(&kubeconfig()),
         Edit::ReplaceServer => {
             servers.take_over(Server::Workload, &Servers::default());

@@ -289,8 +289,9 @@ impl Walk {
     /// Records which packages are correctly deployed.
     fn observe(&mut self) {
         let known = self.observed.as_ref();
-        let unchanged =
-            known.is_some_and(|observed| observed.servers.is(&self.servers) && observed.kapp == self.kapp);
+        let unchanged = known.is_some_and(|observed| {
+            observed.servers.ptr_eq(&self.servers) && observed.kapp == self.kapp
+        });
         if !unchanged {
             self.observed = Some(Observed {
                 servers: self.servers.clone(),
