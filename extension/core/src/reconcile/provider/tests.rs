@@ -7,9 +7,10 @@ use std::{ops::RangeInclusive, time::Instant};
 use jiff::{SignedDuration, Timestamp};
 use rstest::rstest;
 use serde_json::{Value, json};
+use sluice_test_store::merge;
 
 use super::*;
-use server::{ACCOUNT, CLUSTER, CONFIG, LOGIN, Outcome, ROLE, VALUES, World, merge, owner};
+use server::{ACCOUNT, CLUSTER, CONFIG, LOGIN, Outcome, ROLE, VALUES, World, owner};
 
 /// Resync together with the Cluster.
 const SYNC: RangeInclusive<Duration> = Duration::from_mins(1)..=Duration::from_mins(10);

@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use sluice_crds::{cni::CalicoConfig, foreign::Cluster};
+use sluice_test_store::{Refused, Store, Strategy, identify};
 
 use super::super::*;
 use crate::{
@@ -97,10 +98,24 @@ pub(super) fn owner(name: &str, uid: &str) -> Value {
 /// Outcome of a reconcile: the next requeue, or the status code of the failure.
 pub(super) type Outcome = Result<Done, Option<u16>>;
 
+/// Kind, namespace and name of a stored object.
+type Stored = (String, String, String);
+
+/// Number of writes.
+#[derive(Clone, Default)]
+struct Revision(u64);
+
+impl Strategy<Stored> for Revision {
+    fn prepare(&mut self, (_, namespace, name): &Stored, _: Option<&Value>, object: &mut Value) {
+        self.0 += 1;
+        identify(object, namespace, name, format!("uid-{}", self.0));
+        object["metadata"]["resourceVersion"] = json!(self.0.to_string());
+    }
+}
+
 #[derive(Clone, Default)]
 pub(super) struct World {
-    objects: BTreeMap<(String, String, String), Value>,
-    revision: u64,
+    objects: Store<Stored, Revision>,
     /// Writes, such as `Create Secret one`.
     pub(super) written: Vec<String>,
     /// Objects read from the API server.
@@ -138,13 +153,12 @@ impl World {
         world
     }
 
-    pub(super) fn get(&self, (kind, namespace, name): Place) -> Option<&Value> {
-        self.objects
-            .get(&(kind.to_owned(), namespace.to_owned(), name.to_owned()))
+    pub(super) fn get(&self, place: Place) -> Option<&Value> {
+        self.objects.get(&stored(place))
     }
 
-    pub(super) fn put(&mut self, (kind, namespace, name): Place, object: Value) {
-        self.store((kind.to_owned(), namespace.to_owned(), name.to_owned()), object);
+    pub(super) fn put(&mut self, place: Place, object: Value) {
+        self.objects.put(stored(place), object);
     }
 
     pub(super) fn edit(&mut self, place: Place, edit: impl FnOnce(&mut Value)) {
@@ -159,28 +173,17 @@ impl World {
     }
 
     /// Returns all objects, without fields that differ between runs.
-    pub(super) fn end(&self) -> BTreeMap<(String, String, String), Value> {
-        let mut objects = self.objects.clone();
+    pub(super) fn end(&self) -> BTreeMap<Stored, Value> {
+        let mut objects: BTreeMap<_, _> = self
+            .objects
+            .all()
+            .map(|(place, object)| (place.clone(), object.clone()))
+            .collect();
         for metadata in objects.values_mut().map(|object| &mut object["metadata"]) {
             metadata["resourceVersion"] = Value::Null;
             metadata["uid"] = Value::Null;
         }
         objects
-    }
-
-    fn store(&mut self, place: (String, String, String), mut object: Value) -> Value {
-        self.revision += 1;
-        let metadata = &mut object["metadata"];
-        metadata["name"] = json!(place.2);
-        if !place.1.is_empty() {
-            metadata["namespace"] = json!(place.1);
-        }
-        metadata["resourceVersion"] = json!(self.revision.to_string());
-        if metadata["uid"].is_null() {
-            metadata["uid"] = json!(format!("uid-{}", self.revision));
-        }
-        self.objects.insert(place, object.clone());
-        object
     }
 
     /// Reconciles once; returns `None` if the process ends during the reconcile.
@@ -285,64 +288,41 @@ impl World {
     fn make(&mut self, write: &Write) -> Result<Object, Failure> {
         let Write { key, verb, body, .. } = write;
         self.written.push(format!("{write:?}"));
-        let refused = |code| {
-            Err(Failure {
-                code: Some(code),
-                ..Failure::other(Server::Management, "refused")
-            })
+        let refused = |code| Failure {
+            code: Some(code),
+            ..Failure::other(Server::Management, "refused")
         };
         if let Some((kind, code)) = self.refuses
             && key.resource.kind == kind
         {
-            return refused(code);
+            return Err(refused(code));
         }
         let place = place_of(key);
-        let Some(found) = self.objects.get(&place).cloned() else {
-            return match verb {
-                Verb::Create | Verb::Apply => Ok(Object(self.store(place, body.clone()))),
-                Verb::Delete => Ok(Object(Value::Null)),
-                _ => refused(404),
-            };
-        };
-        let sent = &body["metadata"];
-        let differs = |field: &str| !sent[field].is_null() && sent[field] != found["metadata"][field];
-        if *verb == Verb::Delete {
-            if *body != found["metadata"]["uid"] {
-                return refused(409);
+        let made = match verb {
+            Verb::Create => self.objects.create(place, body.clone()),
+            Verb::Apply => self.objects.apply(place, body),
+            Verb::Delete => {
+                let uid = json!({"uid": body.as_str().unwrap_or_default()});
+                match self.objects.delete(&place, &uid) {
+                    Err(Refused::NotFound) => Ok(Value::Null),
+                    deleted => deleted,
+                }
             }
-            self.objects.remove(&place);
-            return Ok(Object(Value::Null));
-        }
-        if *verb == Verb::Create || differs("uid") || differs("resourceVersion") {
-            return refused(409);
-        }
-        // Another leader may write between the read and the write.
-        assert!(
-            *verb == Verb::Apply || !sent["resourceVersion"].is_null(),
-            "{write:?}"
-        );
-        let mut next = found;
-        merge(&mut next, body);
-        Ok(Object(self.store(place, next)))
+            _ => {
+                // Another leader may write between the read and the write.
+                assert!(!body["metadata"]["resourceVersion"].is_null(), "{write:?}");
+                self.objects.patch(&place, body)
+            }
+        };
+        made.map(Object).map_err(|reason| refused(reason.code()))
     }
 }
 
-fn place_of(key: &Key) -> (String, String, String) {
+fn stored((kind, namespace, name): Place) -> Stored {
+    (kind.to_owned(), namespace.to_owned(), name.to_owned())
+}
+
+fn place_of(key: &Key) -> Stored {
     let namespace = key.namespace.clone().unwrap_or_default();
     (key.resource.kind.to_string(), namespace, key.name.clone())
-}
-
-/// RFC 7386.
-pub(super) fn merge(object: &mut Value, patch: &Value) {
-    let Some(fields) = patch.as_object() else {
-        object.clone_from(patch);
-        return;
-    };
-    for (name, value) in fields {
-        if value.is_null() {
-            object.as_object_mut().map(|object| object.remove(name));
-        } else {
-            merge(&mut object[name], value);
-        }
-    }
 }
