@@ -1,5 +1,5 @@
-//! Fake API server for tests of whole reconciles: it stores objects and checks preconditions. Its watches send no events. Those of a
-//! management cluster expire, so that their objects are listed again.
+//! Fake API server for tests of whole reconciles. Its watches send no events. Those of a management cluster expire, so that their
+//! objects are listed again.
 
 use std::{
     collections::BTreeMap,
@@ -15,6 +15,7 @@ use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
 use hyper::body::Frame;
 use kube::{Client, client::Body};
 use serde_json::{Value, json};
+use sluice_test_store::{Refused, Store, Strategy, identify, status};
 use tokio::{sync::watch, time::sleep};
 
 use crate::kube_client::requests::{is_watch, streams_list};
@@ -28,20 +29,37 @@ pub(crate) struct ObjectServer(Arc<Mutex<State>>);
 
 #[derive(Default)]
 struct State {
-    objects: BTreeMap<String, Value>,
+    objects: Store<String, Revision>,
     /// Path fragment of refused requests, whether only writes are refused, and the code.
     refuses: Option<(&'static str, bool, u16)>,
     /// Path fragment of writes that call an unresponsive webhook.
     asks_webhook: Option<&'static str>,
     /// Path fragment whose patches have no effect: a webhook restores what they remove.
     keeps: Option<&'static str>,
-    writes: u64,
     /// Objects by path that replace the current ones after a read.
     later: BTreeMap<String, Value>,
     /// Requests of clients, without watches.
     asked: Vec<(Method, String)>,
     /// Path whose response waits for the sender.
     waits: Option<(&'static str, watch::Receiver<bool>)>,
+}
+
+/// Number of writes.
+#[derive(Default)]
+struct Revision(u64);
+
+impl Strategy<String> for Revision {
+    fn prepare(&mut self, path: &String, _: Option<&Value>, object: &mut Value) {
+        self.0 += 1;
+        let segments: Vec<&str> = path.split('/').collect();
+        let namespaces = segments.iter().position(|segment| *segment == "namespaces");
+        let namespace = namespaces
+            .filter(|at| segments.len() > at + 3)
+            .map_or("", |at| segments[at + 1]);
+        let name = segments.last().copied().unwrap_or_default();
+        identify(object, namespace, name, format!("uid-{}", self.0));
+        object["metadata"]["resourceVersion"] = json!(self.0.to_string());
+    }
 }
 
 impl ObjectServer {
@@ -51,19 +69,19 @@ impl ObjectServer {
 
     /// Stores an object at `/apis/<group>/<version>/namespaces/<namespace>/<plural>/<name>` or the like.
     pub(crate) fn put(&self, path: &str, object: Value) {
-        self.state().put(path, object);
+        self.state().objects.put(path.to_owned(), object);
     }
 
     /// Returns the object at a path.
     pub(crate) fn get(&self, path: &str) -> Option<Value> {
-        self.state().objects.get(path).cloned()
+        self.state().objects.get(&path.to_owned()).cloned()
     }
 
     /// Returns the paths and objects of a kind.
     pub(crate) fn all(&self, plural: &str) -> Vec<(String, Value)> {
         let kind = format!("/{plural}/");
         let state = self.state();
-        let of_kind = state.objects.iter().filter(|(path, _)| path.contains(&kind));
+        let of_kind = state.objects.all().filter(|(path, _)| path.contains(&kind));
         of_kind
             .map(|(path, object)| (path.clone(), object.clone()))
             .collect()
@@ -80,9 +98,9 @@ impl ObjectServer {
     pub(crate) fn names(&self, plural: &str) -> Vec<String> {
         let kind = format!("/{plural}/");
         let state = self.state();
-        let paths = state.objects.keys().filter(|path| path.contains(&kind));
-        paths
-            .filter_map(|path| path.rsplit('/').next().map(str::to_owned))
+        let of_kind = state.objects.all().filter(|(path, _)| path.contains(&kind));
+        of_kind
+            .filter_map(|(path, _)| path.rsplit('/').next().map(str::to_owned))
             .collect()
     }
 
@@ -126,7 +144,7 @@ impl ObjectServer {
 
     /// Removes the object at a path.
     pub(crate) fn remove(&self, path: &str) {
-        self.state().objects.remove(path);
+        self.state().objects.remove(&path.to_owned());
     }
 
     /// Returns every write request, such as `POST /api/v1/namespaces`.
@@ -189,7 +207,7 @@ impl ObjectServer {
             let server = server.clone();
             async move {
                 if streams_list(&request) {
-                    let invalid = Full::from(status(422).1.to_string()).boxed_unsync();
+                    let invalid = Full::from(status(422, "").to_string()).boxed_unsync();
                     return Ok(Response::builder().status(422).body(invalid).unwrap());
                 }
                 if is_watch(&request) {
@@ -210,7 +228,7 @@ impl ObjectServer {
                 }
                 let body = body.collect().await.unwrap().to_bytes();
                 let sent = serde_json::from_slice(&body).unwrap_or_default();
-                let (code, answer) = server.state().answer(&head.method, head.uri.path(), sent);
+                let (code, answer) = server.state().answer(&head.method, head.uri.path(), &sent);
                 let answer: UnsyncBoxBody<Bytes, Infallible> =
                     Full::new(Bytes::from(answer.to_string())).boxed_unsync();
                 Ok(Response::builder().status(code).body(answer).unwrap())
@@ -232,90 +250,48 @@ fn expired() -> impl Stream<Item = Result<Frame<Bytes>, Infallible>> {
 }
 
 impl State {
-    fn put(&mut self, path: &str, mut object: Value) -> Value {
-        self.writes += 1;
-        let segments: Vec<&str> = path.split('/').collect();
-        let metadata = &mut object["metadata"];
-        metadata["name"] = json!(segments.last());
-        metadata["resourceVersion"] = json!(self.writes.to_string());
-        if let Some(namespaces) = segments.iter().position(|segment| *segment == "namespaces")
-            && segments.len() > namespaces + 3
-        {
-            metadata["namespace"] = json!(segments[namespaces + 1]);
-        }
-        if metadata["uid"].is_null() {
-            metadata["uid"] = json!(format!("uid-{}", self.writes));
-        }
-        self.objects.insert(path.to_owned(), object.clone());
-        object
-    }
-
-    fn answer(&mut self, method: &Method, path: &str, sent: Value) -> (u16, Value) {
+    fn answer(&mut self, method: &Method, path: &str, sent: &Value) -> (u16, Value) {
         self.asked.push((method.clone(), path.to_owned()));
         if let Some((refused, writes_only, code)) = self.refuses
             && path.contains(refused)
             && !(writes_only && method.is_safe())
         {
-            return status(code);
+            return (code, status(code, if code == 404 { "NotFound" } else { "" }));
         }
         let is_asked = |asked: &str| path.contains(asked) && !path.ends_with("/status") && !method.is_safe();
         if self.asks_webhook.is_some_and(is_asked) {
-            let (code, mut uncalled) = status(500);
+            let mut uncalled = status(500, "");
             uncalled["message"] = json!("failed calling webhook \"one.example.com\": no such host");
-            return (code, uncalled);
+            return (500, uncalled);
         }
-        let (path, part) = path
+        let (path, is_status) = path
             .strip_suffix("/status")
-            .map_or((path, None), |path| (path, Some("status")));
-        let is_list = !self.objects.contains_key(path) && segments(path) % 2 == 1;
-        let found = self.objects.get(path).cloned();
-        let stale = found.as_ref().is_some_and(|found| {
-            let precondition = if *method == Method::DELETE {
-                &sent["preconditions"]
-            } else {
-                &sent["metadata"]
-            };
-            ["uid", "resourceVersion"].iter().any(|field| {
-                !precondition[field].is_null() && precondition[field] != found["metadata"][field]
-            })
-        });
-        match (method, found) {
-            (&Method::GET, None) if is_list => (200, self.list(path)),
-            (&Method::GET, found) => {
+            .map_or((path, false), |path| (path, true));
+        let at = path.to_owned();
+        let objects = &mut self.objects;
+        let answer = match *method {
+            Method::GET if objects.get(&at).is_none() && segments(path) % 2 == 1 => Ok(self.list(path)),
+            Method::GET => {
+                let found = objects.get(&at).cloned();
                 if let Some(later) = self.later.remove(path) {
-                    self.put(path, later);
+                    objects.put(at, later);
                 }
-                found.map_or_else(|| status(404), |found| (200, found))
+                found.ok_or(Refused::NotFound)
             }
-            (&Method::POST, _) => {
+            Method::POST => {
                 let name = sent["metadata"]["name"].as_str().unwrap_or("generated");
-                let path = format!("{path}/{name}");
-                if self.objects.contains_key(&path) {
-                    return status(409);
-                }
-                (201, self.put(&path, sent))
+                let created = objects.create(format!("{path}/{name}"), sent.clone());
+                return created.map_or_else(refused, |created| (201, created));
             }
-            (_, None) => status(404),
-            (_, Some(_)) if stale => status(409),
-            (&Method::PUT, Some(mut found)) => {
-                match part {
-                    Some(part) => found[part] = sent[part].clone(),
-                    None => found = sent,
-                }
-                (200, self.put(path, found))
-            }
-            (&Method::PATCH, Some(found)) if self.keeps.is_some_and(|kept| path.contains(kept)) => {
-                (200, found)
-            }
-            (&Method::PATCH, Some(mut found)) => {
-                merge(&mut found, &sent);
-                (200, self.put(path, found))
-            }
-            (_, Some(found)) => {
-                self.objects.remove(path);
-                (200, found)
-            }
-        }
+            Method::PUT if is_status => objects.replace_status(&at, sent),
+            Method::PUT => objects.replace(&at, sent),
+            Method::PATCH if self.keeps.is_some_and(|kept| path.contains(kept)) => objects
+                .check(&at, &sent["metadata"])
+                .map(|kept| Value::clone(kept)),
+            Method::PATCH => objects.patch(&at, sent),
+            _ => objects.delete(&at, &sent["preconditions"]),
+        };
+        answer.map_or_else(refused, |found| (200, found))
     }
 
     fn list(&self, path: &str) -> Value {
@@ -324,7 +300,7 @@ impl State {
             let mut end = of.rsplit('/').skip(1);
             of.starts_with(prefix) && end.next() == Some(plural)
         };
-        let items = self.objects.iter().filter(|(path, _)| is_item(path));
+        let items = self.objects.all().filter(|(path, _)| is_item(path));
         let items: Vec<&Value> = items.map(|(_, object)| object).collect();
         json!({"apiVersion": "v1", "kind": "List", "metadata": {"resourceVersion": "1"}, "items": items})
     }
@@ -336,27 +312,6 @@ fn segments(path: &str) -> usize {
     path.split('/').count().saturating_sub(above)
 }
 
-fn status(code: u16) -> (u16, Value) {
-    let reason = match code {
-        404 => "NotFound",
-        409 => "AlreadyExists",
-        _ => "",
-    };
-    let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason, "message": ""});
-    (code, status)
-}
-
-/// RFC 7386.
-fn merge(object: &mut Value, patch: &Value) {
-    let Some(fields) = patch.as_object() else {
-        object.clone_from(patch);
-        return;
-    };
-    for (name, value) in fields {
-        if value.is_null() {
-            object.as_object_mut().map(|object| object.remove(name));
-        } else {
-            merge(&mut object[name], value);
-        }
-    }
+fn refused(reason: Refused) -> (u16, Value) {
+    (reason.code(), reason.status())
 }

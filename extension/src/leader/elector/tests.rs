@@ -32,8 +32,10 @@ impl Edited {
                 let reads = request.method().is_safe();
                 let answer = client.send(request).await;
                 if reads && edited.server.get(PATH).is_some() && edited.one_more() {
+                    // Another value each time: an edit without a change is no write.
+                    let left = edited.times.load(Ordering::Relaxed).to_string();
                     edited.server.edit(PATH, |lease| {
-                        lease["metadata"]["labels"] = json!({"edited": "true"});
+                        lease["metadata"]["labels"] = json!({"edited": left});
                     });
                 }
                 answer
