@@ -17,6 +17,7 @@ use sluice_crds::{
     foreign::Cluster,
     run::{OSImage, TanzuKubernetesRelease},
 };
+use sluice_test_store::merge;
 
 use super::*;
 use crate::{
@@ -62,21 +63,6 @@ fn image(more: &Value) -> OSImage {
     });
     merge(&mut object, more);
     serde_json::from_value(object).unwrap()
-}
-
-/// Puts the fields of `more` into `object`, as a merge patch does.
-pub(super) fn merge(object: &mut Value, more: &Value) {
-    let (Value::Object(fields), Value::Object(more)) = (&mut *object, more) else {
-        *object = more.clone();
-        return;
-    };
-    for (name, value) in more {
-        if value.is_null() {
-            fields.remove(name);
-        } else {
-            merge(fields.entry(name).or_insert(Value::Null), value);
-        }
-    }
 }
 
 /// Inputs of an evaluation: releases, one image, one Package, and no compatibility data.

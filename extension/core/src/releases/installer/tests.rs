@@ -1,9 +1,10 @@
 use proptest::prelude::*;
 use rstest::rstest;
 use serde_json::{Value, json};
+use sluice_test_store::merge;
 
 use super::*;
-use crate::releases::{ReleaseEvent, tests::merge};
+use crate::releases::ReleaseEvent;
 use crate::{
     clock::Clock,
     protocol::{Interrupt, Object, Read, ReadResult, Verb},

@@ -1,4 +1,5 @@
 use rstest::rstest;
+use sluice_test_store::merge;
 
 use super::*;
 
@@ -33,23 +34,6 @@ fn object(place: Place<'_>, edit: impl Fn(&mut Value)) -> Value {
 
 fn found(object: &Value) -> PackageInstall {
     serde_json::from_value(object.clone()).unwrap()
-}
-
-/// RFC 7386, section 2.
-fn apply(object: &mut Value, patch: &Value) {
-    let Value::Object(patch) = patch else {
-        *object = patch.clone();
-        return;
-    };
-    if !object.is_object() {
-        *object = json!({});
-    }
-    for (key, value) in patch {
-        match (value, object.as_object_mut()) {
-            (Value::Null, Some(fields)) => drop(fields.remove(key)),
-            _ => apply(&mut object[key.as_str()], value),
-        }
-    }
 }
 
 const WORKLOAD: Place<'static> = Place::Workload("system");
@@ -103,7 +87,7 @@ fn an_edited_object_is_restored_and_keeps_foreign_content(#[case] edit: fn(&mut 
         let patch = update(&wanted(place), &found(&server)).unwrap();
         assert_eq!(patch["metadata"]["uid"], "uid");
         assert_eq!(patch["metadata"]["resourceVersion"], "7");
-        apply(&mut server, &patch);
+        merge(&mut server, &patch);
 
         assert_eq!(server, object(place, theirs));
     }
