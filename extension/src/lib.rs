@@ -16,4 +16,5 @@ pub mod telemetry;
 pub mod workload;
 
 mod clock;
-mod lock;
+
+use sluice_core::lock;

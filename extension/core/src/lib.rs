@@ -17,6 +17,7 @@ pub mod gate;
 pub mod installation;
 pub mod kubeconfig;
 pub mod limits;
+pub mod lock;
 pub mod migration;
 pub mod names;
 pub mod packages;

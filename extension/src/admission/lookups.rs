@@ -18,6 +18,7 @@ use sluice_core::{
     admission::{Completion, Lookup, LookupResult, Lookups, Review, Verdict, complete, judge},
     cache::{Discoveries, NamedKind, Turn, stores::Stores as _},
     cluster::{is_stopped, release_of},
+    limits::Shares,
     packages::bootstrap::{PackageFacts, is_credential_type},
     protocol::{Failure, Key, Resource, Server},
     resolver::{self, Resolution},
@@ -41,7 +42,6 @@ use crate::{
         responses::{failure, served},
     },
     lock::lock,
-    server::shares::Shares,
 };
 
 /// Concurrent GETs of all reviews. Each response is in memory while it is read, and API servers limit the share of each client.

@@ -28,6 +28,7 @@ use futures::FutureExt as _;
 use http::StatusCode;
 use sluice_core::{
     admission::{Kind, Lookups, Review, Verdict, complete, judge},
+    limits::Shares,
     resolver::{Resolution, Unknown},
 };
 use sluice_hooks::{Budget, Peer, Repeats, Unread, in_turn};
@@ -41,10 +42,7 @@ pub use self::{
     lookups::Caches,
     metrics::{AdmissionMetrics, Outcome},
 };
-use crate::server::{
-    serve::{PIECE, read_within},
-    shares::Shares,
-};
+use crate::server::serve::{PIECE, read_within};
 
 /// Maximum size of a review body: an object of etcd's 1.5 MiB, new and old, and the JSON around them.
 const MAX_BODY: usize = 8 * 1024 * 1024;

@@ -18,6 +18,7 @@ use sluice_core::{
         confirmation::{NotConfirmed, ObjectRead, ReleaseObject},
         flights::Flights,
     },
+    limits::{Share, Shares},
 };
 use sluice_hooks::Repeats;
 use tokio::{
@@ -30,7 +31,6 @@ use tracing::{debug, warn};
 use crate::{
     kube_client::bounded::{Bounds, NoAnswer, bounded},
     lock::lock,
-    server::shares::{Share, Shares},
 };
 
 /// Time that a call waits for all of its reads.

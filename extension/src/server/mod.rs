@@ -2,4 +2,3 @@
 
 pub mod health;
 pub mod serve;
-pub(crate) mod shares;

@@ -16,12 +16,12 @@ use std::{fmt, sync::Arc, sync::Mutex, time::Duration};
 
 use bytes::Bytes;
 use kube::Client;
-use sluice_core::status::SnapshotStore;
+use sluice_core::{limits::Shares, status::SnapshotStore};
 use tokio::sync::{SetOnce, watch};
 
 use self::{access::Access, streams::Streams};
 pub use self::{metrics::StatusMetrics, routes::Lifecycle};
-use crate::{cache::stores::Stores, kube_client::last_response::LastResponse, server::shares::Shares};
+use crate::{cache::stores::Stores, kube_client::last_response::LastResponse};
 
 /// Responses with a page or one Cluster that wait to be read. A user gets at most as many as remain for others.
 const ANSWERS: usize = 16;

@@ -12,6 +12,7 @@ use axum::{
 };
 use futures::channel::mpsc::UnboundedReceiver;
 use http_body_util::{BodyExt as _, Limited};
+use sluice_core::limits::Shares;
 use sluice_hooks::Peer;
 use sluice_proto::{
     DESCRIPTORS,
@@ -28,7 +29,7 @@ use super::{
     service::{Answering, Service},
 };
 use crate::cache::event_handlers::Changed;
-use crate::server::{health::Heartbeat, serve::read_within, shares::Shares};
+use crate::server::{health::Heartbeat, serve::read_within};
 
 /// Maximum size of a request, in bytes: two names and a page token.
 const REQUEST: usize = 16 * 1024;

@@ -4,7 +4,10 @@ use std::{pin::Pin, sync::Arc};
 
 use futures::{Stream, stream};
 use prost::Message as _;
-use sluice_core::status::{GoesOn, Next, Reader, Reauthorization, Reauthorizations, Selection, User};
+use sluice_core::{
+    limits::Share,
+    status::{GoesOn, Next, Reader, Reauthorization, Reauthorizations, Selection, User},
+};
 use sluice_hooks::Peer;
 use sluice_proto::status::v1::{
     Change, Cluster, GetClusterRequest, GetClusterResponse, ListClustersRequest, ListClustersResponse,
@@ -18,10 +21,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::{Extensions, Request, Response, metadata::MetadataMap};
 
 use super::{ANSWERS, Status, Unusable, page, streams::Permit};
-use crate::{
-    lock::lock,
-    server::{serve::Leaving, shares::Share},
-};
+use crate::{lock::lock, server::serve::Leaving};
 
 /// Maximum length of an object name and of a namespace.
 const LONGEST_NAME: usize = 253;

@@ -5,6 +5,7 @@ pub(crate) mod backoff;
 mod breaker;
 mod cap;
 mod share;
+mod shares;
 mod token_bucket;
 
 pub use again::{Again, Retries};
@@ -12,4 +13,5 @@ pub use backoff::Backoff;
 pub use breaker::Breaker;
 pub use cap::{Cap, GivenUp, memory_of};
 pub use share::may_have_more;
+pub use shares::{Share, Shares};
 pub use token_bucket::TokenBucket;

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use axum::Router;
 use axum::serve::Listener;
 use jiff::Timestamp;
+use sluice_core::limits::{Share, Shares};
 use sluice_hooks::{Peer, Repeats};
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
@@ -17,7 +18,6 @@ use tracing::{error, info, warn};
 use super::certificate::{self, CertificateHealth, Identity};
 use super::connection::{self, Shared};
 use super::{Config, Error, Limits, Metrics, TlsConfig, reload};
-use crate::server::shares::{Share, Shares};
 
 /// Bound listener. Peers wait in its backlog until [`Server::run`].
 #[derive(Debug)]

@@ -1,4 +1,4 @@
-//! Fair shares of a limited resource.
+//! Fair shares of a limited resource, counted by holder.
 
 use std::{
     collections::HashMap,
@@ -6,13 +6,12 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use sluice_core::limits::may_have_more;
-
+use super::may_have_more;
 use crate::lock::lock;
 
 /// Shares in use, by holder, and a value of each holder; a holder without shares takes no memory. Clones share the state.
 #[derive(Debug)]
-pub(crate) struct Shares<K, V = ()>(Arc<Inner<K, V>>);
+pub struct Shares<K, V = ()>(Arc<Inner<K, V>>);
 
 #[derive(Debug)]
 struct Inner<K, V> {
@@ -28,7 +27,7 @@ struct Taken<K, V> {
 
 /// One share. Dropping it returns it.
 #[derive(Debug)]
-pub(crate) struct Share<K: Eq + Hash, V = ()> {
+pub struct Share<K: Eq + Hash, V = ()> {
     of: Arc<Inner<K, V>>,
     holder: K,
     value: V,
@@ -36,7 +35,8 @@ pub(crate) struct Share<K: Eq + Hash, V = ()> {
 
 impl<K: Clone + Eq + Hash, V: Clone> Shares<K, V> {
     /// Creates a resource with this many shares.
-    pub(crate) fn of(limit: usize) -> Self {
+    #[must_use]
+    pub fn of(limit: usize) -> Self {
         Self(Arc::new(Inner {
             limit,
             taken: Mutex::new(Taken {
@@ -47,7 +47,8 @@ impl<K: Clone + Eq + Hash, V: Clone> Shares<K, V> {
     }
 
     /// Takes one more share for a holder, whose value is created with its first share; `None` if the holder has its limit already.
-    pub(crate) fn take_with(&self, holder: &K, create: impl FnOnce() -> V) -> Option<Share<K, V>> {
+    #[must_use]
+    pub fn take_with(&self, holder: &K, create: impl FnOnce() -> V) -> Option<Share<K, V>> {
         let mut taken = lock(&self.0.taken);
         let own = taken.by_holder.get(holder).map_or(0, |(own, _)| *own);
         if !may_have_more(own, taken.all, self.0.limit) {
@@ -71,14 +72,16 @@ impl<K: Clone + Eq + Hash, V: Clone> Shares<K, V> {
 
 impl<K: Clone + Eq + Hash> Shares<K> {
     /// Takes one more share for a holder; `None` if the holder has its limit already.
-    pub(crate) fn take(&self, holder: &K) -> Option<Share<K>> {
+    #[must_use]
+    pub fn take(&self, holder: &K) -> Option<Share<K>> {
         self.take_with(holder, || ())
     }
 }
 
 impl<K: Eq + Hash, V> Share<K, V> {
     /// Returns the value of the holder.
-    pub(crate) const fn value(&self) -> &V {
+    #[must_use]
+    pub const fn value(&self) -> &V {
         &self.value
     }
 }
