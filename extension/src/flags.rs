@@ -5,10 +5,10 @@ mod value;
 use std::{net::IpAddr, net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::{Args as ClapArgs, Parser, ValueEnum};
+use sluice_cli::value::{duration, namespace, object};
 use sluice_core::installation::retrigger::EXTENSION_CONFIG;
 
 use value::{address, at_least, file, group, identity};
-pub(crate) use value::{duration, namespace, object};
 
 /// Minimum of the sync period and of the lease duration, which the Lease stores in seconds.
 const SECOND: Duration = Duration::from_secs(1);

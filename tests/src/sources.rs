@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 
 /// Where the product's code lies.
-const ROOTS: [&str; 4] = [
+const ROOTS: [&str; 5] = [
     "crds/src",
+    "extension/cli/src",
     "extension/core/src",
     "extension/hooks/src",
     "extension/src",

@@ -12,9 +12,17 @@ const ALLOWED: [(&str, &[&str]); 8] = [
     ("sluice-core", &["sluice-crds"]),
     ("sluice-hooks", &["sluice-core"]),
     ("sluice-proto", &[]),
+    // The verbs are clients of the status service, without a Kubernetes client and without decisions.
+    ("sluice-cli", &["sluice-proto"]),
     (
         "sluice",
-        &["sluice-crds", "sluice-core", "sluice-hooks", "sluice-proto"],
+        &[
+            "sluice-crds",
+            "sluice-core",
+            "sluice-hooks",
+            "sluice-proto",
+            "sluice-cli",
+        ],
     ),
     ("sluice-test-store", &[]),
     // The harness judges the product from outside; its observer shares no code with the product.
@@ -33,6 +41,9 @@ const NO_IO: [&str; 8] = [
     "tokio-rustls",
     "rustls",
 ];
+
+/// What the verbs do without.
+const NO_KUBERNETES: [&str; 5] = ["kube", "kube-core", "kube-client", "k8s-openapi", "sluice-core"];
 
 fn cargo(arguments: &[&str]) -> String {
     let output = Command::new(env!("CARGO"))
@@ -98,22 +109,32 @@ fn crates_depend_only_in_the_allowed_direction() {
     }
 }
 
+/// Fails if one of `forbidden` is among the direct and indirect dependencies of a crate. It has `known` among them.
+fn assert_has_none_of(package: &str, forbidden: &[&str], known: &str) {
+    let tree = cargo(&[
+        "tree", "--locked", "-p", package, "-e", "normal", "--prefix", "none", "--format", "{p}",
+    ]);
+    let used: BTreeSet<&str> = tree.lines().filter_map(|line| line.split(' ').next()).collect();
+    assert!(
+        used.contains(known),
+        "{package}: the tree is not what this test takes it for: {tree}"
+    );
+    for forbidden in forbidden {
+        assert!(
+            !used.contains(forbidden),
+            "{package} has {forbidden} among its dependencies"
+        );
+    }
+}
+
 #[test]
 fn the_pure_crates_cannot_do_io() {
     for package in ["sluice-core", "sluice-hooks"] {
-        let tree = cargo(&[
-            "tree", "--locked", "-p", package, "-e", "normal", "--prefix", "none", "--format", "{p}",
-        ]);
-        let used: BTreeSet<&str> = tree.lines().filter_map(|line| line.split(' ').next()).collect();
-        assert!(
-            used.contains("sluice-crds"),
-            "{package}: the tree is not what this test takes it for: {tree}"
-        );
-        for forbidden in NO_IO {
-            assert!(
-                !used.contains(forbidden),
-                "{package} has {forbidden} among its dependencies"
-            );
-        }
+        assert_has_none_of(package, &NO_IO, "sluice-crds");
     }
+}
+
+#[test]
+fn the_verbs_are_clients_of_the_status_service_alone() {
+    assert_has_none_of("sluice-cli", &NO_KUBERNETES, "sluice-proto");
 }

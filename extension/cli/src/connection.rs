@@ -1,13 +1,13 @@
 //! Connection to a status service, and its errors.
 
 use std::{
-    fs, io,
+    error::Error,
+    fs, io, iter,
     path::{Path, PathBuf},
     time::Duration,
 };
 
 use http::uri::Authority;
-use sluice_core::error_chain::error_chain;
 use sluice_proto::status::v1::status_service_client::StatusServiceClient;
 use tonic::{
     Code, Request, Status,
@@ -79,6 +79,13 @@ fn refusal(status: &Status) -> String {
     format!("{code}: {}", clean(status.message()))
 }
 
+/// Renders an error with its sources on one line.
+fn with_sources(error: &dyn Error) -> String {
+    let errors = iter::successors(Some(error), |error| error.source());
+    let texts: Vec<String> = errors.map(ToString::to_string).collect();
+    texts.join(": ")
+}
+
 /// Authorization header of a call with a token.
 type Authorization = MetadataValue<Ascii>;
 
@@ -148,9 +155,9 @@ impl Connection {
         let tls = ClientTlsConfig::new()
             .ca_certificate(Certificate::from_pem(pem))
             .domain_name(name.trim_matches(['[', ']']));
-        let unreachable = |error: &dyn std::error::Error| Trouble::Unreachable {
+        let unreachable = |error: &dyn Error| Trouble::Unreachable {
             server: server.clone(),
-            why: error_chain(error),
+            why: with_sources(error),
         };
         let endpoint = Endpoint::from_shared(format!("https://{server}"))
             .and_then(|endpoint| endpoint.tls_config(tls))
@@ -201,10 +208,10 @@ impl Connection {
     /// Maps the status of a failed call.
     pub(super) fn refused(&self, status: Status) -> Trouble {
         // A broken connection carries no code of the service.
-        if let Some(source) = std::error::Error::source(&status) {
+        if let Some(source) = status.source() {
             return Trouble::Unreachable {
                 server: self.server.clone(),
-                why: error_chain(source),
+                why: with_sources(source),
             };
         }
         Trouble::Refused {

@@ -1,23 +1,23 @@
 //! Tests of the end of `sluice watch`.
 
-use clap::Parser as _;
+use clap::Parser;
 use rstest::rstest;
 use sluice_proto::status::v1::Upgrade;
 
 use super::*;
-use crate::cli::{Cli, Command, Verb};
 
 const PLAIN: Terminal = Terminal::of(None, false);
 
+#[derive(Parser)]
+struct CommandLine {
+    #[command(flatten)]
+    asked: WatchArgs,
+}
+
 fn asked(more: &[&str]) -> WatchArgs {
-    let words = [
-        "sluice", "watch", "--server", "s:1", "--ca", "ca", "-n", "ns", "-o", "json",
-    ];
-    let cli = Cli::try_parse_from(words.iter().chain(more)).unwrap();
-    match cli.command {
-        Some(Command::Query(Verb::Watch(asked))) => asked,
-        other => panic!("{other:?}"),
-    }
+    let words = ["watch", "--server", "s:1", "--ca", "ca", "-n", "ns", "-o", "json"];
+    let parsed = CommandLine::try_parse_from(words.iter().chain(more));
+    parsed.unwrap().asked
 }
 
 fn cluster(name: &str, uid: &str, to: &str, outcome: Outcome) -> Cluster {

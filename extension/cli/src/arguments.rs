@@ -2,28 +2,9 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+use clap::{Args as ClapArgs, Subcommand, ValueEnum};
 
-use crate::flags::{Args, duration, namespace, object};
-
-/// Holds a Cluster API rollout until the packages of the new Kubernetes version are proven ready.
-#[derive(Debug, Parser)]
-#[command(name = "sluice", version, about, long_about = None)]
-pub struct Cli {
-    /// Without a command, the binary prints its help.
-    #[command(subcommand)]
-    pub command: Option<Command>,
-}
-
-/// Commands of the binary.
-#[derive(Debug, Subcommand)]
-pub enum Command {
-    /// Run the runtime extension
-    Serve(Box<Args>),
-    /// Commands that query a running extension
-    #[command(flatten)]
-    Query(Verb),
-}
+use crate::value::{duration, namespace, object};
 
 /// Commands other than running the extension.
 #[derive(Debug, Subcommand)]
