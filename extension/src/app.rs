@@ -21,6 +21,7 @@ use kube::{
 };
 use prometheus_client::registry::Registry;
 use sluice_core::{installation::retrigger::Handlers, releases::ManagementClusters};
+use sluice_status::Status;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing::info;
@@ -30,7 +31,7 @@ use self::{
     listeners::{admission_config, hooks, plain},
     metrics::Metrics,
     serving::Serving,
-    status_listener::{RunningStatusService, ShutdownSignals, show},
+    status_listener::{RunningStatusService, ShutdownSignals, attach, show},
 };
 use crate::{
     admission::{Admission, Caches},
@@ -53,7 +54,6 @@ use crate::{
         health::{self, Health},
         serve,
     },
-    status::Status,
     telemetry::{log::Log, metrics::ReconcileMetrics},
 };
 
@@ -278,7 +278,7 @@ async fn control(args: &Args, parts: Parts, stop: &CancellationToken) -> anyhow:
     }));
     if let Some((status, client)) = parts.status.as_ref().zip(of_status) {
         // Every replica serves the status service and authorizes its callers.
-        status.set_caches(stores.clone(), client, last_response);
+        attach(status, stores.clone(), client, last_response);
     }
     let values_watches = event_handlers.values_watches.clone();
     let watching = values_watches.run(

@@ -11,7 +11,6 @@ pub mod kube_client;
 pub mod leader;
 pub mod queue;
 pub mod server;
-pub mod status;
 pub mod telemetry;
 pub mod workload;
 

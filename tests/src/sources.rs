@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 
 /// Where the product's code lies.
-const ROOTS: [&str; 5] = [
+const ROOTS: [&str; 6] = [
     "crds/src",
     "extension/cli/src",
     "extension/core/src",
     "extension/hooks/src",
+    "extension/status/src",
     "extension/src",
 ];
 

@@ -31,7 +31,6 @@ pub mod releases;
 pub mod resolver;
 pub mod schedule;
 pub mod server_time;
-pub mod status;
 pub mod summary;
 pub mod text;
 pub mod upgrade;

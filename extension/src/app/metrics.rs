@@ -1,6 +1,7 @@
 //! Registry of all metrics.
 
 use prometheus_client::registry::Registry;
+use sluice_status::StatusMetrics;
 
 use crate::{
     admission::AdmissionMetrics,
@@ -10,7 +11,6 @@ use crate::{
     kube_client::metrics::RestClientMetrics,
     leader::metrics::LeaderMetrics,
     server::serve,
-    status::StatusMetrics,
     telemetry::{
         log::Log,
         metrics::{HookMetrics, ReconcileMetrics},

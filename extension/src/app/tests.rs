@@ -2,6 +2,7 @@ mod fence;
 mod flags;
 mod loopback;
 mod metrics;
+mod status;
 
 use std::{
     io::{Read as _, Write as _},

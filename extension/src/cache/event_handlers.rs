@@ -13,6 +13,7 @@ use sluice_crds::{
     foreign::{Cluster, PackageInstall},
     run::ClusterBootstrap,
 };
+use sluice_status::Changed;
 
 use crate::{
     cache::{rollbacks::Rollbacks, values_watch::ValuesWatches, watch::Presence},
@@ -23,15 +24,6 @@ use crate::{
         work_queue::Feed,
     },
 };
-
-/// Change that the status service shows.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Changed {
-    /// Change of one Cluster or its ClusterBootstrap.
-    One(ClusterRef),
-    /// Change of a release, which may affect any Cluster.
-    All,
-}
 
 /// Forwards changes to the controllers. Clones share the same state.
 #[derive(Clone, Debug, Default)]

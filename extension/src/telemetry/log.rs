@@ -60,8 +60,9 @@ impl Log {
         };
         // kube logs each failed attempt as an error; the caller logs the failure and its effect.
         // h2 warns about frames that any peer may send without limit.
-        let own =
-            format!("warn,kube_client=off,h2=error,sluice={level},sluice_hooks={level},sluice_core={level}");
+        let own = ["sluice", "sluice_hooks", "sluice_core", "sluice_status"];
+        let own = own.map(|crate_| format!(",{crate_}={level}")).concat();
+        let own = format!("warn,kube_client=off,h2=error{own}");
         let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(own));
         let builder = lines()
             .with_env_filter(filter)

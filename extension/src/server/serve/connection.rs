@@ -158,7 +158,7 @@ async fn exchange<T>(
     let leave = async {
         tokio::select! {
             () = rotated(serving), if h2 => {}
-            () = connection.leaving.begun() => {}
+            () = connection.leaving.0.cancelled() => {}
         }
         connection.leaving.0.cancel();
         // It returns at the end of the connection, too, which `http` reports first.
@@ -187,20 +187,7 @@ async fn rotated(serving: Option<watch::Receiver<Identity>>) {
 
 /// Shutdown request of a connection. Each request has it as an extension: one with a long response can end it cleanly.
 #[derive(Clone, Debug, Default)]
-pub struct Leaving(CancellationToken);
-
-impl Leaving {
-    /// Returns whether the shutdown is requested.
-    #[must_use]
-    pub fn has_begun(&self) -> bool {
-        self.0.is_cancelled()
-    }
-
-    /// Returns once the shutdown is requested.
-    pub async fn begun(&self) {
-        self.0.cancelled().await;
-    }
-}
+pub(crate) struct Leaving(pub(crate) CancellationToken);
 
 /// Connection with its requests.
 struct Connection {

@@ -16,7 +16,7 @@ mod unread;
 
 pub use certificate::CertificateHealth;
 pub use config::{CertificateFiles, Config, Limits, TlsConfig, TlsVersion};
-pub use connection::Leaving;
+pub(crate) use connection::Leaving;
 pub use error::Error;
 pub use metrics::Metrics;
 pub use server::{Drained, Server};

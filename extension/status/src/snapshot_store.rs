@@ -8,7 +8,7 @@ use std::{
     ops::Bound::{Excluded, Included, Unbounded},
 };
 
-use crate::cluster::ClusterRef;
+use sluice_core::cluster::ClusterRef;
 
 /// Number of removals kept for slow readers.
 const REMOVALS: usize = 1024;
@@ -44,7 +44,7 @@ struct Entry<V> {
 
 /// The latest state of each Cluster.
 #[derive(Debug)]
-pub struct SnapshotStore<V> {
+pub(crate) struct SnapshotStore<V> {
     /// Revision of the latest change; 0 before the first one.
     head: u64,
     entries: BTreeMap<Key, Entry<V>>,
@@ -69,7 +69,7 @@ impl<V> Default for SnapshotStore<V> {
 
 impl<V: Clone + PartialEq> SnapshotStore<V> {
     /// Stores the state of a Cluster, or its removal. Returns whether that is a change.
-    pub fn put(&mut self, cluster: &ClusterRef, value: Option<V>) -> bool {
+    pub(crate) fn put(&mut self, cluster: &ClusterRef, value: Option<V>) -> bool {
         let key = Key(cluster.clone());
         let before = self.entries.get(&key);
         let value = match (before, value) {
@@ -114,20 +114,20 @@ impl<V: Clone + PartialEq> SnapshotStore<V> {
 
     /// Returns all existing Clusters.
     #[must_use]
-    pub fn clusters(&self) -> Vec<ClusterRef> {
+    pub(crate) fn clusters(&self) -> Vec<ClusterRef> {
         let there = self.entries.iter().filter(|(_, entry)| entry.is_there);
         there.map(|(key, _)| key.0.clone()).collect()
     }
 
     /// Returns the state of a Cluster, if it exists.
     #[must_use]
-    pub fn get(&self, cluster: &ClusterRef) -> Option<&V> {
+    pub(crate) fn get(&self, cluster: &ClusterRef) -> Option<&V> {
         let entry = self.entries.get(&Key(cluster.clone()))?;
         entry.is_there.then_some(&entry.value)
     }
 
     /// Lists the existing Clusters of a selection after `after`, ordered by namespace and name.
-    pub fn list<'a>(
+    pub(crate) fn list<'a>(
         &'a self,
         selection: &'a Selection,
         after: Option<&ClusterRef>,
@@ -149,7 +149,7 @@ impl<V: Clone + PartialEq> SnapshotStore<V> {
 
 /// Selection of Clusters.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Selection {
+pub(crate) enum Selection {
     /// All Clusters.
     All,
     /// The Clusters of one namespace.
@@ -162,7 +162,7 @@ impl Selection {
     /// Returns the selection of a request: an empty namespace selects all Clusters, an empty name those of the namespace. `None` for a
     /// name without a namespace.
     #[must_use]
-    pub fn of(namespace: &str, name: &str) -> Option<Self> {
+    pub(crate) fn of(namespace: &str, name: &str) -> Option<Self> {
         match (namespace, name) {
             ("", "") => Some(Self::All),
             ("", _) => None,
@@ -173,7 +173,7 @@ impl Selection {
 
     /// Returns the namespace of the selection; empty if it spans all.
     #[must_use]
-    pub fn namespace(&self) -> &str {
+    pub(crate) fn namespace(&self) -> &str {
         match self {
             Self::All => "",
             Self::Namespace(namespace) => namespace,
@@ -183,7 +183,7 @@ impl Selection {
 
     /// Whether the selection contains a Cluster. Selected Clusters are adjacent in the order of namespaces and names.
     #[must_use]
-    pub fn has(&self, cluster: &ClusterRef) -> bool {
+    pub(crate) fn has(&self, cluster: &ClusterRef) -> bool {
         match self {
             Self::All => true,
             Self::Namespace(namespace) => cluster.namespace() == namespace,
@@ -194,7 +194,7 @@ impl Selection {
 
 /// Next item of a reader.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Next<V> {
+pub(crate) enum Next<V> {
     /// The state of a Cluster.
     Updated(V),
     /// The last state of a removed Cluster.
@@ -209,7 +209,7 @@ pub enum Next<V> {
 
 /// Position of a reader: first in the existing Clusters, by name, then in the changes since its beginning.
 #[derive(Debug)]
-pub struct Reader {
+pub(crate) struct Reader {
     selection: Selection,
     position: Position,
 }
@@ -223,7 +223,7 @@ enum Position {
 impl Reader {
     /// Creates a reader that begins now.
     #[must_use]
-    pub fn begin<V>(selection: Selection, store: &SnapshotStore<V>) -> Self {
+    pub(crate) fn begin<V>(selection: Selection, store: &SnapshotStore<V>) -> Self {
         Self {
             selection,
             position: Position::Listing {
@@ -234,7 +234,7 @@ impl Reader {
     }
 
     /// Returns the next item.
-    pub fn next<V: Clone + PartialEq>(&mut self, store: &SnapshotStore<V>) -> Next<V> {
+    pub(crate) fn next<V: Clone + PartialEq>(&mut self, store: &SnapshotStore<V>) -> Next<V> {
         match &mut self.position {
             Position::Listing { after, began } => {
                 if let Some((cluster, value)) = store.list(&self.selection, after.as_ref()).next() {

@@ -1,22 +1,24 @@
 //! A Cluster whose read panics affects no other Cluster.
 
-use std::{collections::HashSet, time::Duration};
+use std::{
+    collections::HashSet,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
 
 use prost::Message as _;
-use sluice_core::{
-    cluster::ClusterRef,
-    status::{ClusterView, Selection},
-};
+use sluice_core::{cluster::ClusterRef, lock::lock};
 use sluice_crds::run::UpgradeRecord;
 use sluice_proto::status::v1;
 use tokio_util::sync::CancellationToken;
 use tonic_health::server::health_reporter;
 
-use crate::{
-    lock::lock,
-    server::health::Health,
-    status::{Lifecycle, Status, StatusMetrics, follow::Follower},
-};
+use crate::{ClusterView, Lifecycle, Status, StatusMetrics, follow::Follower, snapshot_store::Selection};
+
+/// Panics of this test, the only one that counts them.
+static PANICS: AtomicUsize = AtomicUsize::new(0);
 
 fn follower() -> Follower {
     Follower {
@@ -25,7 +27,10 @@ fn follower() -> Follower {
         life: Lifecycle {
             leaves: CancellationToken::new(),
             ends: CancellationToken::new(),
-            heart: Health::default().heartbeat("status", Duration::from_mins(1)),
+            beat: Arc::new(|| {}),
+            panicked: || {
+                PANICS.fetch_add(1, Ordering::Relaxed);
+            },
         },
     }
 }
@@ -90,4 +95,5 @@ async fn a_panic_over_one_cluster_leaves_the_others_shown() {
         wanted,
         "it is there, and nothing is said of its upgrade"
     );
+    assert_eq!(PANICS.load(Ordering::Relaxed), 2);
 }

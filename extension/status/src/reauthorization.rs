@@ -13,7 +13,7 @@ const FAILURES: u32 = 2;
 
 /// Result of a re-authorization.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reauthorization {
+pub(crate) enum Reauthorization {
     /// The API server allows the user the Clusters of the stream.
     Allowed,
     /// The API server refuses the access or does not know the user.
@@ -24,7 +24,7 @@ pub enum Reauthorization {
 
 /// Continuation of the stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum GoesOn {
+pub(crate) enum GoesOn {
     /// The stream continues, and the next re-authorization is due after this time.
     For(Duration),
     /// The stream ends, because the API server refused the access or did not respond twice.
@@ -33,16 +33,16 @@ pub enum GoesOn {
 
 /// Re-authorizations of one stream. The stream begins with an allowed call.
 #[derive(Debug, Default)]
-pub struct Reauthorizations {
+pub(crate) struct Reauthorizations {
     failures: u32,
 }
 
 impl Reauthorizations {
     /// Delay of the first re-authorization after the call was allowed.
-    pub const FIRST: Duration = EVERY;
+    pub(crate) const FIRST: Duration = EVERY;
 
     /// Observes the result of a re-authorization.
-    pub const fn after(&mut self, result: Reauthorization) -> GoesOn {
+    pub(crate) const fn after(&mut self, result: Reauthorization) -> GoesOn {
         self.failures = match result {
             Reauthorization::Allowed => 0,
             Reauthorization::Refused => return GoesOn::Ends,

@@ -8,21 +8,17 @@ mod wire;
 
 use std::time::Duration;
 
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
+use self::rig::{NoClusters, Reviews};
 use super::{Status, StatusMetrics, Unusable};
-use crate::{
-    cache::{event_handlers::EventHandlers, frozen::Frozen, stores::Stores},
-    kube_client::last_response::LastResponse,
-};
 
 #[tokio::test(start_paused = true)]
 async fn caches_are_unusable_once_the_api_server_has_sent_nothing_for_90_s() {
     let status = Status::new(StatusMetrics::default());
     assert_eq!(status.unusable(), Some(Unusable::Unlisted));
-    let client = Frozen::new().client(|_| Vec::new());
-    let (stores, _following) = Stores::open(&client, "tkg-system", &EventHandlers::default());
-    status.set_caches(stores, client, LastResponse::default());
+    let last_response = Some(Instant::now());
+    status.set_caches(NoClusters { last_response }, Reviews::default().client());
     status.0.filled.set(()).unwrap();
     for (wait, expected) in [
         (Duration::ZERO, None),

@@ -1,8 +1,7 @@
 //! Services of the listener: status, health and reflection.
 
-use std::{net::IpAddr, sync::Arc, time::Duration};
+use std::{fmt, net::IpAddr, sync::Arc, time::Duration};
 
-use anyhow::Context as _;
 use axum::{
     Router,
     body::Body,
@@ -13,7 +12,6 @@ use axum::{
 use futures::channel::mpsc::UnboundedReceiver;
 use http_body_util::{BodyExt as _, Limited};
 use sluice_core::limits::Shares;
-use sluice_hooks::Peer;
 use sluice_proto::{
     DESCRIPTORS,
     status::v1::status_service_server::{SERVICE_NAME, StatusServiceServer},
@@ -21,15 +19,15 @@ use sluice_proto::{
 use tokio::{sync::Semaphore, time::timeout};
 use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
+use tonic_reflection::server::Error;
 use tower_http::timeout::TimeoutBody;
 
 use super::{
     Status,
-    follow::Follower,
-    service::{Answering, Service},
+    connection::Connection,
+    follow::{Changed, Follower},
+    service::Service,
 };
-use crate::cache::event_handlers::Changed;
-use crate::server::{health::Heartbeat, serve::read_within};
 
 /// Maximum size of a request, in bytes: two names and a page token.
 const REQUEST: usize = 16 * 1024;
@@ -47,18 +45,23 @@ const ARRIVES: Duration = Duration::from_secs(10);
 /// Concurrently arriving requests with a token. An address gets at most as many as remain for others.
 const ARRIVING: usize = 2048;
 
-/// Timeout of reading a response with a page or one Cluster.
-const READ: Duration = Duration::from_secs(30);
-
 /// Lifecycle of the service.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Lifecycle {
     /// Start of the shutdown: from then on the health service sends clients to another replica.
     pub leaves: CancellationToken,
     /// End of all streams.
     pub ends: CancellationToken,
-    /// Beats while the snapshot store is kept up to date.
-    pub heart: Heartbeat,
+    /// Called every five seconds, and after every 64 Clusters, while the snapshot store is kept up to date.
+    pub beat: Arc<dyn Fn() + Send + Sync>,
+    /// Called after each panic that the service has survived.
+    pub panicked: fn(),
+}
+
+impl fmt::Debug for Lifecycle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lifecycle").finish_non_exhaustive()
+    }
 }
 
 impl Status {
@@ -70,7 +73,7 @@ impl Status {
         &self,
         changes: UnboundedReceiver<Changed>,
         life: Lifecycle,
-    ) -> anyhow::Result<(Router, impl Future<Output = ()> + Send + use<>)> {
+    ) -> Result<(Router, impl Future<Output = ()> + Send + use<>), Error> {
         let (health, health_service) = tonic_health::server::health_reporter();
         let reflection = || {
             tonic_reflection::server::Builder::configure()
@@ -81,11 +84,10 @@ impl Status {
             status: self.clone(),
             ends: life.ends.clone(),
         };
-        let what = "describe the status service";
         let routes = Routes::new(StatusServiceServer::new(service).max_decoding_message_size(REQUEST))
             .add_service(health_service)
-            .add_service(reflection().build_v1().context(what)?)
-            .add_service(reflection().build_v1alpha().context(what)?);
+            .add_service(reflection().build_v1()?)
+            .add_service(reflection().build_v1alpha()?);
         let slots = Slots {
             anonymous: Arc::new(Semaphore::new(ANONYMOUS)),
             arriving: Shares::of(ARRIVING),
@@ -122,8 +124,8 @@ async fn bounded(State(slots): State<Slots>, request: Request, next: Next) -> Re
         .strip_prefix(SERVICE_NAME)
         .is_some_and(|rest| rest.starts_with('/'))
     {
-        let peer = request.extensions().get::<Peer>().cloned().unwrap_or_default();
-        let Some(arriving) = slots.arriving.take(&peer.address()) else {
+        let connection = request.extensions().get::<Connection>().cloned();
+        let Some(arriving) = slots.arriving.take(&connection.unwrap_or_default().peer) else {
             return busy();
         };
         let request = match arrived(request).await {
@@ -131,11 +133,7 @@ async fn bounded(State(slots): State<Slots>, request: Request, next: Next) -> Re
             Err(refused) => return refused,
         };
         drop(arriving);
-        let mut answer = next.run(request).await;
-        return match answer.extensions_mut().remove::<Answering>() {
-            Some(share) => read_within(answer, READ, share).await,
-            None => answer,
-        };
+        return next.run(request).await;
     }
     // Reflection takes many messages, so the limit applies to the time between two of them.
     let request = request.map(|body| {

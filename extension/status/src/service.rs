@@ -1,14 +1,10 @@
 //! Calls of the status service.
 
-use std::{pin::Pin, sync::Arc};
+use std::pin::Pin;
 
 use futures::{Stream, stream};
 use prost::Message as _;
-use sluice_core::{
-    limits::Share,
-    status::{GoesOn, Next, Reader, Reauthorization, Reauthorizations, Selection, User},
-};
-use sluice_hooks::Peer;
+use sluice_core::lock::lock;
 use sluice_proto::status::v1::{
     Change, Cluster, GetClusterRequest, GetClusterResponse, ListClustersRequest, ListClustersResponse,
     Outcome, WatchClustersRequest, WatchClustersResponse, status_service_server::StatusService,
@@ -20,8 +16,15 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tonic::{Extensions, Request, Response, metadata::MetadataMap};
 
-use super::{ANSWERS, Status, Unusable, page, streams::Permit};
-use crate::{lock::lock, server::serve::Leaving};
+use super::{
+    ANSWERS, Status, Unusable,
+    connection::{Connection, Unread},
+    page,
+    reauthorization::{GoesOn, Reauthorization, Reauthorizations},
+    reviews::User,
+    snapshot_store::{Next, Reader, Selection},
+    streams::Permit,
+};
 
 /// Maximum length of an object name and of a namespace.
 const LONGEST_NAME: usize = 253;
@@ -36,9 +39,6 @@ pub(super) struct Service {
 
 type Answer<T> = Result<Response<T>, tonic::Status>;
 
-/// Share of a user for one unread response. It is among the extensions of the response, which must be cloneable.
-pub(super) type Answering = Arc<Share<String>>;
-
 #[tonic::async_trait]
 impl StatusService for Service {
     type WatchClustersStream =
@@ -51,7 +51,7 @@ impl StatusService for Service {
         let after = page::behind(&asked.page_token, &selection).map_err(tonic::Status::invalid_argument)?;
         let namespace = selection.namespace();
         let user = self.status.admit(&metadata, &extensions, namespace).await?;
-        let share = self.status.answering(&user)?;
+        let unread = self.status.answering(&user)?;
         let (mut clusters, mut last, mut bytes) = (Vec::new(), None, 0);
         let mut more = false;
         let board = lock(&self.status.0.board);
@@ -78,7 +78,7 @@ impl StatusService for Service {
             clusters,
             next_page_token,
         };
-        Ok(counted(page, share))
+        Ok(counted(page, unread))
     }
 
     async fn get_cluster(&self, request: Request<GetClusterRequest>) -> Answer<GetClusterResponse> {
@@ -88,14 +88,14 @@ impl StatusService for Service {
             return Err(tonic::Status::invalid_argument(line));
         };
         let user = self.status.admit(&metadata, &extensions, &namespace).await?;
-        let share = self.status.answering(&user)?;
+        let unread = self.status.answering(&user)?;
         let found = lock(&self.status.0.board)
             .get(&cluster)
             .map(|encoded| decoded(encoded));
         let missing =
             || tonic::Status::not_found(format!("there is no Cluster {name:?} in namespace {namespace:?}"));
         let found = found.ok_or_else(missing)??;
-        Ok(counted(GetClusterResponse { cluster: Some(found) }, share))
+        Ok(counted(GetClusterResponse { cluster: Some(found) }, unread))
     }
 
     async fn watch_clusters(
@@ -114,7 +114,7 @@ impl StatusService for Service {
             token: bearer(&metadata)?.into(),
             namespace,
             changes,
-            leaving: extensions.get::<Leaving>().cloned().unwrap_or_default(),
+            leaving: connection(&extensions).leaving,
             reauthorizations: Reauthorizations::default(),
             reauthorize_at: Instant::now() + Reauthorizations::FIRST,
             _permit: permit,
@@ -133,8 +133,8 @@ struct Watching {
     token: Box<str>,
     namespace: String,
     changes: watch::Receiver<u64>,
-    /// Shutdown request of its connection.
-    leaving: Leaving,
+    /// Canceled when its connection is asked to end.
+    leaving: CancellationToken,
     reauthorizations: Reauthorizations,
     /// Time of the next re-authorization.
     reauthorize_at: Instant,
@@ -160,7 +160,7 @@ impl Watching {
                     "this replica is shutting down; watch again",
                 ));
             }
-            if self.leaving.has_begun() {
+            if self.leaving.is_cancelled() {
                 let line = "the serving certificate was rotated; watch again over a new connection";
                 return Err(tonic::Status::unavailable(line));
             }
@@ -185,7 +185,7 @@ impl Watching {
                 _ = self.changes.changed() => {}
                 () = sleep_until(self.reauthorize_at) => {}
                 () = self.service.ends.cancelled() => {}
-                () = self.leaving.begun() => {}
+                () = self.leaving.cancelled() => {}
             }
         }
     }
@@ -194,8 +194,8 @@ impl Watching {
     async fn may_go_on(&mut self) -> Result<(), tonic::Status> {
         let status = &self.service.status;
         status.current()?;
-        let caches = status.0.caches.get().ok_or_else(starting)?;
-        let authorized = caches.access.still_may_see(&self.token, &self.namespace).await;
+        let sources = status.0.sources.get().ok_or_else(starting)?;
+        let authorized = sources.access.still_may_see(&self.token, &self.namespace).await;
         let outcome = match &authorized {
             Ok(()) => Reauthorization::Allowed,
             Err(refused) => match refused.code() {
@@ -220,22 +220,23 @@ impl Status {
         namespace: &str,
     ) -> Result<User, tonic::Status> {
         let token = bearer(metadata)?;
-        let caches = self.0.caches.get().ok_or_else(starting)?;
-        let peer = extensions.get::<Peer>().cloned().unwrap_or_default();
-        let user = caches.access.may_see(token, namespace, peer.address()).await?;
+        let sources = self.0.sources.get().ok_or_else(starting)?;
+        let peer = connection(extensions).peer;
+        let user = sources.access.may_see(token, namespace, peer).await?;
         self.current()?;
         Ok(user)
     }
 
     /// Takes one more unread response of a user.
-    fn answering(&self, user: &User) -> Result<Answering, tonic::Status> {
+    fn answering(&self, user: &User) -> Result<Unread, tonic::Status> {
         let full = || {
             tonic::Status::resource_exhausted(format!(
                 "user {:?} has its share of the {ANSWERS} unread responses of this replica; read them, or try again",
                 user.name
             ))
         };
-        self.0.answers.take(&user.name).map(Arc::new).ok_or_else(full)
+        let share = self.0.answers.take(&user.name);
+        share.map(Unread::with).ok_or_else(full)
     }
 
     /// Checks whether the caches may be used.
@@ -252,10 +253,14 @@ impl Status {
     }
 }
 
-fn counted<T>(message: T, share: Answering) -> Response<T> {
+fn counted<T>(message: T, unread: Unread) -> Response<T> {
     let mut response = Response::new(message);
-    response.extensions_mut().insert(share);
+    response.extensions_mut().insert(unread);
     response
+}
+
+fn connection(extensions: &Extensions) -> Connection {
+    extensions.get::<Connection>().cloned().unwrap_or_default()
 }
 
 fn starting() -> tonic::Status {

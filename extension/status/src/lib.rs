@@ -1,27 +1,40 @@
 //! Status service: upgrades known to this replica, over gRPC, see `proto/sluice/status/v1/status.proto`.
 //!
-//! It has a listener and a thread of its own. It reads the caches of the hooks and writes nothing.
+//! It writes nothing. The process provides its [`Caches`], a client that authorizes callers, and the listener, which gives each request
+//! its [`Connection`] and limits the time of an [`Unread`] response.
 
 mod access;
 mod answers;
+mod connection;
 mod follow;
 mod message;
 mod metrics;
 mod page;
+mod reauthorization;
+mod reviews;
 mod routes;
 mod service;
+mod snapshot_store;
 mod streams;
+mod uncached_callers;
+mod view;
 
 use std::{fmt, sync::Arc, sync::Mutex, time::Duration};
 
 use bytes::Bytes;
+use futures::future::BoxFuture;
 use kube::Client;
-use sluice_core::{limits::Shares, status::SnapshotStore};
+use sluice_core::{cluster::ClusterRef, limits::Shares};
 use tokio::sync::{SetOnce, watch};
 
-use self::{access::Access, streams::Streams};
-pub use self::{metrics::StatusMetrics, routes::Lifecycle};
-use crate::{cache::stores::Stores, kube_client::last_response::LastResponse};
+use self::{access::Access, snapshot_store::SnapshotStore, streams::Streams};
+pub use self::{
+    connection::{Connection, Unread},
+    follow::Changed,
+    metrics::StatusMetrics,
+    routes::Lifecycle,
+    view::{ClusterView, view},
+};
 
 /// Responses with a page or one Cluster that wait to be read. A user gets at most as many as remain for others.
 const ANSWERS: usize = 16;
@@ -30,13 +43,28 @@ const ANSWERS: usize = 16;
 /// bookmark every minute.
 const SILENT: Duration = Duration::from_secs(90);
 
+/// Caches of the process, from which the service answers.
+pub trait Caches: Send + Sync + 'static {
+    /// Returns once the caches hold each Cluster, and whether it is managed.
+    fn filled(&self) -> BoxFuture<'_, ()>;
+
+    /// Returns all Clusters.
+    fn clusters(&self) -> Vec<ClusterRef>;
+
+    /// Returns the [`view()`] of a Cluster, if it exists.
+    fn view(&self, cluster: &ClusterRef) -> Option<ClusterView>;
+
+    /// Returns the time since anything has arrived from the management API server.
+    fn silent_for(&self) -> Duration;
+}
+
 /// State of the service. Clones share it.
 #[derive(Clone)]
 pub struct Status(Arc<Inner>);
 
 struct Inner {
-    /// Caches; unset until their watches start.
-    caches: SetOnce<Caches>,
+    /// Unset until the watches of the caches start.
+    sources: SetOnce<Sources>,
     /// Set once the snapshot store holds every Cluster.
     filled: SetOnce<()>,
     /// Snapshot of each Cluster as an encoded message, about a kilobyte each.
@@ -49,10 +77,9 @@ struct Inner {
 }
 
 /// Caches, and the authorization of callers.
-struct Caches {
-    stores: Stores,
+struct Sources {
+    caches: Box<dyn Caches>,
     access: Access,
-    last_response: LastResponse,
 }
 
 impl fmt::Debug for Status {
@@ -66,7 +93,7 @@ impl Status {
     #[must_use]
     pub fn new(metrics: StatusMetrics) -> Self {
         Self(Arc::new(Inner {
-            caches: SetOnce::new(),
+            sources: SetOnce::new(),
             filled: SetOnce::new(),
             board: Mutex::default(),
             changes: watch::Sender::new(0),
@@ -76,20 +103,19 @@ impl Status {
     }
 
     /// Sets the caches, and the `client` that authorizes callers at the management API server. Callers determine the number of requests, so
-    /// `client` has no other user.
-    pub fn set_caches(&self, stores: Stores, client: Client, last_response: LastResponse) {
-        let caches = Caches {
-            stores,
+    /// `client` has no other user, and limits the size of a response.
+    pub fn set_caches(&self, caches: impl Caches, client: Client) {
+        let sources = Sources {
+            caches: Box::new(caches),
             access: Access::new(client),
-            last_response,
         };
-        let _known_before = self.0.caches.set(caches);
+        let _known_before = self.0.sources.set(sources);
     }
 
     /// Returns the reason why the caches may not be used, if any.
     fn unusable(&self) -> Option<Unusable> {
-        match self.0.caches.get().filter(|_| self.0.filled.get().is_some()) {
-            Some(caches) if caches.last_response.silent_for() <= SILENT => None,
+        match self.0.sources.get().filter(|_| self.0.filled.get().is_some()) {
+            Some(sources) if sources.caches.silent_for() <= SILENT => None,
             Some(_) => Some(Unusable::Silent),
             None => Some(Unusable::Unlisted),
         }

@@ -1,7 +1,9 @@
 //! Pages of a list.
 
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
-use sluice_core::{cluster::ClusterRef, status::Selection};
+use sluice_core::cluster::ClusterRef;
+
+use super::snapshot_store::Selection;
 
 /// Maximum and default number of Clusters on a page.
 const CLUSTERS: usize = 500;

@@ -2,12 +2,11 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use prost_types::Timestamp;
-use sluice_core::{
-    explanation::{Explanation, explain},
-    status::ClusterView,
-};
+use sluice_core::explanation::{Explanation, explain};
 use sluice_crds::run::{Gate, Outcome, PackageRecord, PackageState, UpgradeRecord};
 use sluice_proto::status::v1;
+
+use super::view::ClusterView;
 
 pub(super) fn cluster(view: ClusterView) -> v1::Cluster {
     v1::Cluster {

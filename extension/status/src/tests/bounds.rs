@@ -7,12 +7,12 @@ use bytes::Bytes;
 use futures::{FutureExt as _, StreamExt as _, stream};
 use http::{Request, Response};
 use http_body_util::BodyExt as _;
-use sluice_hooks::Peer;
 use tokio::time::Instant;
 use tonic::{Code, Status};
 use tower::ServiceExt as _;
 
 use super::rig::{Rig, Said};
+use crate::Connection;
 
 const LIST: &str = "/sluice.status.v1.StatusService/ListClusters";
 const WATCH: &str = "/sluice.status.v1.StatusService/WatchClusters";
@@ -112,7 +112,7 @@ async fn an_address_leaves_as_many_requests_to_others_as_arrive_from_it() {
         .header("content-type", "application/grpc")
         .header("te", "trailers")
         .header("authorization", "Bearer good")
-        .extension(Peer::at(Ipv4Addr::new(192, 0, 2, 1).into()))
+        .extension(Connection::of(Ipv4Addr::new(192, 0, 2, 1).into()))
         .body(Body::from(message(0)));
     let other = rig.router.clone().oneshot(request.unwrap()).await.unwrap();
     assert_eq!(code(&other), None, "{other:?}");
@@ -187,22 +187,6 @@ async fn a_user_leaves_as_many_answers_to_others_as_it_does_not_read() {
     let read = of_ada.pop().unwrap().into_body().collect().await.unwrap();
     assert_eq!(read.trailers().unwrap()["grpc-status"], "0");
     assert_eq!(unread(&rig, "good-ada").await.len(), 1, "one was read");
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_answer_that_is_not_read_is_given_up_after_thirty_seconds() {
-    let rig = Rig::filled().await;
-    rig.put("one", true);
-    let mut before = unread(&rig, "good").await;
-    tokio::time::sleep(Duration::from_secs(29)).await;
-    assert_eq!(unread(&rig, "good").await.len(), 0);
-    let whole = before.pop().unwrap().into_body().collect().await.unwrap();
-    assert!(!whole.to_bytes().is_empty(), "it is read in time");
-    tokio::time::sleep(Duration::from_secs(2)).await;
-    assert_eq!(unread(&rig, "good").await.len(), before.len() + 1);
-    for late in before {
-        assert!(late.into_body().collect().await.is_err(), "nothing is left of it");
-    }
 }
 
 /// Otherwise callers that guess tokens would block the service for others.

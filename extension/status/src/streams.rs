@@ -5,8 +5,9 @@ use std::{
     sync::{Arc, Mutex},
 };
 
+use sluice_core::lock::lock;
+
 use super::metrics::StatusMetrics;
-use crate::lock::lock;
 
 /// Maximum number of open streams, which take some kilobytes each.
 const ALL: usize = 2048;

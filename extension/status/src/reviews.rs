@@ -11,9 +11,9 @@ use sluice_crds::run::ClusterBootstrap;
 
 /// A user of the API server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct User {
+pub(crate) struct User {
     /// Its name, `system:serviceaccount:ci:pipeline`.
-    pub name: String,
+    pub(crate) name: String,
     uid: Option<String>,
     groups: Option<Vec<String>>,
     extra: Option<BTreeMap<String, Vec<String>>>,
@@ -21,7 +21,7 @@ pub struct User {
 
 /// Reason to refuse a caller.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub(crate) enum Refusal {
     /// The API server does not accept the token.
     #[error("the API server does not accept the token; it may have expired, or be one of another cluster")]
     Unknown,
@@ -39,7 +39,7 @@ pub enum Refusal {
 
 /// Builds the TokenReview of a token.
 #[must_use]
-pub fn token_review(token: &str) -> TokenReview {
+pub(crate) fn token_review(token: &str) -> TokenReview {
     TokenReview {
         spec: TokenReviewSpec {
             token: Some(token.to_owned()),
@@ -53,7 +53,7 @@ pub fn token_review(token: &str) -> TokenReview {
 ///
 /// # Errors
 /// The API server does not accept the token.
-pub fn user(review: TokenReview) -> Result<User, Refusal> {
+pub(crate) fn user(review: TokenReview) -> Result<User, Refusal> {
     let status = review.status.filter(|status| status.authenticated == Some(true));
     let user = status.and_then(|status| status.user).ok_or(Refusal::Unknown)?;
     let name = user
@@ -70,7 +70,7 @@ pub fn user(review: TokenReview) -> Result<User, Refusal> {
 
 /// Builds the SubjectAccessReview of `get` on the ClusterBootstraps of a namespace; of all namespaces if it is empty.
 #[must_use]
-pub fn access_review(user: &User, namespace: &str) -> SubjectAccessReview {
+pub(crate) fn access_review(user: &User, namespace: &str) -> SubjectAccessReview {
     let resource = ResourceAttributes {
         group: Some(ClusterBootstrap::group(&()).into_owned()),
         resource: Some(ClusterBootstrap::plural(&()).into_owned()),
@@ -95,7 +95,7 @@ pub fn access_review(user: &User, namespace: &str) -> SubjectAccessReview {
 ///
 /// # Errors
 /// The API server does not allow the access.
-pub fn allowed(review: &SubjectAccessReview, user: &User, namespace: &str) -> Result<(), Refusal> {
+pub(crate) fn allowed(review: &SubjectAccessReview, user: &User, namespace: &str) -> Result<(), Refusal> {
     let allows = |status: &k8s_openapi::api::authorization::v1::SubjectAccessReviewStatus| {
         status.allowed && status.denied != Some(true)
     };

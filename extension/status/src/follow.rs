@@ -1,6 +1,5 @@
 //! Keeps the snapshot store up to date with the caches.
 
-use crate::cache::event_handlers::Changed;
 use std::{
     collections::HashSet,
     panic::{AssertUnwindSafe, catch_unwind},
@@ -11,17 +10,13 @@ use std::{
 use bytes::Bytes;
 use futures::{FutureExt as _, StreamExt as _, channel::mpsc::UnboundedReceiver};
 use prost::Message as _;
-use sluice_core::{
-    cluster::ClusterRef,
-    status::{ClusterView, view},
-};
+use sluice_core::{cluster::ClusterRef, lock::lock};
 use sluice_proto::status::v1::{self, status_service_server::SERVICE_NAME};
 use tokio::time::{interval, sleep};
 use tonic_health::{ServingStatus, server::HealthReporter};
 use tracing::error;
 
-use super::{Caches, Lifecycle, Status, message};
-use crate::{lock::lock, telemetry::metrics::watch_panicked};
+use super::{Caches, ClusterView, Lifecycle, Status, message};
 
 /// Interval of the health report about the caches.
 const HEALTH: Duration = Duration::from_secs(5);
@@ -31,6 +26,15 @@ const AFTER_PANIC: Duration = Duration::from_secs(5);
 
 /// Clusters that are read before other tasks get the thread.
 const TURN: usize = 64;
+
+/// Change that the service shows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Changed {
+    /// Change of one Cluster or its ClusterBootstrap.
+    One(ClusterRef),
+    /// Change of a release, which may affect any Cluster.
+    All,
+}
 
 /// Task state that keeps the snapshot store up to date.
 pub(super) struct Follower {
@@ -48,7 +52,7 @@ impl Follower {
             let Err(_panicked) = following.catch_unwind().await else {
                 return;
             };
-            watch_panicked();
+            (self.life.panicked)();
             error!("Update of status snapshots panicked; restarting it");
             sleep(AFTER_PANIC).await;
         }
@@ -59,9 +63,9 @@ impl Follower {
         let leaves = self.life.leaves.clone();
         let mut leaving = pin!(leaves.cancelled().fuse());
         let filled = async {
-            let caches = self.status.0.caches.wait().await;
-            caches.stores.filled_for_managed().await;
-            caches
+            let caches = &self.status.0.sources.wait().await.caches;
+            caches.filled().await;
+            &**caches
         };
         let mut filled = pin!(filled);
         // Changes before the first full read are part of it.
@@ -74,7 +78,7 @@ impl Follower {
                 change = changes.next() => if change.is_none() { return },
             }
         };
-        let read = |cluster: &ClusterRef| view(&caches.stores, cluster);
+        let read = |cluster: &ClusterRef| caches.view(cluster);
         self.show(self.all(caches), read).await;
         let _filled_before = self.status.0.filled.set(());
         self.report().await;
@@ -107,15 +111,9 @@ impl Follower {
     }
 
     /// Returns every Cluster that exists or is in the snapshot store.
-    fn all(&self, caches: &Caches) -> HashSet<ClusterRef> {
+    fn all(&self, caches: &dyn Caches) -> HashSet<ClusterRef> {
         let shown = lock(&self.status.0.board).clusters();
-        caches
-            .stores
-            .clusters
-            .all_names()
-            .into_iter()
-            .chain(shown)
-            .collect()
+        caches.clusters().into_iter().chain(shown).collect()
     }
 
     /// Reads these Clusters and publishes their changes.
@@ -129,7 +127,7 @@ impl Follower {
             let encode = |view| Bytes::from(message::cluster(view).encode_to_vec());
             let seen = catch_unwind(AssertUnwindSafe(|| read(cluster).map(encode)));
             let encoded = seen.unwrap_or_else(|_panicked| {
-                watch_panicked();
+                (self.life.panicked)();
                 error!(%cluster, "Failed to read Cluster because of a panic; hiding its upgrade in the status service");
                 self.without_upgrade(cluster)
             });
@@ -137,7 +135,7 @@ impl Follower {
                 inner.changes.send_modify(|changes| *changes += 1);
             }
             if number % TURN == TURN - 1 {
-                self.life.heart.beat();
+                (self.life.beat)();
                 tokio::task::yield_now().await;
             }
         }
@@ -157,7 +155,7 @@ impl Follower {
 
     /// Reports the health of the service, and beats.
     async fn report(&self) {
-        self.life.heart.beat();
+        (self.life.beat)();
         let status = match self.status.unusable() {
             None if !self.life.leaves.is_cancelled() => ServingStatus::Serving,
             _ => ServingStatus::NotServing,

@@ -1,16 +1,17 @@
-//! Errors and shutdown of the service over TLS and HTTP/2.
+//! Errors and shutdown of the service, as its clients see them. TLS and HTTP/2 are tested with the listener.
 
+use axum::{Extension, Router};
 use sluice_proto::status::v1::{
     Change, ListClustersRequest, WatchClustersRequest, WatchClustersResponse,
-    status_service_server::SERVICE_NAME,
+    status_service_client::StatusServiceClient, status_service_server::SERVICE_NAME,
 };
 use tonic::{Code, Status, Streaming};
 use tonic_health::pb::{
     HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient,
 };
 
-use super::rig::{Rig, Said, Served, soon, with_token};
-use crate::server::serve::Limits;
+use super::rig::{Rig, Said, soon, with_token};
+use crate::Connection;
 
 fn all() -> WatchClustersRequest {
     WatchClustersRequest {
@@ -30,8 +31,7 @@ fn list() -> tonic::Request<ListClustersRequest> {
 }
 
 /// Returns a stream that was read until it is synced.
-async fn synced(served: &Served) -> Streaming<WatchClustersResponse> {
-    let mut client = served.client().await;
+async fn synced(mut client: StatusServiceClient<Router>) -> Streaming<WatchClustersResponse> {
     let opened = soon("a stream", client.watch_clusters(with_token("good", all())));
     let mut stream = opened.await.unwrap().into_inner();
     loop {
@@ -63,8 +63,7 @@ fn assert_says(status: &Status, code: Code, text: &str) {
 async fn a_replica_that_has_read_nothing_is_unavailable() {
     let (rig, knows) = Rig::new();
     rig.reviews.say("good", Said::Allowed);
-    let served = Served::start(&rig, Limits::default()).await;
-    let mut client = served.client().await;
+    let mut client = rig.client();
     let refused = soon("an answer", client.list_clusters(list())).await.unwrap_err();
     assert_says(&refused, Code::Unavailable, "starting");
 
@@ -76,8 +75,7 @@ async fn a_replica_that_has_read_nothing_is_unavailable() {
 #[tokio::test]
 async fn a_reader_that_is_too_far_behind_is_aborted() {
     let rig = Rig::filled().await;
-    let served = Served::start(&rig, Limits::default()).await;
-    let stream = synced(&served).await;
+    let stream = synced(rig.client()).await;
     // No other task runs meanwhile.
     for number in 0..1100 {
         let name = format!("{number}");
@@ -92,8 +90,7 @@ async fn a_reader_that_is_too_far_behind_is_aborted() {
 async fn a_user_with_too_many_streams_is_refused_and_others_are_not() {
     let rig = Rig::filled().await;
     rig.reviews.say("other", Said::Allowed);
-    let served = Served::start(&rig, Limits::default()).await;
-    let mut client = served.client().await;
+    let mut client = rig.client();
     let taken: Vec<_> = (0..)
         .map_while(|_| rig.status.0.streams.take("good").ok())
         .collect();
@@ -108,19 +105,19 @@ async fn a_user_with_too_many_streams_is_refused_and_others_are_not() {
 }
 
 #[tokio::test]
-async fn a_rotated_certificate_ends_streams_in_good_order() {
+async fn a_connection_that_is_asked_to_end_ends_streams_in_good_order() {
     let rig = Rig::filled().await;
-    let served = Served::start(&rig, Limits::default()).await;
-    let stream = synced(&served).await;
-    served.rotate();
+    let connection = Connection::default();
+    let router = rig.router.clone().layer(Extension(connection.clone()));
+    let stream = synced(StatusServiceClient::new(router)).await;
+    connection.leaving.cancel();
     assert_says(&end(stream).await, Code::Unavailable, "new connection");
 }
 
 #[tokio::test]
 async fn a_replica_that_ends_says_so() {
     let rig = Rig::filled().await;
-    let served = Served::start(&rig, Limits::default()).await;
-    let stream = synced(&served).await;
+    let stream = synced(rig.client()).await;
     rig.life.ends.cancel();
     assert_says(&end(stream).await, Code::Unavailable, "watch again");
 }
@@ -128,8 +125,7 @@ async fn a_replica_that_ends_says_so() {
 #[tokio::test]
 async fn a_replica_that_is_asked_to_end_is_not_healthy_before_it_ends() {
     let rig = Rig::filled().await;
-    let served = Served::start(&rig, Limits::default()).await;
-    let mut health = HealthClient::new(served.channel().await);
+    let mut health = HealthClient::new(rig.router.clone());
     let mut changes = Vec::new();
     for service in ["", SERVICE_NAME] {
         let service = service.to_owned();
@@ -146,7 +142,7 @@ async fn a_replica_that_is_asked_to_end_is_not_healthy_before_it_ends() {
         let next = soon("another health", stream.message()).await.unwrap().unwrap();
         assert_eq!(next.status(), ServingStatus::NotServing);
     }
-    let mut client = served.client().await;
+    let mut client = rig.client();
     let answered = soon("an answer", client.list_clusters(list())).await;
     assert!(
         answered.is_ok(),

@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::limits::TokenBucket;
+use sluice_core::limits::TokenBucket;
 
 /// Interval after which an address may start one more review.
 const EVERY: Duration = Duration::from_millis(100);
@@ -25,7 +25,7 @@ const ADDRESSES: usize = 1024;
 
 /// Reason to refuse a review now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum TooMany {
+pub(crate) enum TooMany {
     /// The address exceeds its rate.
     #[error("too many uncached tokens and namespaces from {0}; the limit is 10 per second; try again")]
     Rate(IpAddr),
@@ -36,7 +36,7 @@ pub enum TooMany {
 
 /// Reviews of uncached callers, by address.
 #[derive(Debug, Default)]
-pub struct UncachedCallers {
+pub(crate) struct UncachedCallers {
     waiting: usize,
     by_address: HashMap<IpAddr, AddressRate>,
 }
@@ -53,7 +53,7 @@ impl UncachedCallers {
     ///
     /// # Errors
     /// The address exceeds its rate or its share.
-    pub fn begin(&mut self, address: IpAddr, now: Instant) -> Result<IpAddr, TooMany> {
+    pub(crate) fn begin(&mut self, address: IpAddr, now: Instant) -> Result<IpAddr, TooMany> {
         let address = self.counted_as(address.to_canonical(), now);
         let left = WAITING.saturating_sub(self.waiting);
         let own = self.by_address.entry(address).or_insert(AddressRate {
@@ -73,7 +73,7 @@ impl UncachedCallers {
     }
 
     /// Ends a review of an address.
-    pub fn end(&mut self, address: IpAddr) {
+    pub(crate) fn end(&mut self, address: IpAddr) {
         if let Some(own) = self.by_address.get_mut(&address) {
             own.waiting -= 1;
             self.waiting -= 1;

@@ -3,7 +3,6 @@
 use std::{net::IpAddr, time::Duration};
 
 use futures::StreamExt as _;
-use sluice_hooks::Peer;
 use sluice_proto::status::v1::{
     Change, WatchClustersRequest, WatchClustersResponse, status_service_server::StatusService as _,
 };
@@ -11,7 +10,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tonic::{Code, Status};
 
 use super::rig::{Rig, Said, with_token};
-use crate::status::service::Service;
+use crate::{Connection, service::Service};
 
 type Stream =
     <Service as sluice_proto::status::v1::status_service_server::StatusService>::WatchClustersStream;
@@ -30,7 +29,7 @@ async fn watch(rig: &Rig, token: &str, peer: IpAddr) -> Result<Stream, Status> {
         ends: rig.life.ends.clone(),
     };
     let mut request = with_token(token, WatchClustersRequest::default());
-    request.extensions_mut().insert(Peer::at(peer));
+    request.extensions_mut().insert(Connection::of(peer));
     Ok(service.watch_clusters(request).await?.into_inner())
 }
 
@@ -204,7 +203,7 @@ async fn random_namespaces_of_one_who_may_see_none_have_a_rate_too() {
                 name: String::new(),
             },
         );
-        request.extensions_mut().insert(Peer::at(from(4)));
+        request.extensions_mut().insert(Connection::of(from(4)));
         match service.watch_clusters(request).await.err().unwrap().code() {
             Code::PermissionDenied => denied += 1,
             code => assert_eq!(code, Code::ResourceExhausted),

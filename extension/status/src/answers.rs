@@ -7,9 +7,8 @@ use std::{
     time::Duration,
 };
 
+use sluice_core::lock::lock;
 use tokio::{sync::OnceCell, time::Instant};
-
-use crate::lock::lock;
 
 /// Lifetime of a result.
 const KEPT: Duration = Duration::from_secs(10);

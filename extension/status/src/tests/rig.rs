@@ -2,37 +2,25 @@
 
 use std::{
     collections::HashMap,
-    fs,
-    net::{Ipv4Addr, SocketAddr},
+    future::ready,
     sync::{Arc, Mutex},
     time::Duration,
 };
 
 use axum::Router;
 use bytes::Bytes;
+use futures::{FutureExt as _, channel::mpsc, future::BoxFuture};
 use http::{Request, Response};
 use http_body_util::BodyExt as _;
 use kube::client::{Body, Client};
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use serde_json::{Value, json};
-use sluice_core::cluster::ClusterRef;
+use sluice_core::{cluster::ClusterRef, lock::lock};
 use sluice_proto::status::v1::status_service_client::StatusServiceClient;
-use tempfile::TempDir;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
-use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
 use tower::service_fn;
 
-use crate::{
-    cache::{event_handlers::EventHandlers, frozen::Frozen, stores::Stores},
-    kube_client::last_response::LastResponse,
-    lock::lock,
-    server::{
-        health::Health,
-        serve::{CertificateFiles, Config, Limits, Metrics, Server, TlsConfig},
-    },
-    status::{Lifecycle, Status, StatusMetrics},
-};
+use crate::{Caches, Changed, ClusterView, Lifecycle, Status, StatusMetrics};
 
 const TIMEOUT: Duration = Duration::from_secs(20);
 
@@ -117,12 +105,37 @@ impl Reviews {
     }
 }
 
+/// Filled caches without a Cluster.
+pub(super) struct NoClusters {
+    /// Time of the last response of the API server; `None` if it never falls silent.
+    pub(super) last_response: Option<Instant>,
+}
+
+impl Caches for NoClusters {
+    fn filled(&self) -> BoxFuture<'_, ()> {
+        ready(()).boxed()
+    }
+
+    fn clusters(&self) -> Vec<ClusterRef> {
+        Vec::new()
+    }
+
+    fn view(&self, _: &ClusterRef) -> Option<ClusterView> {
+        None
+    }
+
+    fn silent_for(&self) -> Duration {
+        self.last_response.map_or(Duration::ZERO, |at| at.elapsed())
+    }
+}
+
 /// Service that follows caches.
 pub(super) struct Rig {
     pub(super) status: Status,
     pub(super) router: Router,
     pub(super) life: Lifecycle,
     pub(super) reviews: Reviews,
+    _changes: mpsc::UnboundedSender<Changed>,
     _ends: DropGuard,
 }
 
@@ -133,25 +146,22 @@ impl Rig {
         let life = Lifecycle {
             leaves: CancellationToken::new(),
             ends: CancellationToken::new(),
-            heart: Health::default().heartbeat("status", Duration::from_mins(1)),
+            beat: Arc::new(|| {}),
+            panicked: || panic!("the service has survived a panic"),
         };
-        let handlers = EventHandlers::default();
-        let (router, following) = status
-            .router_and_follower(handlers.shown.listen(), life.clone())
-            .unwrap();
+        let (sender, changes) = mpsc::unbounded();
+        let (router, following) = status.router_and_follower(changes, life.clone()).unwrap();
         tokio::spawn(following);
         let reviews = Reviews::default();
         let (knowing, client) = (status.clone(), reviews.client());
         let knows = move || {
-            let last_response = LastResponse::default();
-            let watched = last_response.noting(Frozen::new().client(|_| Vec::new()));
-            let (stores, following) = Stores::open(&watched, "tkg-system", &handlers);
-            tokio::spawn(following);
-            knowing.set_caches(stores, client, last_response);
+            let last_response = None;
+            knowing.set_caches(NoClusters { last_response }, client);
         };
         let rig = Self {
             status,
             router,
+            _changes: sender,
             _ends: life.ends.clone().drop_guard(),
             life,
             reviews,
@@ -180,67 +190,13 @@ impl Rig {
         lock(&self.status.0.board).put(&cluster, encoded);
     }
 
+    pub(super) fn client(&self) -> StatusServiceClient<Router> {
+        StatusServiceClient::new(self.router.clone())
+    }
+
     /// Signals a change of the snapshot store.
     pub(super) fn changed(&self) {
         self.status.0.changes.send_modify(|changes| *changes += 1);
-    }
-}
-
-/// Service on a port of its own.
-pub(super) struct Served {
-    address: SocketAddr,
-    authority: CertifiedIssuer<'static, KeyPair>,
-    files: TempDir,
-}
-
-impl Served {
-    pub(super) async fn start(rig: &Rig, limits: Limits) -> Self {
-        let mut params = CertificateParams::default();
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let mut served = Self {
-            address: (Ipv4Addr::LOCALHOST, 0).into(),
-            authority: CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap(),
-            files: tempfile::tempdir().unwrap(),
-        };
-        served.rotate();
-        let config = Config {
-            serves: "status",
-            address: served.address,
-            tls: Some(TlsConfig {
-                http2_only: true,
-                reload_every: Duration::from_millis(20),
-                ..TlsConfig::new(CertificateFiles::in_dir(served.files.path()))
-            }),
-            limits,
-        };
-        let listener = Server::bind(config, Metrics::default()).await.unwrap();
-        served.address = listener.local_addr();
-        tokio::spawn(listener.run(rig.router.clone(), rig.life.ends.clone()));
-        served
-    }
-
-    /// Writes another certificate.
-    pub(super) fn rotate(&self) {
-        let key = KeyPair::generate().unwrap();
-        let params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
-        let certificate = params.signed_by(&key, &self.authority).unwrap();
-        fs::write(self.files.path().join("tls.crt"), certificate.pem()).unwrap();
-        fs::write(self.files.path().join("tls.key"), key.serialize_pem()).unwrap();
-    }
-
-    pub(super) async fn channel(&self) -> Channel {
-        let _installed_before = rustls::crypto::aws_lc_rs::default_provider().install_default();
-        let tls = ClientTlsConfig::new()
-            .ca_certificate(Certificate::from_pem(self.authority.as_ref().pem()))
-            .domain_name("localhost");
-        let endpoint = Endpoint::from_shared(format!("https://{}", self.address)).unwrap();
-        soon("a connection", endpoint.tls_config(tls).unwrap().connect())
-            .await
-            .unwrap()
-    }
-
-    pub(super) async fn client(&self) -> StatusServiceClient<Channel> {
-        StatusServiceClient::new(self.channel().await)
     }
 }
 

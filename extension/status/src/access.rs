@@ -6,18 +6,17 @@ use k8s_openapi::{api::authentication::v1::TokenReview, api::authorization::v1::
 use kube::{Api, Client, Resource, api::PostParams};
 use serde::{Serialize, de::DeserializeOwned};
 use sha2::{Digest as _, Sha256};
-use sluice_core::{
-    error_chain::error_chain,
-    status::{Refusal, UncachedCallers, User, access_review, allowed, token_review, user},
+use sluice_core::{error_chain::error_chain, lock::lock};
+use tokio::{
+    sync::Semaphore,
+    time::{Instant, timeout},
 };
-use tokio::{sync::Semaphore, time::timeout};
 use tonic::Status;
 
-use super::answers::Answers;
-use crate::{
-    clock::now,
-    kube_client::bounded::{Bounds, REQUEST, bounded},
-    lock::lock,
+use super::{
+    answers::Answers,
+    reviews::{Refusal, User, access_review, allowed, token_review, user},
+    uncached_callers::UncachedCallers,
 };
 
 /// Concurrent reviews: of callers accepted before, of other callers, and of open streams. Each class has its own limit, so that none waits
@@ -29,12 +28,8 @@ const REAUTHORIZATIONS: usize = 4;
 /// Callers with a previously accepted token that may wait for a review.
 const WAITING: usize = 256;
 
-/// Limits of one review.
-const BOUNDS: Bounds = Bounds {
-    time: Duration::from_secs(5),
-    answer: 1024 * 1024,
-    ..REQUEST
-};
+/// Timeout of one review.
+const REVIEW: Duration = Duration::from_secs(5);
 
 /// Timeout of the re-authorization of a stream, including all waits.
 const REAUTHORIZATION: Duration = Duration::from_secs(10);
@@ -83,7 +78,7 @@ impl Access {
     /// Creates an authorization over `client`, which has no other user.
     pub(super) fn new(client: Client) -> Self {
         Self {
-            client: bounded(client, BOUNDS),
+            client,
             users: Answers::default(),
             rights: Answers::default(),
             known: Semaphore::new(KNOWN),
@@ -175,7 +170,7 @@ impl Access {
 
     /// Starts a review of an uncached caller at this address.
     fn uncached_caller(&self, address: IpAddr) -> Result<UncachedReview<'_>, Status> {
-        let begun = lock(&self.uncached_callers).begin(address, now());
+        let begun = lock(&self.uncached_callers).begin(address, Instant::now().into_std());
         let counted_as = begun.map_err(|many| Status::resource_exhausted(many.to_string()))?;
         Ok(UncachedReview {
             of: &self.uncached_callers,
@@ -184,19 +179,20 @@ impl Access {
     }
 
     async fn review<K: Review>(&self, review: &K) -> Result<K, Status> {
-        let answer = Api::<K>::all(self.client.clone())
-            .create(&PostParams::default(), review)
-            .await;
+        let kind = K::kind(&());
+        let unavailable = |why: String| {
+            Status::unavailable(format!(
+                "the management API server did not respond to a {kind}: {why}"
+            ))
+        };
+        let (api, params) = (Api::<K>::all(self.client.clone()), PostParams::default());
+        let answer = timeout(REVIEW, api.create(&params, review)).await;
+        let answer = answer.map_err(|_| unavailable(format!("no answer within {REVIEW:?}")))?;
         answer.map_err(|error| match error {
             kube::Error::Api(status) if status.code == 403 => Status::unavailable(format!(
-                "Sluice may not create a {}; apply the roles of manifests/base",
-                K::kind(&())
+                "Sluice may not create a {kind}; apply the roles of manifests/base"
             )),
-            error => Status::unavailable(format!(
-                "the management API server did not respond to a {}: {}",
-                K::kind(&()),
-                error_chain(&error)
-            )),
+            error => unavailable(error_chain(&error)),
         })
     }
 }

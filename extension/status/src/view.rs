@@ -2,15 +2,14 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::core::ObjectMeta;
-use sluice_crds::{
-    foreign::{Cluster, cluster::Topology},
-    run::{ClusterBootstrap, Outcome, TanzuKubernetesRelease, UpgradeRecord},
-};
-
-use crate::{
+use sluice_core::{
     cache::stores::{Found, Stores, is_legacy_release},
     cluster::{ClusterRef, is_managed, release_of},
     upgrade::{record::of_cluster, tkr::pinned},
+};
+use sluice_crds::{
+    foreign::{Cluster, cluster::Topology},
+    run::{ClusterBootstrap, Outcome, TanzuKubernetesRelease, UpgradeRecord},
 };
 
 /// View of one Cluster for clients of the status service.
@@ -98,11 +97,113 @@ fn is_pending(record: &UpgradeRecord, topology: &Topology, label: &str) -> bool 
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use kube::Resource;
+    use serde::de::DeserializeOwned;
     use serde_json::{Value, json};
+    use sluice_core::{
+        cache::{
+            stored_kind::StoredKind,
+            stores::{Releases, Stored},
+        },
+        decode::Undecodable,
+        packages::bootstrap::Catalogue,
+    };
     use sluice_crds::labels::label;
 
     use super::*;
-    use crate::cache::stores::tests::{Given, object, undecodable};
+
+    /// Stores with fixed content.
+    #[derive(Default)]
+    struct Given {
+        clusters: Vec<Value>,
+        bootstraps: Vec<Value>,
+        releases: Vec<Value>,
+        /// Undecodable objects of any kind.
+        undecodable: Vec<Arc<Undecodable>>,
+    }
+
+    impl<K: DeserializeOwned + Resource<DynamicType = ()>> Stored<K> for Given {
+        fn found(&self, namespace: Option<&str>, name: &str) -> Found<K> {
+            if let Some(object) = Stored::<K>::undecodable(self, namespace, name) {
+                return Err(object);
+            }
+            let mut objects = [&self.clusters, &self.bootstraps, &self.releases]
+                .into_iter()
+                .flatten();
+            let found = objects.find(|object| {
+                let meta = &object["metadata"];
+                object["kind"] == *K::kind(&())
+                    && meta["namespace"].as_str() == namespace
+                    && meta["name"] == name
+            });
+            Ok(found.map(|object| Arc::new(serde_json::from_value(object.clone()).unwrap())))
+        }
+
+        fn of_cluster(&self, _: &str, _: &str) -> Vec<Arc<K>> {
+            Vec::new()
+        }
+
+        fn undecodable(&self, namespace: Option<&str>, name: &str) -> Option<Arc<Undecodable>> {
+            let is_it = |object: &&Arc<Undecodable>| {
+                let meta = &object.metadata;
+                object.kind == K::kind(&())
+                    && meta.namespace.as_deref() == namespace
+                    && meta.name.as_deref() == Some(name)
+            };
+            self.undecodable.iter().find(is_it).cloned()
+        }
+
+        fn undecodable_of(&self, _: &str, _: &str) -> Option<Arc<Undecodable>> {
+            None
+        }
+    }
+
+    impl Stores for Given {
+        fn releases(&self) -> Arc<Releases> {
+            Arc::default()
+        }
+
+        fn undecodable_release(&self) -> Option<Arc<Undecodable>> {
+            None
+        }
+
+        fn catalogue(&self) -> Arc<Catalogue> {
+            Arc::default()
+        }
+
+        fn is_listed(&self, _: StoredKind) -> bool {
+            true
+        }
+    }
+
+    /// Returns an object of this name in `namespace`, with these labels and with the fields of `rest`.
+    fn object<K: Resource<DynamicType = ()>>(
+        namespace: Option<&str>,
+        name: &str,
+        labels: &Value,
+        rest: &Value,
+    ) -> Value {
+        let mut object = rest.clone();
+        object["apiVersion"] = json!(K::api_version(&()));
+        object["kind"] = json!(K::kind(&()));
+        object["metadata"] = json!({
+            "name": name, "namespace": namespace, "labels": labels, "uid": "uid", "generation": 1,
+        });
+        object
+    }
+
+    /// Returns an object that cannot be decoded.
+    fn undecodable(kind: &str, name: &str, labels: &Value) -> Arc<Undecodable> {
+        let metadata = json!({"name": name, "namespace": "ns", "labels": labels, "uid": "uid"});
+        Arc::new(Undecodable {
+            kind: kind.to_owned(),
+            metadata: serde_json::from_value(metadata).unwrap(),
+            class: None,
+            why: "field spec: it is nested deeper than 127 levels".to_owned(),
+        })
+    }
 
     fn record(schema: i64, uid: &str) -> Value {
         json!({"spec": {}, "status": {"upgrade": {
@@ -113,11 +214,11 @@ mod tests {
 
     fn given(label: Option<&str>, bootstrap: Option<&Value>) -> Given {
         let labels = label.map_or(json!({}), |label| json!({label::TKR: label}));
-        let bootstrap = bootstrap.map(|rest| object(Some("ns"), "one", &json!({}), rest));
+        let bootstrap = bootstrap.map(|rest| object::<ClusterBootstrap>(Some("ns"), "one", &json!({}), rest));
         Given {
-            clusters: vec![object(Some("ns"), "one", &labels, &json!({"spec": {}}))],
+            clusters: vec![object::<Cluster>(Some("ns"), "one", &labels, &json!({"spec": {}}))],
             bootstraps: bootstrap.into_iter().collect(),
-            releases: vec![object(
+            releases: vec![object::<TanzuKubernetesRelease>(
                 None,
                 "old",
                 &json!({label::LEGACY_TKR: ""}),
@@ -169,7 +270,8 @@ mod tests {
         let variables: Vec<_> = data.into_iter().collect();
         let spec = json!({"spec": {"topology": {"classRef": {"name": "c"}, "version": version, "variables": variables}}});
         let mut given = given(Some(label), Some(&bootstrap));
-        given.clusters = vec![object(Some("ns"), "one", &json!({label::TKR: label}), &spec)];
+        let labels = json!({label::TKR: label});
+        given.clusters = vec![object::<Cluster>(Some("ns"), "one", &labels, &spec)];
         let view = seen(&given).unwrap();
         assert_eq!(view.topology_version, version);
         view.pending
@@ -208,11 +310,11 @@ mod tests {
     fn an_undecodable_cluster_is_shown_without_a_record() {
         let labels = json!({label::TKR: "v1"});
         let mut given = given(Some("v1"), Some(&record(1, "uid")));
-        given.undecodable = vec![undecodable("ClusterBootstrap", Some("ns"), "one", &labels)];
+        given.undecodable = vec![undecodable("ClusterBootstrap", "one", &labels)];
         let shown = seen(&given).unwrap();
         assert_eq!((shown.managed, shown.upgrade.is_none()), (true, true));
 
-        given.undecodable = vec![undecodable("Cluster", Some("ns"), "one", &labels)];
+        given.undecodable = vec![undecodable("Cluster", "one", &labels)];
         let shown = seen(&given).unwrap();
         assert_eq!((shown.tkr_label.as_str(), shown.upgrade.is_none()), ("v1", true));
         assert_eq!(shown.uid, "uid");
