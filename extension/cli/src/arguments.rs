@@ -53,6 +53,7 @@ pub struct StatusArgs {
     /// Name of a single Cluster (default: all Clusters of the namespace)
     #[arg(value_name = "CLUSTER", value_parser = object, conflicts_with = "all_namespaces")]
     pub name: Option<String>,
+    /// Address of the status service, and credentials.
     #[command(flatten)]
     pub server: ServerArgs,
     /// Namespace of the Clusters
@@ -75,6 +76,7 @@ pub struct WatchArgs {
     /// Names of the Clusters
     #[arg(required = true, value_name = "CLUSTER", value_parser = object)]
     pub names: Vec<String>,
+    /// Address of the status service, and credentials.
     #[command(flatten)]
     pub server: ServerArgs,
     /// Namespace of the Clusters

@@ -81,9 +81,8 @@ fn refusal(status: &Status) -> String {
 
 /// Renders an error with its sources on one line.
 fn with_sources(error: &dyn Error) -> String {
-    let errors = iter::successors(Some(error), |error| error.source());
-    let texts: Vec<String> = errors.map(ToString::to_string).collect();
-    texts.join(": ")
+    let sources = iter::successors(error.source(), |&source| source.source());
+    sources.fold(error.to_string(), |text, source| format!("{text}: {source}"))
 }
 
 /// Authorization header of a call with a token.

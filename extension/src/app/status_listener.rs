@@ -13,7 +13,9 @@ use futures::{FutureExt as _, channel::mpsc::UnboundedReceiver, future::BoxFutur
 use kube::Client;
 use sluice_core::cluster::ClusterRef;
 use sluice_hooks::Peer;
-use sluice_status::{Caches, Changed, ClusterView, Connection, Lifecycle, Status, StatusMetrics, Unread, view};
+use sluice_status::{
+    Caches, Changed, ClusterView, Connection, Lifecycle, Status, StatusMetrics, Unread, view,
+};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tracing::error;

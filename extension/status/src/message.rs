@@ -23,7 +23,7 @@ pub(super) fn cluster(view: ClusterView) -> v1::Cluster {
 
 fn upgrade(record: UpgradeRecord, since: Option<Time>) -> v1::Upgrade {
     v1::Upgrade {
-        waiting: explain(&record, since).map(waiting),
+        waiting: explain(&record, since).as_ref().map(waiting),
         from: record.from.unwrap_or_default(),
         to: record.to,
         hop: record.hop.unwrap_or_default(),
@@ -45,7 +45,7 @@ fn upgrade(record: UpgradeRecord, since: Option<Time>) -> v1::Upgrade {
     }
 }
 
-fn waiting(explanation: Explanation<'_>) -> v1::Waiting {
+fn waiting(explanation: &Explanation<'_>) -> v1::Waiting {
     let (hook, version) = explanation
         .gate
         .map(|gate| (gate.hook.as_str().to_owned(), gate.version.clone()))

@@ -216,7 +216,12 @@ mod tests {
         let labels = label.map_or(json!({}), |label| json!({label::TKR: label}));
         let bootstrap = bootstrap.map(|rest| object::<ClusterBootstrap>(Some("ns"), "one", &json!({}), rest));
         Given {
-            clusters: vec![object::<Cluster>(Some("ns"), "one", &labels, &json!({"spec": {}}))],
+            clusters: vec![object::<Cluster>(
+                Some("ns"),
+                "one",
+                &labels,
+                &json!({"spec": {}}),
+            )],
             bootstraps: bootstrap.into_iter().collect(),
             releases: vec![object::<TanzuKubernetesRelease>(
                 None,

@@ -70,11 +70,13 @@ pub fn digest(value: &impl Hash) -> u64 {
     hasher.finish()
 }
 
+/// Object with a digest of its content.
+type Entry = (u64, Arc<Value>);
+
 /// Objects by place. A copy is cheap.
 #[derive(Clone, Debug, Default)]
 pub struct Store<K, S> {
-    /// Objects with a digest of their content.
-    objects: Arc<BTreeMap<Arc<K>, (u64, Arc<Value>)>>,
+    objects: Arc<BTreeMap<Arc<K>, Entry>>,
     /// Source of metadata, with what it remembers of earlier writes.
     pub strategy: S,
 }

@@ -154,7 +154,7 @@ impl Kapp {
         // A stopped App only shows that its change was observed, and keeps its conditions.
         if is_stopped(&app["spec"]) {
             servers.edit(&app_at, |app| {
-                app["status"]["observedGeneration"] = json!(generation)
+                app["status"]["observedGeneration"] = json!(generation);
             });
             return;
         }

@@ -271,7 +271,7 @@ impl Search {
         for _ in 0..ROUNDS {
             let here = digest(&state);
             let known = self.completes.lock().is_ok_and(|known| known.contains(&here));
-            if known || self.is_over(&state) {
+            if known || is_over(&state) {
                 if let Ok(mut known) = self.completes.lock() {
                     known.extend(met);
                 }
@@ -292,26 +292,6 @@ impl Search {
         let is_choice = |edit: &Edit| matches!(edit, Edit::Choose(..) | Edit::OldManifest);
         mend(servers, edits.iter().any(is_choice));
         reduce(servers);
-    }
-
-    /// Whether the upgrade or the deletion is complete.
-    fn is_over(&self, state: &State) -> bool {
-        if state.edits != 0 {
-            return false;
-        }
-        let Some(cluster) = state.servers.get(&cluster()) else {
-            return false;
-        };
-        if !cluster["metadata"]["deletionTimestamp"].is_null() {
-            return state.capi.deleted;
-        }
-        let to = &cluster["spec"]["topology"]["version"];
-        let closed =
-            record(&state.servers).is_some_and(|record| record.outcome.is_some() && *to == record.to);
-        closed
-            && *to != VERSIONS[0]
-            && *to == VERSIONS[version_at(&state.servers, &worker(), "status")]
-            && !state.capi.awaits_hooks()
     }
 
     fn round(&self, state: &mut State) {
@@ -375,6 +355,25 @@ fn observe(state: &mut State) {
     }
 }
 
+/// Whether the upgrade or the deletion is complete.
+fn is_over(state: &State) -> bool {
+    if state.edits != 0 {
+        return false;
+    }
+    let Some(cluster) = state.servers.get(&cluster()) else {
+        return false;
+    };
+    if !cluster["metadata"]["deletionTimestamp"].is_null() {
+        return state.capi.deleted;
+    }
+    let to = &cluster["spec"]["topology"]["version"];
+    let closed = record(&state.servers).is_some_and(|record| record.outcome.is_some() && *to == record.to);
+    closed
+        && *to != VERSIONS[0]
+        && *to == VERSIONS[version_at(&state.servers, &worker(), "status")]
+        && !state.capi.awaits_hooks()
+}
+
 impl Model for Search {
     type State = State;
     type Action = Action;
@@ -415,7 +414,7 @@ impl Model for Search {
     }
 
     fn actions(&self, state: &State, actions: &mut Vec<Action>) {
-        if state.broken.is_some() || self.is_over(state) {
+        if state.broken.is_some() || is_over(state) {
             return;
         }
         let faulty = state.left > 0;

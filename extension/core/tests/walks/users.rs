@@ -110,6 +110,7 @@ fn possible(servers: &Servers, version: usize) -> usize {
     version.max(version_at(servers, &control_plane(), "spec"))
 }
 
+#[expect(clippy::too_many_lines, reason = "a list of edits")]
 pub(crate) fn edit(servers: &mut Servers, edit: Edit) {
     match edit {
         Edit::Target(version) => {
@@ -236,7 +237,7 @@ pub(crate) fn edit(servers: &mut Servers, edit: Edit) {
         }
         Edit::Stop(which, kind, field) => {
             servers.edit(&of_package(which, kind), |stopped| {
-                stopped["spec"][field] = json!(true)
+                stopped["spec"][field] = json!(true);
             });
         }
         Edit::Restart(which) => servers.edit(&of_package(which, "packageinstalls"), |install| {

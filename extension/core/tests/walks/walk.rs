@@ -220,7 +220,7 @@ impl Walk {
             Step::Duplicate => {
                 let mut servers = servers.clone();
                 servers.edit(&kube_system(), |namespace| {
-                    namespace["metadata"]["uid"] = json!(DUPLICATE)
+                    namespace["metadata"]["uid"] = json!(DUPLICATE);
                 });
                 self.elsewhere = Some(Box::new((servers, self.kapp.on(DUPLICATE))));
             }
@@ -289,9 +289,8 @@ impl Walk {
     /// Records which packages are correctly deployed.
     fn observe(&mut self) {
         let known = self.observed.as_ref();
-        let unchanged = known.is_some_and(|observed| {
-            observed.servers.ptr_eq(&self.servers) && observed.kapp == self.kapp
-        });
+        let unchanged = known
+            .is_some_and(|observed| observed.servers.ptr_eq(&self.servers) && observed.kapp == self.kapp);
         if !unchanged {
             self.observed = Some(Observed {
                 servers: self.servers.clone(),

@@ -95,7 +95,10 @@ impl State {
             "/apis" => {
                 let mut groups = vec![group("apps")];
                 groups.extend(self.served.then(|| group(GROUP)));
-                (self.groups.as_ref(), json!({"kind": "APIGroupList", "groups": groups}))
+                (
+                    self.groups.as_ref(),
+                    json!({"kind": "APIGroupList", "groups": groups}),
+                )
             }
             "/apis/apps/v1" => (None, resources("apps", &[kind("deployments", "Deployment")])),
             "/apis/controlplane.example.com/v1" => (
@@ -194,7 +197,10 @@ async fn try_again() {
     "allows to get, list and watch bads in group controlplane.example.com"
 )]
 #[case::bug(Answer::Panic, "its watch panicked")]
-#[case::broken(Answer::Refusal(500), "bads in group controlplane.example.com cannot be listed")]
+#[case::broken(
+    Answer::Refusal(500),
+    "bads in group controlplane.example.com cannot be listed"
+)]
 #[tokio::test(start_paused = true)]
 async fn an_unreadable_kind_affects_only_its_clusters(#[case] bad: Answer, #[case] why: &str) {
     let (server, triggers) = (Server::new(Some(bad)), Requeues::default());

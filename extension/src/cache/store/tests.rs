@@ -302,7 +302,7 @@ proptest! {
 }
 
 /// Returns whether a store of this kind returns the same parsed object again.
-fn is_kept_parsed<K: Cached + serde::de::DeserializeOwned>() -> bool {
+fn is_kept_parsed<K: Cached + serde::de::DeserializeOwned + 'static>() -> bool {
     let object = json!({"metadata": {"namespace": "ns", "name": "one", "resourceVersion": "1"}, "spec": {}});
     let mut writer = Writer::<K>::default();
     list(&mut writer, [decoded(serde_json::from_value(object).unwrap())]);
