@@ -121,7 +121,7 @@ impl<'a> Explanation<'a> {
         }
     }
 
-    /// Whether a package failed.
+    /// Whether its package is failed.
     #[must_use]
     pub fn failed(&self) -> bool {
         self.package
