@@ -1,4 +1,4 @@
-//! Search of upgrades with two packages, in every order of events, by `stateright`.
+//! Search of orders of events of upgrades with two packages, by `stateright`.
 //!
 //! A step is one round of concurrent reads, one write, or one action of another component. A run has one kind of fault, a limited
 //! number of times, or edits that users make in any order. A store with unbounded lag is such a fault. Bounds of the search:
