@@ -2,11 +2,17 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use prost_types::Timestamp;
-use sluice_core::explanation::{Explanation, explain};
+use sluice_core::{
+    explanation::{Explanation, explain},
+    text::one_line,
+};
 use sluice_crds::run::{Gate, Outcome, PackageRecord, PackageState, UpgradeRecord};
 use sluice_proto::status::v1;
 
 use super::view::ClusterView;
+
+/// Longest message of a wait, in characters. Gates and packages have the whole messages.
+const LONGEST_MESSAGE: usize = 256;
 
 pub(super) fn cluster(view: ClusterView) -> v1::Cluster {
     v1::Cluster {
@@ -59,7 +65,7 @@ fn waiting(explanation: &Explanation<'_>) -> v1::Waiting {
             .unwrap_or_default(),
         reason: explanation.reason.to_owned(),
         text: explanation.text.to_owned(),
-        message: explanation.message.to_owned(),
+        message: one_line(explanation.message, LONGEST_MESSAGE),
         since: explanation.since.as_ref().map(timestamp),
     }
 }

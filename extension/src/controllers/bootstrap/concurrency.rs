@@ -116,6 +116,9 @@ impl Limiter {
         uid: &str,
         reconcile: impl Future<Output = T>,
     ) -> Ran<T> {
+        if self.0.stop.is_cancelled() {
+            return Ran::Stopped;
+        }
         let mut reconcile = pin!(reconcile);
         let _permit = if self.outcomes().needs_permit(uid) {
             let Some(permit) = self.slow_permit(cluster) else {
@@ -597,7 +600,7 @@ mod tests {
     async fn no_reconcile_starts_after_the_stop() {
         let stop = CancellationToken::new();
         let limiter = Limiter::new(1, stop.clone());
-        let (first, second) = (limiter.clone(), limiter);
+        let (first, second, third) = (limiter.clone(), limiter.clone(), limiter);
         let first = tokio::spawn(async move { run(&first, "first", sleep(SECOND)).await });
         yield_now().await;
         let second = tokio::spawn(async move { run(&second, "second", async {}).await });
@@ -605,5 +608,11 @@ mod tests {
         stop.cancel();
         assert_eq!(second.await.unwrap(), Ran::Stopped);
         assert_eq!(first.await.unwrap(), Ran::Ended(()), "a running one ends");
+        third.outcomes().failed("third", now());
+        assert_eq!(
+            run(&third, "third", async {}).await,
+            Ran::Stopped,
+            "also with a free permit"
+        );
     }
 }

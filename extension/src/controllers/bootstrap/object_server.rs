@@ -256,7 +256,12 @@ impl State {
             && path.contains(refused)
             && !(writes_only && method.is_safe())
         {
-            return (code, status(code, if code == 404 { "NotFound" } else { "" }));
+            let reason = match code {
+                404 => "NotFound",
+                409 => "Conflict",
+                _ => "",
+            };
+            return (code, status(code, reason));
         }
         let is_asked = |asked: &str| path.contains(asked) && !path.ends_with("/status") && !method.is_safe();
         if self.asks_webhook.is_some_and(is_asked) {
