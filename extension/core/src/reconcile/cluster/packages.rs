@@ -108,13 +108,13 @@ pub(super) fn packages(
     let recorded = record.and_then(|record| record.workload_uid.as_deref());
     let Plan {
         planned,
-        problem: mut plan_problem,
+        problem: plan_problem,
         mut forbids_writes,
     } = plan(recorded)?;
-    // The hold of a package whose provider cannot be read takes precedence.
-    plan_problem = refused.or(plan_problem);
     let mut packages = Packages::of(planned, recorded);
-    packages.problem = problem.cloned().or(plan_problem);
+    // The hold of a package whose provider cannot be read takes precedence over that of the plan.
+    let given = problem.cloned().or(refused);
+    packages.problem = given.clone().or(plan_problem);
     let may_keep = may_keep(
         record,
         &validated.progress,
@@ -150,7 +150,7 @@ pub(super) fn packages(
         let there = plan(Some(uid))?;
         packages.workload_uid = Some(uid.to_owned());
         packages.planned = there.planned;
-        packages.problem = problem.cloned().or(there.problem);
+        packages.problem = given.or(there.problem);
         forbids_writes = there.forbids_writes;
     }
     if let Err(stop) =

@@ -5,7 +5,7 @@ use sluice_crds::run::Hook;
 
 use super::*;
 use crate::controllers::bootstrap::world::{
-    BOOTSTRAP, CLUSTER, PACKAGE, RELEASE, TEMPLATES, VALUES, World, cluster, values,
+    BOOTSTRAP, CLUSTER, KUBE_SYSTEM, PACKAGE, RELEASE, TEMPLATES, VALUES, World, cluster, values,
 };
 
 mod own;
@@ -419,12 +419,20 @@ async fn another_reconcile_writes_nothing_again() {
 
 /// The other packages of the Cluster go on.
 #[rstest]
-#[case::forbidden(403)]
-#[case::invalid(422)]
+#[case::forbidden(403, false)]
+#[case::invalid(422, false)]
+#[case::on_another_workload_cluster(403, true)]
 #[tokio::test(start_paused = true)]
-async fn a_clone_that_cannot_be_made_again_holds_its_package_only(#[case] code: u16) {
+async fn a_clone_that_cannot_be_made_again_holds_its_package_only(
+    #[case] code: u16,
+    #[case] is_replaced: bool,
+) {
     let world = new_cluster();
     world.reconcile().await;
+    if is_replaced {
+        let another = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"uid": "another"}});
+        world.workload.put(KUBE_SYSTEM, another);
+    }
     world.management.remove(CLONE);
     world.add_metrics(None);
     world.management.refuse_writes("/antreaconfigs", code);
