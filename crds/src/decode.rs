@@ -6,17 +6,17 @@
 
 mod brief;
 mod counted;
-mod metadata;
+mod fault;
 mod rest;
 mod text;
 
 use std::{cell::Cell, collections::BTreeMap};
 
-use serde::{Deserialize, Deserializer, de::Error as _};
+use serde::{Deserialize, Deserializer};
 
-pub(crate) use self::counted::ELEMENT;
 use self::{brief::brief, counted::Counted};
-pub use self::{rest::rest, text::Text};
+pub(crate) use self::{counted::ELEMENT, fault::is_in};
+pub use self::{fault::Fault, rest::rest, text::Text};
 use crate::{foreign, free_form};
 
 /// Remaining budget of one decoding.
@@ -32,8 +32,6 @@ struct Budget {
     is_projected: bool,
     /// Remaining bytes for free-form values.
     free_form: usize,
-    /// Whether errors of nested parts name their field.
-    names_fields: bool,
 }
 
 thread_local! {
@@ -91,37 +89,17 @@ impl Limit {
 ///
 /// # Errors
 /// `json` is not a `T`, or exceeds `limit`.
-pub fn from_str<'de, T: Deserialize<'de>>(json: &'de str, limit: Limit) -> serde_json::Result<(T, usize)> {
+pub fn from_str<'de, T: Deserialize<'de>>(json: &'de str, limit: Limit) -> Result<(T, usize), Fault> {
+    fault::forget_since(0);
     let mut reading = serde_json::Deserializer::from_str(json);
-    let (decoded, left) = within(limit, false, || T::deserialize(Counted::new(&mut reading)));
-    let decoded = decoded?;
-    reading.end()?;
+    let (decoded, left) = within(limit, || T::deserialize(Counted::new(&mut reading)));
+    let decoded = decoded.map_err(Fault::of)?;
+    reading.end().map_err(Fault::of)?;
     Ok((decoded, limit.memory - left))
 }
 
-/// Explains why `json` is not a `T`: the path of the field and its fault; `None` if it is one.
-#[must_use]
-pub fn why<T: for<'de> Deserialize<'de>>(json: &str, limit: Limit) -> Option<(String, String)> {
-    let mut reading = serde_json::Deserializer::from_str(json);
-    let counted = Counted::new(&mut reading);
-    let (decoded, _) = within(limit, true, || serde_path_to_error::deserialize::<_, T>(counted));
-    let error = decoded.err()?;
-    let outer = brief(error.path());
-    let text = brief(error.into_inner());
-    let mut parts: Vec<&str> = text.split(IN).collect();
-    let what = parts.pop().unwrap_or_default().to_owned();
-    let mut path = outer;
-    for part in parts {
-        if !part.starts_with('[') {
-            path.push('.');
-        }
-        path.push_str(part);
-    }
-    Some((path, what))
-}
-
 /// Calls `decode` with this budget. Also returns the remaining budget.
-fn within<R>(limit: Limit, names_fields: bool, decode: impl FnOnce() -> R) -> (R, usize) {
+fn within<R>(limit: Limit, decode: impl FnOnce() -> R) -> (R, usize) {
     /// Restores the budget, even after a panic.
     struct Restore(Option<Budget>);
     impl Drop for Restore {
@@ -139,7 +117,6 @@ fn within<R>(limit: Limit, names_fields: bool, decode: impl FnOnce() -> R) -> (R
         } else {
             usize::MAX
         },
-        names_fields,
     })));
     let decoded = decode();
     let left = BUDGET.get().map_or(0, |budget| budget.left);
@@ -199,20 +176,7 @@ pub(crate) fn keep_free_form(bytes: usize) {
 /// The text is not a `T`, or the budget is exceeded.
 pub fn nested<'de, T: Deserialize<'de>>(json: &'de str) -> serde_json::Result<T> {
     let mut reading = serde_json::Deserializer::from_str(json);
-    let counted = Counted::new(&mut reading);
-    if !BUDGET.get().is_some_and(|budget| budget.names_fields) {
-        return T::deserialize(counted).inspect_err(fails_all);
-    }
-    serde_path_to_error::deserialize(counted).map_err(|error| {
-        let path = brief(error.path());
-        let error = error.into_inner();
-        fails_all(&error);
-        if path == "." {
-            error
-        } else {
-            in_field(&path, &error)
-        }
-    })
+    T::deserialize(Counted::new(&mut reading)).inspect_err(fails_all)
 }
 
 /// Marks the object as undecodable on a syntax error: unlike a value of another shape, such text cannot be ignored.
@@ -225,18 +189,6 @@ fn fails_all(error: &serde_json::Error) {
     }
 }
 
-/// Separator between the path of a part of an object and the field in this part or its fault.
-const IN: char = '\u{1f}';
-
-/// Prefixes an error with a field of a part of an object: a name, or an index in brackets.
-pub(crate) fn in_field(field: &str, error: &serde_json::Error) -> serde_json::Error {
-    let text = brief(error);
-    let text = text
-        .rsplit_once(" at line ")
-        .map_or(text.as_str(), |(text, _position)| text);
-    serde_json::Error::custom(format_args!("{}{IN}{text}", brief(field)))
-}
-
 /// Decodes a part of an object, or leaves it out if it has another shape or nothing reads it. Then the budget gets its bytes back.
 ///
 /// # Errors
@@ -244,7 +196,7 @@ pub(crate) fn in_field(field: &str, error: &serde_json::Error) -> serde_json::Er
 pub(crate) fn lenient<T, E: serde::de::Error>(
     read: impl FnOnce() -> serde_json::Result<Option<T>>,
 ) -> Result<Option<T>, E> {
-    let before = BUDGET.get();
+    let (before, depth) = (BUDGET.get(), fault::depth());
     let read = read();
     if let Err(error) = &read {
         fails_all(error);
@@ -254,6 +206,7 @@ pub(crate) fn lenient<T, E: serde::de::Error>(
         Err(error) if BUDGET.get().is_some_and(|budget| budget.has_failed) => Err(E::custom(brief(error))),
         Ok(None) | Err(_) => {
             BUDGET.set(before);
+            fault::forget_since(depth);
             Ok(None)
         }
     }

@@ -1,22 +1,32 @@
-//! Counts the memory of a deserialized value.
+//! Counts the memory of a deserialized value, drops what nothing reads from metadata, and records the path of a fault.
+//!
+//! [`Members`] decides at run time how it reads an object. As a type of its own for each way, the visitor of each decoded type would be
+//! compiled once for each of them.
 
-use std::{fmt, mem::size_of};
+use std::{borrow::Cow, fmt, mem::size_of};
 
 use serde::{
     Deserializer,
-    de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor},
+    de::{DeserializeSeed, Error, IgnoredAny, IntoDeserializer, MapAccess, SeqAccess, Visitor},
 };
+use serde_json::value::RawValue;
 
-use super::{brief::Brief, give_back, metadata, take};
+use super::{
+    UNREAD,
+    brief::{Brief, brief},
+    fault, give_back, is_projected, take,
+    text::Part,
+};
+use crate::labels::is_kept;
 
-/// Wrapper around a deserializer, seed, visitor or list that counts the memory of its values.
-pub(super) struct Counted<T>(T);
+/// Name that the metadata type passes to serde.
+const METADATA: &str = "ObjectMeta";
 
-impl<T> Counted<T> {
-    pub(super) const fn new(inner: T) -> Self {
-        Self(inner)
-    }
-}
+/// Nothing reads managed fields, they make up half of an object, and clients write times into them that no type accepts.
+const MANAGED_FIELDS: &str = "managedFields";
+
+/// Annotation in which kubectl stores a whole object.
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// Initial capacity of a list.
 const FIRST: usize = 4;
@@ -33,12 +43,30 @@ const ENTRY: usize = 2;
 /// Target of a JSON object.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Shape {
+    /// A map with any number of entries.
+    Map,
     /// Fields of a type, whose size its owner counts.
     Fields,
     /// The fields of metadata.
     Metadata,
-    /// A map with any number of entries.
-    Map,
+    /// Labels or annotations, of which a selection is kept.
+    Selection,
+}
+
+/// Wrapper around a deserializer or seed that counts the memory of its values.
+pub(super) struct Counted<T> {
+    inner: T,
+    /// Target of a JSON object that is not read as a struct.
+    shape: Shape,
+}
+
+impl<T> Counted<T> {
+    pub(super) const fn new(inner: T) -> Self {
+        Self {
+            inner,
+            shape: Shape::Map,
+        }
+    }
 }
 
 /// A visitor, and the target of a JSON object.
@@ -47,19 +75,10 @@ struct Visit<V> {
     shape: Shape,
 }
 
-impl<V> Visit<V> {
-    const fn any(visitor: V) -> Self {
-        Self {
-            visitor,
-            shape: Shape::Map,
-        }
-    }
-}
-
 macro_rules! forward {
     ($($method:ident),+ $(,)?) => {
         $(fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
-            self.0.$method(Visit::any(visitor))
+            self.inner.$method(Visit { visitor, shape: self.shape })
         })+
     };
 }
@@ -68,7 +87,7 @@ macro_rules! forward {
 macro_rules! any {
     ($($method:ident),+ $(,)?) => {
         $(fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
-            self.0.deserialize_any(Visit::any(visitor))
+            self.deserialize_any(visitor)
         })+
     };
 }
@@ -77,13 +96,13 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Counted<D> {
     type Error = D::Error;
 
     forward! {
-        deserialize_str, deserialize_string, deserialize_bytes, deserialize_byte_buf, deserialize_option,
+        deserialize_any, deserialize_str, deserialize_string, deserialize_bytes, deserialize_byte_buf, deserialize_option,
     }
 
     any! {
-        deserialize_any, deserialize_bool, deserialize_i8, deserialize_i16, deserialize_i32, deserialize_i64, deserialize_i128,
-        deserialize_u8, deserialize_u16, deserialize_u32, deserialize_u64, deserialize_u128, deserialize_f32, deserialize_f64,
-        deserialize_char, deserialize_unit, deserialize_seq, deserialize_map,
+        deserialize_bool, deserialize_i8, deserialize_i16, deserialize_i32, deserialize_i64, deserialize_i128, deserialize_u8,
+        deserialize_u16, deserialize_u32, deserialize_u64, deserialize_u128, deserialize_f32, deserialize_f64, deserialize_char,
+        deserialize_unit, deserialize_seq, deserialize_map,
     }
 
     fn deserialize_unit_struct<V: Visitor<'de>>(
@@ -100,7 +119,7 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Counted<D> {
         name: &'static str,
         visitor: V,
     ) -> Result<V::Value, D::Error> {
-        self.0.deserialize_newtype_struct(name, Newtype(visitor))
+        self.inner.deserialize_newtype_struct(name, Newtype(visitor))
     }
 
     fn deserialize_tuple<V: Visitor<'de>>(self, _: usize, visitor: V) -> Result<V::Value, D::Error> {
@@ -122,12 +141,12 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Counted<D> {
         _: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, D::Error> {
-        let shape = if name == metadata::NAME {
+        let shape = if name == METADATA {
             Shape::Metadata
         } else {
             Shape::Fields
         };
-        self.0.deserialize_any(Visit { visitor, shape })
+        self.inner.deserialize_any(Visit { visitor, shape })
     }
 
     fn deserialize_enum<V: Visitor<'de>>(
@@ -136,19 +155,19 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Counted<D> {
         variants: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, D::Error> {
-        self.0.deserialize_enum(name, variants, visitor)
+        self.inner.deserialize_enum(name, variants, visitor)
     }
 
     fn deserialize_identifier<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
-        self.0.deserialize_identifier(visitor)
+        self.inner.deserialize_identifier(visitor)
     }
 
     fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
-        self.0.deserialize_ignored_any(visitor)
+        self.inner.deserialize_ignored_any(visitor)
     }
 
     fn is_human_readable(&self) -> bool {
-        self.0.is_human_readable()
+        self.inner.is_human_readable()
     }
 }
 
@@ -156,7 +175,11 @@ impl<'de, S: DeserializeSeed<'de>> DeserializeSeed<'de> for Counted<S> {
     type Value = S::Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<S::Value, D::Error> {
-        self.0.deserialize(Counted(deserializer))
+        let Self { inner, shape } = self;
+        inner.deserialize(Counted {
+            inner: deserializer,
+            shape,
+        })
     }
 }
 
@@ -171,7 +194,7 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for Newtype<V> {
     }
 
     fn visit_newtype_struct<D: Deserializer<'de>>(self, deserializer: D) -> Result<V::Value, D::Error> {
-        self.0.visit_newtype_struct(Counted(deserializer))
+        self.0.visit_newtype_struct(Counted::new(deserializer))
     }
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<V::Value, A::Error> {
@@ -240,23 +263,34 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for Visit<V> {
     }
 
     fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<V::Value, D::Error> {
-        self.visitor.visit_some(Counted(deserializer))
+        let Self { visitor, shape } = self;
+        visitor.visit_some(Counted {
+            inner: deserializer,
+            shape,
+        })
     }
 
     fn visit_newtype_struct<D: Deserializer<'de>>(self, deserializer: D) -> Result<V::Value, D::Error> {
-        self.visitor.visit_newtype_struct(Counted(deserializer))
+        self.visitor.visit_newtype_struct(Counted::new(deserializer))
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<V::Value, A::Error> {
-        self.visitor.visit_seq(Elements { list, each: FIRST })
+        self.visitor.visit_seq(Elements {
+            list,
+            each: FIRST,
+            index: 0,
+        })
     }
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<V::Value, A::Error> {
-        match self.shape {
-            Shape::Fields => self.visitor.visit_map(Fields(map)),
-            Shape::Metadata => self.visitor.visit_map(metadata::Fields::of(map)),
-            Shape::Map => self.visitor.visit_map(Entries { map, each: NODE }),
-        }
+        self.visitor.visit_map(Members {
+            map,
+            shape: self.shape,
+            each: NODE,
+            unread: UNREAD,
+            key: Cow::Borrowed(""),
+            value: None,
+        })
     }
 }
 
@@ -265,6 +299,8 @@ struct Elements<A> {
     list: A,
     /// Number of elements counted for the next element.
     each: usize,
+    /// Index of the next element.
+    index: usize,
 }
 
 impl<'de, A: SeqAccess<'de>> SeqAccess<'de> for Elements<A> {
@@ -272,54 +308,105 @@ impl<'de, A: SeqAccess<'de>> SeqAccess<'de> for Elements<A> {
 
     fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, A::Error> {
         let bytes = self.each * size_of::<T::Value>();
-        take(bytes)?;
-        let element = self.list.next_element_seed(Counted(seed))?;
-        if element.is_none() {
-            give_back(bytes);
+        let element = take(bytes).and_then(|()| self.list.next_element_seed(Counted::new(seed)));
+        match &element {
+            Ok(Some(_)) => {}
+            Ok(None) => give_back(bytes),
+            Err(_) => fault::is_in(format_args!("[{}]", self.index)),
         }
         self.each = ELEMENT;
-        Ok(element)
+        self.index += 1;
+        element
     }
 }
 
-/// Fields of a type.
-struct Fields<A>(A);
-
-impl<'de, A: MapAccess<'de>> MapAccess<'de> for Fields<A> {
-    type Error = A::Error;
-
-    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, A::Error> {
-        self.0.next_key_seed(seed)
-    }
-
-    fn next_value_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<T::Value, A::Error> {
-        self.0.next_value_seed(Counted(seed))
-    }
-}
-
-/// Entries of a map.
-struct Entries<A> {
+/// Members of a JSON object.
+struct Members<'de, A> {
     map: A,
-    /// Number of entries counted for the next entry.
+    shape: Shape,
+    /// Number of entries of a map counted for the next entry.
     each: usize,
+    /// Remaining bytes for unread entries of a selection.
+    unread: usize,
+    /// Key of the next value.
+    key: Cow<'de, str>,
+    /// The next value of a selection, as JSON.
+    value: Option<&'de str>,
 }
 
-impl<'de, A: MapAccess<'de>> MapAccess<'de> for Entries<A> {
+impl<'de, A: MapAccess<'de>> Members<'de, A> {
+    /// Returns the next key that is kept.
+    fn next_kept(&mut self) -> Result<Option<Cow<'de, str>>, A::Error> {
+        while let Some(Part(key)) = self.map.next_key()? {
+            match self.shape {
+                Shape::Metadata if key == MANAGED_FIELDS => {}
+                Shape::Selection if key == LAST_APPLIED => {}
+                Shape::Selection => {
+                    let value = self.map.next_value::<&RawValue>()?.get();
+                    let left = if is_kept(&key) {
+                        Some(self.unread)
+                    } else {
+                        self.unread.checked_sub(key.len() + value.len())
+                    };
+                    if let Some(left) = left {
+                        self.unread = left;
+                        self.value = Some(value);
+                        return Ok(Some(key));
+                    }
+                    continue;
+                }
+                _ => return Ok(Some(key)),
+            }
+            self.map.next_value::<IgnoredAny>()?;
+        }
+        Ok(None)
+    }
+
+    /// Bytes counted for a key or a value of a map.
+    fn entry(&self, size: usize) -> usize {
+        match self.shape {
+            Shape::Map | Shape::Selection => self.each * size,
+            Shape::Fields | Shape::Metadata => 0,
+        }
+    }
+
+    fn value<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<T::Value, A::Error> {
+        take(self.entry(size_of::<T::Value>()))?;
+        self.each = ENTRY;
+        if let Some(text) = self.value.take() {
+            let mut reading = serde_json::Deserializer::from_str(text);
+            let value = seed.deserialize(Counted::new(&mut reading));
+            return value.map_err(|error| A::Error::custom(brief(error)));
+        }
+        let is_selection =
+            self.shape == Shape::Metadata && is_projected() && matches!(&*self.key, "labels" | "annotations");
+        let shape = if is_selection {
+            Shape::Selection
+        } else {
+            Shape::Map
+        };
+        self.map.next_value_seed(Counted { inner: seed, shape })
+    }
+}
+
+impl<'de, A: MapAccess<'de>> MapAccess<'de> for Members<'de, A> {
     type Error = A::Error;
 
     fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, A::Error> {
-        let bytes = self.each * size_of::<K::Value>();
+        let bytes = self.entry(size_of::<K::Value>());
         take(bytes)?;
-        let key = self.map.next_key_seed(Counted(seed))?;
-        if key.is_none() {
+        let Some(key) = self.next_kept()? else {
             give_back(bytes);
+            return Ok(None);
+        };
+        if matches!(self.shape, Shape::Map | Shape::Selection) {
+            take(key.len())?;
         }
-        Ok(key)
+        self.key = key.clone();
+        seed.deserialize(key.into_deserializer()).map(Some)
     }
 
     fn next_value_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<T::Value, A::Error> {
-        take(self.each * size_of::<T::Value>())?;
-        self.each = ENTRY;
-        self.map.next_value_seed(Counted(seed))
+        self.value(seed).inspect_err(|_| fault::is_in(&self.key))
     }
 }

@@ -74,9 +74,8 @@ where
         fn visit_seq<A: SeqAccess<'de>>(mut self, mut list: A) -> Result<usize, A::Error> {
             let mut count = 0;
             while let Some(Text(text)) = list.next_element()? {
-                let read = || {
-                    (self.0)(count, &text).map_err(|error| decode::in_field(&format!("[{count}]"), &error))
-                };
+                let read =
+                    || (self.0)(count, &text).inspect_err(|_| decode::is_in(format_args!("[{count}]")));
                 if let Some(item) = decode::lenient(read)? {
                     (self.1)(count, item);
                 }

@@ -135,9 +135,7 @@ impl<'de> Deserialize<'de> for Element {
                 // Only a value that can be parsed is kept.
                 let _dropped: Option<Value> = decode::lenient(|| {
                     let parsed = decode::part(LARGEST, || decode::nested::<Value>(&value.0));
-                    let parsed =
-                        parsed.map_err(|error| decode::in_field(&format!("value of {name}"), &error))?;
-                    drop(parsed);
+                    drop(parsed.inspect_err(|_| decode::is_in(format_args!("value of {name}")))?);
                     Ok(None)
                 })?;
                 decode::take(value.0.len())?;

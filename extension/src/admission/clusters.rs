@@ -13,7 +13,7 @@ use sluice_core::{
     resolver::{Asked, Resolution, ResolverInputs, Running, Unknown, class_of, resolve},
 };
 use sluice_crds::{
-    decode::{self, Limit},
+    decode::{self, Fault, Limit},
     foreign::{
         Cluster,
         cluster::{ClusterSpec, ObjectReference},
@@ -120,12 +120,12 @@ fn cluster(
 /// Parses a spec within the memory limit for objects of tenants.
 fn decoded(spec: &str) -> Result<(ClusterSpec, usize), Malformed> {
     let limit = Limit::projected(OF_TENANT);
-    decode::from_str(spec, limit).map_err(|error| {
-        let why = decode::why::<ClusterSpec>(spec, limit);
-        Malformed(why.map_or_else(
-            || error.to_string(),
-            |(field, why)| format!("field spec.{field}: {why}"),
-        ))
+    decode::from_str(spec, limit).map_err(|Fault { path, what }| {
+        let field = match path.as_str() {
+            "." => "spec".to_owned(),
+            path => format!("spec.{path}"),
+        };
+        Malformed(format!("field {field}: {what}"))
     })
 }
 

@@ -4,6 +4,8 @@ use std::{fmt, io, marker::PhantomData, sync::Arc};
 
 use lz4_flex::block::{compress_prepend_size_with_dict, decompress_size_prepended_with_dict};
 
+use sluice_crds::decode::Limit;
+
 use super::Cached;
 
 /// Largest dictionary, in bytes. Each compression reads all of it, and lz4 looks back 64 KiB.
@@ -107,8 +109,7 @@ impl<K: Cached> CachedObject<K> {
     #[must_use]
     pub fn parse(&self) -> K {
         match self.unpacked() {
-            Ok(object) => {
-                let mut object: K = object.into();
+            Ok(mut object) => {
                 object.meta_mut().resource_version = self.revision.as_deref().map(str::to_owned);
                 object
             }
@@ -117,10 +118,12 @@ impl<K: Cached> CachedObject<K> {
         }
     }
 
-    fn unpacked(&self) -> io::Result<K::Read> {
+    fn unpacked(&self) -> io::Result<K> {
         // A text, because types borrow parts of it.
         let json = String::from_utf8(self.json()?).map_err(io::Error::other)?;
-        Ok(serde_json::from_str(&json)?)
+        let unlimited = Limit::whole(usize::MAX);
+        let (object, _) = K::decode(&json, unlimited).map_err(io::Error::other)?;
+        Ok(object)
     }
 
     fn json(&self) -> io::Result<Vec<u8>> {

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use kube::{Resource, core::ObjectMeta};
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
-use sluice_crds::decode::{self, Limit, Text};
+use sluice_crds::decode::{Limit, Text};
 
 use super::{Decode, Undecodable};
 
@@ -31,11 +31,9 @@ impl<K: Decode> Item<K> {
     /// Like [`Self::of`], with another limit.
     #[must_use]
     pub fn within(json: &str, limit: Limit) -> Option<Self> {
-        match decode::from_str::<K::Read>(json, limit) {
-            Ok((object, _)) => Some(Self::Decoded(object.into())),
-            Err(_) => {
-                Undecodable::of::<K::Read>(json, limit).map(|object| Self::Undecodable(Box::new(object)))
-            }
+        match K::decode(json, limit) {
+            Ok((object, _)) => Some(Self::Decoded(object)),
+            Err(fault) => Undecodable::of(json, &fault).map(|object| Self::Undecodable(Box::new(object))),
         }
     }
 }

@@ -5,7 +5,7 @@ use kube::core::{DynamicObject, ObjectMeta, PartialObjectMeta, TypeMeta};
 use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 use serde_json::Value;
 use sluice_crds::{
-    decode::{self, Limit},
+    decode::{self, Fault, Limit},
     foreign::{
         App, Cluster, ClusterClass, ControlPlane, MachineDeployment, MachinePool, Package, PackageInstall,
     },
@@ -29,17 +29,24 @@ pub const READ: usize = 8 * 1024 * 1024;
 
 /// Kind that Sluice lists, watches or reads, with its size limit.
 pub trait Decode: DeserializeOwned {
-    /// Type to deserialize: another type if the kind's own type would allocate more than is counted.
-    type Read: DeserializeOwned + Into<Self>;
     /// Limit for decoding, and so for a cached object.
     const LIMIT: Limit;
+
+    /// Decodes an object, and returns its memory in bytes. Not generic, so that this crate alone compiles the decoders.
+    ///
+    /// # Errors
+    /// The text is not an object of the kind, or exceeds the limit.
+    fn decode(json: &str, limit: Limit) -> Result<(Self, usize), Fault>;
 }
 
 macro_rules! decode {
     ($limit:expr; $($Kind:ty),+ $(,)?) => {
         $(impl Decode for $Kind {
-            type Read = Self;
             const LIMIT: Limit = $limit;
+
+            fn decode(json: &str, limit: Limit) -> Result<(Self, usize), Fault> {
+                decode::from_str(json, limit)
+            }
         })+
     };
 }
@@ -57,8 +64,12 @@ decode! {
 
 // Selectors of identities may match any label of a Namespace. A control plane, a source of values, may contain files.
 impl Decode for DynamicObject {
-    type Read = Dynamic;
     const LIMIT: Limit = Limit::whole(OF_TENANT);
+
+    fn decode(json: &str, limit: Limit) -> Result<(Self, usize), Fault> {
+        let (Dynamic(object), memory) = decode::from_str(json, limit)?;
+        Ok((object, memory))
+    }
 }
 
 decode! {
@@ -72,8 +83,7 @@ decode! {
 }
 
 /// An object of any kind. kube allocates all of its fields twice.
-#[derive(Debug)]
-pub struct Dynamic(DynamicObject);
+struct Dynamic(DynamicObject);
 
 impl<'de> Deserialize<'de> for Dynamic {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -94,11 +104,5 @@ impl<'de> Deserialize<'de> for Dynamic {
             metadata,
             data: Value::Object(rest),
         }))
-    }
-}
-
-impl From<Dynamic> for DynamicObject {
-    fn from(Dynamic(object): Dynamic) -> Self {
-        object
     }
 }

@@ -1,9 +1,9 @@
 //! Decoding of a list.
 
 use serde_json::{Value, value::RawValue};
-use sluice_crds::decode::{self, Limit};
+use sluice_crds::decode::Limit;
 
-use super::{Body, Undecodable, undecodable::Fields};
+use super::{Body, Decode as _, Undecodable, undecodable::Fields};
 
 /// Returns the objects of a list, without their `managedFields`. The limit applies to all objects together. `None` if the text is not a
 /// list: then the response is not from an API server but, for example, from a proxy. An empty list would mean that no object exists.
@@ -23,12 +23,12 @@ pub fn list(text: &str, limit: Limit) -> Option<Result<Vec<Value>, Box<Undecodab
             memory: left,
             ..limit
         };
-        match decode::from_str::<Body>(item.get(), within) {
+        match Body::decode(item.get(), within) {
             Ok((Body(object), memory)) => {
                 left -= memory;
                 objects.push(object);
             }
-            Err(_) => return Some(Err(Box::new(Undecodable::of::<Body>(item.get(), within)?))),
+            Err(fault) => return Some(Err(Box::new(Undecodable::of(item.get(), &fault)?))),
         }
     }
     kind.ends_with("List").then_some(Ok(objects))

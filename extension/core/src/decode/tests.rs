@@ -357,9 +357,29 @@ fn a_field_that_takes_too_much_is_named_with_its_limit() {
         "{said}"
     );
     assert!(
-        said.contains("]: it takes more than 512 KiB of memory; "),
+        said.contains("].a: it takes more than 512 KiB of memory; "),
         "{said}"
     );
+}
+
+#[rstest]
+#[case::of_metadata(
+    r#"{"metadata":{"name":"one","generation":"7"}}"#,
+    "metadata.generation: it has to be i64"
+)]
+#[case::of_a_label(
+    r#"{"metadata":{"name":"one","labels":{"a":7}}}"#,
+    "metadata.labels.a: it has to be a string"
+)]
+#[case::after_an_ignored_fault(
+    r#"{"spec":{"clusterNetwork":{"pods":{"cidrBlocks":[7]}}},"metadata":{"name":"one","uid":7}}"#,
+    "metadata.uid: it has to be a string"
+)]
+fn the_field_of_a_fault_is_named(#[case] object: &str, #[case] expected: &str) {
+    let Some(Item::Undecodable(object)) = Item::<Cluster>::of(object) else {
+        panic!("it can be decoded");
+    };
+    assert_eq!(object.why, format!("field {expected}"));
 }
 
 /// serde's own message repeats a text of a wrong type.

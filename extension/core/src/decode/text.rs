@@ -2,39 +2,30 @@
 
 use std::borrow::Cow;
 
-use serde::de::DeserializeOwned;
-use sluice_crds::decode::{self, Limit};
+use sluice_crds::decode::{self, Fault};
 
 /// Longest field path in a message, in bytes: a tenant chooses the names of fields, and they may have any length.
 const LONGEST_PATH: usize = 160;
 
-/// Explains why `object` does not decode as `K`: the field and its fault. The text repeats no values, because they may be secret.
-pub(super) fn why<K: DeserializeOwned>(object: &str, limit: Limit) -> String {
-    let Some((path, what)) = decode::why::<K>(object, limit) else {
-        return "it has more than one object in it".to_owned();
-    };
+/// Describes a fault: the field and what is wrong. The text repeats no values, because they may be secret.
+pub(super) fn why(Fault { path, what }: &Fault) -> String {
     // Keeps the message on one line for any field name.
     let path = path.escape_debug().to_string();
     let end = path.floor_char_boundary(LONGEST_PATH);
     let more = if end < path.len() { "…" } else { "" };
-    format!("field {}{more}: {}", &path[..end], without_values(&what))
+    format!("field {}{more}: {}", &path[..end], without_values(what))
 }
 
 /// Removes the object's content from a message of serde_json.
 fn without_values(text: &str) -> String {
-    const WHOLE: [&str; 4] = [
-        "recursion limit exceeded",
-        "missing field `",
-        "duplicate field `",
-        decode::EXCEEDED,
-    ];
+    const WHOLE: [&str; 3] = ["missing field `", "duplicate field `", decode::EXCEEDED];
     const EXPECTED: [&str; 3] = ["invalid type: ", "invalid value: ", "invalid length "];
-    let text = text
-        .rsplit_once(" at line ")
-        .map_or(text, |(text, _position)| text);
     let begins = |beginnings: &[&str]| beginnings.iter().any(|beginning| text.starts_with(beginning));
-    if text.starts_with(WHOLE[0]) {
+    if text.starts_with("recursion limit exceeded") {
         return "it is nested deeper than 127 levels".to_owned();
+    }
+    if text.starts_with("trailing characters") {
+        return "it has more than one object in it".to_owned();
     }
     if begins(&WHOLE) {
         return text.to_owned();
@@ -86,9 +77,12 @@ fn is_low(unit: u16) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::fmt;
+
     use rstest::rstest;
+    use serde::de::DeserializeOwned;
     use serde_json::json;
-    use sluice_crds::{foreign::Cluster, run::TanzuKubernetesRelease};
+    use sluice_crds::{decode::Limit, foreign::Cluster, run::TanzuKubernetesRelease};
 
     use super::*;
 
@@ -106,10 +100,14 @@ mod tests {
         assert_eq!(with_whole_characters(text), whole);
     }
 
+    fn why_not<K: DeserializeOwned + fmt::Debug>(object: &str) -> String {
+        why(&decode::from_str::<K>(object, LIMIT).unwrap_err())
+    }
+
     #[test]
     fn the_field_is_named_and_no_value_is_repeated() {
         let release = |spec: serde_json::Value| {
-            why::<TanzuKubernetesRelease>(&json!({"metadata": {}, "spec": spec}).to_string(), LIMIT)
+            why_not::<TanzuKubernetesRelease>(&json!({"metadata": {}, "spec": spec}).to_string())
         };
         let said = release(json!({"version": "v1", "kubernetes": "s3cret, expected nothing"}));
         assert!(said.starts_with("field spec.kubernetes: it has to be "), "{said}");
@@ -119,10 +117,10 @@ mod tests {
         let said = release(json!({"version": "v1"}));
         assert_eq!(said, "field spec: missing field `kubernetes`");
         let deep = ["[".repeat(300), "]".repeat(300)].concat();
-        let said = why::<serde_json::Value>(&format!(r#"{{"a\nERROR b":{deep}}}"#), LIMIT);
+        let said = why_not::<serde_json::Value>(&format!(r#"{{"a\nERROR b":{deep}}}"#));
         assert!(!said.contains('\n'), "{said}");
         let time = r#"{"metadata":{"creationTimestamp":"s3cret"},"spec":{}}"#;
-        let said = why::<Cluster>(time, LIMIT);
+        let said = why_not::<Cluster>(time);
         assert!(
             said.contains("creationTimestamp") && !said.contains("s3cret"),
             "{said}"

@@ -5,11 +5,11 @@ use std::fmt;
 use kube::core::ObjectMeta;
 use serde::{
     Deserialize, Deserializer, Serialize,
-    de::{DeserializeOwned, Error, IgnoredAny, MapAccess, Visitor},
+    de::{Error, IgnoredAny, MapAccess, Visitor},
 };
 use serde_json::value::RawValue;
 use sluice_crds::{
-    decode::{Limit, ReadEntries},
+    decode::{Fault, ReadEntries},
     foreign::cluster::ClassRef,
     labels::annotation,
 };
@@ -35,12 +35,11 @@ pub struct Undecodable {
 }
 
 impl Undecodable {
-    /// Describes `object`, which does not decode as `K` within this limit. `None` if its name is unreadable: no API server sends such an
-    /// object.
-    pub(crate) fn of<K: DeserializeOwned>(object: &str, limit: Limit) -> Option<Self> {
+    /// Describes `object`, which does not decode because of this fault. `None` if its name is unreadable: no API server sends such an object.
+    pub(crate) fn of(object: &str, fault: &Fault) -> Option<Self> {
         let named = Self::named(object)?;
         Some(Self {
-            why: why::<K>(object, limit),
+            why: why(fault),
             ..named
         })
     }

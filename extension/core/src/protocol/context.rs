@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use sluice_crds::{
-    decode::Limit,
+    decode::{self, Limit},
     foreign::{Cluster, Package},
     run::ClusterBootstrapSpec,
 };
@@ -262,7 +262,9 @@ impl<'a, S: Reconciler> Context<'a, S> {
 /// Decodes an object of `server`.
 pub(crate) fn typed<K: DeserializeOwned, H>(server: Server, found: &Value) -> Step<K, H> {
     K::deserialize(found).map_err(|error| {
-        let failure = match Undecodable::of::<K>(&found.to_string(), Limit::whole(usize::MAX)) {
+        let text = found.to_string();
+        let fault = decode::from_str::<K>(&text, Limit::whole(usize::MAX)).err();
+        let failure = match fault.and_then(|fault| Undecodable::of(&text, &fault)) {
             Some(object) => Failure::undecodable(server, object.into()),
             None => Failure::unreadable(server, &error),
         };

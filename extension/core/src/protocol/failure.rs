@@ -1,6 +1,6 @@
 //! Failed requests of a reconcile: refused, unanswered or unreadable.
 
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 use super::read::Server;
 use crate::{decode::Undecodable, names::LONGEST_NAME};
@@ -56,7 +56,7 @@ impl Failure {
         }
     }
 
-    pub(crate) fn unreadable(server: Server, error: &serde_json::Error) -> Self {
+    pub(crate) fn unreadable(server: Server, error: &impl fmt::Display) -> Self {
         Self::other(server, &format!("an object cannot be read: {error}"))
     }
 

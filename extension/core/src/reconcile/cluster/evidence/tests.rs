@@ -34,6 +34,9 @@ use crate::{
 const NAME: &str = "antrea.test.1.0.0";
 const UID: &str = "workload";
 
+/// Secret that is the values source of the package.
+const VALUES: &str = "values";
+
 /// Source of a judgement.
 #[derive(Clone, Copy, Debug)]
 enum Source {
@@ -59,6 +62,12 @@ struct World {
     /// First run that the watch observed.
     first: Option<FirstSeenRun>,
     latch: Option<PackageRecord>,
+    /// Whether the values source has changed since the plan.
+    has_other_values: bool,
+    /// Whether the watches of the workload cluster have their first lists.
+    is_filled: bool,
+    /// Whether a check before the writes found an input altered.
+    was_altered: bool,
     /// Reads that the workload API server refuses.
     refused: fn(&Read) -> bool,
 }
@@ -120,11 +129,16 @@ impl World {
             copy: package("a"),
             first: None,
             latch: None,
+            has_other_values: false,
+            is_filled: true,
+            was_altered: false,
             refused: |_| false,
         };
-        let (facts, local) = (world.facts(), LocalState::default());
-        let context = Context::new(&facts, &local, clock());
-        let planned = planned(&context).unwrap().remove(0);
+        let facts = world.facts();
+        let planned = world
+            .with_reads(&facts, |context, _| planned(context))
+            .unwrap()
+            .remove(0);
         world.install = json!(planned.install(&facts));
         world.install["metadata"]["uid"] = json!("install");
         world.install["metadata"]["generation"] = json!(2);
@@ -186,7 +200,7 @@ impl World {
 
     fn facts(&self) -> Facts {
         let spec = json!({
-            "cni": {"refName": NAME},
+            "cni": {"refName": NAME, "valuesFrom": {"secretRef": VALUES}},
             "upgradePolicy": {"packages": [{"package": "antrea", "readiness": self.readiness}]},
         });
         let mut bootstrap = ClusterBootstrap::new("one", serde_json::from_value(spec).unwrap());
@@ -208,11 +222,18 @@ impl World {
 
     /// Judges the package by a source. Returns the packages and what a drift check reports.
     fn observed(&self, source: Source) -> Step<(Packages, String)> {
-        let (facts, local) = (self.facts(), LocalState::default());
-        let mut context = Context::new(&facts, &local, clock());
+        self.with_reads(&self.facts(), |context, effects| {
+            self.packages(source, context, effects)
+        })
+    }
+
+    /// Calls `step` until its reads are answered.
+    fn with_reads<T>(&self, facts: &Facts, step: impl Fn(&Context<'_>, &mut Effects) -> Step<T>) -> Step<T> {
+        let local = LocalState::default();
+        let mut context = Context::new(facts, &local, clock());
         loop {
             let mut effects = Effects::of(&local);
-            match Self::packages(source, &context, &mut effects) {
+            match step(&context, &mut effects) {
                 Err(Interrupt::Need(reads)) => {
                     for read in reads {
                         let answer = self.answer(&read);
@@ -224,7 +245,12 @@ impl World {
         }
     }
 
-    fn packages(source: Source, context: &Context<'_>, effects: &mut Effects) -> Step<(Packages, String)> {
+    fn packages(
+        &self,
+        source: Source,
+        context: &Context<'_>,
+        effects: &mut Effects,
+    ) -> Step<(Packages, String)> {
         let bootstrap = context.facts.bootstrap.as_deref().unwrap();
         let validated = validate(context)?;
         let mut packages = Packages::of(planned(context)?, Some(UID));
@@ -235,6 +261,13 @@ impl World {
                 DriftCheck::AsRecorded | DriftCheck::ToRecord => String::new(),
             };
             return Ok((packages, said));
+        }
+        if self.was_altered {
+            let names = packages
+                .planned
+                .iter()
+                .map(|planned| planned.install_name.clone());
+            packages.altered = names.collect();
         }
         packages.connected = true;
         packages.reach = Reach::Reached { uid: UID.to_owned() };
@@ -263,6 +296,13 @@ impl World {
             ReadResult::Listed(objects.into_iter().cloned().map(Object).collect())
         };
         match read {
+            Read::Object(key, phase) if key.name == VALUES => {
+                let is_other = self.has_other_values && *phase == ReadPhase::Confirm;
+                let values = if is_other { "YTogMg==" } else { "YTogMQ==" };
+                ReadResult::Found(Object(
+                    json!({"metadata": {"name": VALUES}, "data": {"values.yaml": values}}),
+                ))
+            }
             Read::Object(key, _) => {
                 let found = self.object(key.server, &key.resource.kind, &key.name);
                 if found.is_null() {
@@ -276,7 +316,7 @@ impl World {
                 install: typed(&self.install).map(Arc::new),
                 app: typed(self.cached_app.as_ref().unwrap_or(&self.app)).map(Arc::new),
                 first_seen: self.first.clone(),
-                filled: true,
+                filled: self.is_filled,
             })),
             Read::DriftCheckConnection(_) => ReadResult::Connected(0),
             Read::Installs => listed(&self.install),
@@ -361,7 +401,7 @@ enum Truth {
     AlteredCopy,
     /// The App is made from another Package.
     NotMade,
-    /// The Package on the management cluster is another one than in the cache.
+    /// The values source or the Package on the management cluster has changed since the plan.
     Outdated,
 }
 
@@ -381,6 +421,7 @@ const INPUTS: &[(Truth, Edit)] = &[
     }),
     (Truth::NotMade, World::is_made_from_another),
     (Truth::Outdated, |world| world.source = package("b")),
+    (Truth::Outdated, |world| world.has_other_values = true),
 ];
 
 const LATCHES: &[Edit] = &[
@@ -470,6 +511,57 @@ fn no_source_accepts_another_sync_period() {
             "{source:?}"
         );
     }
+}
+
+/// What was found altered may be deployed, although its repair is not to be seen.
+#[rstest]
+#[case::by_watches(Source::Watches)]
+#[case::by_reads(Source::Reads)]
+fn a_package_that_was_found_altered_is_deployed_again(#[case] source: Source) {
+    let mut world = World {
+        was_altered: true,
+        ..World::new()
+    };
+    world.is_recorded(PackageState::Ready, Some(Readiness::Reconciled), 5);
+    let judged = world.judged(source).unwrap();
+    let reason = PackageReason::PackageInstallPending.as_str();
+    assert_eq!(verdict(&judged), (PackageState::Pending, reason, false));
+    assert_eq!(judged.record.repairs, 1);
+}
+
+/// Without a complete list, a missing object is no evidence.
+#[test]
+fn watches_without_their_first_lists_leave_the_recorded_proof() {
+    let mut world = World {
+        is_filled: false,
+        ..World::new()
+    };
+    world.is_recorded(PackageState::Ready, Some(Readiness::Reconciled), 5);
+    (world.install, world.app) = (Value::Null, Value::Null);
+    let judged = world.judged(Source::Watches).unwrap();
+    assert!(judged.ready() && !judged.confirmed);
+}
+
+#[test]
+fn a_recorded_proof_confirms_nothing_without_objects() {
+    let mut world = World::new();
+    world.is_recorded(PackageState::Ready, Some(Readiness::Reconciled), 5);
+    let facts = world.facts();
+    let planned = world.with_reads(&facts, |context, _| planned(context)).unwrap();
+    let inputs = Inputs {
+        source: Input::AsPlanned,
+        values: Input::AsPlanned,
+        copy: Input::AsPlanned,
+        app: Input::AsPlanned,
+    };
+    let evidence = Evidence {
+        objects: None,
+        first_seen_run: None,
+        inputs,
+        altered: false,
+    };
+    let judged = judge(&facts, Some(UID), &planned[0], &evidence);
+    assert!(judged.ready() && !judged.confirmed);
 }
 
 /// A list shows only the run of its moment.
