@@ -140,9 +140,8 @@ fn steps(servers: &Servers, to: usize) -> [Vec<usize>; 2] {
 }
 
 impl ClusterApi {
-    /// Clears the cache of the replica.
+    /// Forgets which gates were open, and when the Cluster was unmanaged.
     pub(crate) fn forget(&mut self) {
-        self.replica.forget();
         self.open.clear();
         self.unmanaged = None;
     }
@@ -171,8 +170,7 @@ impl ClusterApi {
     pub(crate) fn go_back(&mut self, earlier: &Self) {
         self.pending.clone_from(&earlier.pending);
         (self.deleted, self.uninstalled) = (earlier.deleted, earlier.uninstalled);
-        self.open.clear();
-        self.unmanaged = None;
+        self.forget();
     }
 
     /// Records the open gates, and what else releases a call.

@@ -285,7 +285,7 @@ impl Leader {
                 if outcome.1 && write.verb == Verb::ReplaceStatus {
                     wrote = Some(write.clone());
                 }
-                if outcome.1 && self.search.is_none() {
+                if outcome.1 {
                     self.made.push(write.clone());
                 }
                 let ends = outcome.0.is_err() || fault.is_alone() || fault == Fault::OneWrite;
@@ -334,10 +334,10 @@ impl Leader {
             self.disconnect();
         }
         self.began = around.now;
+        self.saw = self.seen.clone();
         if self.search.is_some() {
             self.read_by = BTreeSet::from([(String::new(), digest(&self.seen))]);
         } else {
-            self.saw = self.seen.clone();
             self.saw_all = self.seen.same_objects(around.servers);
         }
         self.running = Some(Running {

@@ -1,8 +1,10 @@
-//! Search of orders of events of upgrades with two packages, by `stateright`.
+//! Searches of orders of events: all orders, by `stateright`, or [runs](sample) with random choices.
 //!
 //! A step is one round of concurrent reads, one write, or one action of another component. A run has one kind of fault, a limited
-//! number of times, or edits that users make in any order. A store with unbounded lag is such a fault. Bounds of the search:
-//! - a search ends after a number of states. It has one thread and no limit of time, so code and seed alone determine these states;
+//! number of times, or edits that users make in any order. A store with unbounded lag is such a fault. A broken rule of the walks ends a
+//! search. Bounds of the searches:
+//! - runs end after a number of states. They have one thread and no limit of time, so code and seed alone determine these states;
+//! - upgrades have two packages, some deletions three;
 //! - the API servers answer all requests of a round at once, and reads of constant objects happen together with the next read;
 //! - reconciles share no local state, and no time elapses: random walks cover both;
 //! - Cluster API observes the latest objects, and machines change their version at once;
@@ -12,10 +14,12 @@
 //! - only a sample of the states is checked for completion.
 
 mod runs;
+mod sample;
 
 use std::{
-    collections::HashSet,
+    collections::{BTreeSet, HashSet},
     hash::{Hash, Hasher},
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::Mutex,
     time::Instant,
 };
@@ -24,19 +28,25 @@ use sluice_core::reconcile::cluster::{Read, Server};
 use stateright::{Model, Property};
 
 use crate::{
-    capi::{ClusterApi, record, roll, version_at},
+    capi::{ClusterApi, brief, record, roll, version_at},
+    defect::Defect,
     fault::Fault,
     kapp::Kapp,
     leader::{Leader, Surroundings, is_request},
-    objects::{PlannedBy, RELEASES, VERSIONS, cluster, control_plane, servers, template, worker},
+    objects::{
+        PACKAGES, PlannedBy, RELEASES, VERSIONS, cluster, control_plane, kube_system, servers, template,
+        worker,
+    },
     random::{SEED, number},
     replica::Reading,
     servers::{Late, Servers, digest},
     truth::{Right, concerned, has_rolled, is_labelled, opened, right, version_of},
     users::{Edit, edit, mend},
+    walk::{Walk, cluster_state},
 };
 
-const PACKAGES: [usize; 2] = [0, 1];
+/// Name of the property of all states.
+const HOLDS: &str = "no rule is broken";
 
 /// Rounds of a fair schedule that complete the upgrade from any state.
 const ROUNDS: u32 = 80;
@@ -94,20 +104,23 @@ pub(super) struct State {
     left: u8,
     /// Edits that were not made yet, one bit each.
     edits: u16,
-    /// Packages that were correctly deployed at some time since the start of each leader's reconcile.
-    since: Vec<[Right; PACKAGES.len()]>,
+    /// Facts that held at some time since the start of each leader's reconcile.
+    since: Vec<Since>,
+    /// The broken rule, if any.
     broken: Option<String>,
+}
+
+#[derive(Clone, Default, Hash)]
+struct Since {
+    /// Whether each package was correctly deployed.
+    right: [Right; PACKAGES.len()],
+    /// UID, generation, label and target of the Cluster.
+    clusters: BTreeSet<String>,
 }
 
 impl PartialEq for State {
     fn eq(&self, other: &Self) -> bool {
         digest(self) == digest(other)
-    }
-}
-
-impl std::fmt::Debug for State {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.broken.as_deref().unwrap_or("all invariants hold"))
     }
 }
 
@@ -131,6 +144,8 @@ pub(super) enum Action {
     Lead(usize),
     Fault(usize),
     Watch(usize),
+    /// The cache of the replica is up to date.
+    Replica,
     Arrive,
     Edit(usize),
     Sync(usize),
@@ -147,9 +162,16 @@ pub(super) struct Search {
     pub(super) times: u8,
     /// The lagging store, if any.
     pub(super) lags: Option<usize>,
+    /// Whether the cache of the replica lags.
+    pub(super) replica_lags: bool,
     pub(super) planned_by: PlannedBy,
+    /// Packages of the Cluster.
+    pub(super) packages: &'static [usize],
     /// Edits that are made before anything else happens.
     pub(super) begins_with: &'static [Edit],
+    /// Rounds of leader and kapp-controller between these edits and the search.
+    pub(super) rounds: u32,
+    pub(super) defect: Option<Defect>,
     /// Seed of the order of events.
     seed: u64,
     epoch: Instant,
@@ -164,8 +186,12 @@ impl Search {
             kind,
             times: 1,
             lags: None,
+            replica_lags: false,
             planned_by: PlannedBy::default(),
+            packages: &[0, 1],
             begins_with: &[Edit::Target(1)],
+            rounds: 0,
+            defect: None,
             seed: number("SEED", SEED),
             epoch: Instant::now(),
             completes: Mutex::default(),
@@ -175,7 +201,7 @@ impl Search {
     fn lead(&self, state: &mut State, which: usize, fault: Fault) {
         if !state.leaders[which].is_running() {
             state.leaders[which].forget();
-            state.since[which] = Default::default();
+            state.since[which] = Since::default();
             self.step(state, which, Fault::None);
             if which == 1 {
                 state.left -= 1;
@@ -184,6 +210,7 @@ impl Search {
         self.step(state, which, fault);
     }
 
+    /// A leader takes one step. Asserts the rules of its writes.
     fn step(&self, state: &mut State, which: usize, fault: Fault) {
         observe(state);
         let before = record(&state.servers);
@@ -195,35 +222,54 @@ impl Search {
         };
         let wrote = state.leaders[which].step(&mut around, fault);
         observe(state);
+        let (leader, since) = (&state.leaders[which], &state.since[which]);
+        // A leader without a connection has an empty cache of the workload.
+        let is_current = self.lags.is_none() && leader.saw.get(&kube_system()).is_some();
+        // A kapp-controller that is deployed as the ClusterBootstrap says is right for some release.
+        let deployed_at = since.right[0].contains(&true).then_some(1);
+        Walk::assert_installs(leader, is_current, deployed_at);
         if wrote.is_none() {
             return;
         }
         let Some(after) = record(&state.servers) else {
             return;
         };
+        let of = [
+            after.cluster_uid.as_str(),
+            &after.observed_cluster_generation.to_string(),
+            &after.label,
+            &after.to,
+        ]
+        .join(" ");
         for gate in opened(&state.servers, before.as_ref(), &after) {
+            assert!(
+                since.clusters.contains(&of),
+                "outdated: {:?} {} is opened for {of}, and the Cluster was {:?} in the reconcile",
+                gate.hook,
+                gate.version,
+                since.clusters,
+            );
+            assert!(
+                has_rolled(&state.servers, gate),
+                "early: {:?} {} is opened before the control plane has the version",
+                gate.hook,
+                gate.version,
+            );
+            assert!(
+                is_labelled(&after, gate),
+                "early: {:?} {} is opened with label {}",
+                gate.hook,
+                gate.version,
+                after.label,
+            );
             let version = version_of(gate);
-            let early = concerned(&state.servers, gate.hook)
-                .filter(|package| PACKAGES.contains(package))
-                .find(|package| !state.since[which][*package][version]);
-            if !is_labelled(&after, gate) {
-                state.broken = Some(format!(
-                    "early: {:?} {} is opened with label {}",
-                    gate.hook, gate.version, after.label
-                ));
-            }
-            if !has_rolled(&state.servers, gate) {
-                state.broken = Some(format!(
-                    "early: {:?} {} is opened before the control plane has the version",
-                    gate.hook, gate.version
-                ));
-            }
-            if let Some(package) = early {
-                state.broken = Some(format!(
-                    "early: {:?} {} is opened, and package {package} was not right in the reconcile",
-                    gate.hook, gate.version
-                ));
-            }
+            let early = concerned(&state.servers, gate.hook).find(|package| !since.right[*package][version]);
+            assert!(
+                early.is_none(),
+                "early: {:?} {} is opened, and package {early:?} was not right in the reconcile",
+                gate.hook,
+                gate.version,
+            );
         }
     }
 
@@ -236,6 +282,7 @@ impl Search {
             Kind::Refused(_) | Kind::Unanswered | Kind::Rival(_) | Kind::Edits([Edit::ReplaceServer]) => {
                 is_request
             }
+            Kind::Edits(edits) if edits.contains(&Edit::Delete) => is_request,
             Kind::Edits([Edit::Content(..)]) => |ask| of(ask, &["packageinstalls", "apps", "packages"]),
             Kind::Edits([_]) => |ask| of(ask, &["packageinstalls", "apps", "secrets"]),
             Kind::Edits(_) => |ask| of(ask, &["clusters", "goods", "packageinstalls", "apps"]),
@@ -263,8 +310,8 @@ impl Search {
         }
     }
 
-    /// Whether a fair schedule completes the upgrade from `state`. Confirms all states on the way.
-    fn completes(&self, state: &State) -> bool {
+    /// Asserts that a fair schedule completes the upgrade or the deletion from `state`. Confirms all states on the way.
+    fn complete(&self, state: &State) {
         let mut state = state.clone();
         (state.left, state.edits) = (0, 0);
         let mut met = Vec::new();
@@ -275,15 +322,23 @@ impl Search {
                 if let Ok(mut known) = self.completes.lock() {
                     known.extend(met);
                 }
-                return true;
+                return;
             }
             met.push(here);
             self.round(&mut state);
-            if state.broken.is_some() {
-                return true;
-            }
         }
-        false
+        let record = record(&state.servers);
+        panic!("held: not complete after {ROUNDS} rounds: {}", brief(record.as_ref()));
+    }
+
+    /// Returns the rule that is broken in a state, if any. Only a sample of the states is checked for completion.
+    fn broken(&self, state: &State) -> Option<String> {
+        let is_checked =
+            digest(state).is_multiple_of(ONE_OF) && !state.leaders.iter().any(Leader::is_running);
+        if state.broken.is_none() && is_checked {
+            return failure(|| self.complete(state));
+        }
+        state.broken.clone()
     }
 
     /// Corrects all inputs.
@@ -291,7 +346,19 @@ impl Search {
         let Kind::Edits(edits) = self.kind else { return };
         let is_choice = |edit: &Edit| matches!(edit, Edit::Choose(..) | Edit::OldManifest);
         mend(servers, edits.iter().any(is_choice));
-        reduce(servers);
+        self.reduce(servers);
+    }
+
+    /// Removes the third package from all releases if the Cluster has two.
+    fn reduce(&self, servers: &mut Servers) {
+        if self.packages.len() == PACKAGES.len() {
+            return;
+        }
+        for release in 0..RELEASES.len() {
+            servers.edit(&template(release), |template| {
+                template["spec"]["additionalPackages"] = serde_json::json!([]);
+            });
+        }
     }
 
     fn round(&self, state: &mut State) {
@@ -301,6 +368,15 @@ impl Search {
 
     /// Every component acts once, in order.
     fn act(&self, state: &mut State) {
+        self.deploy(state);
+        if !(roll(&mut state.servers, &control_plane()) || roll(&mut state.servers, &worker())) {
+            state.capi.replica.watch(&state.servers);
+            self.cluster_api(state);
+        }
+    }
+
+    /// The leader reconciles, and kapp-controller deploys all packages.
+    fn deploy(&self, state: &mut State) {
         for late in std::mem::take(&mut state.late) {
             state.servers.arrive(&late);
         }
@@ -314,43 +390,102 @@ impl Search {
         while state.leaders[0].is_running() {
             self.step(state, 0, Fault::None);
         }
-        for package in PACKAGES {
+        for &package in self.packages {
             state.kapp.sync(&mut state.servers, package);
             state.kapp.begin(&mut state.servers, package, 1);
             state.kapp.end(&mut state.servers, package, 1, true);
             state.kapp.sync(&mut state.servers, package);
         }
-        if !(roll(&mut state.servers, &control_plane()) || roll(&mut state.servers, &worker())) {
-            cluster_api(state);
+    }
+
+    /// Cluster API reconciles. Only the cache of a replica that lags stays.
+    fn cluster_api(&self, state: &mut State) {
+        let record = record(&state.servers);
+        state.capi.note(&state.servers, record.as_ref(), 1);
+        if !self.replica_lags {
+            state.capi.replica.watch(&state.servers);
+        }
+        state.capi.reconcile(&mut state.servers, Reading::AtOnce, 1);
+        state.capi.forget();
+        if !self.replica_lags {
+            state.capi.replica.forget();
         }
     }
-}
 
-fn cluster_api(state: &mut State) {
-    let record = record(&state.servers);
-    state.capi.note(&state.servers, record.as_ref(), 1);
-    state.capi.replica.watch(&state.servers);
-    state.capi.reconcile(&mut state.servers, Reading::AtOnce, 1);
-    state.capi.forget();
-}
-
-/// Removes the third package from all releases.
-fn reduce(servers: &mut Servers) {
-    for release in 0..RELEASES.len() {
-        servers.edit(&template(release), |template| {
-            template["spec"]["additionalPackages"] = serde_json::json!([]);
-        });
+    /// Takes an action. Asserts the rules of the walks.
+    fn take(&self, state: &mut State, action: Action) {
+        let servers = &mut state.servers;
+        match action {
+            Action::Lead(which) => self.lead(state, which, Fault::OneWrite),
+            Action::Fault(which) => {
+                state.left -= 1;
+                match self.fault() {
+                    Some(fault) => self.lead(state, which, fault),
+                    None => state.leaders[which].crash(),
+                }
+            }
+            Action::Watch(store) => {
+                let (server, kinds) = STORES[store];
+                state.leaders[0].watch_store(servers, server, kinds, 1);
+            }
+            Action::Replica => state.capi.replica.watch(servers),
+            Action::Arrive => {
+                let late = state.late.remove(0);
+                servers.arrive(&late);
+            }
+            Action::Edit(which) => {
+                state.edits &= !(1 << which);
+                if let Kind::Edits(edits) = self.kind {
+                    edit(servers, edits[which]);
+                    self.reduce(servers);
+                    if matches!(edits[which], Edit::Move | Edit::Again) {
+                        state.capi.renew();
+                    }
+                    if edits[which] == Edit::Move {
+                        state.leaders.iter_mut().for_each(Leader::crash);
+                    }
+                }
+            }
+            Action::Sync(package) => state.kapp.sync(servers, package),
+            Action::Begin(package) => state.kapp.begin_what_differs(servers, package, 1),
+            Action::End(package) => {
+                state.kapp.end(servers, package, 1, true);
+                state.kapp.sync(servers, package);
+            }
+            Action::Fail(package) => {
+                state.left -= 1;
+                state.kapp.end(servers, package, 1, false);
+            }
+            Action::Interrupt(package) => {
+                state.left -= 1;
+                state.kapp.interrupt(package);
+            }
+            Action::ClusterApi => {
+                if !(roll(servers, &control_plane()) || roll(servers, &worker())) {
+                    self.cluster_api(state);
+                }
+            }
+        }
+        self.show(state);
+        observe(state);
     }
 }
 
-/// Records which packages are correctly deployed.
+/// Returns the message of a failed assertion, if any.
+fn failure(acts: impl FnOnce()) -> Option<String> {
+    let panic = catch_unwind(AssertUnwindSafe(acts)).err()?;
+    let message = panic.downcast_ref::<String>().cloned();
+    Some(message.unwrap_or_else(|| "a panic".to_owned()))
+}
+
+/// Records deployed packages and the state of the Cluster for all reconciles.
 fn observe(state: &mut State) {
-    for package in PACKAGES {
-        let now = right(&state.servers, &state.kapp, package);
-        for since in &mut state.since {
-            for (was, is) in since[package].iter_mut().zip(now) {
-                *was |= is;
-            }
+    let cluster = cluster_state(&state.servers);
+    let now = PACKAGES.map(|package| right(&state.servers, &state.kapp, package));
+    for since in &mut state.since {
+        since.clusters.extend(cluster.clone());
+        for (was, is) in since.right.iter_mut().flatten().zip(now.iter().flatten()) {
+            *was |= *is;
         }
     }
 }
@@ -381,7 +516,7 @@ impl Model for Search {
     fn init_states(&self) -> Vec<State> {
         let mut servers = servers();
         servers.strategy.by_content = true;
-        reduce(&mut servers);
+        self.reduce(&mut servers);
         edit(&mut servers, Edit::Steps(self.planned_by));
         let rivals = if let Kind::Rival(_) = self.kind { 2 } else { 1 };
         let leader = Leader::of_search(self.stops());
@@ -393,7 +528,7 @@ impl Model for Search {
             late: Vec::new(),
             left: 0,
             edits: 0,
-            since: vec![Default::default(); rivals],
+            since: vec![Since::default(); rivals],
             broken: None,
         };
         // Create the Cluster.
@@ -406,10 +541,18 @@ impl Model for Search {
         for made in self.begins_with {
             edit(&mut state.servers, *made);
         }
+        for _ in 0..self.rounds {
+            self.deploy(&mut state);
+        }
         match self.kind {
             Kind::Edits(edits) => state.edits = (1 << edits.len()) - 1,
             _ => state.left = self.times,
         }
+        state.capi.plant(self.defect);
+        for leader in &mut state.leaders {
+            leader.defect = self.defect;
+        }
+        observe(&mut state);
         vec![state]
     }
 
@@ -426,6 +569,9 @@ impl Model for Search {
         if let Some(store) = self.lags {
             actions.push(Action::Watch(store));
         }
+        if self.replica_lags {
+            actions.push(Action::Replica);
+        }
         if !state.late.is_empty() {
             actions.push(Action::Arrive);
         }
@@ -440,7 +586,7 @@ impl Model for Search {
                 _ => {}
             }
         }
-        for package in PACKAGES {
+        for &package in self.packages {
             actions.push(Action::Sync(package));
             if state.kapp.is_at_work(package) {
                 actions.push(Action::End(package));
@@ -453,78 +599,16 @@ impl Model for Search {
             }
         }
         actions.push(Action::ClusterApi);
-        actions.sort_by_cached_key(|action| digest(&(self.seed, *action)));
     }
 
     fn next_state(&self, last: &State, action: Action) -> Option<State> {
         let mut state = last.clone();
-        let servers = &mut state.servers;
-        match action {
-            Action::Lead(which) => self.lead(&mut state, which, Fault::OneWrite),
-            Action::Fault(which) => {
-                state.left -= 1;
-                match self.fault() {
-                    Some(fault) => self.lead(&mut state, which, fault),
-                    None => state.leaders[which].crash(),
-                }
-            }
-            Action::Watch(store) => {
-                let (server, kinds) = STORES[store];
-                state.leaders[0].watch_store(servers, server, kinds, 1);
-            }
-            Action::Arrive => {
-                let late = state.late.remove(0);
-                servers.arrive(&late);
-            }
-            Action::Edit(which) => {
-                state.edits &= !(1 << which);
-                if let Kind::Edits(edits) = self.kind {
-                    edit(servers, edits[which]);
-                    reduce(servers);
-                    if matches!(edits[which], Edit::Move | Edit::Again) {
-                        state.capi.renew();
-                    }
-                    if edits[which] == Edit::Move {
-                        state.leaders.iter_mut().for_each(Leader::crash);
-                    }
-                }
-            }
-            Action::Sync(package) => state.kapp.sync(servers, package),
-            Action::Begin(package) => state.kapp.begin_what_differs(servers, package, 1),
-            Action::End(package) => {
-                state.kapp.end(servers, package, 1, true);
-                state.kapp.sync(servers, package);
-            }
-            Action::Fail(package) => {
-                state.left -= 1;
-                state.kapp.end(servers, package, 1, false);
-            }
-            Action::Interrupt(package) => {
-                state.left -= 1;
-                state.kapp.interrupt(package);
-            }
-            Action::ClusterApi => {
-                if !(roll(servers, &control_plane()) || roll(servers, &worker())) {
-                    cluster_api(&mut state);
-                }
-            }
-        }
-        self.show(&mut state);
-        observe(&mut state);
+        let broken = failure(|| self.take(&mut state, action));
+        state.broken = broken;
         Some(state).filter(|state| digest(state) != digest(last))
     }
 
     fn properties(&self) -> Vec<Property<Self>> {
-        vec![
-            Property::always("nothing is released early", |_: &Self, state: &State| {
-                state.broken.is_none()
-            }),
-            Property::always("nothing is held for ever", |model: &Self, state: &State| {
-                let is_checked = digest(state).is_multiple_of(ONE_OF)
-                    && state.broken.is_none()
-                    && !state.leaders.iter().any(Leader::is_running);
-                !is_checked || model.completes(state)
-            }),
-        ]
+        vec![Property::always(HOLDS, |model: &Self, state: &State| model.broken(state).is_none())]
     }
 }

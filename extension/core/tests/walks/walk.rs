@@ -344,11 +344,15 @@ impl Walk {
         }
     }
 
-    /// Asserts that no PackageInstall was written in a pause that the leader saw, and none in the workload before kapp-controller was
-    /// deployed, or while a user had stopped it.
     fn judge_installs(&mut self, which: usize) {
         self.observe();
         let leader = &self.leaders[which];
+        Self::assert_installs(leader, leader.saw_all, self.first_deployed_at);
+    }
+
+    /// Asserts that the last step of a leader wrote no PackageInstall in a pause that the leader saw, and, if its caches were current, none in
+    /// the workload before kapp-controller was deployed, or while a user had stopped it.
+    pub(crate) fn assert_installs(leader: &Leader, is_current: bool, first_deployed_at: Option<u64>) {
         let is_install =
             |write: &&Write| write.key.resource.plural == "packageinstalls" && write.verb != Verb::Delete;
         for write in leader.made.iter().filter(is_install) {
@@ -358,12 +362,11 @@ impl Walk {
                 let spec = leader.saw.get(&of_package(0, kind)).map(|object| &object["spec"]);
                 spec.is_some_and(|spec| spec["paused"] == json!(true) || spec["canceled"] == json!(true))
             });
-            let deployed = self.first_deployed_at.is_some_and(|at| at >= leader.began);
+            let deployed = first_deployed_at.is_some_and(|at| at >= leader.began);
             assert!(
-                !leader.saw_all || write.key.server == Server::Management || deployed && !stopped,
-                "order: {place:?} is written by a reconcile that began at {}, and kapp-controller was deployed last at {:?}",
+                !is_current || write.key.server == Server::Management || deployed && !stopped,
+                "order: {place:?} is written by a reconcile that began at {}, and kapp-controller was deployed last at {first_deployed_at:?}",
                 leader.began,
-                self.first_deployed_at,
             );
         }
     }
@@ -708,7 +711,7 @@ fn is_start_held(servers: &Servers, cluster: &Value) -> bool {
 }
 
 /// Returns UID, generation, label and target of the Cluster.
-fn cluster_state(servers: &Servers) -> Option<String> {
+pub(crate) fn cluster_state(servers: &Servers) -> Option<String> {
     let cluster = servers.get(&cluster())?;
     let (metadata, topology) = (&cluster["metadata"], &cluster["spec"]["topology"]);
     let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();

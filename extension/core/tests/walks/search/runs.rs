@@ -1,44 +1,31 @@
-//! The runs of the search.
+//! The searches.
 
 use std::{io::Write as _, time::Instant};
 
 use stateright::{Checker as _, Model as _};
 
-use super::{Kind, STORES, Search};
+use super::{HOLDS, Kind, STORES, Search, sample::Runs};
 use crate::{
-    objects::PlannedBy::{Class, Extension},
+    objects::{
+        PACKAGES,
+        PlannedBy::{Class, Extension},
+    },
     random::number,
     users::{Edit, Paused},
 };
 
-/// Default number of states of a search, counted again for each way to reach them.
+/// Default number of states that the runs of a search visit, repeated ones included.
 const STATES: usize = 60_000;
 
 fn check(name: &str, search: Search) {
-    let (began, limit) = (Instant::now(), number("STATES", STATES));
-    // With more threads, the order of the states would differ between runs.
-    let checker = search
-        .checker()
-        .threads(1)
-        .target_state_count(limit)
-        .spawn_dfs()
-        .join();
-    say(&format!(
-        "{name}: {} states, {} different, depth {}, {} s, {}",
-        checker.state_count(),
-        checker.unique_state_count(),
-        checker.max_depth(),
-        began.elapsed().as_secs(),
-        if checker.state_count() < limit {
-            "all"
-        } else {
-            "not all: ended by its limit of states"
+    let (began, limit, seed) = (Instant::now(), number("STATES", STATES), search.seed);
+    let mut runs = Runs::of(search);
+    while runs.states < limit {
+        if let Some(broken) = runs.run() {
+            panic!("{name}, seed {seed}: {broken}");
         }
-    ));
-    if let Some((property, path)) = checker.discoveries().into_iter().next() {
-        let broken = path.last_state().clone();
-        panic!("{name}: {property}: {broken:?} after {:?}", path.into_actions());
     }
+    say(&format!("{name}: {}, {} s", runs.report(), began.elapsed().as_secs()));
 }
 
 /// Prints past the capture of the test runner: a passing search may have covered few states.
@@ -48,12 +35,22 @@ fn say(line: &str) {
 }
 
 #[test]
-fn undisturbed() {
+fn all_orders_of_an_undisturbed_hop() {
     let search = Search {
         times: 0,
         ..Search::new(Kind::Nothing)
     };
-    check("undisturbed", search);
+    let checker = search.checker().spawn_dfs().join();
+    say(&format!(
+        "all orders: {} states, {} different, depth {}",
+        checker.state_count(),
+        checker.unique_state_count(),
+        checker.max_depth(),
+    ));
+    if let Some(path) = checker.discovery(HOLDS) {
+        let broken = checker.model().broken(path.last_state());
+        panic!("{broken:?} after {:?}", path.into_actions());
+    }
 }
 
 #[test]
@@ -134,7 +131,7 @@ fn an_edit() {
 }
 
 /// Edits that are made in any order, each once.
-const OF_ONE_HOP: [&[Edit]; 10] = {
+const OF_ONE_HOP: [&[Edit]; 11] = {
     use Edit::{
         Again, Delete, Label, Move, NoBootstrap, NoLabel, NoMark, NoStatus, OldManifest, OtherRelease, Pause,
         Restart, Resume, Stop, UnsafeVersion, Values, Version,
@@ -167,6 +164,13 @@ const OF_ONE_HOP: [&[Edit]; 10] = {
             Stop(1, "apps", "paused"),
             Restart(1),
         ],
+        &[
+            Version(1),
+            Label(1),
+            Stop(0, "packageinstalls", "paused"),
+            Values(2),
+            Restart(0),
+        ],
     ]
 };
 
@@ -193,6 +197,49 @@ fn edits_while_a_store_lags() {
             ..Search::new(Kind::Edits(EDITS))
         };
         check(&format!("{server} {kinds:?} lag, {EDITS:?}"), search);
+    }
+}
+
+/// The gates before the control plane are open at the start.
+#[test]
+#[ignore = "takes minutes: make model"]
+fn edits_that_close_a_gate() {
+    use Edit::{Choose, Content, Delete, Label, OtherRelease, Pause, Resume, Unimportant, Version};
+    const EDITS: [&[Edit]; 6] = [
+        &[Content(1, 1, "b"), Unimportant],
+        &[Choose(1, 0), Unimportant],
+        &[OtherRelease, Unimportant],
+        &[Version(2), Label(2)],
+        &[Pause(Paused::Bootstrap), Resume(Paused::Bootstrap)],
+        &[Pause(Paused::Cluster), Delete],
+    ];
+    for edits in EDITS {
+        let search = Search {
+            rounds: 3,
+            replica_lags: true,
+            ..Search::new(Kind::Edits(edits))
+        };
+        check(&format!("open gates, {edits:?}"), search);
+    }
+}
+
+#[test]
+#[ignore = "takes minutes: make model"]
+fn a_deletion_with_an_additional_package() {
+    use Edit::{Delete, Label, Version};
+    const KINDS: [Kind; 3] = [
+        Kind::Edits(&[Version(1), Label(1), Delete]),
+        Kind::Crash,
+        Kind::Unanswered,
+    ];
+    for kind in KINDS {
+        let begins_with: &[Edit] = if let Kind::Edits(_) = kind { &[] } else { &[Delete] };
+        let search = Search {
+            packages: &PACKAGES,
+            begins_with,
+            ..Search::new(kind)
+        };
+        check(&format!("a deletion, {kind:?}"), search);
     }
 }
 
