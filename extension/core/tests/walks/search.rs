@@ -13,6 +13,7 @@
 //! - states that differ only in the objects before a late write are equal;
 //! - only a sample of the states is checked for completion.
 
+mod planted;
 mod runs;
 mod sample;
 
