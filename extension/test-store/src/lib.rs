@@ -209,9 +209,11 @@ impl<K: Ord + Clone, S: Strategy<K>> Store<K, S> {
         self.update(place, &patch["metadata"], |found| merge(found, patch))
     }
 
-    /// Merges fields into an object, or creates it.
+    /// Merges fields into an object, or creates it. As in `applyPatch` of kube-apiserver v1.36.3 (`pkg/endpoints/handlers/patch.go`), a UID
+    /// conflicts with a missing object, and a resourceVersion does not.
     pub fn apply(&mut self, place: K, object: &Value) -> Result<Value, Refused> {
         match self.patch(&place, object) {
+            Err(Refused::NotFound) if !object["metadata"]["uid"].is_null() => Err(Refused::Conflict),
             Err(Refused::NotFound) => self.create(place, object.clone()),
             applied => applied,
         }
@@ -222,5 +224,41 @@ impl<K: Ord + Clone, S: Strategy<K>> Store<K, S> {
         let found = Value::clone(self.check(place, preconditions)?);
         self.remove(place);
         Ok(found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Assigns no metadata.
+    #[derive(Default)]
+    struct Unassigned;
+
+    impl Strategy<u8> for Unassigned {
+        fn prepare(&mut self, _: &u8, _: Option<&Value>, _: &mut Value) {}
+    }
+
+    #[test]
+    fn an_apply_with_a_uid_creates_no_object() {
+        let mut store = Store::<u8, Unassigned>::default();
+        let with_uid = json!({"metadata": {"uid": "a"}});
+        assert_eq!(store.apply(0, &with_uid), Err(Refused::Conflict));
+        assert_eq!(store.get(&0), None);
+        let with_version = json!({"metadata": {"resourceVersion": "1"}});
+        assert_eq!(store.apply(0, &with_version), Ok(with_version.clone()));
+    }
+
+    #[test]
+    fn an_apply_to_another_object_is_a_conflict() {
+        let mut store = Store::<u8, Unassigned>::default();
+        store.put(0, json!({"metadata": {"uid": "a", "resourceVersion": "1"}}));
+        for (field, other) in [("uid", "b"), ("resourceVersion", "2")] {
+            let applied = store.apply(0, &json!({"metadata": {field: other}}));
+            assert_eq!(applied, Err(Refused::Conflict), "{field}");
+        }
+        let merged = store.apply(0, &json!({"metadata": {"uid": "a"}, "data": "c"}));
+        let whole = json!({"metadata": {"uid": "a", "resourceVersion": "1"}, "data": "c"});
+        assert_eq!(merged, Ok(whole));
     }
 }
