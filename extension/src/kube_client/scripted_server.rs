@@ -11,7 +11,7 @@ use std::{
 use axum::extract::Query;
 use bytes::Bytes;
 use futures::{
-    StreamExt as _,
+    Stream, StreamExt as _,
     channel::mpsc::{self, UnboundedSender},
     stream::{self, BoxStream},
 };
@@ -81,17 +81,16 @@ pub(crate) enum Answer {
     Refusal(u16),
     /// Texts, each sent this long after the one before. The response ends after the last one.
     Watch(Vec<(Duration, String)>),
+    /// A watch that sends a text and stays open.
+    OpenWatch(String),
+    /// A response whose head comes this late.
+    Late(Duration, Box<Answer>),
     Never,
     /// A panic of this process.
     Panic,
 }
 
 impl Answer {
-    /// Returns a watch that sends `text` and stays open.
-    pub(crate) fn open_watch(text: String) -> Self {
-        Self::Watch(vec![(Duration::ZERO, text), (Duration::MAX, String::new())])
-    }
-
     /// Returns a watch that ends after this time and sends nothing.
     pub(crate) fn idle_watch(lasts: Duration) -> Self {
         Self::Watch(vec![(lasts, String::new())])
@@ -193,11 +192,26 @@ impl ScriptedServer {
 
     async fn answer(&self, request: ApiRequest) -> Response<StreamBody<Frames>> {
         lock(&self.requests).push(request.clone());
-        let answer = (self.script)(&request);
+        let mut answer = (self.script)(&request);
+        while let Answer::Late(after, late) = answer {
+            sleep(after).await;
+            answer = *late;
+        }
         let (code, texts) = match answer {
             Answer::Body(body) => (200, stream::iter([body.to_string()]).boxed()),
             Answer::Refusal(code) => (code, stream::iter([status(code).to_string()]).boxed()),
-            Answer::Watch(texts) => (200, self.watch(request.path, texts)),
+            Answer::Watch(texts) => {
+                let scripted = stream::iter(texts).then(|(after, text)| async move {
+                    sleep(after).await;
+                    text
+                });
+                (200, self.watch(request.path, scripted))
+            }
+            Answer::OpenWatch(text) => {
+                let scripted = stream::iter([text]).chain(stream::pending());
+                (200, self.watch(request.path, scripted))
+            }
+            Answer::Late(..) => unreachable!("it is replaced by its response"),
             Answer::Never => pending().await,
             Answer::Panic => panic!("a bug"),
         };
@@ -212,13 +226,13 @@ impl ScriptedServer {
     }
 
     /// Returns the texts of a watch: the scripted ones, and those of [`Self::send`].
-    fn watch(&self, path: String, texts: Vec<(Duration, String)>) -> BoxStream<'static, String> {
+    fn watch(
+        &self,
+        path: String,
+        scripted: impl Stream<Item = String> + Send + 'static,
+    ) -> BoxStream<'static, String> {
         let (sender, sent) = mpsc::unbounded();
         lock(&self.watches).push((path, sender));
-        let scripted = stream::iter(texts).then(|(after, text)| async move {
-            sleep(after).await;
-            text
-        });
         let end = || stream::once(ready(None::<String>));
         let both = stream::select(scripted.map(Some).chain(end()), sent.map(Some).chain(end()));
         // `select` alone would go on until both have ended.

@@ -358,6 +358,7 @@ async fn one_failure_of_a_watch_is_not_for_ever(#[case] failure: Answer) {
 #[case::error(Answer::Refusal(500), 45)]
 #[case::error_after_a_head(Answer::error_event(500), 45)]
 #[case::no_answer(Answer::Never, 75)]
+#[case::head_behind_the_limit(Answer::Late(2 * REQUEST.time, Box::new(short_watch())), 75)]
 #[tokio::test(start_paused = true)]
 async fn a_kind_whose_watch_brings_only_errors_is_believed_for_a_while(
     #[case] failure: Answer,
@@ -410,6 +411,23 @@ async fn errors_with_answers_between_them_do_not_add_up(#[case] failure: Answer)
                 sleep(Duration::from_secs(1)).await;
             }
         }
+    }
+}
+
+/// The head of each watch comes later than the watch lasts.
+#[tokio::test(start_paused = true)]
+async fn a_late_head_ends_a_failure() {
+    let server = Server::new(None);
+    let planes = listed(&server).await;
+    server.set(|state| state.watch = Answer::Refusal(500));
+    // The open watch ends, and the next one fails.
+    sleep(Duration::from_secs(6)).await;
+    let late = Answer::Late(Duration::from_secs(20), Box::new(short_watch()));
+    server.set(|state| state.watch = late);
+    for _ in 0..600 {
+        let good = planes.get(&cluster(), &reference(GROUP, "Good"));
+        assert!(matches!(good, Ok(Some(_))), "{good:?}");
+        sleep(Duration::from_secs(1)).await;
     }
 }
 

@@ -46,7 +46,7 @@ fn bookmark() -> String {
 
 /// Returns a whole streamed list.
 fn streamed() -> Answer {
-    Answer::open_watch(objects() + &bookmark())
+    Answer::OpenWatch(objects() + &bookmark())
 }
 
 /// Returns a list in one page.
@@ -61,7 +61,7 @@ fn server(streamed: Answer, page: Answer) -> ScriptedServer {
     let server = ScriptedServer::new(move |request| match request.verb {
         Verb::StreamingList => streamed.clone(),
         Verb::Read => page.clone(),
-        Verb::Watch => Answer::open_watch(String::new()),
+        Verb::Watch => Answer::OpenWatch(String::new()),
     });
     server.in_chunks(100)
 }
@@ -75,7 +75,7 @@ fn is_streaming_list(request: &ApiRequest) -> bool {
 async fn a_list_ends_behind_its_bookmark(#[values(1, 7, 100_000)] size: usize) {
     let list = objects() + &bookmark();
     let sent = list.clone() + "{\"type\":\"ADDED\"}\n";
-    let server = server(Answer::open_watch(sent), NO_PAGE).in_chunks(size);
+    let server = server(Answer::OpenWatch(sent), NO_PAGE).in_chunks(size);
     let request = Request::get(
         "/apis?&watch=true&timeoutSeconds=10&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&resourceVersion=0",
     );
@@ -174,7 +174,7 @@ async fn what_changes_in_the_middle_of_a_list_is_taken_in(#[values(1, 100_000)] 
         event("ADDED", app("b", "is there again")),
     ];
     let list = objects() + &changes.concat() + &bookmark();
-    let server = server(Answer::open_watch(list), NO_PAGE).in_chunks(size);
+    let server = server(Answer::OpenWatch(list), NO_PAGE).in_chunks(size);
     let store = follow_until_filled(&server).await;
     let names = store.names();
     assert_eq!(names.iter().map(ClusterRef::name).collect::<Vec<_>>(), ["b"]);
@@ -198,7 +198,7 @@ async fn a_list_that_cannot_be_streamed_comes_in_pages(#[case] line: &'static st
     let streamed = if line.is_empty() {
         Answer::Watch(vec![(Duration::ZERO, begun)])
     } else {
-        Answer::open_watch(begun + &bookmark())
+        Answer::OpenWatch(begun + &bookmark())
     };
     let server = server(streamed, page(&[app("a", "a"), app("c", "c")]));
     let (store, run) = follow_apps(server.client(), Restarts::never(), |_| {});
@@ -252,7 +252,7 @@ async fn an_object_that_cannot_be_decoded_keeps_no_list_from_being_complete(
     let page = page(&objects);
     let streamed = if streams {
         let added = objects.map(|object| event("ADDED", object));
-        Answer::open_watch(added.concat() + &bookmark())
+        Answer::OpenWatch(added.concat() + &bookmark())
     } else {
         Answer::Refusal(422)
     };
