@@ -1,7 +1,7 @@
 //! Pure domain of Sluice: hook decisions, proofs of packages, upgrade hops and package sets.
 //!
-//! Nothing here reads a clock, talks to a server or waits. Time and observed objects are arguments, so table tests, property
-//! tests and a model checker run every function as the product does.
+//! Nothing here reads a clock, talks to a server or sleeps. A function waits at most for a mutex ([`lock`]). Time and observed objects are
+//! arguments, so table tests, property tests and a model checker run every function as the product does.
 
 pub mod admission;
 pub mod cache;
