@@ -79,10 +79,15 @@ fn refusal(status: &Status) -> String {
     format!("{code}: {}", clean(status.message()))
 }
 
-/// Renders an error with its sources on one line.
+/// Maximum length of a rendered error, in bytes. A server chooses the length of its message.
+const LONGEST: usize = 4 * 1024;
+
+/// Renders an error with its sources on one line, truncated.
 fn with_sources(error: &dyn Error) -> String {
     let sources = iter::successors(error.source(), |&source| source.source());
-    sources.fold(error.to_string(), |text, source| format!("{text}: {source}"))
+    let mut text = sources.fold(error.to_string(), |text, source| format!("{text}: {source}"));
+    text.truncate(text.floor_char_boundary(LONGEST));
+    text
 }
 
 /// Authorization header of a call with a token.
@@ -217,5 +222,24 @@ impl Connection {
             server: self.server.clone(),
             status: Box::new(status),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Error with a message and a source.
+    #[derive(Debug, thiserror::Error)]
+    #[error("{0}")]
+    struct Because(String, #[source] io::Error);
+
+    #[test]
+    fn an_error_names_its_sources_and_is_truncated() {
+        let because = |text: String| Because(text, io::Error::other("the source"));
+        let short = because("the error".to_owned());
+        assert_eq!(with_sources(&short), "the error: the source");
+        let long = because(format!("a{}", "ä".repeat(LONGEST)));
+        assert_eq!(with_sources(&long).len(), LONGEST - 1);
     }
 }
