@@ -17,14 +17,17 @@ use crate::{
 /// Validity of the UID of the server, in seconds.
 const BELIEVED: u64 = 10;
 
+/// Kinds of the workload that a connection watches, each with its own cache.
+pub(crate) const WATCHED: [&str; 2] = ["packageinstalls", "apps"];
+
 /// Connection to the workload.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Connection {
     pub(crate) number: u64,
     /// Digest of the kubeconfig.
     pub(crate) digest: String,
-    /// Whether its stores were filled.
-    pub(crate) filled: bool,
+    /// Whether the cache of each watched kind was filled.
+    filled: [bool; WATCHED.len()],
     /// UID of the server, and time of its last read.
     identity: Option<(String, u64)>,
     /// Whether a watch ended or filled since that read.
@@ -56,18 +59,35 @@ impl Connection {
         }
     }
 
-    /// The watches read the server. Returns whether it responded.
-    pub(crate) fn watch(&mut self, servers: &Servers, now: u64) -> bool {
-        let known = self.identity.as_ref().map(|(uid, _)| uid.as_str());
+    /// Whether the caches of all watched kinds were filled.
+    pub(crate) fn is_filled(&self) -> bool {
+        self.filled == [true; WATCHED.len()]
+    }
+
+    /// The watches of some kinds read the server. Returns whether it responded.
+    pub(crate) fn watch(&mut self, servers: &Servers, kinds: &[&str], now: u64) -> bool {
         if servers.silent {
             self.silent_since.get_or_insert(now);
             self.disturbed = true;
             return false;
         }
-        if !self.filled || known.is_some_and(|known| known != uid(servers)) {
-            self.disturbed = true;
+        let known = self.identity.as_ref().map(|(uid, _)| uid.as_str());
+        self.disturbed |= known.is_some_and(|known| known != uid(servers));
+        for (kind, filled) in WATCHED.iter().zip(&mut self.filled) {
+            if kinds.contains(kind) {
+                self.disturbed |= !*filled;
+                *filled = true;
+            }
         }
-        (self.filled, self.silent_since, self.answered) = (true, None, now);
+        (self.silent_since, self.answered) = (None, now);
+        if kinds.contains(&"apps") {
+            self.see_runs(servers);
+        }
+        true
+    }
+
+    /// Records the run of each App at the first observation of its generation.
+    fn see_runs(&mut self, servers: &Servers) {
         let mut there = Vec::new();
         for (place, object) in servers.of(Server::Workload, "apps") {
             let app: App = serde_json::from_value(object.clone()).expect("an App");
@@ -77,7 +97,6 @@ impl Connection {
             there.push(&place.3);
         }
         self.runs.retain(|name, _| there.contains(&name));
-        true
     }
 
     pub(crate) fn first_seen(&self, app: &str) -> Option<FirstSeenRun> {

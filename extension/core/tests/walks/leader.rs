@@ -25,7 +25,7 @@ use sluice_core::{
 use sluice_crds::foreign::Cluster;
 
 use crate::{
-    connection::{Connection, time_at},
+    connection::{Connection, WATCHED, time_at},
     defect::Defect,
     fault::{Fault, make},
     objects::{SYSTEM, TEAM, control_plane, control_plane_key},
@@ -35,6 +35,22 @@ use crate::{
 
 /// Sync period of kapp-controller, and resync interval of a settled Cluster.
 pub(crate) const SYNC_PERIOD: Duration = Duration::from_mins(10);
+
+/// Kinds that a leader watches, each with its own cache.
+pub(crate) const CACHES: &[(Server, &str)] = &[
+    (Server::Management, "clusters"),
+    (Server::Management, "clusterclasses"),
+    (Server::Management, "goods"),
+    (Server::Management, "machinedeployments"),
+    (Server::Management, "packages"),
+    (Server::Management, "clusterbootstraptemplates"),
+    (Server::Management, "tanzukubernetesreleases"),
+    (Server::Management, "clusterbootstraps"),
+    (Server::Management, "packageinstalls"),
+    (Server::Management, "apps"),
+    (Server::Workload, "packageinstalls"),
+    (Server::Workload, "apps"),
+];
 
 /// Whether a read is a request to an API server.
 pub(crate) fn is_request(ask: &Read) -> bool {
@@ -160,33 +176,33 @@ impl Leader {
 
     /// Brings all caches up to date.
     pub(crate) fn watch(&mut self, servers: &Servers, now: u64) {
+        self.watch_but(servers, "", now);
+    }
+
+    /// Brings all caches up to date but those of one kind, on both servers.
+    pub(crate) fn watch_but(&mut self, servers: &Servers, kind: &str, now: u64) {
         if !are_brought(servers) {
             return;
         }
-        self.seen.take_over(Server::Management, servers);
-        if let Some(connection) = &mut self.connection
-            && connection.watch(servers, now)
-        {
-            self.seen.take_over(Server::Workload, servers);
+        self.seen.take_over_but(Server::Management, kind, servers);
+        let mut kinds = WATCHED.to_vec();
+        kinds.retain(|watched| *watched != kind);
+        if self.watch_workload(servers, &kinds, now) {
+            self.seen.take_over_but(Server::Workload, kind, servers);
         }
-    }
-
-    /// Brings all caches up to date but that of one kind.
-    pub(crate) fn watch_but(&mut self, servers: &Servers, kind: &str, now: u64) {
-        let before = self.seen.clone();
-        self.watch(servers, now);
-        self.seen.take_over_kinds(Server::Management, &[kind], &before);
     }
 
     /// Brings the store of some kinds of a server up to date.
     pub(crate) fn watch_store(&mut self, servers: &Servers, server: Server, kinds: &[&str], now: u64) {
-        let answered = match &mut self.connection {
-            Some(connection) if server == Server::Workload => connection.watch(servers, now),
-            _ => server == Server::Management,
-        };
-        if answered {
+        if server == Server::Management || self.watch_workload(servers, kinds, now) {
             self.seen.take_over_kinds(server, kinds, servers);
         }
+    }
+
+    /// The watches of some kinds of the workload read it. Returns whether it responded.
+    fn watch_workload(&mut self, servers: &Servers, kinds: &[&str], now: u64) -> bool {
+        let connection = self.connection.as_mut();
+        connection.is_some_and(|connection| connection.watch(servers, kinds, now))
     }
 
     /// Drops the local state.
@@ -200,10 +216,10 @@ impl Leader {
         self.watch(servers, now);
     }
 
-    /// Delivers the watch event of one object.
+    /// Delivers the watch event of one object; of the workload, all events of its kind.
     pub(crate) fn watch_one(&mut self, servers: &Servers, place: Place, now: u64) {
         if place.0 {
-            self.watch(servers, now);
+            self.watch_store(servers, Server::Workload, &[place.1.as_str()], now);
         } else {
             let shown = servers.get(&place).cloned().unwrap_or_default();
             self.seen.set(place, shown);
@@ -488,7 +504,7 @@ impl Leader {
                     install: self.object(&at("packageinstalls")).map(Arc::new),
                     app: self.object(&at("apps")).map(Arc::new),
                     first_seen: connection.and_then(|connection| connection.first_seen(name)),
-                    filled: connection.is_none_or(|connection| connection.filled),
+                    filled: connection.is_none_or(Connection::is_filled),
                 }))
             }
             Read::Served { .. } => ReadResult::Absent,
@@ -530,7 +546,7 @@ impl Leader {
         self.connections += 1;
         let mut connection = Connection::open(self.connections, digest);
         self.seen.take_over(Server::Workload, &Servers::default());
-        if !around.now.is_multiple_of(4) && connection.watch(around.servers, around.now) {
+        if !around.now.is_multiple_of(4) && connection.watch(around.servers, &WATCHED, around.now) {
             self.seen.take_over(Server::Workload, around.servers);
         }
         self.connection = Some(connection);

@@ -326,6 +326,39 @@ fn a_failed_run_closes_a_gate_and_a_resync_does_not() {
     walk.finish();
 }
 
+/// Caches of PackageInstalls and Apps have different ages, on both servers. Package 0 is on the management server.
+#[rstest]
+fn no_gate_opens_by_caches_of_different_ages(
+    #[values("packageinstalls", "apps")] outdated: &'static str,
+    #[values(0, 1)] which: usize,
+) {
+    let before = match which {
+        0 => MERGED.to_vec(),
+        _ => [&MERGED[..], &INSTALLED, &[Deploy(2)]].concat(),
+    };
+    let states = [
+        vec![Sync(which)],
+        vec![Sync(which), Begin(which), Sync(which)],
+        vec![Deploy(which)],
+        vec![Deploy(which), Begin(which), End(which, false), Sync(which)],
+    ];
+    let seen = [WatchBut(0, outdated), Reconcile(0)];
+    for state in states {
+        upgraded(&[&before, &state, &seen, &seen]);
+    }
+}
+
+/// The cached PackageInstall or App requests the same values as the current one, and was deployed before the current one.
+#[rstest]
+fn no_gate_opens_by_a_cache_from_before_two_edits(
+    #[values("packageinstalls", "apps")] outdated: &'static str,
+) {
+    let seen = [WatchBut(0, outdated), Reconcile(0)];
+    let edited = [Watch(0), User(Edit::Values(2)), Reconcile(0), Deploy(1)];
+    let back = [&[User(Edit::Values(1))], &seen[..], &[Sync(1)]].concat();
+    upgraded(&[&MERGED, &INSTALLED, &DEPLOYED, &edited, &seen, &back, &seen]);
+}
+
 /// Packages are uninstalled before the infrastructure of a Cluster goes, also if the workload does not respond meanwhile.
 #[rstest]
 #[case::at_once(&[User(Edit::Delete)])]

@@ -45,6 +45,26 @@ pub(crate) const RESTORED: [Step; 18] = [
 /// kapp-controller and the last package are deployed, and the App of the CNI has changed.
 const CHANGED: [&[Step]; 4] = [&MERGED, &INSTALLED, &[Deploy(2), Sync(1)], &SEEN];
 
+/// The PackageInstall of the CNI has its earlier values again, the cached App is from before both edits, and the deployed values are
+/// those between them.
+const EDITED_TWICE: [&[Step]; 4] = [
+    &MERGED,
+    &INSTALLED,
+    &DEPLOYED,
+    &[
+        Watch(0),
+        User(Edit::Values(2)),
+        Reconcile(0),
+        Deploy(1),
+        User(Edit::Values(1)),
+        WatchBut(0, "apps"),
+        Reconcile(0),
+        Sync(1),
+        WatchBut(0, "apps"),
+        Reconcile(0),
+    ],
+];
+
 const CALL: [Step; 2] = [Replica, ClusterApi(Reading::AtOnce)];
 
 /// Each planted defect fails one walk by the name of its invariant, and that walk passes without it.
@@ -84,6 +104,7 @@ const CALL: [Step; 2] = [Replica, ClusterApi(Reading::AtOnce)];
     &[&MERGED[..], &INSTALLED, &DEPLOYED, &[Watch(0), Begin(1), End(1, false), Reconcile(0)]].concat(),
     "early: "
 )]
+#[case::app_not_read(Defect::PackagesUnread, &EDITED_TWICE.concat(), "early: ")]
 #[case::server_not_read(
     Defect::ServerUnread,
     &[&MERGED[..], &INSTALLED, &DEPLOYED, &[Duplicate, Watch(0), Swap, Reconcile(0)]].concat(),

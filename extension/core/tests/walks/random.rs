@@ -9,6 +9,7 @@ use proptest::{
 
 use crate::{
     fault::Fault,
+    leader::CACHES,
     objects::PlannedBy,
     odd,
     replica::Reading,
@@ -118,11 +119,14 @@ fn readings() -> impl Strategy<Value = Reading> {
 fn steps() -> impl Strategy<Value = Step> {
     let package = || 0..3_usize;
     let leader = || prop_oneof![4 => Just(0_usize), 1 => Just(1_usize)];
+    let kind = || prop::sample::select(CACHES);
     prop_oneof![
         24 => (leader(), faults()).prop_map(|(leader, fault)| Step::Lead(leader, fault)),
         12 => leader().prop_map(Step::Reconcile),
         14 => leader().prop_map(Step::Watch),
         4 => (leader(), any::<u8>()).prop_map(|(leader, which)| Step::WatchOne(leader, which)),
+        4 => (leader(), kind()).prop_map(|(leader, (server, kind))| Step::WatchKind(leader, server, kind)),
+        2 => (leader(), kind()).prop_map(|(leader, (_, kind))| Step::WatchBut(leader, kind)),
         1 => leader().prop_map(Step::Crash),
         1 => Just(Step::Arrive),
         12 => Just(Step::Round),

@@ -56,7 +56,7 @@ const ROUNDS: u32 = 80;
 const ONE_OF: u64 = 64;
 
 /// Caches of a leader, each with its own lag.
-pub(super) const STORES: [(Server, &[&str]); 4] = [
+pub(super) const STORES: [(Server, &[&str]); 5] = [
     (
         Server::Management,
         &[
@@ -71,7 +71,8 @@ pub(super) const STORES: [(Server, &[&str]); 4] = [
     ),
     (Server::Management, &["clusterbootstraps"]),
     (Server::Management, &["packageinstalls", "apps"]),
-    (Server::Workload, &["packageinstalls", "apps"]),
+    (Server::Workload, &["packageinstalls"]),
+    (Server::Workload, &["apps"]),
 ];
 
 /// Kind of fault in a run.

@@ -185,9 +185,14 @@ impl Servers {
 
     /// Replaces the objects of one server with those of `other`.
     pub(crate) fn take_over(&mut self, server: Server, other: &Self) {
+        self.take_over_but(server, "", other);
+    }
+
+    /// Replaces the objects of one server, except those of one kind.
+    pub(crate) fn take_over_but(&mut self, server: Server, kind: &str, other: &Self) {
         let on_workload = server == Server::Workload;
         self.objects
-            .take_over(&other.objects, |place| place.0 == on_workload);
+            .take_over(&other.objects, |place| place.0 == on_workload && place.1 != kind);
     }
 
     /// Replaces the objects of some kinds.

@@ -11,6 +11,7 @@ use sluice_crds::{
 
 use crate::{
     capi::{ClusterApi, brief, record, roll, version_at},
+    connection::WATCHED,
     defect::Defect,
     fault::Fault,
     kapp::Kapp,
@@ -53,7 +54,9 @@ pub(crate) enum Step {
     Reconcile(usize),
     Watch(usize),
     WatchOne(usize, u8),
-    /// All caches of a leader are up to date but that of this kind.
+    /// The cache of a leader of this kind of a server is up to date.
+    WatchKind(usize, Server, &'static str),
+    /// All caches of a leader are up to date but those of this kind.
     WatchBut(usize, &'static str),
     Crash(usize),
     /// The writes of frozen processes arrive.
@@ -181,9 +184,14 @@ impl Walk {
             Step::Reconcile(leader) => self.come_to_an_end(leader),
             Step::Watch(leader) => self.leaders[leader].watch(servers, now),
             Step::WatchOne(leader, which) => {
-                let places: Vec<Place> = servers.all().map(|(place, _)| place.clone()).collect();
+                let places = servers.all().map(|(place, _)| place);
+                let watched = places.filter(|place| !place.0 || WATCHED.contains(&place.1.as_str()));
+                let places: Vec<Place> = watched.cloned().collect();
                 let place = places[usize::from(which) % places.len()].clone();
                 self.leaders[leader].watch_one(servers, place, now);
+            }
+            Step::WatchKind(leader, server, kind) => {
+                self.leaders[leader].watch_store(servers, server, &[kind], now);
             }
             Step::WatchBut(leader, kind) => self.leaders[leader].watch_but(servers, kind, now),
             Step::Crash(leader) => self.leaders[leader].crash(),
