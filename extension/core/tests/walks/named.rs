@@ -359,6 +359,25 @@ fn no_gate_opens_by_a_cache_from_before_two_edits(
     upgraded(&[&MERGED, &INSTALLED, &DEPLOYED, &edited, &seen, &back, &seen]);
 }
 
+/// One cache of the replica lags during the upgrade, and also shows earlier states again.
+#[rstest]
+fn a_cache_of_the_replica_that_lags_delays_an_upgrade(
+    #[values(
+        "clusters",
+        "clusterbootstraps",
+        "tanzukubernetesreleases",
+        "clusterbootstraptemplates",
+        "clusterclasses"
+    )]
+    kind: &'static str,
+) {
+    let call = ClusterApi(Reading::AtOnce);
+    let lags = [ReplicaLags(kind), User(Edit::Target(1)), Round, Round, Round];
+    let edited = [User(Edit::OtherRelease), Round, ReplicaKind(kind, 0), call];
+    let earlier = [ReplicaKind(kind, 8), call, ReplicaKind(kind, 64), call, Round];
+    upgraded(&[&lags, &edited, &earlier, &[Replica, call]]);
+}
+
 /// Packages are uninstalled before the infrastructure of a Cluster goes, also if the workload does not respond meanwhile.
 #[rstest]
 #[case::at_once(&[User(Edit::Delete)])]

@@ -71,6 +71,11 @@ const CALL: [Step; 2] = [Replica, ClusterApi(Reading::AtOnce)];
 #[rstest]
 #[case::no_read(Defect::Unconfirmed, &[&OPEN.concat()[..], &CLOSED, &[ClusterApi(Reading::AtOnce)]].concat(), "stale: ")]
 #[case::cached_read(Defect::ConfirmedByCache, &[&OPEN.concat()[..], &CLOSED, &[ClusterApi(Reading::AtOnce)]].concat(), "stale: ")]
+#[case::cached_read_of_an_earlier_record(
+    Defect::ConfirmedByCache,
+    &[&OPEN.concat()[..], &CLOSED, &[Replica, ReplicaKind("clusterbootstraps", 2), ClusterApi(Reading::AtOnce)]].concat(),
+    "stale: "
+)]
 #[case::shared_read(Defect::SharedTooLate, &[&OPEN.concat()[..], &[AnotherCall], &CLOSED, &[ClusterApi(Reading::AtOnce)]].concat(), "stale: ")]
 #[case::edit_of_the_cluster(
     Defect::GenerationUnseen,

@@ -12,7 +12,7 @@ use crate::{
     leader::CACHES,
     objects::PlannedBy,
     odd,
-    replica::Reading,
+    replica::{self, Reading},
     users::{Edit, Paused},
     walk::{Step, Walk},
 };
@@ -120,6 +120,7 @@ fn steps() -> impl Strategy<Value = Step> {
     let package = || 0..3_usize;
     let leader = || prop_oneof![4 => Just(0_usize), 1 => Just(1_usize)];
     let kind = || prop::sample::select(CACHES);
+    let changes = || prop_oneof![1 => Just(0_u8), 1 => 1..64_u8];
     prop_oneof![
         24 => (leader(), faults()).prop_map(|(leader, fault)| Step::Lead(leader, fault)),
         12 => leader().prop_map(Step::Reconcile),
@@ -137,7 +138,8 @@ fn steps() -> impl Strategy<Value = Step> {
         4 => (package(), prop::bool::weighted(0.7)).prop_map(|(package, well)| Step::End(package, well)),
         2 => package().prop_map(Step::Interrupt),
         3 => Just(Step::Replica),
-        2 => any::<u8>().prop_map(Step::ReplicaKind),
+        3 => (prop::sample::select(replica::KINDS), changes()).prop_map(|(kind, changes)| Step::ReplicaKind(kind, changes)),
+        1 => prop::sample::select(replica::KINDS).prop_map(Step::ReplicaLags),
         1 => Just(Step::AnotherCall),
         1 => Just(Step::OtherReplica),
         1 => Just(Step::Duplicate),

@@ -26,6 +26,15 @@ use crate::{
     servers::{Place, Servers, place},
 };
 
+/// Kinds that a replica watches to answer hooks, each with its own cache.
+pub(crate) const KINDS: &[&str] = &[
+    "clusters",
+    "clusterbootstraps",
+    "tanzukubernetesreleases",
+    "clusterbootstraptemplates",
+    "clusterclasses",
+];
+
 /// Behaviour of the reads that confirm a release.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) enum Reading {
@@ -49,6 +58,8 @@ enum Caller {
 #[derive(Clone, Debug, Default, Hash)]
 pub(crate) struct Replica {
     seen: Servers,
+    /// The kind whose watch delivers nothing, if any.
+    pub(crate) lags: Option<&'static str>,
     /// State of the servers that a read of another call finds, while its answer is under way.
     in_flight: Option<Servers>,
     /// The call whose answers are late, its time, and the state that was read.
@@ -63,20 +74,16 @@ pub(crate) struct Answer {
 }
 
 impl Replica {
-    /// Brings all caches up to date.
+    /// Brings all caches up to date but that of the lagging kind.
     pub(crate) fn watch(&mut self, servers: &Servers) {
-        self.seen = servers.clone();
+        match self.lags {
+            None => self.seen = servers.clone(),
+            Some(kind) => self.seen.take_over_but(Server::Management, kind, servers),
+        }
     }
 
-    /// Brings the cache of one kind up to date.
-    pub(crate) fn watch_kind(&mut self, servers: &Servers, which: u8) {
-        const KINDS: [&str; 4] = [
-            "clusters",
-            "clusterbootstraps",
-            "tanzukubernetesreleases",
-            "clusterbootstraptemplates",
-        ];
-        let kind = KINDS[usize::from(which) % KINDS.len()];
+    /// Sets the cache of one kind to this state of the servers.
+    pub(crate) fn show(&mut self, kind: &str, servers: &Servers) {
         self.seen.take_over_kinds(Server::Management, &[kind], servers);
     }
 

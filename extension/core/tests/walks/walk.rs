@@ -71,9 +71,12 @@ pub(crate) enum Step {
     Interrupt(usize),
     /// From now on a resource of a package never becomes ready: its runs apply everything, wait, and fail.
     NeverSettles(usize),
-    /// The replica that answers hooks has an up-to-date cache, of all kinds or of one.
+    /// The replica that answers hooks has up-to-date caches.
     Replica,
-    ReplicaKind(u8),
+    /// The cache of the replica of this kind shows the state before this number of changes of any object.
+    ReplicaKind(&'static str, u8),
+    /// The watch of the replica of this kind delivers nothing until `Replica`.
+    ReplicaLags(&'static str),
     /// Another call arrives, whose read stays under way.
     AnotherCall,
     /// From now on another replica, with a cache of its own, answers hooks.
@@ -136,6 +139,8 @@ pub(crate) struct Walk {
     /// Last time at which kapp-controller was deployed as its ClusterBootstrap says.
     first_deployed_at: Option<u64>,
     observed: Option<Observed>,
+    /// All states of the servers so far, the current one last.
+    history: Vec<Servers>,
     /// Last time at which the Cluster had each combination of UID, generation, label and target.
     clusters: BTreeMap<String, u64>,
     backup: Option<Box<Backup>>,
@@ -162,6 +167,7 @@ impl Walk {
             right_at: Default::default(),
             first_deployed_at: None,
             observed: None,
+            history: Vec::new(),
             clusters: BTreeMap::new(),
             backup: None,
             elsewhere: None,
@@ -183,13 +189,7 @@ impl Walk {
             Step::Lead(leader, fault) => self.lead(leader, fault),
             Step::Reconcile(leader) => self.come_to_an_end(leader),
             Step::Watch(leader) => self.leaders[leader].watch(servers, now),
-            Step::WatchOne(leader, which) => {
-                let places = servers.all().map(|(place, _)| place);
-                let watched = places.filter(|place| !place.0 || WATCHED.contains(&place.1.as_str()));
-                let places: Vec<Place> = watched.cloned().collect();
-                let place = places[usize::from(which) % places.len()].clone();
-                self.leaders[leader].watch_one(servers, place, now);
-            }
+            Step::WatchOne(leader, which) => self.watch_one(leader, which),
             Step::WatchKind(leader, server, kind) => {
                 self.leaders[leader].watch_store(servers, server, &[kind], now);
             }
@@ -208,8 +208,12 @@ impl Walk {
             Step::End(package, well) => self.kapp.end(servers, package, now, well),
             Step::Interrupt(package) => self.kapp.interrupt(package),
             Step::NeverSettles(package) => self.never_settles = Some(package),
-            Step::Replica => self.capi.replica.watch(servers),
-            Step::ReplicaKind(which) => self.capi.replica.watch_kind(servers, which),
+            Step::Replica => {
+                self.capi.replica.lags = None;
+                self.capi.replica.watch(servers);
+            }
+            Step::ReplicaKind(kind, changes) => self.show_replica(kind, changes),
+            Step::ReplicaLags(kind) => self.capi.replica.lags = Some(kind),
             Step::AnotherCall => self.capi.replica.is_called_by_another(servers),
             Step::OtherReplica => self.capi.turn(),
             Step::ClusterApi(reading) => self.capi.reconcile(servers, reading, now),
@@ -248,6 +252,7 @@ impl Walk {
                 self.leaders.iter_mut().for_each(Leader::crash);
                 self.capi = ClusterApi::default();
                 self.late.clear();
+                self.history.clear();
             }
             Step::User(Edit::Again) => {
                 edit(servers, Edit::Again);
@@ -263,6 +268,22 @@ impl Walk {
             Step::Calm => self.calm(),
         }
         self.tick();
+    }
+
+    /// Delivers the watch event of one object.
+    fn watch_one(&mut self, leader: usize, which: u8) {
+        let places = self.servers.all().map(|(place, _)| place);
+        let watched = places.filter(|place| !place.0 || WATCHED.contains(&place.1.as_str()));
+        let places: Vec<Place> = watched.cloned().collect();
+        let place = places[usize::from(which) % places.len()].clone();
+        self.leaders[leader].watch_one(&self.servers, place, self.now);
+    }
+
+    /// Sets the cache of one kind of the replica to the state before this number of changes.
+    fn show_replica(&mut self, kind: &str, changes: u8) {
+        let at = self.history.len().saturating_sub(usize::from(changes) + 1);
+        let state = self.history.get(at).unwrap_or(&self.servers);
+        self.capi.replica.show(kind, state);
     }
 
     fn restore(&mut self) {
@@ -299,6 +320,10 @@ impl Walk {
         let known = self.observed.as_ref();
         let unchanged = known
             .is_some_and(|observed| observed.servers.ptr_eq(&self.servers) && observed.kapp == self.kapp);
+        let last = self.history.last();
+        if last.is_none_or(|last| !last.ptr_eq(&self.servers)) {
+            self.history.push(self.servers.clone());
+        }
         if !unchanged {
             self.observed = Some(Observed {
                 servers: self.servers.clone(),
@@ -490,6 +515,7 @@ impl Walk {
     /// Corrects all inputs, then asserts that the upgrade or the deletion completes and the Cluster settles.
     pub(crate) fn finish(&mut self) {
         self.step(Step::Arrive);
+        self.capi.replica.lags = None;
         let to = mend(&mut self.servers, self.chosen);
         let mut rounds = 0;
         while !self.is_over(to) {
