@@ -1,12 +1,12 @@
 //! Short walks, one for each earlier defect. All but the last check the invariants of any walk.
 
 use rstest::rstest;
-use sluice_crds::run::Hook;
+use sluice_crds::run::{Hook, Outcome};
 
 use crate::{
-    capi::{brief, record},
+    capi::{brief, record, version_at},
     fault::Fault,
-    objects::{PlannedBy, VERSIONS, additional, bootstrap, package_name},
+    objects::{PlannedBy, VERSIONS, additional, bootstrap, package_name, worker},
     planted::{OPEN, RESTORED},
     random::number,
     replica::Reading,
@@ -378,6 +378,32 @@ fn a_cache_of_the_replica_that_lags_delays_an_upgrade(
     upgraded(&[&lags, &edited, &earlier, &[Replica, call]]);
 }
 
+/// Packages keep their names and content, so kapp-controller deploys them again only for each version of the API server.
+#[rstest]
+#[case::of_the_target(&[User(Edit::SameRelease), User(Edit::Version(1))])]
+#[case::of_the_first_hop(&[User(Edit::SameRelease), User(Edit::NoRelease(1)), User(Edit::Target(2))])]
+fn a_release_with_the_same_packages_is_an_upgrade(
+    #[case] edits: &[Step],
+    #[values(PlannedBy::Nobody, PlannedBy::Class, PlannedBy::Extension)] planned_by: PlannedBy,
+) {
+    let mut walk = Walk::new();
+    walk.take(&[User(Edit::Steps(planned_by))]);
+    walk.take(&CREATED);
+    walk.take(edits);
+    walk.take(&[Round; 24]);
+    let record = record(&walk.servers).expect("a record");
+    let workers = version_at(&walk.servers, &worker(), "status");
+    assert_eq!(
+        (record.outcome, record.to.as_str()),
+        (Some(Outcome::Completed), VERSIONS[workers]),
+        "{}",
+        brief(Some(&record))
+    );
+    assert!(workers > 0, "{}", brief(Some(&record)));
+    walk.calm();
+    walk.finish();
+}
+
 /// Packages are uninstalled before the infrastructure of a Cluster goes, also if the workload does not respond meanwhile.
 #[rstest]
 #[case::at_once(&[User(Edit::Delete)])]
@@ -401,6 +427,7 @@ fn a_deletion_waits_for_its_packages(#[case] steps: &[Step]) {
 #[case::nothing(&[])]
 #[case::values(&[User(Edit::Values(2))])]
 #[case::another_release(&[User(Edit::OtherRelease)])]
+#[case::release_with_the_same_packages(&[User(Edit::SameRelease)])]
 #[case::no_label(&[User(Edit::NoLabel), Round, Calm])]
 #[case::target_back_and_forth(&[
     User(Edit::UnsafeVersion(0)), Round, User(Edit::Label(0)), Round, User(Edit::UnsafeVersion(1)), Round, User(Edit::Label(1)),

@@ -15,16 +15,19 @@ pub(crate) const SYSTEM: &str = "tkg-system";
 pub(crate) const TEAM: &str = "team-a";
 /// Kubernetes versions; the first releases and package versions have the same indexes.
 pub(crate) const VERSIONS: [&str; 3] = ["v1.35.4", "v1.36.3", "v1.37.1"];
-/// Releases. The last one exists only after an edit.
-pub(crate) const RELEASES: [&str; 4] = [
+/// Releases. The last two exist only after an edit.
+pub(crate) const RELEASES: [&str; 5] = [
     "v1.35.4---test.1",
     "v1.36.3---test.1",
     "v1.37.1---test.1",
     "v1.36.3---test.2",
+    "v1.36.3---test.3",
 ];
 /// Index of the other release of the second version.
 pub(crate) const OTHER_RELEASE: usize = 3;
-/// Package versions of the releases.
+/// Index of the release of the second version with the packages of the first release.
+pub(crate) const SAME_RELEASE: usize = 4;
+/// Package versions of the other releases.
 pub(crate) const PACKAGE_VERSIONS: [&str; 4] = ["1.8.0", "1.9.0", "2.0.0", "1.9.5"];
 const REF_NAMES: [&str; 3] = [
     "kapp-controller.example.com",
@@ -169,11 +172,19 @@ pub(crate) fn kubeconfig_with(token: &str) -> Value {
 
 /// Returns the index of the Kubernetes version of a release.
 pub(crate) fn version_of_release(index: usize) -> usize {
-    if index == OTHER_RELEASE { 1 } else { index }
+    match index {
+        OTHER_RELEASE | SAME_RELEASE => 1,
+        _ => index,
+    }
+}
+
+/// Returns the index of the package versions of a release.
+pub(crate) fn packages_of(release: usize) -> usize {
+    if release == SAME_RELEASE { 0 } else { release }
 }
 
 pub(crate) fn a_release(index: usize) -> Value {
-    let packages = PACKAGES.map(|package| json!({"name": package_name(package, index)}));
+    let packages = PACKAGES.map(|package| json!({"name": package_name(package, packages_of(index))}));
     json!({
         "apiVersion": "run.tanzu.vmware.com/v1alpha3", "kind": "TanzuKubernetesRelease", "metadata": {},
         "spec": {
@@ -185,7 +196,7 @@ pub(crate) fn a_release(index: usize) -> Value {
 }
 
 pub(crate) fn a_template(index: usize) -> Value {
-    let [kapp, cni, other] = PACKAGES.map(|package| package_name(package, index));
+    let [kapp, cni, other] = PACKAGES.map(|package| package_name(package, packages_of(index)));
     json!({
         "apiVersion": "run.tanzu.vmware.com/v1alpha3", "kind": "ClusterBootstrapTemplate", "metadata": {},
         "spec": {

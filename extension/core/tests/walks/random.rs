@@ -71,6 +71,7 @@ fn edits() -> impl Strategy<Value = Edit> {
         2 => (0..3_usize).prop_map(Edit::Label),
         1 => Just(Edit::NoLabel),
         1 => Just(Edit::OtherRelease),
+        1 => Just(Edit::SameRelease),
         2 => (paused(), any::<bool>()).prop_map(|(paused, sets)| if sets { Edit::Pause(paused) } else { Edit::Resume(paused) }),
         1 => Just(Edit::Delete),
         1 => Just(Edit::Move),

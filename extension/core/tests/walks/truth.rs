@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 use sluice_crds::{
-    labels::label,
+    labels::{annotation, label},
     run::{Gate, Hook, UpgradeRecord},
 };
 
@@ -10,8 +10,8 @@ use crate::{
     capi::version_at,
     kapp::Kapp,
     objects::{
-        OTHER_RELEASE, PACKAGES, RELEASES, VERSIONS, bootstrap, cluster, control_plane, no_values,
-        package_name, package_place, ref_name, release, short_name, template, values_source,
+        PACKAGES, RELEASES, SAME_RELEASE, VERSIONS, bootstrap, cluster, control_plane, no_values,
+        package_name, package_place, packages_of, ref_name, release, short_name, template, values_source,
         version_of_release, worker,
     },
     servers::{Place, Servers},
@@ -71,15 +71,20 @@ fn policy(servers: &Servers, package: usize, field: &str, value: &str) -> bool {
     policies.any(|policy| policy["package"] == short_name(package) && policy[field] == value)
 }
 
-/// Returns the release of a version that the label of the Cluster selects.
+/// Returns the release of a version that the label of the Cluster selects. A version below the target has the only known release, which
+/// the ClusterBootstrap names.
 fn selected(servers: &Servers, version: usize) -> usize {
-    let is_other = servers
-        .get(&cluster())
-        .is_some_and(|cluster| cluster["metadata"]["labels"][label::TKR] == RELEASES[OTHER_RELEASE]);
-    if version == 1 && is_other {
-        OTHER_RELEASE
-    } else {
-        version
+    let release_in = |of: &Place, field: &str, key: &str| {
+        let name = &servers.get(of)?["metadata"][field][key];
+        RELEASES.iter().position(|release| name == release)
+    };
+    let labelled = release_in(&cluster(), "labels", label::TKR);
+    let merged = release_in(&bootstrap(), "annotations", annotation::RESOLVED_TKR);
+    match labelled.filter(|release| version_of_release(*release) == version) {
+        Some(release) => release,
+        // All other releases of the version have later packages.
+        None if version == 1 && merged == Some(SAME_RELEASE) => SAME_RELEASE,
+        None => version,
     }
 }
 
@@ -110,7 +115,7 @@ pub(crate) fn right(servers: &Servers, kapp: &Kapp, package: usize) -> Right {
     let has = |release: usize| {
         // The version of a CNI follows the list of the release.
         let least = match package {
-            1 => Some(package_name(package, release)),
+            1 => Some(package_name(package, packages_of(release))),
             _ => named(servers, &template(release), package),
         };
         least.is_some_and(|least| least <= format!("{}.{version}", ref_name(package)))

@@ -7,10 +7,10 @@ use sluice_crds::labels::{annotation, label};
 use crate::{
     capi::version_at,
     objects::{
-        OTHER_RELEASE, PACKAGE_VERSIONS, PACKAGES, PlannedBy, RELEASES, TEAM, VERSIONS, a_class, a_release,
-        a_template, bootstrap, class, cluster, control_plane, home, kube_system, kubeconfig, kubeconfig_with,
-        leaving_worker, leaving_workers, of_package, package, package_name, package_place, release,
-        short_name, template, values, values_source, worker,
+        OTHER_RELEASE, PACKAGE_VERSIONS, PACKAGES, PlannedBy, RELEASES, SAME_RELEASE, TEAM, VERSIONS, a_class,
+        a_release, a_template, bootstrap, class, cluster, control_plane, home, kube_system, kubeconfig,
+        kubeconfig_with, leaving_worker, leaving_workers, of_package, package, package_name, package_place,
+        packages_of, release, short_name, template, values, values_source, worker,
     },
     odd,
     servers::{Place, Servers, place},
@@ -39,6 +39,8 @@ pub(crate) enum Edit {
     NoLabel,
     /// Another release of the second version appears, with later packages, and the label names it.
     OtherRelease,
+    /// A release of the second version with the packages of the first release appears, and the label names it.
+    SameRelease,
     Pause(Paused),
     Resume(Paused),
     /// Source of the steps of upgrades.
@@ -133,11 +135,8 @@ pub(crate) fn edit(servers: &mut Servers, edit: Edit) {
                 labels.remove(label::TKR);
             }
         }),
-        Edit::OtherRelease => {
-            servers.put(release(OTHER_RELEASE), a_release(OTHER_RELEASE));
-            servers.put(template(OTHER_RELEASE), a_template(OTHER_RELEASE));
-            self::edit(servers, Edit::Label(OTHER_RELEASE));
-        }
+        Edit::OtherRelease => add_release(servers, OTHER_RELEASE),
+        Edit::SameRelease => add_release(servers, SAME_RELEASE),
         Edit::Pause(paused) => pause(servers, paused, true),
         Edit::Resume(paused) => pause(servers, paused, false),
         Edit::Steps(planned_by) => drop(servers.put(class(), a_class(planned_by))),
@@ -246,6 +245,13 @@ pub(crate) fn edit(servers: &mut Servers, edit: Edit) {
             }
         }),
     }
+}
+
+/// Creates a release, which the label then names.
+fn add_release(servers: &mut Servers, index: usize) {
+    servers.put(release(index), a_release(index));
+    servers.put(template(index), a_template(index));
+    edit(servers, Edit::Label(index));
 }
 
 /// Sets or removes a pause.
@@ -398,8 +404,10 @@ pub(crate) fn mend(servers: &mut Servers, chosen: bool) -> usize {
     }
     // On the way to the last version, the release of the second one must be the only one.
     if to > 1 {
-        servers.remove(&release(OTHER_RELEASE));
-        servers.remove(&template(OTHER_RELEASE));
+        for other in [OTHER_RELEASE, SAME_RELEASE] {
+            servers.remove(&release(other));
+            servers.remove(&template(other));
+        }
     }
     for version in 0..VERSIONS.len() {
         let restored = a_release(version);
@@ -424,9 +432,9 @@ pub(crate) fn mend(servers: &mut Servers, chosen: bool) -> usize {
     let marked = servers
         .get(&bootstrap())
         .map(|bootstrap| bootstrap["metadata"]["annotations"][annotation::RESOLVED_TKR].clone());
-    if let Some(version) = RELEASES.iter().position(|release| marked == Some(json!(release))) {
+    if let Some(marked) = RELEASES.iter().position(|release| marked == Some(json!(release))) {
         for which in PACKAGES {
-            edit(servers, Edit::Choose(which, version));
+            edit(servers, Edit::Choose(which, packages_of(marked)));
         }
     }
     to

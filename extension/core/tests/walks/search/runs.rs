@@ -134,7 +134,7 @@ fn an_edit() {
 const OF_ONE_HOP: [&[Edit]; 11] = {
     use Edit::{
         Again, Delete, Label, Move, NoBootstrap, NoLabel, NoMark, NoStatus, OldManifest, OtherRelease, Pause,
-        Restart, Resume, Stop, UnsafeVersion, Values, Version,
+        Restart, Resume, SameRelease, Stop, UnsafeVersion, Values, Version,
     };
     [
         &[Version(1), Label(1), OtherRelease, Values(2)],
@@ -152,7 +152,7 @@ const OF_ONE_HOP: [&[Edit]; 11] = {
             Pause(Paused::Bootstrap),
             Resume(Paused::Bootstrap),
         ],
-        &[Version(1), Label(1), NoLabel],
+        &[Version(1), Label(1), NoLabel, SameRelease],
         &[Version(1), Label(1), OtherRelease, NoBootstrap],
         &[Version(1), Label(1), OldManifest, NoMark, NoStatus],
         &[Version(1), Label(1), Move, Again],
