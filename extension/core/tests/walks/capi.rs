@@ -33,6 +33,8 @@ pub(crate) struct ClusterApi {
     other: Replica,
     /// Behaviour of the reads of the current reconcile.
     reading: Reading,
+    /// Hooks whose retry delay is not over, if it is longer than the time to the next reconcile.
+    delayed: Option<BTreeSet<&'static str>>,
     /// Last time at which the server's record was about the current Cluster and ClusterBootstrap, and had each gate open.
     open: BTreeMap<(&'static str, String), u64>,
     /// Last time at which the Cluster had neither label nor ClusterBootstrap.
@@ -158,6 +160,16 @@ impl ClusterApi {
     /// Calls go to the other replica.
     pub(crate) fn turn(&mut self) {
         std::mem::swap(&mut self.replica, &mut self.other);
+    }
+
+    /// From now on, the retry delay of a held hook lasts until [`Self::end_delays`].
+    pub(crate) fn delay(&mut self) {
+        self.delayed.get_or_insert_default();
+    }
+
+    /// Ends the retry delay of all hooks.
+    pub(crate) fn end_delays(&mut self) {
+        self.delayed.iter_mut().for_each(BTreeSet::clear);
     }
 
     /// Plants a defect in both replicas.
@@ -349,7 +361,8 @@ impl ClusterApi {
         }
     }
 
-    /// Returns whether the replica releases a call: hook, version, and next version of the control plane.
+    /// Returns whether a call is released: hook, version, and next version of the control plane. A hook is not called during its retry
+    /// delay.
     fn released(
         &mut self,
         servers: &Servers,
@@ -357,6 +370,10 @@ impl ClusterApi {
         (hook, asked, step): (Hook, usize, Option<usize>),
         now: u64,
     ) -> bool {
+        let name = hook.as_str();
+        if self.delayed.as_ref().is_some_and(|delayed| delayed.contains(name)) {
+            return false;
+        }
         let metadata = &object["metadata"];
         let deleting = !metadata["deletionTimestamp"].is_null();
         let call = HookCall {
@@ -374,6 +391,8 @@ impl ClusterApi {
         let Answer { released, asked: at } = self.replica.answer(servers, &call, self.reading, now);
         if released {
             self.judge(hook, step.unwrap_or(asked), at);
+        } else if let Some(delayed) = &mut self.delayed {
+            delayed.insert(name);
         }
         released
     }

@@ -466,6 +466,56 @@ fn a_disturbance_at_any_time_delays_an_upgrade(
     #[case] disturbance: &[Step],
     #[values(PlannedBy::Nobody, PlannedBy::Class, PlannedBy::Extension)] planned_by: PlannedBy,
 ) {
+    disturb(disturbance, planned_by);
+}
+
+/// Several disturbances, with one source of the steps by `SEED`: 0 to 11 together cover all numbers of rounds and all sources.
+#[rstest]
+#[case::failed_run_and_values(&[
+    Begin(1), End(1, false), User(Edit::Values(2)), Watch(0), Reconcile(0), Sync(1), Begin(1), End(1, false), Round,
+])]
+#[case::failed_run_and_another_release(&[
+    Begin(1), End(1, false), User(Edit::OtherRelease), ReplicaKind("clusterbootstraps", 8), ClusterApi(Reading::AtOnce), Round,
+])]
+#[case::failed_run_and_no_label(&[User(Edit::NoLabel), Begin(1), End(1, false), Round, User(Edit::SameRelease), Round])]
+#[case::failed_run_and_no_status(&[Begin(1), End(1, false), User(Edit::NoStatus), Round])]
+#[case::failed_run_and_move(&[Begin(1), End(1, false), User(Edit::Move), Round])]
+#[case::failed_run_and_swap(&[Begin(1), End(1, false), Swap, Round, Begin(1), End(1, false), Swap])]
+#[case::failed_run_and_two_leaders(&[
+    Watch(1), Lead(1, Fault::None), Begin(1), End(1, false), Lead(1, Fault::None), Round, Reconcile(1),
+])]
+#[case::resync_and_values(&[Begin(1), User(Edit::Values(2)), Watch(0), Reconcile(0), Sync(1), End(1, true), Begin(1), Round])]
+#[case::two_leaders_and_edits(&[
+    Watch(1), Lead(1, Fault::None), User(Edit::Values(2)), Round, Lead(1, Fault::OneWrite), User(Edit::OtherRelease), Watch(1),
+    Lead(1, Fault::None), Round, User(Edit::OldManifest), Reconcile(1), Round,
+])]
+#[case::two_leaders_and_targets(&[
+    Watch(1), Lead(1, Fault::None), User(Edit::UnsafeVersion(1)), User(Edit::Label(1)), Round, Reconcile(1), User(Edit::UnsafeVersion(2)),
+    Watch(1), Lead(1, Fault::None), User(Edit::Label(2)), Round, Reconcile(1),
+])]
+#[case::silent_twice(&[
+    User(Edit::Silent(true)), Round, User(Edit::Silent(false)), Round, User(Edit::Silent(true)), Wait(61), Calm, User(Edit::Silent(false)),
+    Round,
+])]
+#[case::start_held_twice(&[
+    User(Edit::Pause(Paused::Start)), Round, User(Edit::Resume(Paused::Start)), Round, User(Edit::Pause(Paused::Start)), Round,
+])]
+#[case::merge_that_fails_for_a_while(&[
+    User(Edit::NoPackage(1, 1)), Round, Round, User(Edit::RestoreCatalogue), Round, User(Edit::NoMark), Round, User(Edit::NoStatus), Round,
+])]
+#[case::release_that_is_missing_for_a_while(&[
+    User(Edit::NoRelease(1)), User(Edit::NoTemplate(1)), Round, Calm, User(Edit::RestoreCatalogue), Round,
+])]
+#[case::recreated_before_a_replica_observes_it(&[ReplicaLags("clusterbootstraps"), User(Edit::Again), Round, Round])]
+#[case::retry_delays(&[
+    RetryAfterRound, ClusterApi(Reading::AtOnce), ClusterApi(Reading::AtOnce), User(Edit::UnsafeVersion(1)), ClusterApi(Reading::AtOnce), Round,
+])]
+fn combined_disturbances_delay_an_upgrade(#[case] disturbance: &[Step]) {
+    let sources = [PlannedBy::Class, PlannedBy::Extension, PlannedBy::Nobody];
+    disturb(disturbance, sources[number("SEED", 0_usize) / 4 % 3]);
+}
+
+fn disturb(disturbance: &[Step], planned_by: PlannedBy) {
     for rounds in (number("SEED", 0_usize) % 4..16).step_by(4) {
         let mut walk = Walk::new();
         walk.take(&[User(Edit::Steps(planned_by))]);

@@ -63,6 +63,8 @@ pub(crate) enum Edit {
     UpdatesAvailableWrite(usize, usize, usize),
     NoRelease(usize),
     NoTemplate(usize),
+    /// Releases, templates and Packages are as in the beginning.
+    RestoreCatalogue,
     /// The ClusterBootstrap of the first release is applied again.
     OldManifest,
     /// The ClusterBootstrap loses the annotation of its resolved release.
@@ -176,6 +178,7 @@ pub(crate) fn edit(servers: &mut Servers, edit: Edit) {
         }),
         Edit::NoRelease(version) => servers.remove(&release(version)),
         Edit::NoTemplate(version) => servers.remove(&template(version)),
+        Edit::RestoreCatalogue => restore_catalogue(servers),
         Edit::OldManifest => {
             for which in PACKAGES {
                 self::edit(servers, Edit::Choose(which, 0));
@@ -409,18 +412,7 @@ pub(crate) fn mend(servers: &mut Servers, chosen: bool) -> usize {
             servers.remove(&template(other));
         }
     }
-    for version in 0..VERSIONS.len() {
-        let restored = a_release(version);
-        restore(servers, release(version), restored);
-        let restored = a_template(version);
-        restore(servers, template(version), restored);
-    }
-    for version in 0..PACKAGE_VERSIONS.len() {
-        for which in PACKAGES {
-            let place = package_place(&package_name(which, version));
-            restore(servers, place, package(which, version, "a"));
-        }
-    }
+    restore_catalogue(servers);
     // A reconcile creates a missing one.
     if servers.get(&values_source()).is_some() {
         restore(servers, values_source(), values(1));
@@ -438,6 +430,20 @@ pub(crate) fn mend(servers: &mut Servers, chosen: bool) -> usize {
         }
     }
     to
+}
+
+/// Restores the initial releases, templates and Packages.
+fn restore_catalogue(servers: &mut Servers) {
+    for version in 0..VERSIONS.len() {
+        restore(servers, release(version), a_release(version));
+        restore(servers, template(version), a_template(version));
+    }
+    for version in 0..PACKAGE_VERSIONS.len() {
+        for which in PACKAGES {
+            let place = package_place(&package_name(which, version));
+            restore(servers, place, package(which, version, "a"));
+        }
+    }
 }
 
 /// Restores the initial state of an object.

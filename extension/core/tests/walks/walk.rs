@@ -83,6 +83,8 @@ pub(crate) enum Step {
     OtherReplica,
     /// Cluster API reconciles, with this behaviour of the reads that confirm releases.
     ClusterApi(Reading),
+    /// From now on, Cluster API calls a held hook again only after the next round.
+    RetryAfterRound,
     /// The API servers and the deployments are backed up.
     BackUp,
     /// The last backup is restored. Caches and local states of processes stay.
@@ -217,6 +219,7 @@ impl Walk {
             Step::AnotherCall => self.capi.replica.is_called_by_another(servers),
             Step::OtherReplica => self.capi.turn(),
             Step::ClusterApi(reading) => self.capi.reconcile(servers, reading, now),
+            Step::RetryAfterRound => self.capi.delay(),
             Step::BackUp => {
                 self.backup = Some(Box::new(Backup {
                     servers: servers.clone(),
@@ -650,6 +653,7 @@ impl Walk {
             self.deploy(package);
         }
         self.capi.replica.watch(&self.servers);
+        self.capi.end_delays();
         self.capi.reconcile(&mut self.servers, Reading::AtOnce, self.now);
         let _rolled = roll(&mut self.servers, &control_plane()) || roll(&mut self.servers, &worker());
         self.servers.collect();
