@@ -98,6 +98,8 @@ pub(crate) struct Leader {
     pub(crate) saw_all: bool,
     /// Writes of the last step that took effect.
     pub(crate) made: Vec<Write>,
+    /// Whether the last step was told that the workload has no list of PackageInstalls.
+    pub(crate) found_no_list: bool,
     /// Result of the last reconcile.
     pub(crate) last: Option<Result<Done, Failure>>,
     pub(crate) defect: Option<Defect>,
@@ -229,6 +231,7 @@ impl Leader {
     /// Takes one step. Returns the written status, if any.
     pub(crate) fn step(&mut self, around: &mut Surroundings<'_>, fault: Fault) -> Option<Write> {
         self.made.clear();
+        self.found_no_list = false;
         let Some(running) = self.running.take() else {
             self.begin(around);
             if fault == Fault::ToTheEnd && self.running.is_some() {
@@ -423,6 +426,7 @@ impl Leader {
                 _ => (around.servers.silent && ask.server() == Server::Workload).then_some(None),
             };
             if let Some(code) = code {
+                self.found_no_list |= *ask == Read::Installs && code == Some(404);
                 return ReadResult::Failed(refused(ask.server(), code));
             }
         }

@@ -371,9 +371,9 @@ impl Walk {
         };
         let leader = &mut self.leaders[which];
         let wrote = leader.step(&mut around, fault);
-        let began = leader.began;
+        let (began, found_no_list) = (leader.began, leader.found_no_list);
         // A list that does not exist counts as an empty one.
-        self.capi.uninstalled |= fault == Fault::Refused(404) && self.is_deleting();
+        self.capi.uninstalled |= found_no_list && self.is_deleting();
         self.judge_installs(which);
         if let Some(write) = wrote {
             self.judge(before.as_ref(), &write, began);
