@@ -3,11 +3,13 @@
 //! A defect is a fact that a process does not observe. That equals a product without the clause that depends on this fact.
 
 use serde_json::{Value, json};
+use sluice_core::reconcile::cluster::{Verb, Write};
 use sluice_crds::labels::annotation;
+use sluice_test_store::merge;
 
 use crate::{
     objects::{bootstrap, cluster, control_plane},
-    servers::{Place, Servers},
+    servers::{Place, Servers, place, place_of},
 };
 
 /// Defect of the processes in a walk.
@@ -51,6 +53,12 @@ pub(crate) enum Defect {
     StopUnseen,
     /// A leader finds no PackageInstall to uninstall.
     InstallsUnlisted,
+    /// A leader takes a silent workload for one that serves the objects of its caches.
+    SilenceUnseen,
+    /// A leader takes packages that were deployed on an earlier version of the API server for deployed on the current one.
+    StageUnseen,
+    /// A write ignores its preconditions.
+    PreconditionIgnored,
 }
 
 impl Defect {
@@ -103,6 +111,28 @@ impl Defect {
         object
     }
 
+    /// Returns the PackageInstall after a write that requests the same package and values for another version of the API server, if a
+    /// leader takes its package for deployed.
+    pub(crate) fn taken_for_deployed(self, servers: &Servers, write: &Write) -> Option<Value> {
+        let Write { key, verb, body, .. } = write;
+        let is_of_values = key.resource.plural == "packageinstalls"
+            && *verb == Verb::Patch
+            && body["spec"]["packageRef"].is_null();
+        let values = |spec: &Value| {
+            let name = spec["values"][0]["secretRef"]["name"].as_str()?;
+            let namespace = key.namespace.as_deref().unwrap_or_default();
+            let secret = servers.get(&place(key.server, "secrets", namespace, name))?;
+            Some(secret["data"].clone())
+        };
+        let mut install = servers.get(&place_of(key))?.clone();
+        let (before, after) = (values(&install["spec"])?, values(&body["spec"])?);
+        if self != Self::StageUnseen || !is_of_values || before != after {
+            return None;
+        }
+        merge(&mut install, body);
+        Some(install)
+    }
+
     /// Returns the objects of a replica with the record that it takes for one of the call.
     pub(crate) fn recorded(
         self,
@@ -127,6 +157,21 @@ impl Defect {
         servers.set(crate::objects::bootstrap(), bootstrap);
         servers
     }
+}
+
+/// Returns a PackageInstall or an App as if it were deployed with the values in this spec of the PackageInstall.
+pub(crate) fn deployed_with(spec: &Value, plural: &str, mut object: Value) -> Value {
+    match plural {
+        "packageinstalls" => object["spec"]["values"] = spec["values"].clone(),
+        "apps" => {
+            if let Some(tool) = object.pointer_mut("/spec/template/0/ytt") {
+                tool["valuesFrom"] = spec["values"].clone();
+            }
+        }
+        _ => return object,
+    }
+    object["spec"]["syncPeriod"] = spec["syncPeriod"].clone();
+    object
 }
 
 fn remove(of: &mut Value, is_removed: impl Fn(&str) -> bool) {

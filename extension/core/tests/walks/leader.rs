@@ -3,7 +3,7 @@
 
 use std::{
     cell::RefCell,
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     hash::{Hash, Hasher},
     sync::Arc,
     time::{Duration, Instant},
@@ -26,7 +26,7 @@ use sluice_crds::foreign::Cluster;
 
 use crate::{
     connection::{Connection, WATCHED, time_at},
-    defect::Defect,
+    defect::{Defect, deployed_with},
     fault::{Fault, make},
     objects::{SYSTEM, TEAM, control_plane, control_plane_key},
     odd::{Shown, are_brought, undecodable},
@@ -103,6 +103,8 @@ pub(crate) struct Leader {
     /// Result of the last reconcile.
     pub(crate) last: Option<Result<Done, Failure>>,
     pub(crate) defect: Option<Defect>,
+    /// Specs of PackageInstalls that were not written, because a planted defect takes their packages for deployed.
+    taken_for_deployed: BTreeMap<Place, Value>,
 }
 
 /// Environment of a leader: both servers, the time, and late writes of frozen processes.
@@ -203,8 +205,14 @@ impl Leader {
 
     /// The watches of some kinds of the workload read it. Returns whether it responded.
     fn watch_workload(&mut self, servers: &Servers, kinds: &[&str], now: u64) -> bool {
-        let connection = self.connection.as_mut();
+        let is_hidden = self.hides_silence(servers);
+        let connection = self.connection.as_mut().filter(|_| !is_hidden);
         connection.is_some_and(|connection| connection.watch(servers, kinds, now))
+    }
+
+    /// Whether a planted defect hides that the workload is silent.
+    fn hides_silence(&self, servers: &Servers) -> bool {
+        servers.silent && self.defect == Some(Defect::SilenceUnseen)
     }
 
     /// Drops the local state.
@@ -300,7 +308,7 @@ impl Leader {
                     self.crash();
                     return None;
                 }
-                let outcome = make(around.servers, &write, fault);
+                let outcome = self.make(around.servers, &write, fault);
                 if outcome.1 && write.verb == Verb::ReplaceStatus {
                     wrote = Some(write.clone());
                 }
@@ -327,6 +335,26 @@ impl Leader {
             outcomes,
         });
         wrote
+    }
+
+    /// Executes a write. Returns its result for the reconcile, and whether it took effect. A planted defect may take the package of a
+    /// PackageInstall for deployed without the write.
+    fn make(
+        &mut self,
+        servers: &mut Servers,
+        write: &Write,
+        fault: Fault,
+    ) -> (Result<Object, Failure>, bool) {
+        let Some(defect) = self.defect else {
+            return make(servers, write, fault);
+        };
+        let place = place_of(&write.key);
+        let Some(install) = defect.taken_for_deployed(servers, write) else {
+            self.taken_for_deployed.remove(&place);
+            return make(servers, write, fault);
+        };
+        self.taken_for_deployed.insert(place, install["spec"].clone());
+        (Ok(Object(install)), false)
     }
 
     fn end(&mut self, effects: Effects, outcome: Result<Done, Failure>) {
@@ -378,10 +406,16 @@ impl Leader {
 
     /// Returns an object as a planted defect shows it.
     fn observed(&self, place: &Place, object: Value) -> Value {
-        match self.defect {
-            Some(defect) => defect.seen(place, object),
+        let Some(defect) = self.defect else {
+            return object;
+        };
+        let mut install = place.clone();
+        "packageinstalls".clone_into(&mut install.1);
+        let object = match self.taken_for_deployed.get(&install) {
+            Some(spec) => deployed_with(spec, &place.1, object),
             None => object,
-        }
+        };
+        defect.seen(place, object)
     }
 
     fn facts(&self, around: &Surroundings<'_>) -> Option<Facts> {
@@ -423,7 +457,10 @@ impl Leader {
             let code = match fault {
                 Fault::Refused(code) => Some(Some(code)),
                 Fault::Unanswered => Some(None),
-                _ => (around.servers.silent && ask.server() == Server::Workload).then_some(None),
+                _ => {
+                    let is_silent = around.servers.silent && !self.hides_silence(around.servers);
+                    (is_silent && ask.server() == Server::Workload).then_some(None)
+                }
             };
             if let Some(code) = code {
                 self.found_no_list |= *ask == Read::Installs && code == Some(404);
@@ -466,7 +503,11 @@ impl Leader {
     }
 
     fn decoded(&mut self, around: &mut Surroundings<'_>, ask: &Read) -> ReadResult {
-        let servers = &*around.servers;
+        let servers = if ask.server() == Server::Workload && self.hides_silence(around.servers) {
+            &self.seen
+        } else {
+            &*around.servers
+        };
         let stored = |plural: &str, name: &str| place(Server::Management, plural, SYSTEM, name);
         let listed = |plural| {
             let there = servers.of(Server::Workload, plural);

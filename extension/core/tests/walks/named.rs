@@ -7,7 +7,7 @@ use crate::{
     capi::{brief, record, version_at},
     fault::Fault,
     objects::{PlannedBy, VERSIONS, additional, bootstrap, package_name, worker},
-    planted::{OPEN, RESTORED},
+    planted::{LATE, OPEN, RESTORED},
     random::number,
     replica::Reading,
     users::{Edit, Paused},
@@ -122,26 +122,9 @@ fn a_package_edited_in_place_needs_another_proof() {
 
 #[test]
 fn late_writes_overwrite_nothing() {
-    let frozen = [Lead(0, Fault::Frozen); 12];
-    let edited = [User(Edit::Install(1, "values")), Watch(0)];
-    let others = [
-        &[Crash(0), Watch(0), Reconcile(0), User(Edit::Values(2))],
-        &SEEN[..],
-        &SEEN,
-    ]
-    .concat();
-    let before = [
-        &CREATED[..],
-        &MERGED,
-        &INSTALLED,
-        &edited,
-        &frozen,
-        &others,
-        &DEPLOYED,
-        &SEEN,
-    ];
     let mut walk = Walk::new();
-    walk.take(&before.concat());
+    walk.take(&CREATED);
+    walk.take(&LATE.concat());
     assert!(!walk.late.is_empty(), "late writes exist");
     walk.take(&[Arrive]);
     walk.calm();

@@ -4,6 +4,7 @@ use rstest::rstest;
 
 use crate::{
     defect::Defect,
+    fault::Fault,
     named::{CREATED, DEPLOYED, INSTALLED, MERGED, SEEN},
     replica::Reading,
     users::{Edit, Paused},
@@ -63,6 +64,19 @@ const EDITED_TWICE: [&[Step]; 4] = [
         WatchBut(0, "apps"),
         Reconcile(0),
     ],
+];
+
+/// A frozen process has sent a write of the PackageInstall of the CNI, and another process has changed the PackageInstall since.
+pub(crate) const LATE: [&[Step]; 9] = [
+    &MERGED,
+    &INSTALLED,
+    &[User(Edit::Install(1, "values")), Watch(0)],
+    &[Lead(0, Fault::Frozen); 12],
+    &[Crash(0), Watch(0), Reconcile(0), User(Edit::Values(2))],
+    &SEEN,
+    &SEEN,
+    &DEPLOYED,
+    &SEEN,
 ];
 
 const CALL: [Step; 2] = [Replica, ClusterApi(Reading::AtOnce)];
@@ -142,6 +156,13 @@ const CALL: [Step; 2] = [Replica, ClusterApi(Reading::AtOnce)];
     &[&[User(Edit::Delete)][..], &SEEN, &CALL].concat(),
     "deleted: "
 )]
+#[case::silence(Defect::SilenceUnseen, &[&OPEN.concat()[..], &[User(Edit::Silent(true)), Calm]].concat(), "open: ")]
+#[case::earlier_stage(
+    Defect::StageUnseen,
+    &[&OPEN.concat()[..], &CALL, &[Roll], &SEEN, &SEEN, &SEEN, &SEEN].concat(),
+    "early: "
+)]
+#[case::precondition(Defect::PreconditionIgnored, &[&LATE.concat()[..], &[Arrive]].concat(), "late: ")]
 fn a_planted_defect_is_found(#[case] defect: Defect, #[case] steps: &[Step], #[case] invariant: &str) {
     let run = |defect: Option<Defect>| {
         let mut walk = Walk::new();

@@ -1,6 +1,7 @@
 //! Model of both API servers: objects with UIDs, resourceVersions, generations and preconditions.
 
 use std::{
+    borrow::Cow,
     collections::{BTreeMap, BTreeSet},
     hash::{Hash, Hasher},
     ops::{Deref, DerefMut},
@@ -91,6 +92,8 @@ pub(crate) struct Servers {
     objects: Store<Place, Versions>,
     /// Whether the workload does not respond.
     pub(crate) silent: bool,
+    /// Whether writes ignore their preconditions, by a planted defect.
+    pub(crate) is_unconditional: bool,
 }
 
 impl Deref for Servers {
@@ -210,7 +213,7 @@ impl Servers {
         if server == Server::Workload && self.silent {
             return Err(refused(server, None));
         }
-        let body = &write.body;
+        let body: &Value = &self.body(&place, &write.body);
         let made = match write.verb {
             Verb::Create => self.create(place, body.clone()),
             Verb::Replace => self.replace(&place, body),
@@ -229,6 +232,25 @@ impl Servers {
         };
         made.map(Object)
             .map_err(|reason| refused(server, Some(reason.code())))
+    }
+
+    /// Returns the body of a write. Without preconditions, it has the UID and resourceVersion of the current object.
+    fn body<'a>(&self, place: &Place, body: &'a Value) -> Cow<'a, Value> {
+        let Some(found) = self.get(place).filter(|_| self.is_unconditional) else {
+            return Cow::Borrowed(body);
+        };
+        let mut body = body.clone();
+        if body.is_string() {
+            // The UID of a deletion.
+            body = found["metadata"]["uid"].clone();
+        } else {
+            for field in ["uid", "resourceVersion"] {
+                if !body["metadata"][field].is_null() {
+                    body["metadata"][field] = found["metadata"][field].clone();
+                }
+            }
+        }
+        Cow::Owned(body)
     }
 
     /// Returns `write` as a late write.

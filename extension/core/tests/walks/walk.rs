@@ -308,6 +308,7 @@ impl Walk {
     /// Plants a defect in all processes.
     pub(crate) fn plant(&mut self, defect: Option<Defect>) {
         self.capi.plant(defect);
+        self.servers.is_unconditional = defect == Some(Defect::PreconditionIgnored);
         for leader in &mut self.leaders {
             leader.defect = defect;
         }
