@@ -371,7 +371,11 @@ impl ClusterApi {
         now: u64,
     ) -> bool {
         let name = hook.as_str();
-        if self.delayed.as_ref().is_some_and(|delayed| delayed.contains(name)) {
+        if self
+            .delayed
+            .as_ref()
+            .is_some_and(|delayed| delayed.contains(name))
+        {
             return false;
         }
         let metadata = &object["metadata"];

@@ -330,7 +330,10 @@ impl Search {
             self.round(&mut state);
         }
         let record = record(&state.servers);
-        panic!("held: not complete after {ROUNDS} rounds: {}", brief(record.as_ref()));
+        panic!(
+            "held: not complete after {ROUNDS} rounds: {}",
+            brief(record.as_ref())
+        );
     }
 
     /// Returns the rule that is broken in a state, if any. Only a sample of the states is checked for completion.
@@ -611,6 +614,8 @@ impl Model for Search {
     }
 
     fn properties(&self) -> Vec<Property<Self>> {
-        vec![Property::always(HOLDS, |model: &Self, state: &State| model.broken(state).is_none())]
+        vec![Property::always(HOLDS, |model: &Self, state: &State| {
+            model.broken(state).is_none()
+        })]
     }
 }

@@ -7,10 +7,10 @@ use sluice_crds::labels::{annotation, label};
 use crate::{
     capi::version_at,
     objects::{
-        OTHER_RELEASE, PACKAGE_VERSIONS, PACKAGES, PlannedBy, RELEASES, SAME_RELEASE, TEAM, VERSIONS, a_class,
-        a_release, a_template, bootstrap, class, cluster, control_plane, home, kube_system, kubeconfig,
-        kubeconfig_with, leaving_worker, leaving_workers, of_package, package, package_name, package_place,
-        packages_of, release, short_name, template, values, values_source, worker,
+        OTHER_RELEASE, PACKAGE_VERSIONS, PACKAGES, PlannedBy, RELEASES, SAME_RELEASE, TEAM, VERSIONS,
+        a_class, a_release, a_template, bootstrap, class, cluster, control_plane, home, kube_system,
+        kubeconfig, kubeconfig_with, leaving_worker, leaving_workers, of_package, package, package_name,
+        package_place, packages_of, release, short_name, template, values, values_source, worker,
     },
     odd,
     servers::{Place, Servers, place},

@@ -25,7 +25,11 @@ fn check(name: &str, search: Search) {
             panic!("{name}, seed {seed}: {broken}");
         }
     }
-    say(&format!("{name}: {}, {} s", runs.report(), began.elapsed().as_secs()));
+    say(&format!(
+        "{name}: {}, {} s",
+        runs.report(),
+        began.elapsed().as_secs()
+    ));
 }
 
 /// Prints past the capture of the test runner: a passing search may have covered few states.

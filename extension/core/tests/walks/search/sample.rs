@@ -15,7 +15,7 @@ pub(super) struct Runs {
     search: Search,
     first: State,
     /// Number of runs.
-    runs: u64,
+    number: u64,
     /// Number of runs that completed the upgrade or the deletion.
     complete: u64,
     /// Number of visited states, repeated ones included.
@@ -29,7 +29,7 @@ impl Runs {
         Self {
             first: search.init_states().remove(0),
             search,
-            runs: 0,
+            number: 0,
             complete: 0,
             states: 0,
             different: HashSet::new(),
@@ -39,7 +39,7 @@ impl Runs {
 
     /// Runs until no action leads to another state. Returns the first broken rule with the actions before it, if any.
     pub(super) fn run(&mut self) -> Option<String> {
-        self.runs += 1;
+        self.number += 1;
         self.states += 1;
         let (mut state, mut here) = (self.first.clone(), digest(&self.first));
         let (mut met, mut taken) = (HashSet::from([here]), Vec::new());
@@ -70,7 +70,7 @@ impl Runs {
 
     /// Returns the sort key of an action in a state. Each run gives every action a rate of its own, so edits and faults happen at all depths.
     fn key(&self, here: u64, action: Action) -> u64 {
-        let (seed, run) = (self.search.seed, self.runs);
+        let (seed, run) = (self.search.seed, self.number);
         let slowness = digest(&(seed, run, action)) % 8;
         (digest(&(seed, run, here, action)) >> 8) << slowness
     }
@@ -80,7 +80,7 @@ impl Runs {
             "{} states, {} different, {} runs of up to {} steps, {} complete",
             self.states,
             self.different.len(),
-            self.runs,
+            self.number,
             self.longest,
             self.complete,
         )

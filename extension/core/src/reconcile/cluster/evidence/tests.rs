@@ -37,6 +37,9 @@ const UID: &str = "workload";
 /// Secret that is the values source of the package.
 const VALUES: &str = "values";
 
+/// Content of that Secret in the plan.
+const PLANNED_VALUES: &str = "YTogMQ==";
+
 /// Source of a judgement.
 #[derive(Clone, Copy, Debug)]
 enum Source {
@@ -62,8 +65,8 @@ struct World {
     /// First run that the watch observed.
     first: Option<FirstSeenRun>,
     latch: Option<PackageRecord>,
-    /// Whether the values source has changed since the plan.
-    has_other_values: bool,
+    /// The values source, as read after the plan.
+    values: &'static str,
     /// Whether the watches of the workload cluster have their first lists.
     is_filled: bool,
     /// Whether a check before the writes found an input altered.
@@ -129,7 +132,7 @@ impl World {
             copy: package("a"),
             first: None,
             latch: None,
-            has_other_values: false,
+            values: PLANNED_VALUES,
             is_filled: true,
             was_altered: false,
             refused: |_| false,
@@ -297,8 +300,10 @@ impl World {
         };
         match read {
             Read::Object(key, phase) if key.name == VALUES => {
-                let is_other = self.has_other_values && *phase == ReadPhase::Confirm;
-                let values = if is_other { "YTogMg==" } else { "YTogMQ==" };
+                let values = match phase {
+                    ReadPhase::Confirm => self.values,
+                    ReadPhase::Plan => PLANNED_VALUES,
+                };
                 ReadResult::Found(Object(
                     json!({"metadata": {"name": VALUES}, "data": {"values.yaml": values}}),
                 ))
@@ -421,7 +426,7 @@ const INPUTS: &[(Truth, Edit)] = &[
     }),
     (Truth::NotMade, World::is_made_from_another),
     (Truth::Outdated, |world| world.source = package("b")),
-    (Truth::Outdated, |world| world.has_other_values = true),
+    (Truth::Outdated, |world| world.values = "YTogMg=="),
 ];
 
 const LATCHES: &[Edit] = &[
