@@ -220,6 +220,19 @@ fn a_recreated_cluster_has_its_values(#[case] collected: &[Step]) {
     upgraded(&[&[User(Edit::Again)], collected, &SEEN, &[Round; 2], &MERGED]);
 }
 
+/// The PackageInstall of kapp-controller belongs to the first Cluster, and its values Secret has the same name for both workload clusters.
+#[test]
+fn a_package_install_of_an_earlier_cluster_is_not_kept() {
+    let mut walk = Walk::new();
+    walk.take(&[User(Edit::Steps(PlannedBy::Class)), Round, Deploy(0)]);
+    walk.step(User(Edit::OfAddonsManager));
+    walk.take(&[SEEN, [Deploy(0), Watch(0)]].concat());
+    walk.take(&[Reconcile(0), Deploy(0), User(Edit::Again), User(Edit::Version(0))]);
+    walk.step(Lead(0, Fault::None));
+    walk.calm();
+    walk.finish();
+}
+
 #[test]
 fn deleted_values_are_copied_again() {
     upgraded(&[&[User(Edit::NoValues)], &MERGED]);

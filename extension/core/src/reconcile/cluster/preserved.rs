@@ -127,7 +127,12 @@ fn keepable_fields(
     planned: &Planned,
     install: &PackageInstall,
 ) -> Option<KeepableFields> {
-    if planned.repairs > 0 || install.metadata.deletion_timestamp.is_some() {
+    // The values Secret has the same name for each Cluster with this name.
+    let is_of_another_cluster = || {
+        let mut owners = install.metadata.owner_references.iter().flatten();
+        owners.any(|owner| owner.kind == "Cluster" && owner.uid != context.facts.owner.uid)
+    };
+    if planned.repairs > 0 || install.metadata.deletion_timestamp.is_some() || is_of_another_cluster() {
         return None;
     }
     let secret = match install.spec.values.as_slice() {
