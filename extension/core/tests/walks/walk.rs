@@ -388,7 +388,8 @@ impl Walk {
     }
 
     /// Asserts that the last step of a leader wrote no PackageInstall in a pause that the leader saw, and, if its caches were current, none in
-    /// the workload before kapp-controller was deployed, or while a user had stopped it.
+    /// the workload before kapp-controller was deployed, or while a user had stopped it. The PackageInstall of the addons-manager does not
+    /// show where kapp-controller was deployed.
     pub(crate) fn assert_installs(leader: &Leader, is_current: bool, first_deployed_at: Option<u64>) {
         let is_install =
             |write: &&Write| write.key.resource.plural == "packageinstalls" && write.verb != Verb::Delete;
@@ -399,7 +400,8 @@ impl Walk {
                 let spec = leader.saw.get(&of_package(0, kind)).map(|object| &object["spec"]);
                 spec.is_some_and(|spec| spec["paused"] == json!(true) || spec["canceled"] == json!(true))
             });
-            let deployed = first_deployed_at.is_some_and(|at| at >= leader.began);
+            let deployed =
+                first_deployed_at.is_some_and(|at| at >= leader.began) || is_of_addons_manager(&leader.saw);
             assert!(
                 !is_current || write.key.server == Server::Management || deployed && !stopped,
                 "order: {place:?} is written by a reconcile that began at {}, and kapp-controller was deployed last at {first_deployed_at:?}",
@@ -747,6 +749,16 @@ fn is_start_held(servers: &Servers, cluster: &Value) -> bool {
         servers.get(place).is_some() && VERSIONS[version_at(servers, place, part)] == settled.to
     });
     is_held && is_settled && cluster["spec"]["topology"]["version"].as_str() > Some(settled.to.as_str())
+}
+
+/// Whether the addons-manager made the PackageInstall of kapp-controller of the current Cluster.
+fn is_of_addons_manager(servers: &Servers) -> bool {
+    let Some(install) = servers.get(&of_package(0, "packageinstalls")) else {
+        return false;
+    };
+    let uid = |object: &serde_json::Value| object["metadata"]["uid"].clone();
+    install["spec"]["values"][0]["secretRef"]["name"] == "one-kapp-controller-data-values"
+        && servers.get(&cluster()).map(uid) == Some(install["metadata"]["ownerReferences"][0]["uid"].clone())
 }
 
 /// Returns UID, generation, label and target of the Cluster.
