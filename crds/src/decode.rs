@@ -62,7 +62,7 @@ impl<'de> Deserialize<'de> for ReadEntries {
     }
 }
 
-/// Limit of unread labels, and of unread annotations, of an object, in bytes.
+/// Limit of unread labels, and of unread annotations, of an object: keys and the JSON of their values, in bytes.
 pub const UNREAD: usize = 4 * 1024;
 
 impl Limit {
@@ -187,6 +187,15 @@ fn fails_all(error: &serde_json::Error) {
             ..budget
         }));
     }
+}
+
+/// Returns an error that makes the object undecodable, also if it is in a part that may be left out.
+fn fails<E: serde::de::Error>(message: &str) -> E {
+    BUDGET.set(BUDGET.get().map(|budget| Budget {
+        has_failed: true,
+        ..budget
+    }));
+    E::custom(message)
 }
 
 /// Decodes a part of an object, or leaves it out if it has another shape or nothing reads it. Then the budget gets its bytes back.

@@ -5,7 +5,7 @@ use std::fmt::{self, Write as _};
 use serde::de::{Error, Expected, Unexpected};
 
 /// Longest message, in bytes.
-const LONGEST: usize = 1024;
+pub(super) const LONGEST: usize = 1024;
 
 /// Longest value in a message, in bytes. Even with all its escapes it is shorter than the message.
 const LONGEST_VALUE: usize = 64;

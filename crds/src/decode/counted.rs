@@ -14,8 +14,8 @@ use serde_json::value::RawValue;
 use super::{
     UNREAD,
     brief::{Brief, brief},
-    fault, give_back, is_projected, take,
-    text::Part,
+    fails, fault, give_back, is_projected, take,
+    text::{Part, TOKEN},
 };
 use crate::labels::is_kept;
 
@@ -338,6 +338,10 @@ impl<'de, A: MapAccess<'de>> Members<'de, A> {
     /// Returns the next key that is kept.
     fn next_kept(&mut self) -> Result<Option<Cow<'de, str>>, A::Error> {
         while let Some(Part(key)) = self.map.next_key()? {
+            // serde_json would read the value as the text of another one, without a limit.
+            if key == TOKEN {
+                return Err(fails("it has a field with a reserved name"));
+            }
             match self.shape {
                 Shape::Metadata if key == MANAGED_FIELDS => {}
                 Shape::Selection if key == LAST_APPLIED => {}

@@ -2,7 +2,7 @@
 
 use std::{cell::RefCell, fmt};
 
-use super::brief::brief;
+use super::brief::{LONGEST, brief};
 
 thread_local! {
     /// Parts of the path of the current error, the innermost first.
@@ -12,7 +12,8 @@ thread_local! {
 /// Why a text does not decode as a type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
-    /// The field, for example `spec.packages[0].name`, or `.` for the whole object. Its creator chooses names of fields.
+    /// The field, for example `spec.packages[0].name`, or `.` for the whole object; at most 1 KiB. The creator of the object chooses names
+    /// of fields.
     pub path: String,
     /// Its fault. It may repeat a part of the value.
     pub what: String,
@@ -42,6 +43,7 @@ impl Fault {
         if path.is_empty() {
             ".".clone_into(&mut path);
         }
+        path.truncate(path.floor_char_boundary(LONGEST));
         let text = brief(error);
         let what = text
             .rsplit_once(" at line ")

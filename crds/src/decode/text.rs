@@ -9,7 +9,7 @@ use serde::{
 
 /// serde_json's name for a value as text. [`serde_json::value::RawValue`] requests it, but only as borrowed or as owned text, not as
 /// either.
-const TOKEN: &str = "$serde_json::private::RawValue";
+pub(super) const TOKEN: &str = "$serde_json::private::RawValue";
 
 /// The text of a value: a slice of the input, without a copy, if the input is a text.
 #[derive(Debug)]

@@ -123,6 +123,7 @@ fn decoded(spec: &str) -> Result<(ClusterSpec, usize), Malformed> {
     decode::from_str(spec, limit).map_err(|Fault { path, what }| {
         let field = match path.as_str() {
             "." => "spec".to_owned(),
+            path if path.starts_with('[') => format!("spec{path}"),
             path => format!("spec.{path}"),
         };
         Malformed(format!("field {field}: {what}"))

@@ -32,7 +32,7 @@ pub trait Decode: DeserializeOwned {
     /// Limit for decoding, and so for a cached object.
     const LIMIT: Limit;
 
-    /// Decodes an object, and returns its memory in bytes. Not generic, so that this crate alone compiles the decoders.
+    /// Decodes an object, and returns its memory in bytes. Not generic, so that only this crate compiles the decoders of these kinds.
     ///
     /// # Errors
     /// The text is not an object of the kind, or exceeds the limit.

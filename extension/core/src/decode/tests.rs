@@ -375,11 +375,29 @@ fn a_field_that_takes_too_much_is_named_with_its_limit() {
     r#"{"spec":{"clusterNetwork":{"pods":{"cidrBlocks":[7]}}},"metadata":{"name":"one","uid":7}}"#,
     "metadata.uid: it has to be a string"
 )]
+#[case::in_values(
+    r#"{"metadata":{"name":"one"},"spec":{"topology":{"variables":[{"name":"TKR_DATA","value":{"$serde_json::private::RawValue":"{}"}}]}}}"#,
+    "spec.topology.variables[0].value of TKR_DATA: it has a value that this kind cannot have"
+)]
 fn the_field_of_a_fault_is_named(#[case] object: &str, #[case] expected: &str) {
     let Some(Item::Undecodable(object)) = Item::<Cluster>::of(object) else {
         panic!("it can be decoded");
     };
     assert_eq!(object.why, format!("field {expected}"));
+}
+
+/// serde_json reads the value of such a field as JSON, beyond any limit of memory or depth.
+#[rstest]
+#[case::plain(r#"{"$serde_json::private::RawValue":"[[1]]"}"#)]
+#[case::escaped(r#"{"\u0024serde_json::private::RawValue":"[\u007b\u007d]"}"#)]
+#[case::nested(r#"{"a":[{"$serde_json::private::RawValue":"1"}]}"#)]
+#[case::second(r#"{"a":1,"$serde_json::private::RawValue":"1"}"#)]
+fn a_field_with_the_reserved_name_of_serde_json_is_refused(#[case] value: &str) {
+    let object = format!(r#"{{"kind":"Any","metadata":{{"name":"one"}},"spec":{value}}}"#);
+    let decoded = Item::<DynamicObject>::of(&object).unwrap();
+    assert!(matches!(decoded, Item::Undecodable(_)), "{decoded:?}");
+    let page = format!(r#"{{"kind":"AnyList","metadata":{{}},"items":[{object}]}}"#);
+    assert!(matches!(list(&page, Limit::whole(1 << 20)), Some(Err(_))));
 }
 
 /// serde's own message repeats a text of a wrong type.

@@ -9,6 +9,9 @@ const LONGEST_PATH: usize = 160;
 
 /// Describes a fault: the field and what is wrong. The text repeats no values, because they may be secret.
 pub(super) fn why(Fault { path, what }: &Fault) -> String {
+    if path == "." {
+        return without_values(what);
+    }
     // Keeps the message on one line for any field name.
     let path = path.escape_debug().to_string();
     let end = path.floor_char_boundary(LONGEST_PATH);

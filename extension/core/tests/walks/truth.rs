@@ -82,8 +82,9 @@ fn selected(servers: &Servers, version: usize) -> usize {
     let merged = release_in(&bootstrap(), "annotations", annotation::RESOLVED_TKR);
     match labelled.filter(|release| version_of_release(*release) == version) {
         Some(release) => release,
-        // All other releases of the version have later packages.
-        None if version == 1 && merged == Some(SAME_RELEASE) => SAME_RELEASE,
+        None if version == 1 && merged == Some(SAME_RELEASE) && servers.get(&release(1)).is_none() => {
+            SAME_RELEASE
+        }
         None => version,
     }
 }

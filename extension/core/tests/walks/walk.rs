@@ -393,6 +393,10 @@ impl Walk {
     pub(crate) fn assert_installs(leader: &Leader, is_current: bool, first_deployed_at: Option<u64>) {
         let is_install =
             |write: &&Write| write.key.resource.plural == "packageinstalls" && write.verb != Verb::Delete;
+        let makes_first = leader
+            .made
+            .iter()
+            .any(|write| place_of(&write.key) == of_package(0, "packageinstalls"));
         for write in leader.made.iter().filter(is_install) {
             let place = place_of(&write.key);
             assert!(!is_paused(&leader.saw), "paused: {place:?} is written in a pause");
@@ -400,8 +404,8 @@ impl Walk {
                 let spec = leader.saw.get(&of_package(0, kind)).map(|object| &object["spec"]);
                 spec.is_some_and(|spec| spec["paused"] == json!(true) || spec["canceled"] == json!(true))
             });
-            let deployed =
-                first_deployed_at.is_some_and(|at| at >= leader.began) || is_of_addons_manager(&leader.saw);
+            let deployed = first_deployed_at.is_some_and(|at| at >= leader.began)
+                || is_of_addons_manager(&leader.saw) && !makes_first;
             assert!(
                 !is_current || write.key.server == Server::Management || deployed && !stopped,
                 "order: {place:?} is written by a reconcile that began at {}, and kapp-controller was deployed last at {first_deployed_at:?}",

@@ -150,7 +150,7 @@ fn compare(
         if !install.is_some_and(|install| preserved::keep(context, planned, &install)) {
             let name = &planned.install_name;
             return Ok(DriftCheck::Differs(Some(format!(
-                "PackageInstall {name} of the addons-manager was altered"
+                "PackageInstall {name} of the addons-manager was altered or belongs to another Cluster"
             ))));
         }
     }

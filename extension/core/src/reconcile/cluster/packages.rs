@@ -115,7 +115,7 @@ pub(super) fn packages(
     // The hold of a package whose provider cannot be read takes precedence over that of the plan.
     let given = problem.cloned().or(refused);
     packages.problem = given.clone().or(plan_problem);
-    let may_keep = may_keep(
+    let mut may_keep = may_keep(
         record,
         &validated.progress,
         &context.facts.cluster(),
@@ -150,6 +150,8 @@ pub(super) fn packages(
         let there = plan(Some(uid))?;
         packages.workload_uid = Some(uid.to_owned());
         packages.planned = there.planned;
+        // A PackageInstall of the addons-manager does not show on which workload cluster its package was deployed.
+        may_keep &= recorded.is_none();
         packages.problem = given.or(there.problem);
         forbids_writes = there.forbids_writes;
     }

@@ -127,12 +127,10 @@ fn keepable_fields(
     planned: &Planned,
     install: &PackageInstall,
 ) -> Option<KeepableFields> {
-    // The values Secret has the same name for each Cluster with this name.
-    let is_of_another_cluster = || {
-        let mut owners = install.metadata.owner_references.iter().flatten();
-        owners.any(|owner| owner.kind == "Cluster" && owner.uid != context.facts.owner.uid)
-    };
-    if planned.repairs > 0 || install.metadata.deletion_timestamp.is_some() || is_of_another_cluster() {
+    if planned.repairs > 0
+        || install.metadata.deletion_timestamp.is_some()
+        || is_of_another_cluster(install, &context.facts.owner.uid)
+    {
         return None;
     }
     let secret = match install.spec.values.as_slice() {
@@ -145,6 +143,15 @@ fn keepable_fields(
     wanted.spec.sync_period = Some(sync_period.clone());
     wanted.spec.values.clone_from(&install.spec.values);
     specs_match(install, &wanted).then_some(KeepableFields { secret, sync_period })
+}
+
+/// Whether the PackageInstall belongs to an earlier Cluster with the same name, and not to the one with this UID.
+fn is_of_another_cluster(install: &PackageInstall, uid: &str) -> bool {
+    let owners = install.metadata.owner_references.iter().flatten();
+    let mut clusters = owners
+        .filter(|owner| owner.kind == "Cluster" && owner.api_version.starts_with("cluster.x-k8s.io/"))
+        .peekable();
+    clusters.peek().is_some() && clusters.all(|owner| owner.uid != uid)
 }
 
 /// Returns the only values Secret of `install`, if its name follows the scheme of the addons-manager.

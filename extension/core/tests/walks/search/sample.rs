@@ -17,7 +17,7 @@ pub(super) struct Runs {
     /// Number of runs.
     number: u64,
     /// Number of runs that completed the upgrade or the deletion.
-    complete: u64,
+    pub(super) complete: u64,
     /// Number of visited states, repeated ones included.
     pub(super) states: usize,
     different: HashSet<u64>,
