@@ -182,20 +182,21 @@ pub fn nested<'de, T: Deserialize<'de>>(json: &'de str) -> serde_json::Result<T>
 /// Marks the object as undecodable on a syntax error: unlike a value of another shape, such text cannot be ignored.
 fn fails_all(error: &serde_json::Error) {
     if !error.is_data() {
-        BUDGET.set(BUDGET.get().map(|budget| Budget {
-            has_failed: true,
-            ..budget
-        }));
+        mark_failed();
     }
 }
 
 /// Returns an error that makes the object undecodable, also if it is in a part that may be left out.
 fn fails<E: serde::de::Error>(message: &str) -> E {
+    mark_failed();
+    E::custom(message)
+}
+
+fn mark_failed() {
     BUDGET.set(BUDGET.get().map(|budget| Budget {
         has_failed: true,
         ..budget
     }));
-    E::custom(message)
 }
 
 /// Decodes a part of an object, or leaves it out if it has another shape or nothing reads it. Then the budget gets its bytes back.

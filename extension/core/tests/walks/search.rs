@@ -41,7 +41,7 @@ use crate::{
     random::{SEED, number},
     replica::Reading,
     servers::{Late, Servers, digest},
-    truth::{Right, concerned, has_rolled, is_labelled, opened, right, version_of},
+    truth::{Right, assert_in_order, concerned, opened, recorded_cluster, right, version_of},
     users::{Edit, edit, mend},
     walk::{Walk, cluster_state},
 };
@@ -236,13 +236,7 @@ impl Search {
         let Some(after) = record(&state.servers) else {
             return;
         };
-        let of = [
-            after.cluster_uid.as_str(),
-            &after.observed_cluster_generation.to_string(),
-            &after.label,
-            &after.to,
-        ]
-        .join(" ");
+        let of = recorded_cluster(&after);
         for gate in opened(&state.servers, before.as_ref(), &after) {
             assert!(
                 since.clusters.contains(&of),
@@ -251,19 +245,7 @@ impl Search {
                 gate.version,
                 since.clusters,
             );
-            assert!(
-                has_rolled(&state.servers, gate),
-                "early: {:?} {} is opened before the control plane has the version",
-                gate.hook,
-                gate.version,
-            );
-            assert!(
-                is_labelled(&after, gate),
-                "early: {:?} {} is opened with label {}",
-                gate.hook,
-                gate.version,
-                after.label,
-            );
+            assert_in_order(&state.servers, &after, gate);
             let version = version_of(gate);
             let early = concerned(&state.servers, gate.hook).find(|package| !since.right[*package][version]);
             assert!(

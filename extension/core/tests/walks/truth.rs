@@ -126,7 +126,7 @@ pub(crate) fn right(servers: &Servers, kapp: &Kapp, package: usize) -> Right {
 }
 
 /// Whether the control plane runs the version of a gate that comes after it.
-pub(crate) fn has_rolled(servers: &Servers, gate: &Gate) -> bool {
+fn has_rolled(servers: &Servers, gate: &Gate) -> bool {
     let comes_after = matches!(
         gate.hook,
         Hook::AfterControlPlaneUpgrade | Hook::BeforeWorkersUpgrade
@@ -135,7 +135,7 @@ pub(crate) fn has_rolled(servers: &Servers, gate: &Gate) -> bool {
 }
 
 /// Whether the label names a release of the target if the control plane is released to the target.
-pub(crate) fn is_labelled(record: &UpgradeRecord, gate: &Gate) -> bool {
+fn is_labelled(record: &UpgradeRecord, gate: &Gate) -> bool {
     let comes_before = matches!(
         gate.hook,
         Hook::BeforeClusterUpgrade | Hook::BeforeControlPlaneUpgrade
@@ -144,6 +144,35 @@ pub(crate) fn is_labelled(record: &UpgradeRecord, gate: &Gate) -> bool {
     !comes_before
         || gate.version != record.to
         || labelled.is_some_and(|release| VERSIONS[version_of_release(release)] == gate.version)
+}
+
+/// Asserts that the rollout before an open gate has ended, and that the label names a release of the target.
+pub(crate) fn assert_in_order(servers: &Servers, record: &UpgradeRecord, gate: &Gate) {
+    assert!(
+        has_rolled(servers, gate),
+        "early: {:?} {} is opened before the control plane has the version",
+        gate.hook,
+        gate.version,
+    );
+    assert!(
+        is_labelled(record, gate),
+        "early: {:?} {} is opened with label {}",
+        gate.hook,
+        gate.version,
+        record.label,
+    );
+}
+
+/// Returns UID, generation, label and target of the Cluster that a record is about, in the form of [`cluster_state`](crate::walk::cluster_state).
+pub(crate) fn recorded_cluster(record: &UpgradeRecord) -> String {
+    let generation = record.observed_cluster_generation.to_string();
+    [
+        record.cluster_uid.as_str(),
+        &generation,
+        &record.label,
+        &record.to,
+    ]
+    .join(" ")
 }
 
 /// Returns the packages that a gate waits for.

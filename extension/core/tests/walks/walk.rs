@@ -24,8 +24,8 @@ use crate::{
     replica::Reading,
     servers::{Late, Place, Servers, place_of},
     truth::{
-        Right, concerned, has_rolled, is_deployed, is_known, is_labelled, opened, releases_step, right,
-        version_of,
+        Right, assert_in_order, concerned, is_deployed, is_known, opened, recorded_cluster, releases_step,
+        right, version_of,
     },
     users::{Edit, edit, mend},
 };
@@ -421,33 +421,16 @@ impl Walk {
             // A reconcile of an earlier Cluster of the same name: its record releases nothing of this one.
             return;
         };
-        let of = [
-            record.cluster_uid.as_str(),
-            &record.observed_cluster_generation.to_string(),
-            &record.label,
-            &record.to,
-        ];
+        let of = recorded_cluster(&record);
         for gate in opened(&self.servers, before, &record) {
-            let seen = self.clusters.get(&of.join(" "));
+            let seen = self.clusters.get(&of);
             assert!(
                 seen.is_some_and(|at| *at >= began),
-                "outdated: {:?} {} is opened for {of:?} by a reconcile that began at {began}, and the Cluster was so last at {seen:?}",
+                "outdated: {:?} {} is opened for {of} by a reconcile that began at {began}, and the Cluster was so last at {seen:?}",
                 gate.hook,
                 gate.version,
             );
-            assert!(
-                has_rolled(&self.servers, gate),
-                "early: {:?} {} is opened before the control plane has the version",
-                gate.hook,
-                gate.version,
-            );
-            assert!(
-                is_labelled(&record, gate),
-                "early: {:?} {} is opened with label {}",
-                gate.hook,
-                gate.version,
-                record.label,
-            );
+            assert_in_order(&self.servers, &record, gate);
             let version = version_of(gate);
             for package in concerned(&self.servers, gate.hook) {
                 let right = self.right_at[package][version];
