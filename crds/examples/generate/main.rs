@@ -1,4 +1,4 @@
-//! Writes `crds/yaml` from the types: `cargo run -p sluice-crds --example generate`.
+//! Writes `crds/yaml` from the types, and the files that the chart copies: `cargo run -p sluice-crds --example generate`.
 
 use std::error::Error;
 use std::fs;
@@ -7,11 +7,13 @@ mod files;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let wanted = files::wanted()?;
-    fs::create_dir_all(files::directory())?;
-    for entry in fs::read_dir(files::directory())? {
-        let path = entry?.path();
-        if !wanted.contains_key(&path) {
-            fs::remove_file(path)?;
+    for directory in files::directories() {
+        fs::create_dir_all(&directory)?;
+        for entry in fs::read_dir(directory)? {
+            let path = entry?.path();
+            if !wanted.contains_key(&path) {
+                fs::remove_file(path)?;
+            }
         }
     }
     for (path, text) in wanted {

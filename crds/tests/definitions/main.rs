@@ -3,6 +3,6 @@
 mod contract;
 mod defaults;
 mod foreign;
-mod generated_yaml;
+mod generated;
 mod kustomization;
 mod round_trip;

@@ -1,3 +1,12 @@
+{{/* A file below files/. Its line ends are those of Unix also in a checkout of Windows, because templates search for them. */}}
+{{- define "sluice.file" -}}
+{{- $text := .root.Files.Get (printf "files/%s" .path) | replace "\r\n" "\n" -}}
+{{- if not $text -}}
+{{- fail (printf "file files/%s is missing in the chart, and Helm would install only a part of Sluice; use the complete directory manifests/chart, or an archive of helm package" .path) -}}
+{{- end -}}
+{{- $text -}}
+{{- end }}
+
 {{/* Replaces the namespaces in a file of manifests/base. */}}
 {{- define "sluice.placed" -}}
 {{- /* A placeholder, because the release namespace may contain tkg-system. */ -}}

@@ -1,12 +1,15 @@
 //! The ways of installing, by the commands of docs/install.md: they give the same objects, and leave nothing but definitions.
 
 use std::collections::BTreeSet;
+use std::fs;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, ensure};
 use futures::future::try_join_all;
+use serde_json::Value;
 use sluice_tests::install::{Guide, Installed, Object, Shell, Site};
 use sluice_tests::requests::apply::documents;
+use sluice_tests::sources::root;
 use sluice_tests::stack::StackCore;
 use sluice_tests::stack::manifests::Base;
 
@@ -230,7 +233,7 @@ async fn chosen_parts_are_installed_and_missing_ones_are_reported() -> Result<()
     let core = StackCore::start("chosen").await?;
     let site = Site::prepare(&core, "chosen").await?;
     let before = Installed::read(&site.client()).await?;
-    std::fs::write(site.shell().home().join("ca.crt"), site.authority())?;
+    fs::write(site.shell().home().join("ca.crt"), site.authority())?;
 
     let notes = site.shell().run(CHOSEN, &[]).await?.well()?;
     for warning in [
@@ -317,4 +320,73 @@ async fn wrong_values_are_named() -> Result<()> {
         said.refused(text).with_context(|| values.to_owned())?;
     }
     core.directory().close().await
+}
+
+/// The chart as tools deliver it: a path below the home directory, and the commands that create it.
+const DELIVERED: [(&str, &str); 4] = [
+    (
+        "archive/sluice-*.tgz",
+        "mkdir \"$HOME/archive\"; helm package manifests/chart --destination \"$HOME/archive\"",
+    ),
+    // Flux.
+    (
+        "without-links",
+        "cp -RP manifests/chart \"$HOME/without-links\"; find \"$HOME/without-links\" -type l -delete",
+    ),
+    // Git on Windows.
+    (
+        "links-as-text",
+        "cp -RP manifests/chart \"$HOME/links-as-text\"
+         find \"$HOME/links-as-text\" -type l | while read -r link; do
+           target=$(readlink \"$link\"); rm \"$link\"; printf %s \"$target\" > \"$link\"
+         done",
+    ),
+    (
+        "line-ends",
+        r#"cp -RL manifests/chart "$HOME/line-ends"; find "$HOME/line-ends" -type f -exec sed -i 's/$/\r/' {} +"#,
+    ),
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_delivered_chart_renders_all_objects_or_fails() -> Result<()> {
+    let core = StackCore::start("delivered").await?;
+    let shell = Shell::open(&core, "home", "").await?;
+    let checkout = rendered(&shell, "manifests/chart").await?;
+    for (path, commands) in DELIVERED {
+        let copied = shell.run(commands, &[]).await?.well();
+        copied.with_context(|| format!("create {path}"))?;
+        let delivered = rendered(&shell, &format!("\"$HOME\"/{path}")).await;
+        let delivered = delivered.with_context(|| format!("render {path}"))?;
+        let different: Vec<String> = checkout
+            .iter()
+            .filter(|object| !delivered.contains(object))
+            .map(|object| Object::of(object).to_string())
+            .collect();
+        ensure!(
+            delivered == checkout,
+            "{path} renders {} objects instead of {}; missing or different are {different:?}",
+            delivered.len(),
+            checkout.len()
+        );
+    }
+
+    let index = "index.txt";
+    let listed = fs::read_to_string(root().join("manifests/chart/files").join(index))?;
+    for file in listed.lines().chain([index]) {
+        let commands = format!(
+            "rm -rf \"$HOME/part\"; cp -R manifests/chart \"$HOME/part\"; rm \"$HOME/part/files/{file}\"
+             helm template sluice \"$HOME/part\""
+        );
+        let said = shell.run(&commands, &[]).await?;
+        said.refused(&format!("file files/{file} is missing in the chart"))?;
+    }
+    core.directory().close().await
+}
+
+/// The objects of a chart with those that are off by default.
+async fn rendered(shell: &Shell, chart: &str) -> Result<Vec<Value>> {
+    let monitoring = "monitoring.serviceMonitor=true,monitoring.rules=true,monitoring.dashboard=true";
+    let commands = format!("helm template sluice {chart} --namespace sluice-system --set {monitoring}");
+    let text = shell.run(&commands, &[]).await?.well()?;
+    documents(&text.replace('\r', ""))
 }

@@ -1,6 +1,7 @@
-//! Chart, components, image and guide have the same version, and the manifests run that image.
+//! Chart, components, image and guide have the same version, and the manifests run that image and contain no links.
 
 use std::fs;
+use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, ensure};
 use sluice_tests::sources::root;
@@ -78,6 +79,27 @@ fn the_image_is_built_as_scenario_image_does_and_run_as_manifests_do() -> Result
         "readOnlyRootFilesystem: true".to_owned(),
     ] {
         ensure!(deployment.contains(&field), "the Deployment has no {field:?}");
+    }
+    Ok(())
+}
+
+/// The GitRepository of Flux drops symbolic links, and Git on Windows writes text files for them.
+#[test]
+fn delivered_directories_contain_no_symbolic_links() -> Result<()> {
+    let mut directories: Vec<PathBuf> = ["crds", "examples", "manifests"]
+        .iter()
+        .map(|directory| root().join(directory))
+        .collect();
+    while let Some(directory) = directories.pop() {
+        let entries = fs::read_dir(&directory).with_context(|| format!("list {}", directory.display()))?;
+        for entry in entries {
+            let entry = entry?;
+            let (path, kind) = (entry.path(), entry.file_type()?);
+            ensure!(!kind.is_symlink(), "{} is a symbolic link", path.display());
+            if kind.is_dir() {
+                directories.push(path);
+            }
+        }
     }
     Ok(())
 }
