@@ -184,7 +184,7 @@ pub struct AntreaSettings {
     /// Address of a DNS server (from Antrea 1.7.1 on).
     #[serde(default)]
     pub dns_server_override: String,
-    /// Features. Absent, all are off.
+    /// Features. Absent, all are off. Unlisted gates reach the package as they are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub feature_gates: Option<FeatureGates>,
 }

@@ -1,9 +1,12 @@
 //! Feature gates of Antrea.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
-/// Which features of Antrea are on. A gate that the installed version does not know is not handed to it.
+/// Which features of Antrea are on. Of the listed gates, those that the installed version does not have are not passed to it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "PascalCase", default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a gate of its own")]
@@ -40,6 +43,10 @@ pub struct FeatureGates {
     pub traffic_control: bool,
     /// Prefers endpoints that are near (from Antrea 1.9.0 on).
     pub topology_aware_hints: bool,
+    /// Gates of other versions, passed on as they are. The API server keeps them without validation, because a structural schema
+    /// cannot have `properties` and `additionalProperties`.
+    #[serde(flatten)]
+    pub unlisted: BTreeMap<String, Value>,
 }
 
 impl Default for FeatureGates {
@@ -75,6 +82,7 @@ impl FeatureGates {
             secondary_network: false,
             traffic_control: false,
             topology_aware_hints: false,
+            unlisted: BTreeMap::new(),
         }
     }
 }

@@ -93,6 +93,7 @@ pub(crate) async fn antrea_is_checked(client: &Client) -> Result<()> {
     let later = json!({"featureGates": {"AntreaProxy": false, "EndpointSlice": true}, "defaultMTU": "1400"});
     patch(client, &good, &json!({"spec": {"antrea": {"config": later}}})).await?;
     an_mtu_is_a_number_or_a_text(client, &good).await?;
+    an_unlisted_gate_is_kept(client, &good).await?;
     an_absent_parent_counts_as_its_defaults(client).await
 }
 
@@ -105,6 +106,23 @@ async fn an_mtu_is_a_number_or_a_text(client: &Client, config: &Value) -> Result
         ensure!(*found == mtu, "{mtu} was stored as {found}");
     }
     Ok(())
+}
+
+/// Beside the listed gates, which keep their types.
+async fn an_unlisted_gate_is_kept(client: &Client, config: &Value) -> Result<()> {
+    let gates = |gates: Value| json!({"spec": {"antrea": {"config": {"featureGates": gates}}}});
+    let found = patch(client, config, &gates(json!({"BGPPolicy": true}))).await?;
+    let found = &found.data["spec"]["antrea"]["config"]["featureGates"];
+    ensure!(
+        found["BGPPolicy"] == true && found["EndpointSlice"] == true,
+        "stored as {found}"
+    );
+    let outcome = patch(client, config, &gates(json!({"EndpointSlice": "true"}))).await;
+    is_refused(
+        outcome.err(),
+        "spec.antrea.config.featureGates.EndpointSlice",
+        "must be of type",
+    )
 }
 
 /// A configuration that says nothing yet takes its settings later, and gives them back; what differs from the defaults it does not.

@@ -27,7 +27,8 @@ const NEVER_LET_IN: [&str; 2] = [
 ];
 
 /// Repaired form of a case: the neighboring case of this name, `minimal` for all others.
-const REPAIRED: [(&str, &str); 9] = [
+const REPAIRED: [(&str, &str); 10] = [
+    ("antrea/problem-gate.yaml", "unlisted-gates.yaml"),
     ("antrea/problem-nsx-both.yaml", "nsx-inline.yaml"),
     ("antrea/problem-nsx-key.yaml", "nsx-inline.yaml"),
     ("antrea/problem-nsx-kind.yaml", "nsx-provider.yaml"),

@@ -19,10 +19,14 @@ use super::{
     source::{Sources, ValuesError},
     zeros::without_zeros,
 };
+use crate::text::one_line;
 
 /// First version of each of the two later sets of settings.
 const SINCE_1_7_1: Version = Version::new(1, 7, 1);
 const SINCE_1_9_0: Version = Version::new(1, 9, 0);
+
+/// Longest name of a feature gate in a message.
+const LONGEST_GATE: usize = 64;
 
 pub(super) struct Antrea;
 
@@ -49,7 +53,9 @@ impl Provider for Antrea {
         let mut settings = without_zeros(settings);
         settings["disableUdpTunnelOffload"] = json!(own.is_some_and(|own| own.disable_udp_tunnel_offload));
         let gates = own.and_then(|own| own.feature_gates.clone());
-        settings["featureGates"] = feature_gates(&gates.unwrap_or(FeatureGates::none()), &version);
+        let gates = gates.unwrap_or(FeatureGates::none());
+        check_unlisted(&gates, config)?;
+        settings["featureGates"] = feature_gates(&gates, &version);
 
         let mut output = Output::new(
             "antrea",
@@ -128,14 +134,29 @@ fn settings(own: &AntreaSettings, version: &Version) -> Value {
     settings
 }
 
+/// Checks the gates that the definition does not list, whose types the API server does not validate.
+fn check_unlisted(own: &FeatureGates, config: &Config<'_, AntreaConfigSpec>) -> Result<(), Problem> {
+    let mut gates = own.unlisted.iter();
+    let Some((gate, _)) = gates.find(|(_, on)| !on.is_boolean() && !on.is_null()) else {
+        return Ok(());
+    };
+    let message = format!(
+        "{} in spec.antrea.config.featureGates of AntreaConfig {}/{} is not a boolean; set it to true or false",
+        one_line(gate, LONGEST_GATE),
+        config.namespace,
+        config.name
+    );
+    Err(Problem::new(Reason::FeatureGateInvalid, message))
+}
+
 /// All gates of the first set, because Antrea's default would apply to an omitted one. Later gates only if this version supports them
-/// and they are on.
+/// and they are on. Unlisted gates as they are; a null is an omitted one.
 fn feature_gates(own: &FeatureGates, version: &Version) -> Value {
     let mut gates = json!(own);
     let is_given = |gate: &str, on: &Value| match gate {
         "Multicluster" | "SecondaryNetwork" | "TrafficControl" => *version >= SINCE_1_7_1 && *on == true,
         "TopologyAwareHints" => *version >= SINCE_1_9_0 && *on == true,
-        _ => true,
+        _ => !on.is_null(),
     };
     if let Some(gates) = gates.as_object_mut() {
         gates.retain(|gate, on| is_given(gate, on));

@@ -51,6 +51,8 @@ reasons! {
     ThumbprintMissing,
     /// The address of the Supervisor is neither at its Service nor in cluster-info.
     SupervisorNotFound,
+    /// A feature gate is not a boolean.
+    FeatureGateInvalid,
     /// The reference to an NSX account is to something else.
     NsxProviderInvalid,
     /// The identity towards NSX is given twice.
