@@ -8,17 +8,13 @@ mod status_listener;
 
 use crate::kube_client::bounded::REQUEST;
 use std::{
-    path::Path,
     sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
 
 use anyhow::{Context as _, anyhow};
 use futures::future::OptionFuture;
-use kube::{
-    Client, Config,
-    config::{KubeConfigOptions, Kubeconfig},
-};
+use kube::{Client, Config};
 use prometheus_client::registry::Registry;
 use sluice_core::{installation::retrigger::Handlers, releases::ManagementClusters};
 use sluice_status::Status;
@@ -45,6 +41,7 @@ use crate::{
     kube_client::{
         bounded::{bounded, paced},
         fence::Fence,
+        kubeconfig,
         last_response::LastResponse,
         metrics::RestClientMetrics,
         pool,
@@ -235,7 +232,7 @@ async fn control(args: &Args, parts: Parts, stop: &CancellationToken) -> anyhow:
     if args.leader.leader_elect {
         index.require_leader(leadership.clone());
     }
-    let connect_for = |time| client(args.kubeconfig.as_deref(), &parts.rest_client, time);
+    let connect_for = |time| client(args, &parts.rest_client, time);
     let connect = || connect_for(pool::IDLE);
     // The innermost layer sees every answer.
     let last_response = LastResponse::default();
@@ -309,23 +306,13 @@ fn lost(stores: &Stores) -> anyhow::Error {
     anyhow!("watch of {kind} panicked; see the panic above")
 }
 
-/// The management cluster's client. The operator's own kubeconfig may hold anything; those of workload clusters may not.
-async fn client(
-    kubeconfig: Option<&Path>,
-    metrics: &RestClientMetrics,
-    idle: Duration,
-) -> anyhow::Result<Client> {
-    let mut config = match kubeconfig {
-        Some(path) => {
-            let shown = path.display();
-            let kubeconfig =
-                Kubeconfig::read_from(path).with_context(|| format!("read --kubeconfig {shown}"))?;
-            Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
-                .await
-                .with_context(|| format!("use --kubeconfig {shown}"))?
-        }
+/// The management cluster's client.
+async fn client(args: &Args, metrics: &RestClientMetrics, idle: Duration) -> anyhow::Result<Client> {
+    let read = kubeconfig::config(args.kubeconfig.as_deref(), args.kubeconfig_files.as_deref());
+    let mut config = match read.await? {
+        Some(config) => config,
         None => Config::incluster()
-            .context("use the service account of the pod; outside a pod, set --kubeconfig")?,
+            .context("use the service account of the pod; outside a pod, set --kubeconfig or KUBECONFIG")?,
     };
     // A retry inside a request would bypass the fence of the lease, and hide a failing server for minutes. The next reconcile retries
     // instead.

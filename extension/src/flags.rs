@@ -2,7 +2,7 @@
 
 mod value;
 
-use std::{net::IpAddr, net::SocketAddr, path::PathBuf, time::Duration};
+use std::{env, ffi::OsString, net::IpAddr, net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::{Args as ClapArgs, Parser, ValueEnum};
 use sluice_cli::value::{duration, namespace, object};
@@ -20,9 +20,14 @@ const SHORTEST_RETRY: Duration = Duration::from_millis(100);
 #[derive(Debug, Parser)]
 #[command(name = "sluice", version, about)]
 pub struct Args {
-    /// Kubeconfig of the management cluster (default: the service account of the pod).
-    #[arg(long, env = "KUBECONFIG", value_name = "FILE")]
+    /// Kubeconfig of the management cluster (default: the files of KUBECONFIG, merged as kubectl does, or else the service account of the
+    /// pod).
+    #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
+
+    /// Value of KUBECONFIG. No flag, because a list of files is valid only there.
+    #[arg(skip = env::var_os("KUBECONFIG"))]
+    pub kubeconfig_files: Option<OsString>,
 
     /// Namespace of templates and Package objects, and of PackageInstalls in workload clusters.
     #[arg(

@@ -190,6 +190,33 @@ fn a_key_of_another_certificate_is_one_line_that_names_both_files() -> TestResul
     Ok(())
 }
 
+#[test]
+fn missing_files_of_kubeconfig_are_one_line_that_names_them() -> TestResult {
+    let directory = tempfile::tempdir()?;
+    let certificate = rcgen::generate_simple_self_signed(["localhost".to_owned()])?;
+    std::fs::write(directory.path().join("tls.crt"), certificate.cert.pem())?;
+    std::fs::write(
+        directory.path().join("tls.key"),
+        certificate.signing_key.serialize_pem(),
+    )?;
+    let files = ["one", "other"].map(|name| directory.path().join(name));
+    let output = Command::new(env!("CARGO_BIN_EXE_sluice"))
+        .args(["serve", "--webhook-host", "127.0.0.1", "--webhook-port", "0"])
+        .args(["--admission-port", "0", "--health-addr", "127.0.0.1:0"])
+        .arg("--webhook-cert-dir")
+        .arg(directory.path())
+        .env_clear()
+        .env("KUBECONFIG", std::env::join_paths(&files)?)
+        .output()?;
+    assert_eq!(output.status.code(), Some(1));
+    let [one, other] = files.map(|file| file.display().to_string());
+    assert_eq!(
+        last_line(&output),
+        format!("sluice: no file of KUBECONFIG exists: {one}, {other}")
+    );
+    Ok(())
+}
+
 fn started_with_certificates_in(directory: &Path) -> std::io::Result<Output> {
     let directory = directory.to_string_lossy();
     sluice(&[

@@ -1,7 +1,8 @@
-//! Clients of API servers: limits, middleware, connection pool and write fence.
+//! Clients of API servers: kubeconfig, limits, middleware, connection pool and write fence.
 
 pub mod bounded;
 pub mod fence;
+pub(crate) mod kubeconfig;
 pub mod last_response;
 pub mod metrics;
 pub(crate) mod middleware;

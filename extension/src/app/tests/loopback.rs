@@ -1,5 +1,7 @@
 //! A process between two fake API servers that listen on sockets.
 
+use std::path::Path;
+
 use axum::Router;
 use kube::client::Body;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
