@@ -24,7 +24,7 @@ use tracing::info;
 
 use self::{
     leading::{Management, lead},
-    listeners::{admission_config, hooks, plain},
+    listeners::{Addresses, admission_config, hooks, plain, status_config},
     metrics::Metrics,
     serving::Serving,
     status_listener::{RunningStatusService, ShutdownSignals, attach, show},
@@ -107,6 +107,7 @@ async fn run(
     showing: Option<&Serving>,
 ) -> anyhow::Result<()> {
     info!(?args, version = env!("CARGO_PKG_VERSION"), "Starting");
+    let addresses = Addresses::of(&args);
     let stop = CancellationToken::new();
     let event_handlers = event_handlers(&args);
     let index = Index::new(
@@ -122,7 +123,7 @@ async fn run(
     let metrics = Metrics::registered(log, &index, &event_handlers.rollbacks, &mut registry);
 
     // Bound first, because discovery needs only this listener: Cluster API gives up after a minute without it.
-    let hooks = hooks(&args.webhook, serving, &health, metrics.server).await?;
+    let hooks = hooks(&args.webhook, addresses.hooks, serving, &health, metrics.server).await?;
     let (synced, listening) = (index.clone(), Instant::now());
     health.check("index", move || {
         // A Cluster API that starts now exits without an endpoint to discover. Hook calls are held until the index is filled.
@@ -139,17 +140,22 @@ async fn run(
         stop: &stop,
         drained: &drained,
     };
-    let shown = show(&args, showing, &event_handlers, metrics.status, &health, ends).await?;
+    let status = status_config(&args, addresses.status);
+    let shown = show(status, showing, &event_handlers, metrics.status, &health, ends).await?;
     let (status, shown) = shown
         .map(|RunningStatusService { status, listening }| (status, listening))
         .unzip();
     let probes_at = serving
-        .bind(plain(args.health_addr), serve::Metrics::default())
+        .bind(plain(addresses.probes), serve::Metrics::default())
         .await?;
     let router = sluice_hooks::router(index.clone(), metrics.hooks);
     let hooks = serving.run(hooks, router, &drained);
     let reviews = admitting
-        .run_once_bound(admission_config(&args), admission.router(), &drained)
+        .run_once_bound(
+            admission_config(&args, addresses.admission),
+            admission.router(),
+            &drained,
+        )
         .await?;
     let probes = health::router(health.clone(), Arc::new(registry));
     let probes = serving.run(probes_at, probes, &drained);

@@ -1,13 +1,15 @@
 //! Flags of the binary. Names follow those of Cluster API's own managers.
 
+mod listen;
 mod value;
 
-use std::{env, ffi::OsString, net::IpAddr, net::SocketAddr, path::PathBuf, time::Duration};
+use std::{env, ffi::OsString, net::IpAddr, path::PathBuf, time::Duration};
 
 use clap::{Args as ClapArgs, Parser, ValueEnum};
 use sluice_cli::value::{duration, namespace, object};
 use sluice_core::installation::retrigger::EXTENSION_CONFIG;
 
+pub use listen::ListenAddress;
 use value::{address, at_least, file, group, identity};
 
 /// Minimum of the sync period and of the lease duration, which the Lease stores in seconds.
@@ -110,12 +112,12 @@ pub struct Args {
 
     /// Listen address of /healthz, /livez, /readyz and /metrics, served over plain HTTP.
     #[arg(long, env = "SLUICE_HEALTH_ADDR", default_value = ":9440", value_name = "ADDR", value_parser = address)]
-    pub health_addr: SocketAddr,
+    pub health_addr: ListenAddress,
 
     /// Listen address of the gRPC service `sluice.status.v1` (default: not served). It uses the certificate of the hook server and admits
     /// callers that may get ClusterBootstraps.
     #[arg(long, env = "SLUICE_STATUS_ADDR", value_name = "ADDR", value_parser = address)]
-    pub status_addr: Option<SocketAddr>,
+    pub status_addr: Option<ListenAddress>,
 
     /// Format of the log.
     #[arg(
@@ -138,10 +140,15 @@ impl Args {
     /// One line that names the flags and their values.
     pub fn check(&self) -> Result<(), String> {
         self.leader.check()?;
-        let hooks = SocketAddr::new(self.webhook.webhook_host, self.webhook.webhook_port);
-        let reviews = SocketAddr::new(self.webhook.webhook_host, self.admission.admission_port);
-        let hooks_flag = format!("--webhook-host {} --webhook-port {}", hooks.ip(), hooks.port());
-        let reviews_flag = format!("--admission-port {}", reviews.port());
+        let (hooks, reviews) = (self.hook_address(), self.admission_address());
+        let WebhookArgs {
+            webhook_host,
+            webhook_port,
+            ..
+        } = self.webhook;
+        let host = webhook_host.map(|host| format!("--webhook-host {host} "));
+        let hooks_flag = format!("{}--webhook-port {webhook_port}", host.unwrap_or_default());
+        let reviews_flag = format!("--admission-port {}", self.admission.admission_port);
         let probes_flag = format!("--health-addr {}", self.health_addr);
         let (probes, status_flag) = (
             (self.health_addr, &probes_flag),
@@ -153,26 +160,33 @@ impl Args {
             pairs.extend([hooks, reviews, probes].map(|other| ((status, flag), other)));
         }
         for ((one, flag), (other, taken)) in pairs {
-            if meet(one, other) {
+            if one.conflicts_with(other) {
                 return Err(format!("{flag} takes the port of {taken}"));
             }
         }
         Ok(())
     }
-}
 
-/// Returns whether two listeners conflict. Port 0 stands for any free port.
-fn meet(one: SocketAddr, other: SocketAddr) -> bool {
-    let everywhere = one.ip().is_unspecified() || other.ip().is_unspecified();
-    one.port() != 0 && one.port() == other.port() && (everywhere || one.ip() == other.ip())
+    /// Returns the listen address of the hook server.
+    #[must_use]
+    pub fn hook_address(&self) -> ListenAddress {
+        ListenAddress::new(self.webhook.webhook_host, self.webhook.webhook_port)
+    }
+
+    /// Returns the listen address of the admission webhooks.
+    #[must_use]
+    pub fn admission_address(&self) -> ListenAddress {
+        ListenAddress::new(self.webhook.webhook_host, self.admission.admission_port)
+    }
 }
 
 /// Listener of the hook server.
 #[derive(Debug, Clone, ClapArgs)]
 pub struct WebhookArgs {
-    /// Listen address of the hook server and of the admission webhooks.
-    #[arg(long, env = "SLUICE_WEBHOOK_HOST", default_value = "::", value_name = "IP")]
-    pub webhook_host: IpAddr,
+    /// Listen address of the hook server and of the admission webhooks (default: all addresses, or all IPv4 addresses of a host without
+    /// IPv6).
+    #[arg(long, env = "SLUICE_WEBHOOK_HOST", value_name = "IP")]
+    pub webhook_host: Option<IpAddr>,
     /// Listen port of the hook server.
     #[arg(
         long,

@@ -1,29 +1,79 @@
 //! Configuration of each listener: address, certificate and limits.
 
-use std::net::SocketAddr;
+use std::{
+    cell::LazyCell,
+    io,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+};
+
+use tokio::net::TcpSocket;
+use tracing::warn;
 
 use super::serving::Serving;
 use crate::{
-    flags::{AdmissionArgs, Args, WebhookArgs},
+    flags::{Args, ListenAddress, WebhookArgs},
     server::{
         health::Health,
         serve::{self, CertificateFiles, Limits, Server, TlsConfig},
     },
 };
 
+/// Listen addresses of the process.
+pub(super) struct Addresses {
+    pub(super) hooks: SocketAddr,
+    pub(super) admission: SocketAddr,
+    pub(super) probes: SocketAddr,
+    pub(super) status: Option<SocketAddr>,
+}
+
+impl Addresses {
+    pub(super) fn of(args: &Args) -> Self {
+        // One line in the log, only if a listener needs it.
+        let all = LazyCell::new(all_addresses);
+        let resolve = |address: ListenAddress| address.resolve(|| *all);
+        Self {
+            hooks: resolve(args.hook_address()),
+            admission: resolve(args.admission_address()),
+            probes: resolve(args.health_addr),
+            status: args.status_addr.map(resolve),
+        }
+    }
+}
+
+/// Returns the address that stands for all addresses of the host. `::` accepts IPv4, too.
+fn all_addresses() -> IpAddr {
+    match ipv6() {
+        Ok(()) => Ipv6Addr::UNSPECIFIED.into(),
+        Err(error) => {
+            warn!(%error, "Listening on IPv4 only, because the host has no IPv6");
+            Ipv4Addr::UNSPECIFIED.into()
+        }
+    }
+}
+
+/// Tries an IPv6 socket on all addresses.
+///
+/// # Errors
+/// The host has no IPv6 sockets, or no IPv6 address for them.
+fn ipv6() -> io::Result<()> {
+    let bound = TcpSocket::new_v6()?.bind((Ipv6Addr::UNSPECIFIED, 0).into());
+    match bound {
+        Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable => Err(error),
+        // The listeners report any other error.
+        _ => Ok(()),
+    }
+}
+
 /// Returns the listener of the admission webhooks. It serves the certificate of the hook server, whose health check covers both.
-pub(super) fn admission_config(args: &Args) -> serve::Config {
-    let AdmissionArgs {
-        admission_port,
-        admission_client_ca,
-    } = &args.admission;
+pub(super) fn admission_config(args: &Args, address: SocketAddr) -> serve::Config {
     let tls = TlsConfig {
-        client_ca: admission_client_ca.clone(),
+        client_ca: args.admission.admission_client_ca.clone(),
         ..TlsConfig::new(certificate(&args.webhook))
     };
     serve::Config {
         serves: "admission",
-        address: SocketAddr::new(args.webhook.webhook_host, *admission_port),
+        address,
+        flags: "--webhook-host or --admission-port",
         tls: Some(tls),
         // A management cluster has few API servers. Over HTTP/1.1 each sends one review at a time per connection.
         limits: Limits {
@@ -36,10 +86,11 @@ pub(super) fn admission_config(args: &Args) -> serve::Config {
 }
 
 /// Returns the listener of the status service, if enabled. It serves the certificate of the hook server, too.
-pub(super) fn status_config(args: &Args) -> Option<serve::Config> {
+pub(super) fn status_config(args: &Args, address: Option<SocketAddr>) -> Option<serve::Config> {
     Some(serve::Config {
         serves: "status",
-        address: args.status_addr?,
+        address: address?,
+        flags: "--status-addr",
         // gRPC requires HTTP/2, the only version in which a server can ask a long-lived connection to close (GOAWAY).
         tls: Some(TlsConfig {
             http2_only: true,
@@ -64,13 +115,15 @@ fn certificate(args: &WebhookArgs) -> CertificateFiles {
 
 pub(super) async fn hooks(
     args: &WebhookArgs,
+    address: SocketAddr,
     serving: &Serving,
     health: &Health,
     metrics: serve::Metrics,
 ) -> anyhow::Result<Server> {
     let config = serve::Config {
         serves: "hooks",
-        address: SocketAddr::new(args.webhook_host, args.webhook_port),
+        address,
+        flags: "--webhook-host or --webhook-port",
         tls: Some(TlsConfig::new(certificate(args))),
         limits: Limits::default(),
     };
@@ -85,6 +138,7 @@ pub(super) fn plain(address: SocketAddr) -> serve::Config {
     serve::Config {
         serves: "probes",
         address,
+        flags: "--health-addr",
         tls: None,
         limits: Limits::default(),
     }

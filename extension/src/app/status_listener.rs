@@ -20,17 +20,16 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tracing::error;
 
-use super::{listeners::status_config, serving::Serving};
+use super::serving::Serving;
 use crate::{
     cache::{event_handlers::EventHandlers, stores::Stores},
-    flags::Args,
     kube_client::{
         bounded::{Bounds, REQUEST, bounded},
         last_response::LastResponse,
     },
     server::{
         health::Health,
-        serve::{Leaving, read_within},
+        serve::{self, Leaving, read_within},
     },
     telemetry::metrics::watch_panicked,
 };
@@ -60,20 +59,20 @@ pub(super) struct ShutdownSignals<'a> {
     pub(super) drained: &'a CancellationToken,
 }
 
-/// Serves the status service on `runtime` until listeners close, if `--status-addr` is set. It responds UNAVAILABLE until the stores are
-/// attached. `/livez` fails when the service exits unexpectedly or is stuck.
+/// Serves the status service of `config` on `runtime` until listeners close; both are absent without `--status-addr`. It responds
+/// UNAVAILABLE until the stores are attached. `/livez` fails when the service exits unexpectedly or is stuck.
 ///
 /// # Errors
 /// The certificate is unusable.
 pub(super) async fn show(
-    args: &Args,
+    config: Option<serve::Config>,
     runtime: Option<&Serving>,
     event_handlers: &EventHandlers,
     metrics: StatusMetrics,
     health: &Health,
     ends: ShutdownSignals<'_>,
 ) -> anyhow::Result<Option<RunningStatusService>> {
-    let (Some(runtime), Some(config)) = (runtime, status_config(args)) else {
+    let (Some(config), Some(runtime)) = (config, runtime) else {
         return Ok(None);
     };
     let status = Status::new(metrics);

@@ -9,6 +9,8 @@ use std::{
 use sluice_cli::value::{duration, is_label};
 use sluice_core::names::LONGEST_NAME;
 
+use super::listen::ListenAddress;
+
 /// Returns a parser of durations with a minimum.
 pub(super) fn at_least(
     shortest: Duration,
@@ -52,15 +54,15 @@ pub(super) fn file(text: &str) -> Result<String, String> {
     }
 }
 
-/// Parses a Go listen address: `:9440` means every interface.
-pub(super) fn address(text: &str) -> Result<SocketAddr, String> {
-    let full = if text.starts_with(':') {
-        format!("[::]{text}")
+/// Parses a Go listen address: `:9440` means all addresses of the host.
+pub(super) fn address(text: &str) -> Result<ListenAddress, String> {
+    let parsed = if text.starts_with(':') {
+        let all = format!("[::]{text}").parse::<SocketAddr>();
+        all.map(|all| ListenAddress::All(all.port()))
     } else {
-        text.to_owned()
+        text.parse().map(ListenAddress::Chosen)
     };
-    full.parse()
-        .map_err(|_| format!("{text} is not ADDRESS:PORT or :PORT"))
+    parsed.map_err(|_| format!("{text} is not ADDRESS:PORT or :PORT"))
 }
 
 #[cfg(test)]
@@ -69,8 +71,12 @@ mod tests {
 
     #[test]
     fn an_address_may_have_no_host() {
-        assert_eq!(address(":9440").map(|a| a.port()), Ok(9440));
-        assert!(address("9440").is_err());
+        assert_eq!(address(":9440"), Ok(ListenAddress::All(9440)));
+        let chosen = ListenAddress::Chosen(([0, 0, 0, 0], 9440).into());
+        assert_eq!(address("0.0.0.0:9440"), Ok(chosen));
+        for wrong in ["9440", ":", ":+9440", ":70000", "localhost:9440", "::1:9440"] {
+            assert!(address(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

@@ -91,12 +91,12 @@ async fn a_taken_port_is_named() {
         .await
         .expect_err("the port is taken");
 
+    let text = error.to_string();
     assert!(
-        error
-            .to_string()
-            .starts_with(&format!("listen on {}: ", config.address)),
-        "{error}"
+        text.starts_with(&format!("listen on {}: ", config.address)),
+        "{text}"
     );
+    assert!(text.ends_with("; change --a-flag"), "{text}");
 }
 
 /// The leaf that a new connection is shown.

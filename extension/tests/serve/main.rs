@@ -15,6 +15,7 @@ mod client;
 mod drain;
 mod frames;
 mod hooks;
+mod ipv4;
 mod limits;
 mod memory;
 mod peer;

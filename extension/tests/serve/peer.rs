@@ -95,6 +95,7 @@ pub(crate) fn loopback(tls: Option<TlsConfig>, limits: Limits) -> Config {
     Config {
         serves: "a test",
         address: (Ipv4Addr::LOCALHOST, 0).into(),
+        flags: "--a-flag",
         tls,
         limits,
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
-use std::io::{BufRead, BufReader};
+use std::io::{self, BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, mpsc};
@@ -107,8 +107,19 @@ impl Lines {
 }
 
 impl Replica {
-    /// Starts a process and waits until it listens. Its log is not read any further.
+    /// Starts a process that listens on the loopback address, and waits until it listens. Its log is not read any further.
     pub(crate) async fn start(api: Api, arguments: &[&str]) -> Self {
+        let listening = ["--webhook-host", "127.0.0.1", "--health-addr", "127.0.0.1:0"];
+        let spawn = |mut command: Command| command.spawn();
+        Self::start_by(api, &[&listening[..], arguments].concat(), spawn).await
+    }
+
+    /// The same by `spawn`, with listen addresses in the arguments.
+    pub(crate) async fn start_by(
+        api: Api,
+        arguments: &[&str],
+        spawn: impl FnOnce(Command) -> io::Result<Child>,
+    ) -> Self {
         let requests = Requests::default();
         let server = serve(api, &requests).await;
         let authority = Authority::new();
@@ -117,26 +128,18 @@ impl Replica {
         let kubeconfig = files.path().join("kubeconfig");
         std::fs::write(&kubeconfig, self::kubeconfig(server)).unwrap();
         let started = Instant::now();
-        let child = Command::new(env!("CARGO_BIN_EXE_sluice"))
-            .args([
-                "serve",
-                "--webhook-host",
-                "127.0.0.1",
-                "--webhook-port",
-                "0",
-                "--admission-port",
-                "0",
-            ])
-            .args(["--health-addr", "127.0.0.1:0", "--logging-format", "json"])
+        let mut command = Command::new(env!("CARGO_BIN_EXE_sluice"));
+        command
+            .args(["serve", "--webhook-port", "0", "--admission-port", "0"])
+            .args(["--logging-format", "json"])
             .arg("--webhook-cert-dir")
             .arg(mount.path())
             .arg("--kubeconfig")
             .arg(&kubeconfig)
             .args(arguments)
             .env_clear()
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+            .stderr(Stdio::piped());
+        let child = spawn(command).unwrap();
         let mut process = Process(child);
         let mut lines = Lines {
             stderr: process.0.stderr.take().map(BufReader::new),
@@ -173,6 +176,12 @@ impl Replica {
             lines,
             _files: (mount, files),
         }
+    }
+
+    /// The addresses of all listeners.
+    pub(crate) fn addresses(&self) -> Vec<SocketAddr> {
+        let always = [self.hooks, self.reviews, self.probes];
+        always.into_iter().chain(self.status).collect()
     }
 
     /// The status and text of a probe.

@@ -12,6 +12,8 @@ pub struct Config {
     pub serves: &'static str,
     /// Listen address.
     pub address: SocketAddr,
+    /// Flags that set the address, for errors.
+    pub flags: &'static str,
     /// TLS settings; `None` for plain HTTP.
     pub tls: Option<TlsConfig>,
     /// Limits of a peer.

@@ -48,10 +48,12 @@ pub enum Error {
         not_after: jiff::Timestamp,
     },
     /// The socket cannot be bound.
-    #[error("listen on {address}: {reason}")]
+    #[error("listen on {address}: {reason}; change {flags}")]
     Bind {
         /// The address.
         address: SocketAddr,
+        /// Flags that set the address.
+        flags: &'static str,
         /// Cause.
         reason: io::Error,
     },

@@ -49,11 +49,16 @@ impl Server {
         let Config {
             serves,
             address,
+            flags,
             tls,
             limits,
         } = config;
         let tls = tls.map(|config| Tls::load(config, &metrics)).transpose()?;
-        let refused = |reason| Error::Bind { address, reason };
+        let refused = |reason| Error::Bind {
+            address,
+            flags,
+            reason,
+        };
         let listener = TcpListener::bind(address).await.map_err(refused)?;
         let address = listener.local_addr().map_err(refused)?;
         Ok(Self {
