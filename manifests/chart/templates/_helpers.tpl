@@ -22,6 +22,16 @@
 {{- end -}}
 {{- end }}
 
+{{/* Host of a listen address, with brackets around IPv6; empty for all addresses. */}}
+{{- define "sluice.listenHost" -}}
+{{- $address := .Values.listenAddress | default "" -}}
+{{- if contains ":" $address -}}
+[{{ $address }}]
+{{- else -}}
+{{ $address }}
+{{- end -}}
+{{- end }}
+
 {{/* Namespaces for which Cluster API calls Sluice. */}}
 {{- define "sluice.namespaceSelector" -}}
 {{- with .Values.extensionConfig -}}

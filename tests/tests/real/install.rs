@@ -217,10 +217,15 @@ kubectl create namespace releases
 kubectl create namespace team-a
 helm install sluice manifests/chart --namespace addons --set-file certificates.caBundle=\"$HOME/ca.crt\" \\
   --set certificates.source=given,certificates.secretName=my-certificate,systemNamespace=releases,replicas=3 \\
+  --set listenAddress=0.0.0.0 \\
   --set extensionConfig.profile=capi-1.11,extensionConfig.name=other,statusService.enabled=true \\
   --set 'secretNamespaces={team-a},extensionConfig.namespaces={team-a,team-b},flags.sync-period=5m' \\
   --set monitoring.serviceMonitor=true,monitoring.rules=true,monitoring.dashboard=true
 ";
+
+/// Listeners on an IPv6 address.
+const OVER_IPV6: &str =
+    "helm template sluice manifests/chart --set listenAddress=::,statusService.enabled=true";
 
 /// The same with a selector that no namespace has.
 const SELECTED: &str = "
@@ -263,6 +268,9 @@ async fn chosen_parts_are_installed_and_missing_ones_are_reported() -> Result<()
         "--extension-config=other",
         "--system-namespace=releases",
         "--sync-period=5m",
+        "--webhook-host=0.0.0.0",
+        "--health-addr=0.0.0.0:9440",
+        "\"0.0.0.0:9445\"",
         "RoleBinding team-a/sluice-secrets",
         "my-certificate",
         "\"replicas\":3",
@@ -278,6 +286,15 @@ async fn chosen_parts_are_installed_and_missing_ones_are_reported() -> Result<()
         "{called} places are called, {trusted} of them with an authority"
     );
 
+    let rendered = site.shell().run(OVER_IPV6, &[]).await?.well()?;
+    for flag in [
+        "\"--webhook-host=::\"",
+        "\"--health-addr=[::]:9440\"",
+        "\"[::]:9445\"",
+    ] {
+        ensure!(rendered.contains(flag), "{flag} is not in {rendered}");
+    }
+
     let notes = site.shell().run(SELECTED, &[]).await?.well()?;
     for warning in ["no namespace has the labels", "Nothing is reviewed"] {
         ensure!(notes.contains(warning), "{warning:?} is not in {notes}");
@@ -289,7 +306,7 @@ async fn chosen_parts_are_installed_and_missing_ones_are_reported() -> Result<()
 }
 
 /// Invalid values, the error message of each, and a valid value.
-const WRONG: [(&str, &str); 12] = [
+const WRONG: [(&str, &str); 15] = [
     ("replicas=0", "/replicas"),
     ("replicas=two", "/replicas"),
     ("replica=3", "'replica' not allowed"),
@@ -308,6 +325,9 @@ const WRONG: [(&str, &str); 12] = [
         "flags.leader-elect: the chart sets this flag",
     ),
     ("flags.status-addr=x", "by statusService.enabled"),
+    ("flags.webhook-host=0.0.0.0", "by listenAddress"),
+    ("flags.health-addr=:9440", "by listenAddress"),
+    ("listenAddress=:9440", "/listenAddress"),
 ];
 
 #[tokio::test(flavor = "multi_thread")]
