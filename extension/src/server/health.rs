@@ -10,15 +10,15 @@ use axum::Router;
 use axum::extract::{Path, Query, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use http::StatusCode;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
-use prometheus_client::encoding::text;
+use http::{HeaderMap, StatusCode};
 use prometheus_client::registry::Registry;
 use serde::Deserialize;
 use tokio::time::Instant;
 
+use super::exposition::Format;
+
 const PLAIN: &str = "text/plain; charset=utf-8";
-const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Checks of this process. Clones share them.
 #[derive(Clone, Debug, Default)]
@@ -220,10 +220,10 @@ fn not_found() -> Response {
     plain(StatusCode::NOT_FOUND, "no such check".to_owned())
 }
 
-async fn metrics(State(registry): State<Arc<Registry>>) -> Response {
-    let mut text = String::new();
-    match text::encode(&mut text, &registry) {
-        Ok(()) => (StatusCode::OK, [(CONTENT_TYPE, OPEN_METRICS)], text).into_response(),
+async fn metrics(State(registry): State<Arc<Registry>>, headers: HeaderMap) -> Response {
+    let format = Format::negotiate(&headers);
+    match format.encode(&registry) {
+        Ok(text) => (StatusCode::OK, [(CONTENT_TYPE, format.content_type())], text).into_response(),
         Err(error) => plain(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
     }
 }
@@ -232,24 +232,30 @@ async fn metrics(State(registry): State<Arc<Registry>>) -> Response {
 mod tests {
     use axum::body::{Body, to_bytes};
     use http::Request;
+    use http::header::ACCEPT;
     use prometheus_client::metrics::counter::Counter;
     use tower::ServiceExt;
 
     use super::*;
 
     async fn get(health: &Health, path: &str) -> (u16, String) {
+        let request = Request::get(path).body(Body::empty()).unwrap();
+        let answer = answer(health, request).await;
+        (answer.status().as_u16(), text(answer).await)
+    }
+
+    async fn answer(health: &Health, request: Request<Body>) -> Response {
         let mut registry = Registry::default();
         let counter = Counter::<u64>::default();
         counter.inc();
         registry.register("sluice_tests", "Tests", counter);
-        let request = Request::get(path).body(Body::empty()).unwrap();
-        let answer = router(health.clone(), Arc::new(registry))
-            .oneshot(request)
-            .await
-            .unwrap();
-        let status = answer.status().as_u16();
+        let router = router(health.clone(), Arc::new(registry));
+        router.oneshot(request).await.unwrap()
+    }
+
+    async fn text(answer: Response) -> String {
         let body = to_bytes(answer.into_body(), 1 << 16).await.unwrap();
-        (status, String::from_utf8(body.to_vec()).unwrap())
+        String::from_utf8(body.to_vec()).unwrap()
     }
 
     #[tokio::test]
@@ -332,15 +338,39 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn metrics_are_shown_and_unknown_checks_are_not() {
+    async fn unknown_checks_are_not_found() {
         let health = Health::default();
-        let (status, text) = get(&health, "/metrics").await;
-        assert_eq!(status, 200);
-        assert!(
-            text.contains("sluice_tests_total 1\n") && text.ends_with("# EOF\n"),
-            "{text}"
-        );
         assert_eq!(get(&health, "/readyz/other").await.0, 404);
         assert_eq!(get(&health, "/other").await.0, 404);
+    }
+
+    #[tokio::test]
+    async fn metrics_have_the_format_that_the_scraper_accepts() {
+        let open_metrics =
+            "# HELP sluice_tests Tests.\n# TYPE sluice_tests counter\nsluice_tests_total 1\n# EOF\n";
+        let plain =
+            "# HELP sluice_tests_total Tests.\n# TYPE sluice_tests_total counter\nsluice_tests_total 1\n";
+        for (accept, content_type, expected) in [
+            ("text/plain", "text/plain; version=0.0.4; charset=utf-8", plain),
+            ("*/*", "text/plain; version=0.0.4; charset=utf-8", plain),
+            (
+                "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5",
+                "application/openmetrics-text; version=1.0.0; charset=utf-8",
+                open_metrics,
+            ),
+            (
+                "application/openmetrics-text;version=0.0.1,text/plain;version=0.0.4;q=0.5",
+                "application/openmetrics-text; version=0.0.1; charset=utf-8",
+                open_metrics,
+            ),
+        ] {
+            let request = Request::get("/metrics").header(ACCEPT, accept);
+            let answer = answer(&Health::default(), request.body(Body::empty()).unwrap()).await;
+            assert_eq!(answer.status(), StatusCode::OK);
+            assert_eq!(answer.headers()[CONTENT_TYPE], content_type);
+            assert_eq!(text(answer).await, expected);
+        }
+        let (status, without_header) = get(&Health::default(), "/metrics").await;
+        assert_eq!((status, &*without_header), (200, plain));
     }
 }

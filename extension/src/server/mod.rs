@@ -1,4 +1,5 @@
-//! HTTPS with certificate rotation, connection limits and drain; health endpoints.
+//! HTTPS with certificate rotation, connection limits and drain; endpoints of probes and metrics.
 
+mod exposition;
 pub mod health;
 pub mod serve;

@@ -126,6 +126,48 @@ async fn a_leader_and_a_standby_show_each_metric() {
     assert!(limit(&leader) > 0.5 && limit(&standby) < 0.5);
     leading.abort();
     waiting.abort();
+    for shown in [leader, standby] {
+        assert_text_format(shown).await;
+    }
+}
+
+/// Scrapes a registry without asking for OpenMetrics, and checks each line against the metric before it.
+async fn assert_text_format(registry: Registry) {
+    use tower::ServiceExt as _;
+    let request = http::Request::get("/metrics").header("accept", "text/plain");
+    let request = request.body(axum::body::Body::empty()).unwrap();
+    let router = health::router(Health::default(), Arc::new(registry));
+    let answer = router.oneshot(request).await.unwrap();
+    let content_type = &answer.headers()["content-type"];
+    assert_eq!(content_type, "text/plain; version=0.0.4; charset=utf-8");
+    let body = axum::body::to_bytes(answer.into_body(), usize::MAX)
+        .await
+        .unwrap();
+    let text = String::from_utf8(body.to_vec()).unwrap();
+
+    let (mut name, mut type_) = ("", "");
+    let mut types = BTreeSet::new();
+    for line in text.lines() {
+        if let Some(help) = line.strip_prefix("# HELP ") {
+            name = help.split_once(' ').unwrap().0;
+        } else if let Some(typed) = line.strip_prefix("# TYPE ") {
+            let (named, typed) = typed.split_once(' ').unwrap();
+            assert_eq!(named, name, "{line}");
+            types.insert(typed);
+            type_ = typed;
+        } else {
+            let (series, value) = line.rsplit_once(' ').unwrap();
+            let suffix = series.split('{').next().unwrap().strip_prefix(name);
+            let suffixes: &[&str] = match type_ {
+                "histogram" => &["_bucket", "_count", "_sum"],
+                _ => &[""],
+            };
+            assert!(suffix.is_some_and(|suffix| suffixes.contains(&suffix)), "{line}");
+            assert_eq!(type_ == "counter", name.ends_with("_total"), "{line}");
+            assert!(value.parse::<f64>().is_ok(), "{line}");
+        }
+    }
+    assert_eq!(types, BTreeSet::from(["counter", "gauge", "histogram"]));
 }
 
 /// Registered metric.
