@@ -1,6 +1,7 @@
 //! Clients of API servers: kubeconfig, limits, middleware, connection pool and write fence.
 
 pub mod bounded;
+pub(crate) mod cause;
 pub mod fence;
 pub(crate) mod kubeconfig;
 pub mod last_response;

@@ -6,7 +6,7 @@ use sluice_core::{
     protocol::{Failure, Server},
 };
 
-use crate::kube_client::bounded::is_too_long;
+use crate::kube_client::{bounded::is_too_long, cause::cause};
 
 /// Returns the status code of an error response; `None` without a response.
 pub(crate) fn code(error: &kube::Error) -> Option<u16> {
@@ -28,6 +28,7 @@ pub(crate) fn failure(server: Server, error: &kube::Error) -> Failure {
         code,
         message,
         too_long: is_too_long(error),
+        cause: cause(error),
         text,
         ..Failure::other(server, "")
     }

@@ -10,12 +10,23 @@ use sluice_core::{
 };
 
 use super::pace::Pace;
-use crate::{clock::now, kube_client::middleware::middleware, lock::lock};
+use crate::{
+    clock::now,
+    kube_client::{
+        cause::{Cause, cause},
+        middleware::middleware,
+    },
+    lock::lock,
+};
 
 /// The server did not respond a moment ago, so no request was sent.
 #[derive(Debug, thiserror::Error)]
 #[error("not asked: it did not answer a moment ago")]
-pub(super) struct NotAsked;
+pub(super) struct NotAsked {
+    /// Cause of the last failure, if TLS reported one.
+    #[source]
+    cause: Option<Cause>,
+}
 
 /// State of a server. Clones share it.
 #[derive(Debug, Clone)]
@@ -61,12 +72,13 @@ impl Server {
             let server = server.clone();
             async move {
                 if guards && server.known().breaker.is_open(now()) {
-                    return Err(NotAsked.into());
+                    let cause = server.known().cause().map(|cause| Cause(cause.to_owned()));
+                    return Err(NotAsked { cause }.into());
                 }
                 let answer = client.send(request).await;
-                if answer.is_err() {
-                    server.known().breaker.failed(guards, now());
-                } else if server.known().breaker.answered(now()) {
+                if let Err(error) = &answer {
+                    server.known().failed(guards, cause(error), now());
+                } else if server.known().answered(now()) {
                     // The server responds again.
                     server.pace.wake(Weight::Proof);
                 }
@@ -86,11 +98,15 @@ mod tests {
     use futures::{FutureExt, StreamExt};
     use http::{Request, Response};
     use kube::client::Body;
+    use sluice_core::protocol;
     use tokio::time::sleep;
     use tower::service_fn;
 
     use super::*;
-    use crate::queue::requeues::{ClusterRef, Requeues};
+    use crate::{
+        kube_client::responses::failure,
+        queue::requeues::{ClusterRef, Requeues},
+    };
 
     /// Server that can be switched off, with a count of its requests.
     #[derive(Clone, Default)]
@@ -119,6 +135,26 @@ mod tests {
 
         fn asked(&self) -> usize {
             self.0.1.load(Ordering::Relaxed)
+        }
+    }
+
+    /// The circuit breaker hides the failure, not its cause.
+    #[tokio::test(start_paused = true)]
+    async fn a_request_that_is_not_sent_has_the_cause_of_the_last_one() {
+        let refusing = service_fn(|_: Request<Body>| async {
+            Err::<Response<Body>, _>(rustls::Error::from(rustls::CertificateError::UnknownIssuer))
+        });
+        let known = Server::new(Pace::new(ClusterRef::new("", "one"), Requeues::default()));
+        let client = known.guard(Client::new(refusing, "default"));
+        for is_asked in [true, false, false] {
+            let request = Request::get("/api").body(Body::empty()).unwrap();
+            let error = client.send(request).await.err().unwrap();
+            let failure = failure(protocol::Server::Workload, &error);
+            assert_eq!(failure.text.contains("not asked"), !is_asked, "{failure}");
+            assert_eq!(
+                failure.cause.as_deref(),
+                Some("invalid peer certificate: UnknownIssuer")
+            );
         }
     }
 

@@ -17,6 +17,8 @@ pub struct Failure {
     pub message: String,
     /// Whether the response exceeds a size limit.
     pub too_long: bool,
+    /// Cause of a failed connection, if TLS reports it. The text is constant as long as the cause is.
+    pub cause: Option<String>,
     /// Object that cannot be decoded, if that is the cause.
     pub undecodable: Option<Arc<Undecodable>>,
     /// Full error text, for the log.
@@ -32,6 +34,7 @@ impl Failure {
             code: None,
             message: String::new(),
             too_long: false,
+            cause: None,
             undecodable: None,
             text: text.to_owned(),
         }

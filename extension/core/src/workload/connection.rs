@@ -1,6 +1,6 @@
 //! State of one connection and of the server behind it, from requests and watches.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Instant};
 
 use jiff::Timestamp;
 
@@ -26,6 +26,8 @@ pub struct Connection {
     pub silent_since: Option<Timestamp>,
     /// Circuit breaker for the requests of reconciles.
     pub breaker: Breaker,
+    /// Cause of the last failure, if TLS reported it.
+    cause: Option<String>,
     /// First observed runs of its Apps.
     pub runs: FirstSeenRuns,
     /// Identity of the cluster that the server serves.
@@ -56,6 +58,24 @@ impl Connection {
         !goes_on
     }
 
+    /// Records a request without a response; see [`Breaker::failed`]. `cause` is what TLS reports.
+    pub fn failed(&mut self, opens: bool, cause: Option<String>, now: Instant) {
+        self.cause = cause;
+        self.breaker.failed(opens, now);
+    }
+
+    /// Records a response. Returns whether the request before got none.
+    pub fn answered(&mut self, now: Instant) -> bool {
+        self.cause = None;
+        self.breaker.answered(now)
+    }
+
+    /// Returns the cause of the last failure, if TLS reported it and no response followed.
+    #[must_use]
+    pub fn cause(&self) -> Option<&str> {
+        self.cause.as_deref()
+    }
+
     /// Returns the contact state as far as it is known. The UID of a responsive server must be read every few seconds, and after each watch
     /// failure or completed list. Another server may respond at the same address, with the same credentials.
     ///
@@ -68,6 +88,7 @@ impl Connection {
                 since,
                 now: now.now,
                 last_answer: answered.map(|at| now.instant.duration_since(at)),
+                cause: self.cause.clone(),
             });
         }
         if let Some(why) = self.given_up() {
@@ -102,7 +123,7 @@ impl Connection {
 
 #[cfg(test)]
 mod tests {
-    use std::time::{Duration, Instant};
+    use std::time::Duration;
 
     use super::*;
     use crate::{cache, protocol::Server};
@@ -222,18 +243,33 @@ mod tests {
         connection.saw("App", Sign::Emptied(GivenUp::Panicked), at(1));
         let why = says(&connection, now).unwrap();
         assert!(why.starts_with("GivenUp("), "{why}");
-        connection.breaker.answered(began);
+        assert!(!connection.answered(began));
+        connection.failed(false, Some("UnknownIssuer".to_owned()), began);
         connection.saw("App", SILENCE, at(10));
         let silent = connection.contact(now).unwrap();
         let Contact::Silent {
             since,
             now,
             last_answer,
+            cause,
         } = silent
         else {
             panic!("{silent:?}");
         };
         assert_eq!((since, now), (at(10), at(20)));
         assert_eq!(last_answer, Some(Duration::from_secs(3)));
+        assert_eq!(cause.as_deref(), Some("UnknownIssuer"));
+    }
+
+    #[test]
+    fn a_cause_lasts_until_the_next_response_or_failure() {
+        let (mut connection, now) = (Connection::default(), Instant::now());
+        connection.failed(true, Some("UnknownIssuer".to_owned()), now);
+        assert_eq!(connection.cause(), Some("UnknownIssuer"));
+        connection.failed(true, None, now);
+        assert_eq!(connection.cause(), None);
+        connection.failed(true, Some("UnknownIssuer".to_owned()), now);
+        assert!(connection.answered(now));
+        assert_eq!(connection.cause(), None);
     }
 }

@@ -110,6 +110,7 @@ impl Connection {
                 since: time_at(since),
                 now: time_at(now),
                 last_answer: Some(Duration::from_secs(now - self.answered)),
+                cause: None,
             };
         }
         if let Some((uid, read)) = &self.identity

@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// Hold message for a workload API server that does not respond.
-pub(super) const SILENT: &str = "the workload API server does not respond";
+const SILENT: &str = "the workload API server does not respond";
 
 /// Maximum length of an API server's message in a hold, in characters.
 const LONGEST_MESSAGE: usize = 256;
@@ -26,7 +26,16 @@ pub(super) fn silent(failure: &Failure) -> Hold {
         // A Kubernetes API server repeats the code in its response body; 0 means that the body has none.
         Some(0) => "the server of the kubeconfig is not a Kubernetes API server".to_owned(),
         _ if failure.too_long => "the response of the workload API server exceeds the limit".to_owned(),
-        _ => SILENT.to_owned(),
+        _ => return unanswered(failure.cause.as_deref()),
+    };
+    Hold::new(GateReason::WorkloadUnreachable, message)
+}
+
+/// Returns the hold for a workload API server without response, with the cause that TLS reports.
+pub(super) fn unanswered(cause: Option<&str>) -> Hold {
+    let message = match cause {
+        Some(cause) => format!("no connection to the workload API server: {cause}"),
+        None => SILENT.to_owned(),
     };
     Hold::new(GateReason::WorkloadUnreachable, message)
 }
@@ -185,5 +194,19 @@ mod tests {
         let hold = silent(&failure);
         assert_eq!(hold.reason, GateReason::WorkloadUnreachable);
         assert_eq!(hold.message, says);
+    }
+
+    #[test]
+    fn the_cause_of_a_failed_connection_is_named() {
+        let failure = Failure {
+            cause: Some("invalid peer certificate: UnknownIssuer".to_owned()),
+            ..Failure::other(Server::Workload, "client error (Connect): the whole chain")
+        };
+        let hold = silent(&failure);
+        assert_eq!(hold.reason, GateReason::WorkloadUnreachable);
+        assert_eq!(
+            hold.message,
+            "no connection to the workload API server: invalid peer certificate: UnknownIssuer"
+        );
     }
 }

@@ -8,7 +8,7 @@ use sluice_crds::labels::name;
 
 use super::{
     Context, ReadPhase, ReadResult, Server, Step,
-    failure::{SILENT, silent},
+    failure::{silent, unanswered},
     read::{Contact, ParsedKubeconfig, Read, ReadPoint},
 };
 use crate::{
@@ -104,7 +104,7 @@ pub(super) fn connect(context: &Context<'_>, read: fn(Box<ParsedKubeconfig>) -> 
     match context.answer(read(Box::new(ParsedKubeconfig { parsed, digest })))? {
         ReadResult::Connected(connection) => Ok(*connection),
         ReadResult::NotConnected(why) => Err(refused(why).into()),
-        _ => Err(Hold::new(GateReason::WorkloadUnreachable, SILENT).into()),
+        _ => Err(unanswered(None).into()),
     }
 }
 
@@ -117,6 +117,7 @@ pub(super) fn reach(context: &Context<'_>, point: ReadPoint) -> Step<Reach> {
             since,
             now,
             last_answer,
+            cause,
         } => {
             // A resumed watch sends nothing until a change, although the server responded.
             let silent_for = now.duration_since(*since);
@@ -132,7 +133,7 @@ pub(super) fn reach(context: &Context<'_>, point: ReadPoint) -> Step<Reach> {
             }
             Reach::Unreachable {
                 since: *since,
-                hold: Hold::new(GateReason::WorkloadUnreachable, SILENT),
+                hold: unanswered(cause.as_deref()),
             }
         }
         Contact::GivenUp(why) => {

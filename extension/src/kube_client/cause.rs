@@ -1,0 +1,139 @@
+//! Causes of failed connections that TLS reports.
+//!
+//! A cause is part of the message of a hold. So its text is constant as long as the cause is, without times and addresses, and without
+//! text that a server or a kubeconfig chooses.
+
+use std::{error::Error, io, iter};
+
+use rustls::CertificateError;
+
+/// Maximum length of a cause, in characters.
+const LONGEST: usize = 128;
+
+/// Cause of an earlier failure, as the source of an error for a request that was not sent.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct Cause(pub(crate) String);
+
+/// Returns the cause of a failed request if TLS reports it. Other failures, such as a refused connection, may differ from one
+/// attempt to the next.
+#[must_use]
+pub(crate) fn cause(error: &(dyn Error + 'static)) -> Option<String> {
+    chain(error).find_map(|error| {
+        let earlier = error.downcast_ref::<Cause>();
+        earlier
+            .map(|Cause(earlier)| earlier.clone())
+            .or_else(|| error.downcast_ref::<rustls::Error>().map(of_tls))
+    })
+}
+
+/// Returns an error with its sources. An I/O error hides the error that it wraps.
+fn chain<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
+    iter::successors(Some(error), |error| {
+        let wrapped = (**error).downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+        match wrapped {
+            Some(wrapped) => Some(wrapped as &(dyn Error + 'static)),
+            None => (**error).source(),
+        }
+    })
+}
+
+fn of_tls(error: &rustls::Error) -> String {
+    let text = match error {
+        rustls::Error::InvalidCertificate(why) => {
+            format!("invalid peer certificate: {}", of_certificate(why))
+        }
+        rustls::Error::General(_) | rustls::Error::Other(_) => "TLS handshake failed".to_owned(),
+        error => error.to_string(),
+    };
+    text.chars().take(LONGEST).collect()
+}
+
+/// Returns the name of an error. The errors with context contain the time of the check, or names of the certificate.
+fn of_certificate(error: &CertificateError) -> String {
+    let name = match error {
+        CertificateError::ExpiredContext { .. } => "Expired",
+        CertificateError::NotValidYetContext { .. } => "NotValidYet",
+        CertificateError::NotValidForNameContext { .. } => "NotValidForName",
+        CertificateError::InvalidPurposeContext { .. } => "InvalidPurpose",
+        CertificateError::UnsupportedSignatureAlgorithmContext { .. }
+        | CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => {
+            "UnsupportedSignatureAlgorithm"
+        }
+        // webpki names it as well, for example `CaUsedAsEndEntity`.
+        CertificateError::Other(other) => return other.0.to_string(),
+        error => return format!("{error:?}"),
+    };
+    name.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{sync::Arc, time::Duration};
+
+    use rstest::rstest;
+    use rustls::{
+        AlertDescription, InvalidMessage, OtherError,
+        pki_types::{ServerName, UnixTime},
+    };
+
+    use super::*;
+
+    fn expired_at(second: u64) -> rustls::Error {
+        let at = |second| UnixTime::since_unix_epoch(Duration::from_secs(second));
+        CertificateError::ExpiredContext {
+            time: at(second),
+            not_after: at(1),
+        }
+        .into()
+    }
+
+    fn of_another_name() -> rustls::Error {
+        CertificateError::NotValidForNameContext {
+            expected: ServerName::try_from("canary").unwrap(),
+            presented: vec!["canary".to_owned()],
+        }
+        .into()
+    }
+
+    fn of_webpki(name: &str) -> rustls::Error {
+        let other = io::Error::other(name.to_owned());
+        CertificateError::Other(OtherError(Arc::new(other))).into()
+    }
+
+    #[rstest]
+    #[case::issuer(CertificateError::UnknownIssuer.into(), "invalid peer certificate: UnknownIssuer")]
+    #[case::expired(expired_at(2), "invalid peer certificate: Expired")]
+    #[case::expired_for_longer(expired_at(3), "invalid peer certificate: Expired")]
+    #[case::name(of_another_name(), "invalid peer certificate: NotValidForName")]
+    #[case::of_webpki(of_webpki("CaUsedAsEndEntity"), "invalid peer certificate: CaUsedAsEndEntity")]
+    #[case::refused_certificate(
+        rustls::Error::AlertReceived(AlertDescription::UnknownCA),
+        "received fatal alert: UnknownCA"
+    )]
+    #[case::plain_http(
+        InvalidMessage::InvalidContentType.into(),
+        "received corrupt message of type InvalidContentType"
+    )]
+    #[case::text_of_a_library(rustls::Error::General("canary".to_owned()), "TLS handshake failed")]
+    fn tls_names_its_cause(#[case] error: rustls::Error, #[case] expected: &str) {
+        // As hyper-rustls and kube wrap it.
+        let wrapped = io::Error::other(io::Error::new(io::ErrorKind::InvalidData, error));
+        let error_of_kube = kube::Error::Service(Box::new(wrapped));
+        assert_eq!(cause(&error_of_kube).as_deref(), Some(expected));
+    }
+
+    #[test]
+    fn a_long_name_is_truncated() {
+        let text = cause(&of_webpki(&"ä".repeat(1000))).unwrap();
+        assert_eq!(text.chars().count(), LONGEST);
+    }
+
+    #[test]
+    fn a_failure_that_changes_from_try_to_try_has_no_cause() {
+        for kind in [io::ErrorKind::ConnectionRefused, io::ErrorKind::TimedOut] {
+            let error = kube::Error::Service(io::Error::from(kind).into());
+            assert_eq!(cause(&error), None, "{kind}");
+        }
+    }
+}
