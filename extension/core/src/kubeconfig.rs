@@ -1,8 +1,10 @@
-//! Allow-list reader for the kubeconfig of a workload cluster.
+//! Reader for the kubeconfig of a workload cluster.
 //!
 //! A kubeconfig is code: in the usual readers `exec` and `auth-provider` start programs, `tokenFile` sends a local file to the
-//! address in `server`, and `proxy-url` redirects connections. Its Secret belongs to a tenant. So Sluice reads only data fields,
-//! with its own structs, and refuses a file with any other field, used or not.
+//! address in `server`, and `proxy-url` redirects connections. Its Secret belongs to a tenant. So Sluice reads data fields of the
+//! current context only, with its own structs. It refuses fields there that start a program, read a file, impersonate a user or skip the
+//! verification of the server. Like kapp-controller, it ignores other entries and unknown fields.
+//! `docs/reference/kubeconfigs.md` compares the two.
 
 mod redacted;
 mod refused;
@@ -16,36 +18,74 @@ use sha2::{Digest as _, Sha256};
 
 pub use redacted::Redacted;
 pub use refused::Refused;
-use section::Section;
+use section::{Entry, Section};
 
 /// Size limit of a kubeconfig, in bytes.
 pub const MAX_BYTES: usize = 64 * 1024;
+
+/// Refused fields of a cluster, with the remedy.
+const REFUSED_OF_CLUSTER: [(&str, &str); 3] = [
+    ("certificate-authority", "put certificate-authority-data there"),
+    ("insecure-skip-tls-verify", "put certificate-authority-data there"),
+    ("proxy-url", "remove it"),
+];
+
+/// Refused fields of a user, with the remedy.
+const REFUSED_OF_USER: [(&str, &str); 9] = [
+    ("exec", "put a token or client-certificate-data there"),
+    ("auth-provider", "put a token or client-certificate-data there"),
+    ("tokenFile", "put token there"),
+    ("client-certificate", "put client-certificate-data there"),
+    ("client-key", "put client-key-data there"),
+    ("as", "remove it"),
+    ("as-uid", "remove it"),
+    ("as-groups", "remove it"),
+    ("as-user-extra", "remove it"),
+];
 
 /// Connection data from a kubeconfig.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorkloadKubeconfig {
     /// `https` URL of the API server, without user, query or fragment.
     pub server: String,
-    /// CA bundle used to verify the server certificate, PEM.
-    pub certificate_authority: Vec<u8>,
+    /// CA bundle used to verify the server certificate, PEM; `None` for the CA certificates of the system.
+    pub certificate_authority: Option<Vec<u8>>,
     /// Name in the server certificate if it differs from the host of the URL.
     pub tls_server_name: Option<String>,
     /// Credentials of Sluice on this API server.
     pub credentials: Credentials,
 }
 
-/// Credentials of a client.
+/// Credentials of a client. At least one of them is there, and all of them are sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Credentials {
+pub struct Credentials {
+    /// Content of header `Authorization`.
+    pub authorization: Option<Authorization>,
+    /// Client certificate of the TLS handshake.
+    pub certificate: Option<ClientCertificate>,
+}
+
+/// Content of header `Authorization`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Authorization {
     /// Bearer token.
     Token(Redacted<String>),
-    /// Client certificate with its key.
-    ClientCertificate {
-        /// Certificate, PEM.
-        certificate: Vec<u8>,
-        /// Private key, PEM.
-        key: Redacted<Vec<u8>>,
+    /// User and password.
+    Basic {
+        /// User name.
+        username: String,
+        /// Password; may be empty.
+        password: Redacted<String>,
     },
+}
+
+/// Client certificate with its key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClientCertificate {
+    /// Certificate chain, PEM.
+    pub certificate: Vec<u8>,
+    /// Private key, PEM.
+    pub key: Redacted<Vec<u8>>,
 }
 
 /// Parses a kubeconfig and selects the current context, or the only one.
@@ -55,34 +95,24 @@ pub enum Credentials {
 pub fn parse(bytes: &[u8]) -> Result<WorkloadKubeconfig, Refused> {
     let tree = yaml::read(bytes)?;
     let file = Section::root(&tree)?;
-    file.allow(&[
-        "apiVersion",
-        "kind",
-        "clusters",
-        "users",
-        "contexts",
-        "current-context",
-        "preferences",
-        "extensions",
-    ])?;
     file.constant("apiVersion", "v1")?;
     file.constant("kind", "Config")?;
-    // Reads every entry before selecting one, so an unused entry cannot hide a refused field.
-    let clusters = file.entries("clusters", Cluster::read)?;
-    let users = file.entries("users", User::read)?;
-    let contexts = file.entries("contexts", Context::read)?;
+    let clusters = file.entries("clusters")?;
+    let users = file.entries("users")?;
+    let contexts = file.entries("contexts")?;
 
     let context = match (file.text("current-context")?, &contexts[..]) {
-        (Some(name), _) => named(&contexts, name, || file.field("current-context"))?,
+        (Some(name), _) => named(&contexts, &name, || file.field("current-context"))?,
         (None, [only]) => only,
         (None, _) => return Err(Refused::NoContext),
     };
-    let context = &context.content;
-    let cluster = named(&clusters, &context.cluster, || {
-        format!("{}.cluster", context.path)
-    })?;
-    let user = named(&users, &context.user, || format!("{}.user", context.path))?;
-    cluster.content.with(user.content.credentials()?)
+    let context = context.section.section("context")?;
+    let cluster = context.text("cluster")?.unwrap_or_default();
+    let cluster = named(&clusters, &cluster, || context.field("cluster"))?;
+    let user = context.text("user")?.unwrap_or_default();
+    let user = named(&users, &user, || context.field("user"))?;
+    let credentials = credentials(&user.section.section("user")?)?;
+    connection(&cluster.section.section("cluster")?, credentials)
 }
 
 /// Returns the digest of a stored kubeconfig. A new digest requires a new connection.
@@ -91,134 +121,117 @@ pub fn digest(bytes: &[u8]) -> String {
     crate::digest::hex(&Sha256::digest(bytes))
 }
 
-/// Entry of one of the three lists.
-struct Entry<T> {
-    name: String,
-    content: T,
-}
-
-fn named<'a, T>(
-    entries: &'a [Entry<T>],
+fn named<'e, 'a>(
+    entries: &'e [Entry<'a>],
     name: &str,
     field: impl FnOnce() -> String,
-) -> Result<&'a Entry<T>, Refused> {
+) -> Result<&'e Entry<'a>, Refused> {
     entries
         .iter()
         .find(|entry| entry.name == name)
         .ok_or_else(|| Refused::Dangling { field: field() })
 }
 
-struct Cluster<'a> {
-    section: Section<'a>,
+fn connection(cluster: &Section<'_>, credentials: Credentials) -> Result<WorkloadKubeconfig, Refused> {
+    cluster.refuse(&REFUSED_OF_CLUSTER)?;
+    let server = https_address(&cluster.required("server")?).ok_or_else(|| Refused::Server {
+        field: cluster.field("server"),
+    })?;
+    Ok(WorkloadKubeconfig {
+        server,
+        certificate_authority: base64(cluster, "certificate-authority-data")?,
+        tls_server_name: cluster.text("tls-server-name")?.map(Into::into),
+        credentials,
+    })
 }
 
-impl<'a> Cluster<'a> {
-    fn read(entry: &Section<'a>) -> Result<Self, Refused> {
-        entry.allow(&["name", "cluster"])?;
-        let section = entry.section("cluster")?;
-        section.allow(&[
-            "server",
-            "certificate-authority-data",
-            "tls-server-name",
-            "disable-compression",
-            "extensions",
-        ])?;
-        Ok(Self { section })
-    }
-
-    fn with(&self, credentials: Credentials) -> Result<WorkloadKubeconfig, Refused> {
-        let cluster = &self.section;
-        let server = cluster.required("server")?;
-        if !is_https_address(server) {
-            return Err(Refused::Server {
-                field: cluster.field("server"),
-            });
+fn credentials(user: &Section<'_>) -> Result<Credentials, Refused> {
+    user.refuse(&REFUSED_OF_USER)?;
+    let certificate = client_certificate(user)?;
+    let authorization = authorization(user)?;
+    if certificate.is_none() && authorization.is_none() {
+        if user.text("client-key-data")?.is_some() {
+            user.required("client-certificate-data")?;
         }
-        Ok(WorkloadKubeconfig {
-            server: server.to_owned(),
-            certificate_authority: base64(cluster, "certificate-authority-data")?,
-            tls_server_name: cluster.text("tls-server-name")?.map(str::to_owned),
-            credentials,
-        })
+        return Err(Refused::NoCredentials { section: user.path() });
     }
+    Ok(Credentials {
+        authorization,
+        certificate,
+    })
 }
 
-struct User<'a> {
-    section: Section<'a>,
+fn client_certificate(user: &Section<'_>) -> Result<Option<ClientCertificate>, Refused> {
+    // client-go ignores a key without a certificate.
+    let Some(certificate) = base64(user, "client-certificate-data")? else {
+        return Ok(None);
+    };
+    let key = base64(user, "client-key-data")?.ok_or_else(|| Refused::Missing {
+        field: user.field("client-key-data"),
+    })?;
+    Ok(Some(ClientCertificate {
+        certificate,
+        key: Redacted::new(key),
+    }))
 }
 
-impl<'a> User<'a> {
-    fn read(entry: &Section<'a>) -> Result<Self, Refused> {
-        entry.allow(&["name", "user"])?;
-        let section = entry.section("user")?;
-        section.allow(&[
-            "token",
-            "client-certificate-data",
-            "client-key-data",
-            "extensions",
-        ])?;
-        Ok(Self { section })
-    }
-
-    fn credentials(&self) -> Result<Credentials, Refused> {
-        let user = &self.section;
-        let certificate = user
-            .text("client-certificate-data")?
-            .or(user.text("client-key-data")?);
-        match (user.text("token")?, certificate) {
-            (Some(_), Some(_)) => Err(Refused::TwoCredentials { section: user.path() }),
-            (None, None) => Err(Refused::NoCredentials { section: user.path() }),
-            (Some(token), None) if token.bytes().all(|byte| byte.is_ascii_graphic()) => {
-                Ok(Credentials::Token(Redacted::new(token.to_owned())))
-            }
-            (Some(_), None) => Err(Refused::Token {
-                field: user.field("token"),
-            }),
-            (None, Some(_)) => Ok(Credentials::ClientCertificate {
-                certificate: base64(user, "client-certificate-data")?,
-                key: Redacted::new(base64(user, "client-key-data")?),
-            }),
+fn authorization(user: &Section<'_>) -> Result<Option<Authorization>, Refused> {
+    let (username, password) = (user.text("username")?, user.text("password")?);
+    match (user.text("token")?, username, password) {
+        (None, None, None) => Ok(None),
+        (Some(token), None, None) if token.bytes().all(|byte| byte.is_ascii_graphic()) => {
+            Ok(Some(Authorization::Token(Redacted::new(token.into_owned()))))
         }
+        (Some(_), None, None) => Err(Refused::Token {
+            field: user.field("token"),
+        }),
+        // client-go refuses them as well.
+        (Some(_), _, _) => Err(Refused::TwoCredentials { section: user.path() }),
+        (None, None, Some(_)) => Err(Refused::Missing {
+            field: user.field("username"),
+        }),
+        (None, Some(username), password) => Ok(Some(Authorization::Basic {
+            username: username.into_owned(),
+            password: Redacted::new(password.unwrap_or_default().into_owned()),
+        })),
     }
 }
 
-struct Context {
-    path: String,
-    cluster: String,
-    user: String,
-}
-
-impl Context {
-    fn read(entry: &Section<'_>) -> Result<Self, Refused> {
-        entry.allow(&["name", "context"])?;
-        let context = entry.section("context")?;
-        context.allow(&["cluster", "user", "namespace", "extensions"])?;
-        Ok(Self {
-            path: context.path(),
-            cluster: context.text("cluster")?.unwrap_or_default().to_owned(),
-            user: context.text("user")?.unwrap_or_default().to_owned(),
-        })
-    }
-}
-
-fn base64(section: &Section<'_>, field: &'static str) -> Result<Vec<u8>, Refused> {
+/// Decodes a field; `None` if it is absent.
+fn base64(section: &Section<'_>, field: &'static str) -> Result<Option<Vec<u8>>, Refused> {
+    let Some(text) = section.text(field)? else {
+        return Ok(None);
+    };
     // A block scalar keeps line ends; client-go's decoder skips them too.
-    let text: String = section.required(field)?.split(['\r', '\n']).collect();
+    let text: String = text.split(['\r', '\n']).collect();
     match STANDARD.decode(text) {
-        Ok(decoded) if !decoded.is_empty() => Ok(decoded),
+        Ok(decoded) if !decoded.is_empty() => Ok(Some(decoded)),
         _ => Err(Refused::NotBase64 {
             field: section.field(field),
         }),
     }
 }
 
-/// Whether `url` is `https://host[:port][/path]` only, without a query and without a user, whose password would be in clear text.
-fn is_https_address(url: &str) -> bool {
-    let Some(rest) = url.strip_prefix("https://") else {
-        return false;
+/// Returns the `https` URL of a server, which is `https://host[:port][/path]` or `host[:port]`. A query is not accepted, and no user,
+/// whose password would be in clear text.
+fn https_address(server: &str) -> Option<String> {
+    let rest = match server.split_once("://") {
+        Some((scheme, rest)) if scheme.eq_ignore_ascii_case("https") => rest,
+        Some(_) => return None,
+        // client-go assumes https for a server with a CA, and accepts no path there.
+        None if server.trim_end_matches('/').contains('/') => return None,
+        None => server,
     };
     let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
     let of_host = |byte: u8| byte.is_ascii_alphanumeric() || b".-_:[]".contains(&byte);
-    let of_path = |byte: u8| byte.is_ascii_alphanumeric() || b"/.-_~%:".contains(&byte);
-    !authority.is_empty() && authority.bytes().all(of_host) && path.bytes().all(of_path)
+    let of_path = |byte: u8| byte.is_ascii_alphanumeric() || b"/.-_~%:@!$&'()*+,;=".contains(&byte);
+    let port = match authority.rsplit_once(':') {
+        Some((_, port)) if !authority.ends_with(']') => port,
+        _ => "",
+    };
+    let is_address = !authority.is_empty()
+        && authority.bytes().all(of_host)
+        && (port.is_empty() || port.parse::<u16>().is_ok())
+        && path.bytes().all(of_path);
+    is_address.then(|| format!("https://{rest}"))
 }

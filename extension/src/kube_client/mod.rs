@@ -13,3 +13,5 @@ pub(crate) mod responses;
 #[cfg(test)]
 pub(crate) mod scripted_server;
 pub mod server_clock;
+#[cfg(test)]
+pub(crate) mod tls_server;

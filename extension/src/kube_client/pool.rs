@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use hyper_rustls::HttpsConnector;
 use hyper_timeout::TimeoutConnector;
 use hyper_util::{
-    client::legacy,
+    client::legacy::{self, connect::HttpConnector},
     rt::{TokioExecutor, TokioTimer},
 };
 use kube::{
@@ -28,7 +29,20 @@ pub(crate) fn client(config: Config, idle: usize, time: Duration) -> kube::Resul
         // Only kube's own client supports proxies. The kubeconfig of an operator may name one.
         return Client::try_from(config);
     }
-    let mut connector = TimeoutConnector::new(config.rustls_https_connector()?);
+    let connector = config.rustls_https_connector()?;
+    over(connector, config, idle, time)
+}
+
+/// Returns such a client with a connector of its own; the TLS settings of `config` are not used.
+/// # Errors
+/// The authentication settings of `config` are invalid.
+pub(crate) fn over(
+    connector: HttpsConnector<HttpConnector>,
+    config: Config,
+    idle: usize,
+    time: Duration,
+) -> kube::Result<Client> {
+    let mut connector = TimeoutConnector::new(connector);
     connector.set_connect_timeout(config.connect_timeout);
     connector.set_read_timeout(config.read_timeout);
     connector.set_write_timeout(config.write_timeout);

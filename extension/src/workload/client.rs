@@ -1,13 +1,16 @@
-//! Client of a kubeconfig that passed the allow-list; no other part of kube's configuration is used.
+//! Client of a parsed kubeconfig; no other part of kube's configuration is used.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
-use base64::{Engine, engine::general_purpose::STANDARD};
+use http::Uri;
+use hyper_rustls::{DefaultServerNameResolver, FixedServerNameResolver, HttpsConnector, ResolveServerName};
+use hyper_util::client::legacy::connect::HttpConnector;
 use kube::{Client, Config, config::AuthInfo};
-use rustls::pki_types::{CertificateDer, pem::PemObject};
+use rustls::pki_types::ServerName;
 use serde_json::json;
-use sluice_core::kubeconfig::{Credentials, WorkloadKubeconfig};
+use sluice_core::kubeconfig::{Authorization, WorkloadKubeconfig};
 
+use super::tls;
 use crate::kube_client::{
     bounded::{Bounds, bounded},
     pool,
@@ -30,53 +33,83 @@ const SILENCE: Duration = Duration::from_secs(45);
 /// Idle connections to one workload cluster that are kept, besides those of its two watches.
 const IDLE: usize = 1;
 
-/// Error of building a client from a kubeconfig. Carries field names only, never content.
+/// Error of building a client from a kubeconfig. Carries field names only, never content. Messages of the TLS library are left out: they
+/// may quote content.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// Not an address.
     #[error("field server is not a URL")]
     Server,
+    /// Neither a DNS name nor an IP address.
+    #[error("field tls-server-name is no name that a certificate can have")]
+    ServerName,
     /// Not PEM.
     #[error("field certificate-authority-data holds no PEM certificate")]
     CertificateAuthority,
-    /// The TLS library refuses a certificate or key. Its message is left out: it may quote content.
-    #[error("fields client-certificate-data and client-key-data make no TLS identity")]
-    Identity,
+    /// No CA certificates to verify the server with.
+    #[error(
+        "field certificate-authority-data is missing, and the container of Sluice has no CA certificates; see docs/reference/kubeconfigs.md"
+    )]
+    NoAuthorities,
+    /// Not PEM.
+    #[error("field client-certificate-data holds no PEM certificate")]
+    ClientCertificate,
+    /// Not PEM, encrypted, or of another algorithm.
+    #[error(
+        "field client-key-data holds no private key that Sluice can use (PEM of RSA, ECDSA or Ed25519, not encrypted)"
+    )]
+    ClientKey,
+    /// Certificate and key do not belong together.
+    #[error("field client-key-data is not the key of the certificate in client-certificate-data")]
+    KeyMismatch,
+    /// Not a value of a header.
+    #[error("fields token, username and password make no header")]
+    Header,
 }
 
 /// Builds a client of the workload API server, with limits on every request.
 pub fn connect(kubeconfig: &WorkloadKubeconfig) -> Result<Client, Error> {
-    let mut config = Config::new(kubeconfig.server.parse().map_err(|_| Error::Server)?);
-    let authorities: Vec<Vec<u8>> = CertificateDer::pem_slice_iter(&kubeconfig.certificate_authority)
-        .map(|certificate| certificate.map(|der| der.to_vec()))
-        .collect::<Result<_, _>>()
-        .map_err(|_| Error::CertificateAuthority)?;
-    if authorities.is_empty() {
-        return Err(Error::CertificateAuthority);
-    }
-    config.root_cert = Some(authorities);
-    config.tls_server_name.clone_from(&kubeconfig.tls_server_name);
+    let server: Uri = kubeconfig.server.parse().map_err(|_| Error::Server)?;
+    let connector = encrypted(kubeconfig)?;
+    let mut config = Config::new(server);
     config.connect_timeout = Some(Duration::from_secs(5));
     config.read_timeout = Some(SILENCE);
     config.write_timeout = Some(BOUNDS.time);
-    config.proxy_url = None;
     // Otherwise one request retries a 429 or 503 for minutes, and a reconcile cannot report that kapp-controller does not serve its API
     // yet. The next reconcile retries.
     config.default_retry = false;
-    config.auth_info = auth(&kubeconfig.credentials)?;
-    let client = pool::client(config, IDLE, pool::IDLE).map_err(|_| Error::Identity)?;
+    config.auth_info = auth(kubeconfig.credentials.authorization.as_ref())?;
+    let client = pool::over(connector, config, IDLE, pool::IDLE).map_err(|_| Error::Header)?;
     Ok(bounded(client, BOUNDS))
 }
 
-fn auth(credentials: &Credentials) -> Result<AuthInfo, Error> {
-    let fields = match credentials {
-        Credentials::Token(token) => json!({"token": token.expose()}),
-        Credentials::ClientCertificate { certificate, key } => json!({
-            "client-certificate-data": STANDARD.encode(certificate),
-            "client-key-data": STANDARD.encode(key.expose()),
-        }),
+/// Returns a connector with encryption.
+fn encrypted(kubeconfig: &WorkloadKubeconfig) -> Result<HttpsConnector<HttpConnector>, Error> {
+    let mut tls = tls::verifying(kubeconfig.certificate_authority.as_deref())?;
+    if let Some(certificate) = &kubeconfig.credentials.certificate {
+        tls::authenticate(&mut tls, certificate)?;
+    }
+    let names: Arc<dyn ResolveServerName + Send + Sync> = match &kubeconfig.tls_server_name {
+        None => Arc::new(DefaultServerNameResolver::default()),
+        Some(name) => {
+            let name = ServerName::try_from(name.clone()).map_err(|_| Error::ServerName)?;
+            Arc::new(FixedServerNameResolver::new(name))
+        }
     };
-    serde_json::from_value(fields).map_err(|_| Error::Identity)
+    let mut connector = HttpConnector::new();
+    connector.enforce_http(false);
+    Ok(HttpsConnector::new(connector, tls, false, names))
+}
+
+fn auth(authorization: Option<&Authorization>) -> Result<AuthInfo, Error> {
+    let fields = match authorization {
+        None => json!({}),
+        Some(Authorization::Token(token)) => json!({"token": token.expose()}),
+        Some(Authorization::Basic { username, password }) => {
+            json!({"username": username, "password": password.expose()})
+        }
+    };
+    serde_json::from_value(fields).map_err(|_| Error::Header)
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ mod client;
 mod connection;
 mod pace;
 mod server;
+mod tls;
 
 use std::{
     collections::HashMap,

@@ -30,21 +30,13 @@ pub enum Refused {
         /// Counted from 1; 0 if the reader does not report it.
         line: u64,
     },
-    /// A field of kubeconfigs that starts a program, reads a file, redirects connections or weakens the verification of the server.
+    /// A field that starts a program, reads a file, impersonates a user or skips the verification of the server.
     #[error("{field} is not used here; {instead}")]
     NotUsed {
         /// Path of the field.
         field: String,
         /// The remedy.
         instead: &'static str,
-    },
-    /// A field that kubeconfigs do not have.
-    #[error("{section} has an unknown field; known here: {known}")]
-    Unknown {
-        /// Path of the section.
-        section: String,
-        /// The allowed fields.
-        known: String,
     },
     /// A value of another type.
     #[error("{field} is not {expected}")]
@@ -94,13 +86,13 @@ pub enum Refused {
         field: String,
     },
     /// A user without credentials.
-    #[error("{section} has neither token nor client-certificate-data")]
+    #[error("{section} has neither token nor client-certificate-data nor username")]
     NoCredentials {
         /// Path of the user.
         section: String,
     },
-    /// A user with two kinds of credentials. Clients differ in their choice.
-    #[error("{section} has both token and client-certificate-data; keep one")]
+    /// A user with two contents for the same header.
+    #[error("{section} has both token and username or password; keep one")]
     TwoCredentials {
         /// Path of the user.
         section: String,
@@ -117,7 +109,6 @@ impl Refused {
             Self::Alias { .. } => "Alias",
             Self::DuplicateKey { .. } | Self::DuplicateName { .. } => "Duplicate",
             Self::NotUsed { .. } => "FieldRefused",
-            Self::Unknown { .. } => "FieldUnknown",
             Self::Type { .. } | Self::Server { .. } | Self::Token { .. } | Self::NotBase64 { .. } => {
                 "FieldInvalid"
             }

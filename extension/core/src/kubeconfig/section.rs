@@ -1,11 +1,19 @@
+use std::borrow::Cow;
+
 use serde_json::{Map, Value};
 
-use super::{Entry, Refused};
+use super::Refused;
 
 /// A mapping of the file, with its path for messages.
 pub(super) struct Section<'a> {
     path: String,
     fields: &'a Map<String, Value>,
+}
+
+/// Entry of one of the three lists. Its content is read once it is selected.
+pub(super) struct Entry<'a> {
+    pub(super) name: Cow<'a, str>,
+    pub(super) section: Section<'a>,
 }
 
 impl<'a> Section<'a> {
@@ -35,42 +43,36 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// Refuses every field except these. The refusal names a known field of kubeconfigs but no other field, because such a
-    /// key is the tenant's text.
-    pub(super) fn allow(&self, allowed: &[&str]) -> Result<(), Refused> {
-        let others = || {
-            self.fields
-                .keys()
-                .filter(|name| !allowed.contains(&name.as_str()))
-        };
-        if let Some((name, instead)) = others().find_map(|name| refused_field(name)) {
-            return Err(Refused::NotUsed {
+    /// Refuses these fields, each with its remedy, unless they are unset.
+    pub(super) fn refuse(&self, refused: &[(&'static str, &'static str)]) -> Result<(), Refused> {
+        let used = |name: &str| self.fields.get(name).is_some_and(|value| !is_unset(name, value));
+        match refused.iter().copied().find(|(name, _)| used(name)) {
+            Some((name, instead)) => Err(Refused::NotUsed {
                 field: self.field(name),
                 instead,
-            });
-        }
-        match others().next() {
-            None => Ok(()),
-            Some(_) => Err(Refused::Unknown {
-                section: self.path(),
-                known: allowed.join(", "),
             }),
+            None => Ok(()),
         }
     }
 
-    /// Returns a text. Null and empty count as absent, as in client-go.
-    pub(super) fn text(&self, name: &'static str) -> Result<Option<&'a str>, Refused> {
+    /// Returns a text. Null and empty count as absent, as in client-go. A number or a bool is a text, as for kapp-controller: names often
+    /// lack their quotes.
+    pub(super) fn text(&self, name: &'static str) -> Result<Option<Cow<'a, str>>, Refused> {
         match self.fields.get(name) {
             None | Some(Value::Null) => Ok(None),
-            Some(Value::String(text)) => Ok(Some(text.as_str()).filter(|text| !text.is_empty())),
-            Some(_) => Err(Refused::Type {
+            Some(Value::String(text)) => {
+                Ok(Some(Cow::Borrowed(text.as_str())).filter(|text| !text.is_empty()))
+            }
+            Some(Value::Number(number)) => Ok(Some(number.to_string().into())),
+            Some(Value::Bool(value)) => Ok(Some(value.to_string().into())),
+            Some(Value::Array(_) | Value::Object(_)) => Err(Refused::Type {
                 field: self.field(name),
                 expected: "a string",
             }),
         }
     }
 
-    pub(super) fn required(&self, name: &'static str) -> Result<&'a str, Refused> {
+    pub(super) fn required(&self, name: &'static str) -> Result<Cow<'a, str>, Refused> {
         self.text(name)?.ok_or_else(|| Refused::Missing {
             field: self.field(name),
         })
@@ -96,12 +98,8 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// Reads a list of named entries, each in full.
-    pub(super) fn entries<T>(
-        &self,
-        name: &'static str,
-        read: impl Fn(&Self) -> Result<T, Refused>,
-    ) -> Result<Vec<Entry<T>>, Refused> {
+    /// Reads the names of a list of entries.
+    pub(super) fn entries(&self, name: &'static str) -> Result<Vec<Entry<'a>>, Refused> {
         let list = match self.fields.get(name) {
             None | Some(Value::Null) => return Ok(Vec::new()),
             Some(Value::Array(list)) => list,
@@ -112,17 +110,16 @@ impl<'a> Section<'a> {
                 });
             }
         };
-        let mut entries: Vec<Entry<T>> = Vec::with_capacity(list.len());
+        let mut entries: Vec<Entry<'a>> = Vec::with_capacity(list.len());
         for (position, value) in list.iter().enumerate() {
-            let entry = Self::at(format!("{}[{position}]", self.field(name)), value)?;
-            let content = read(&entry)?;
-            let name = entry.required("name")?.to_owned();
+            let section = Self::at(format!("{}[{position}]", self.field(name)), value)?;
+            let name = section.text("name")?.unwrap_or_default();
             if entries.iter().any(|earlier| earlier.name == name) {
                 return Err(Refused::DuplicateName {
-                    field: entry.field("name"),
+                    field: section.field("name"),
                 });
             }
-            entries.push(Entry { name, content });
+            entries.push(Entry { name, section });
         }
         Ok(entries)
     }
@@ -136,26 +133,14 @@ fn or_file(path: String) -> String {
     }
 }
 
-/// Refused fields of client-go's `Config`, anywhere in the file, with the remedy.
-fn refused_field(name: &str) -> Option<(&'static str, &'static str)> {
-    const CREDENTIALS: &str = "put a token or client-certificate-data there";
-    const AUTHORITY: &str = "put certificate-authority-data there";
-    const REMOVE: &str = "remove it";
-    const FIELDS: [(&str, &str); 14] = [
-        ("exec", CREDENTIALS),
-        ("auth-provider", CREDENTIALS),
-        ("username", CREDENTIALS),
-        ("password", CREDENTIALS),
-        ("tokenFile", "put token there"),
-        ("client-certificate", "put client-certificate-data there"),
-        ("client-key", "put client-key-data there"),
-        ("certificate-authority", AUTHORITY),
-        ("insecure-skip-tls-verify", AUTHORITY),
-        ("proxy-url", REMOVE),
-        ("as", REMOVE),
-        ("as-uid", REMOVE),
-        ("as-groups", REMOVE),
-        ("as-user-extra", REMOVE),
-    ];
-    FIELDS.into_iter().find(|(refused, _)| *refused == name)
+/// Returns whether client-go treats a field with this value as absent.
+fn is_unset(name: &str, value: &Value) -> bool {
+    match value {
+        Value::Null | Value::Bool(false) => true,
+        Value::String(text) => text.is_empty(),
+        Value::Array(list) => list.is_empty(),
+        // An empty plugin is a plugin without a command.
+        Value::Object(fields) => fields.is_empty() && name == "as-user-extra",
+        Value::Bool(true) | Value::Number(_) => false,
+    }
 }

@@ -1,16 +1,61 @@
-use std::convert::Infallible;
+use std::{convert::Infallible, net::SocketAddr};
 
 use http::{Request, Response};
 use kube::client::Body;
-use sluice_core::kubeconfig::Redacted;
+use rstest::rstest;
+use sluice_core::{
+    kubeconfig::{ClientCertificate, Credentials, Redacted},
+    protocol,
+};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
     sync::oneshot,
+    task::JoinHandle,
 };
+use tokio_rustls::TlsAcceptor;
 
 use super::*;
-use crate::kube_client::bounded::{NoAnswer, TooLong};
+use crate::kube_client::{
+    bounded::{NoAnswer, TooLong},
+    responses::failure,
+    tls_server::{Authority, Identity},
+};
+
+/// Certificate of version 1 of `openssl x509 -req`, which Sluice cannot read, with its key.
+const VERSION_1: &str = "\
+-----BEGIN CERTIFICATE-----
+MIIBHDCBwwIUCdObNTLDIvGlNoaS/9eq1D7sJuwwCgYIKoZIzj0EAwIwEDEOMAwG
+A1UEAwwFYWRtaW4wIBcNMjYxMTI4MDk0NTEzWhgPMjEyNjExMDQwOTQ1MTNaMBAx
+DjAMBgNVBAMMBWFkbWluMFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEgz3VuJoY
+KQr2LaZKw2oNjJqzrPpywVsmIMcGi3VV2tAW6QWfxI3rQ0gbvq4+/purbQNxNGye
+y074tq+YDWEwKTAKBggqhkjOPQQDAgNIADBFAiEAv4eaepIcLqP9TJAzrZ91WhlB
+BnX2zvIiKHqFNrz7AgwCIE4g0I6a2iiERqwRMEhhz0Zu6+Y32UTANzGg+dmanCRk
+-----END CERTIFICATE-----
+";
+const KEY_OF_VERSION_1: &str = "\
+-----BEGIN EC PARAMETERS-----
+BggqhkjOPQMBBw==
+-----END EC PARAMETERS-----
+-----BEGIN EC PRIVATE KEY-----
+MHcCAQEEIIxmK1atYWelH+AiyoSJi/CmYYg8n714qw8u2z0LSlJmoAoGCCqGSM49
+AwEHoUQDQgAEgz3VuJoYKQr2LaZKw2oNjJqzrPpywVsmIMcGi3VV2tAW6QWfxI3r
+Q0gbvq4+/purbQNxNGyey074tq+YDWEwKQ==
+-----END EC PRIVATE KEY-----
+";
+
+/// Returns the kubeconfig of a server, with a token.
+fn kubeconfig(server: &str, authority: &str) -> WorkloadKubeconfig {
+    WorkloadKubeconfig {
+        server: server.to_owned(),
+        certificate_authority: Some(authority.as_bytes().to_vec()),
+        tls_server_name: None,
+        credentials: Credentials {
+            authorization: Some(Authorization::Token(Redacted::new("token".to_owned()))),
+            certificate: None,
+        },
+    }
+}
 
 /// Returns the response status that a client reports of a server that runs `serve` after the request. The paused clock advances once the
 /// server says so.
@@ -19,14 +64,9 @@ where
     F: Future<Output = ()> + Send + 'static,
 {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let authority = rcgen::generate_simple_self_signed(Vec::new()).unwrap();
-    let client = connect(&WorkloadKubeconfig {
-        server: format!("http://{}", listener.local_addr().unwrap()),
-        certificate_authority: authority.cert.pem().into_bytes(),
-        tls_server_name: None,
-        credentials: Credentials::Token(Redacted::new("token".to_owned())),
-    })
-    .unwrap();
+    let server = format!("http://{}", listener.local_addr().unwrap());
+    let kubeconfig = kubeconfig(&server, &Authority::new("one").pem());
+    let client = connect(&kubeconfig).unwrap();
     let request = Request::get("/api").body(Body::empty()).unwrap();
     let answer = tokio::spawn(async move { client.send(request).await });
     let (mut stream, _) = listener.accept().await.unwrap();
@@ -114,4 +154,210 @@ async fn a_refusal_is_not_retried_inside_a_request() {
     })
     .await;
     assert!(matches!(answer, Ok(503)), "{answer:?}");
+}
+
+/// Starts an API server for one request. Returns its address, and the task that returns the head of the request.
+async fn api_server(acceptor: TlsAcceptor) -> (SocketAddr, JoinHandle<Option<String>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let serving = tokio::spawn(async move {
+        let (stream, _) = listener.accept().await.unwrap();
+        let mut stream = match acceptor.accept(stream).into_fallible().await {
+            Ok(stream) => stream,
+            Err((_, mut stream)) => {
+                // The client reads the alert before the connection ends.
+                let _closed = stream.read_to_end(&mut Vec::new()).await;
+                return None;
+            }
+        };
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            head.push(stream.read_u8().await.ok()?);
+        }
+        let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}";
+        stream.write_all(answer).await.ok()?;
+        stream.shutdown().await.ok()?;
+        String::from_utf8(head).ok()
+    });
+    (address, serving)
+}
+
+/// Sends a request. An error is the cause in the message of the hold.
+async fn asked(kubeconfig: &WorkloadKubeconfig) -> Result<u16, Option<String>> {
+    let client = connect(kubeconfig).unwrap();
+    let request = Request::get("/api").body(Body::empty()).unwrap();
+    match client.send(request).await {
+        Ok(answer) => Ok(answer.status().as_u16()),
+        Err(error) => Err(failure(protocol::Server::Workload, &error).cause),
+    }
+}
+
+fn client_certificate(identity: &Identity) -> ClientCertificate {
+    ClientCertificate {
+        certificate: identity.certificate.pem().into_bytes(),
+        key: Redacted::new(identity.key.serialize_pem().into_bytes()),
+    }
+}
+
+/// client-go sends both as well; the server decides.
+#[tokio::test]
+async fn a_token_and_a_client_certificate_are_sent() {
+    let authority = Authority::new("one");
+    let acceptor = authority.issue("127.0.0.1").acceptor(Some(&authority));
+    let (address, serving) = api_server(acceptor).await;
+    let mut kubeconfig = kubeconfig(&format!("https://{address}"), &authority.pem());
+    kubeconfig.credentials.certificate = Some(client_certificate(&authority.issue("admin")));
+    assert_eq!(asked(&kubeconfig).await, Ok(200));
+    let head = serving.await.unwrap().unwrap().to_ascii_lowercase();
+    assert!(head.contains("\r\nauthorization: bearer token\r\n"), "{head}");
+}
+
+#[tokio::test]
+async fn a_user_name_is_sent() {
+    let authority = Authority::new("one");
+    let (address, serving) = api_server(authority.issue("127.0.0.1").acceptor(None)).await;
+    let mut kubeconfig = kubeconfig(&format!("https://{address}"), &authority.pem());
+    kubeconfig.credentials.authorization = Some(Authorization::Basic {
+        username: "admin".to_owned(),
+        password: Redacted::new(String::new()),
+    });
+    assert_eq!(asked(&kubeconfig).await, Ok(200));
+    let head = serving.await.unwrap().unwrap();
+    // `admin:` in base64.
+    assert!(head.contains("Basic YWRtaW46"), "{head}");
+}
+
+#[tokio::test]
+async fn a_missing_client_certificate_is_a_cause() {
+    let authority = Authority::new("one");
+    let acceptor = authority.issue("127.0.0.1").acceptor(Some(&authority));
+    let (address, _serving) = api_server(acceptor).await;
+    let kubeconfig = kubeconfig(&format!("https://{address}"), &authority.pem());
+    let cause = asked(&kubeconfig).await.unwrap_err();
+    assert_eq!(
+        cause.as_deref(),
+        Some("received fatal alert: CertificateRequired")
+    );
+}
+
+/// The CA bundle of a kubeconfig, the server certificate, and the cause of a failure.
+#[rstest]
+#[case::one_authority(|authority: &Authority| authority.pem(), None)]
+#[case::several_authorities(|authority: &Authority| format!("{}{}", Authority::new("other").pem(), authority.pem()), None)]
+#[case::several_keys_of_one_name(|authority: &Authority| format!("{}{}", Authority::new("one").pem(), authority.pem()), None)]
+#[case::among_what_is_none(
+    |authority: &Authority| format!(
+        "text\n-----BEGIN CERTIFICATE-----\n???\n-----END CERTIFICATE-----\n-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n\
+         -----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n{}",
+        authority.pem()
+    ),
+    None
+)]
+#[case::another_authority(|_: &Authority| Authority::new("other").pem(), Some("invalid peer certificate: UnknownIssuer"))]
+#[tokio::test]
+async fn a_server_is_verified(#[case] bundle: fn(&Authority) -> String, #[case] expected: Option<&str>) {
+    let authority = Authority::new("one");
+    let (address, _serving) = api_server(authority.issue("127.0.0.1").acceptor(None)).await;
+    let kubeconfig = kubeconfig(&format!("https://{address}"), &bundle(&authority));
+    let answer = asked(&kubeconfig).await;
+    assert_eq!(
+        answer,
+        expected.map_or(Ok(200), |cause| Err(Some(cause.to_owned())))
+    );
+}
+
+/// The name of the certificate, and `tls-server-name`.
+#[rstest]
+#[case::address_of_the_server("127.0.0.1", None, None)]
+#[case::another_address("127.0.0.2", None, Some("invalid peer certificate: NotValidForName"))]
+#[case::name("api.example.com", Some("api.example.com"), None)]
+#[case::another_name(
+    "api.example.com",
+    Some("other.example.com"),
+    Some("invalid peer certificate: NotValidForName")
+)]
+#[case::address_as_name("10.0.0.1", Some("10.0.0.1"), None)]
+#[tokio::test]
+async fn the_name_of_a_server_is_verified(
+    #[case] certified: &str,
+    #[case] name: Option<&str>,
+    #[case] expected: Option<&str>,
+) {
+    let authority = Authority::new("one");
+    let issued = authority.issue(certified);
+    // The same for a certificate that is itself in the bundle.
+    let own = Identity::self_signed(certified);
+    for (identity, bundle) in [(&issued, authority.pem()), (&own, own.certificate.pem())] {
+        let (address, _serving) = api_server(identity.acceptor(None)).await;
+        let mut kubeconfig = kubeconfig(&format!("https://{address}"), &bundle);
+        kubeconfig.tls_server_name = name.map(str::to_owned);
+        let answer = asked(&kubeconfig).await;
+        assert_eq!(
+            answer,
+            expected.map_or(Ok(200), |cause| Err(Some(cause.to_owned())))
+        );
+    }
+}
+
+/// Go trusts a certificate in the bundle without looking for its issuer.
+#[tokio::test]
+async fn a_server_certificate_in_the_bundle_is_trusted() {
+    let issued = Authority::new("unknown").issue("127.0.0.1");
+    let (address, _serving) = api_server(issued.acceptor(None)).await;
+    let known = kubeconfig(&format!("https://{address}"), &issued.certificate.pem());
+    assert_eq!(asked(&known).await, Ok(200));
+
+    // The same names and another key.
+    let own = Identity::self_signed("127.0.0.1");
+    let (address, _serving) = api_server(own.acceptor(None)).await;
+    let another = Identity::self_signed("127.0.0.1").certificate.pem();
+    let other = kubeconfig(&format!("https://{address}"), &another);
+    assert_eq!(
+        asked(&other).await,
+        Err(Some("invalid peer certificate: CaUsedAsEndEntity".to_owned()))
+    );
+}
+
+#[rstest]
+#[case::without_certificate(|kubeconfig: &mut WorkloadKubeconfig| kubeconfig.certificate_authority = Some(b"text".to_vec()), "certificate-authority-data holds no PEM certificate")]
+#[case::name(|kubeconfig: &mut WorkloadKubeconfig| kubeconfig.tls_server_name = Some("a b".to_owned()), "tls-server-name is no name")]
+#[case::server(|kubeconfig: &mut WorkloadKubeconfig| kubeconfig.server = "https://[".to_owned(), "server is not a URL")]
+#[case::certificate(
+    |kubeconfig: &mut WorkloadKubeconfig| kubeconfig.credentials.certificate = Some(ClientCertificate {
+        certificate: b"text".to_vec(),
+        key: Redacted::new(KEY_OF_VERSION_1.as_bytes().to_vec()),
+    }),
+    "client-certificate-data holds no PEM certificate"
+)]
+#[case::key(
+    |kubeconfig: &mut WorkloadKubeconfig| kubeconfig.credentials.certificate = Some(ClientCertificate {
+        certificate: VERSION_1.as_bytes().to_vec(),
+        key: Redacted::new(b"canary".to_vec()),
+    }),
+    "client-key-data holds no private key"
+)]
+#[case::key_of_another_certificate(
+    |kubeconfig: &mut WorkloadKubeconfig| {
+        let mut certificate = client_certificate(&Identity::self_signed("admin"));
+        certificate.key = client_certificate(&Identity::self_signed("admin")).key;
+        kubeconfig.credentials.certificate = Some(certificate);
+    },
+    "client-key-data is not the key of the certificate"
+)]
+fn what_makes_no_client_is_named(#[case] edit: fn(&mut WorkloadKubeconfig), #[case] expected: &str) {
+    let mut kubeconfig = kubeconfig("https://127.0.0.1", &Authority::new("one").pem());
+    edit(&mut kubeconfig);
+    let error = connect(&kubeconfig).err().unwrap();
+    let text = format!("{error} {error:?}");
+    assert!(text.contains(expected) && !text.contains("canary"), "{text}");
+}
+
+#[tokio::test]
+async fn a_client_certificate_of_version_1_is_left_to_the_server() {
+    let mut kubeconfig = kubeconfig("https://127.0.0.1", &Authority::new("one").pem());
+    kubeconfig.credentials.certificate = Some(ClientCertificate {
+        certificate: VERSION_1.as_bytes().to_vec(),
+        key: Redacted::new(KEY_OF_VERSION_1.as_bytes().to_vec()),
+    });
+    assert!(connect(&kubeconfig).is_ok());
 }
