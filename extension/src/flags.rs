@@ -7,10 +7,13 @@ use std::{env, ffi::OsString, net::IpAddr, path::PathBuf, time::Duration};
 
 use clap::{Args as ClapArgs, Parser, ValueEnum};
 use sluice_cli::value::{duration, namespace, object};
-use sluice_core::installation::retrigger::EXTENSION_CONFIG;
+use sluice_core::{
+    installation::retrigger::EXTENSION_CONFIG,
+    kubeconfig::{HostPattern, Proxies, Proxy, ProxyProtocol},
+};
 
 pub use listen::ListenAddress;
-use value::{address, at_least, file, group, identity};
+use value::{address, at_least, file, group, host, identity};
 
 /// Minimum of the sync period and of the lease duration, which the Lease stores in seconds.
 const SECOND: Duration = Duration::from_secs(1);
@@ -106,6 +109,10 @@ pub struct Args {
     #[command(flatten)]
     pub admission: AdmissionArgs,
 
+    /// Connections to workload clusters.
+    #[command(flatten)]
+    pub remote: RemoteArgs,
+
     /// Leader election.
     #[command(flatten)]
     pub leader: LeaderArgs,
@@ -140,6 +147,7 @@ impl Args {
     /// One line that names the flags and their values.
     pub fn check(&self) -> Result<(), String> {
         self.leader.check()?;
+        self.remote.check()?;
         let (hooks, reviews) = (self.hook_address(), self.admission_address());
         let WebhookArgs {
             webhook_host,
@@ -240,6 +248,80 @@ pub struct AdmissionArgs {
     pub admission_client_ca: Option<PathBuf>,
 }
 
+/// Proxies of the connections to workload clusters. kapp-controller has its own settings.
+#[derive(Debug, Clone, ClapArgs)]
+pub struct RemoteArgs {
+    /// Hosts of proxies that the kubeconfig of a workload cluster may name in `proxy-url`, as addresses, CIDRs, names or domains such as
+    /// .example.com (default: none). A kubeconfig with another proxy is not accepted.
+    #[arg(
+        long,
+        env = "SLUICE_REMOTE_ALLOW_PROXY",
+        value_name = "HOST",
+        value_delimiter = ',',
+        value_parser = host
+    )]
+    pub remote_allow_proxy: Vec<HostPattern>,
+    /// URL of the proxy, http or socks5, of connections to workload clusters whose kubeconfig has no `proxy-url` (default: no proxy). Set
+    /// a URL with a password by the environment variable.
+    #[arg(long, env = "SLUICE_REMOTE_PROXY", hide_env_values = true, value_name = "URL")]
+    pub remote_proxy: Option<RemoteProxy>,
+    /// Hosts of workload API servers that --remote-proxy does not apply to, in the form of --remote-allow-proxy (default: none).
+    #[arg(
+        long,
+        env = "SLUICE_REMOTE_NO_PROXY",
+        value_name = "HOST",
+        value_delimiter = ',',
+        value_parser = host
+    )]
+    pub remote_no_proxy: Vec<HostPattern>,
+}
+
+/// URL of the proxy of the operator. A usage error of clap would repeat its password, so the check of the flags reports a wrong one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RemoteProxy {
+    /// Proxy of a supported protocol.
+    Valid(Proxy),
+    /// Any other text.
+    Invalid,
+}
+
+impl From<&str> for RemoteProxy {
+    fn from(url: &str) -> Self {
+        // The CA of a tenant must not verify a proxy of the operator, and no flag has another one.
+        let proxy = Proxy::parse(url).filter(|proxy| proxy.protocol != ProxyProtocol::Https);
+        proxy.map_or(Self::Invalid, Self::Valid)
+    }
+}
+
+impl RemoteArgs {
+    /// Checks the URL of the proxy.
+    ///
+    /// # Errors
+    /// One line that names the flag.
+    fn check(&self) -> Result<(), String> {
+        match self.remote_proxy {
+            Some(RemoteProxy::Invalid) => {
+                Err("the value of --remote-proxy is not http://HOST:PORT or socks5://HOST:PORT".to_owned())
+            }
+            Some(RemoteProxy::Valid(_)) | None => Ok(()),
+        }
+    }
+
+    /// Returns the proxies of workload connections.
+    #[must_use]
+    pub fn proxies(&self) -> Proxies {
+        let operator = match &self.remote_proxy {
+            Some(RemoteProxy::Valid(proxy)) => Some(proxy.clone()),
+            Some(RemoteProxy::Invalid) | None => None,
+        };
+        Proxies {
+            allowed: self.remote_allow_proxy.clone(),
+            operator,
+            direct: self.remote_no_proxy.clone(),
+        }
+    }
+}
+
 /// Leader election with the terms of client-go.
 #[derive(Debug, Clone, ClapArgs)]
 pub struct LeaderArgs {
@@ -302,4 +384,36 @@ pub enum LogFormat {
     Json,
     /// Human-readable lines.
     Text,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(flags: &[&str]) -> Args {
+        Args::parse_from(["sluice"].iter().chain(flags))
+    }
+
+    #[test]
+    fn proxies_of_workload_clusters_are_off() {
+        assert_eq!(parsed(&[]).remote.proxies(), Proxies::default());
+    }
+
+    /// The flags are logged at the start.
+    #[test]
+    fn a_proxy_hides_its_password() {
+        let args = parsed(&[
+            "--remote-proxy=http://user:canary@proxy:3128",
+            "--remote-allow-proxy=10.0.0.0/8,.example.com",
+            "--remote-no-proxy=api.example.com",
+        ]);
+        assert!(!format!("{args:?}").contains("canary"), "{args:?}");
+        assert_eq!(args.check(), Ok(()));
+        let proxies = args.remote.proxies();
+        assert_eq!(
+            proxies.operator.map(|proxy| proxy.authority()).as_deref(),
+            Some("proxy:3128")
+        );
+        assert_eq!((proxies.allowed.len(), proxies.direct.len()), (2, 1));
+    }
 }

@@ -115,6 +115,10 @@ fn a_value_that_makes_no_sense_is_a_usage_error_that_names_it() -> TestResult {
         ("--control-plane-group", "apps"),
         ("--control-plane-group", "controlplane.example.com/v1"),
         ("--control-plane-group", &format!("{too_long}.example.com")),
+        ("--remote-allow-proxy", ""),
+        ("--remote-allow-proxy", "10.0.0.0/33"),
+        ("--remote-allow-proxy", "http://proxy.example.com"),
+        ("--remote-no-proxy", "*.example.com"),
         ("--cluster-concurrency", "0"),
         ("--leader-elect-lease-duration", "500ms"),
         ("--leader-elect-lease-duration", "10000000000h"),
@@ -146,6 +150,33 @@ fn a_value_that_makes_no_sense_is_a_usage_error_that_names_it() -> TestResult {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    Ok(())
+}
+
+/// The URL may contain a password.
+#[test]
+fn a_wrong_proxy_is_a_usage_error_without_its_value() -> TestResult {
+    for url in [
+        "",
+        "proxy:3128",
+        "http://user:canary@",
+        "https://user:canary@proxy:3128",
+        "http://user:canary@proxy:port",
+    ] {
+        let by_flag = sluice(&["serve", &format!("--remote-proxy={url}")])?;
+        let by_variable = Command::new(env!("CARGO_BIN_EXE_sluice"))
+            .arg("serve")
+            .env_clear()
+            .env("SLUICE_REMOTE_PROXY", url)
+            .output()?;
+        for output in [by_flag, by_variable] {
+            assert_eq!(output.status.code(), Some(2), "{url}");
+            assert_eq!(
+                text(&output.stderr),
+                "sluice: the value of --remote-proxy is not http://HOST:PORT or socks5://HOST:PORT\n"
+            );
+        }
+    }
     Ok(())
 }
 

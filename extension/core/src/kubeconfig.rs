@@ -6,6 +6,9 @@
 //! verification of the server. Like kapp-controller, it ignores other entries and unknown fields.
 //! `docs/reference/kubeconfigs.md` compares the two.
 
+mod host_pattern;
+mod proxies;
+mod proxy;
 mod redacted;
 mod refused;
 mod section;
@@ -16,6 +19,9 @@ mod yaml;
 use base64::{Engine, engine::general_purpose::STANDARD};
 use sha2::{Digest as _, Sha256};
 
+pub use host_pattern::HostPattern;
+pub use proxies::{Proxies, ProxyNotAllowed};
+pub use proxy::{Proxy, ProxyProtocol};
 pub use redacted::Redacted;
 pub use refused::Refused;
 use section::{Entry, Section};
@@ -24,10 +30,9 @@ use section::{Entry, Section};
 pub const MAX_BYTES: usize = 64 * 1024;
 
 /// Refused fields of a cluster, with the remedy.
-const REFUSED_OF_CLUSTER: [(&str, &str); 3] = [
+const REFUSED_OF_CLUSTER: [(&str, &str); 2] = [
     ("certificate-authority", "put certificate-authority-data there"),
     ("insecure-skip-tls-verify", "put certificate-authority-data there"),
-    ("proxy-url", "remove it"),
 ];
 
 /// Refused fields of a user, with the remedy.
@@ -52,6 +57,8 @@ pub struct WorkloadKubeconfig {
     pub certificate_authority: Option<Vec<u8>>,
     /// Name in the server certificate if it differs from the host of the URL.
     pub tls_server_name: Option<String>,
+    /// Proxy in front of the API server.
+    pub proxy: Option<Proxy>,
     /// Credentials of Sluice on this API server.
     pub credentials: Credentials,
 }
@@ -137,10 +144,19 @@ fn connection(cluster: &Section<'_>, credentials: Credentials) -> Result<Workloa
     let server = https_address(&cluster.required("server")?).ok_or_else(|| Refused::Server {
         field: cluster.field("server"),
     })?;
+    let parse_proxy = |url: &str| {
+        Proxy::parse(url).ok_or_else(|| Refused::Proxy {
+            field: cluster.field("proxy-url"),
+        })
+    };
     Ok(WorkloadKubeconfig {
         server,
         certificate_authority: base64(cluster, "certificate-authority-data")?,
         tls_server_name: cluster.text("tls-server-name")?.map(Into::into),
+        proxy: cluster
+            .text("proxy-url")?
+            .map(|url| parse_proxy(&url))
+            .transpose()?,
         credentials,
     })
 }

@@ -94,12 +94,13 @@ pub(super) async fn lead(
     let releases_changed = releases.listen();
     values_watches.lead();
     let contract = Contract::new(client.clone(), args.control_plane_groups.clone());
-    let remotes = Arc::new(Remotes::new(
+    let remotes = Remotes::new(
         args.system_namespace.clone(),
         triggers.clone(),
         dependents.clone(),
         fence,
-    ));
+    );
+    let remotes = Arc::new(remotes.through(args.remote.proxies()));
     let providers = Arc::new(providers::Context {
         client: client.clone(),
         clusters: stores.clusters.clone(),

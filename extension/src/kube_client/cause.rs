@@ -1,4 +1,4 @@
-//! Causes of failed connections that TLS reports.
+//! Causes of failed connections that TLS or a proxy reports.
 //!
 //! A cause is part of the message of a hold. So its text is constant as long as the cause is, without times and addresses, and without
 //! text that a server or a kubeconfig chooses.
@@ -6,6 +6,8 @@
 use std::{error::Error, io, iter};
 
 use rustls::CertificateError;
+
+use super::connector::ProxyError;
 
 /// Maximum length of a cause, in characters.
 const LONGEST: usize = 128;
@@ -15,16 +17,27 @@ const LONGEST: usize = 128;
 #[error("{0}")]
 pub(crate) struct Cause(pub(crate) String);
 
-/// Returns the cause of a failed request if TLS reports it. Other failures, such as a refused connection, may differ from one
+/// Returns the cause of a failed request if TLS or a proxy reports it. Other failures, such as a refused connection, may differ from one
 /// attempt to the next.
 #[must_use]
 pub(crate) fn cause(error: &(dyn Error + 'static)) -> Option<String> {
-    chain(error).find_map(|error| {
-        let earlier = error.downcast_ref::<Cause>();
-        earlier
-            .map(|Cause(earlier)| earlier.clone())
-            .or_else(|| error.downcast_ref::<rustls::Error>().map(of_tls))
-    })
+    let mut proxy = None;
+    for error in chain(error) {
+        if let Some(Cause(earlier)) = error.downcast_ref::<Cause>() {
+            return Some(earlier.clone());
+        }
+        match error.downcast_ref::<ProxyError>() {
+            // Its source says more.
+            Some(unreachable @ ProxyError::Unreachable(_)) => proxy = Some(unreachable.to_string()),
+            Some(refused) => return Some(refused.to_string()),
+            None => {}
+        }
+        if let Some(tls) = error.downcast_ref::<rustls::Error>() {
+            let tls = of_tls(tls);
+            return Some(proxy.map_or_else(|| tls.clone(), |proxy| format!("{proxy}: {tls}")));
+        }
+    }
+    proxy
 }
 
 /// Returns an error with its sources. An I/O error hides the error that it wraps.
@@ -118,15 +131,34 @@ mod tests {
     #[case::text_of_a_library(rustls::Error::General("canary".to_owned()), "TLS handshake failed")]
     fn tls_names_its_cause(#[case] error: rustls::Error, #[case] expected: &str) {
         // As hyper-rustls and kube wrap it.
-        let wrapped = io::Error::other(io::Error::new(io::ErrorKind::InvalidData, error));
+        let wrapped = io::Error::other(io::Error::new(io::ErrorKind::InvalidData, error.clone()));
         let error_of_kube = kube::Error::Service(Box::new(wrapped));
         assert_eq!(cause(&error_of_kube).as_deref(), Some(expected));
+
+        let behind = ProxyError::Unreachable(Box::new(error));
+        let expected = format!("the proxy cannot be reached: {expected}");
+        assert_eq!(cause(&behind), Some(expected));
     }
 
     #[test]
     fn a_long_name_is_truncated() {
         let text = cause(&of_webpki(&"ä".repeat(1000))).unwrap();
         assert_eq!(text.chars().count(), LONGEST);
+    }
+
+    #[rstest]
+    #[case::refused(ProxyError::Answered(407), "the proxy answered 407")]
+    #[case::closed(
+        ProxyError::Closed(io::ErrorKind::ConnectionReset.into()),
+        "the proxy closed the connection"
+    )]
+    #[case::unreachable(
+        ProxyError::Unreachable(io::Error::from(io::ErrorKind::ConnectionRefused).into()),
+        "the proxy cannot be reached"
+    )]
+    fn a_proxy_names_its_cause(#[case] error: ProxyError, #[case] expected: &str) {
+        let error = kube::Error::Service(Box::new(error));
+        assert_eq!(cause(&error).as_deref(), Some(expected));
     }
 
     #[test]

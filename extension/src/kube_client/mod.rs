@@ -2,6 +2,7 @@
 
 pub mod bounded;
 pub(crate) mod cause;
+pub(crate) mod connector;
 pub mod fence;
 pub(crate) mod kubeconfig;
 pub mod last_response;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use hyper_rustls::HttpsConnector;
 use hyper_timeout::TimeoutConnector;
 use hyper_util::{
-    client::legacy::{self, connect::HttpConnector},
+    client::legacy,
     rt::{TokioExecutor, TokioTimer},
 };
 use kube::{
@@ -13,6 +13,8 @@ use kube::{
     client::{Body, ConfigExt},
 };
 use tower::{BoxError, ServiceBuilder};
+
+use super::connector::Connector;
 
 /// Time after which an idle connection is usually closed. Longer than the resync interval of a hot cluster, 10 s.
 pub(crate) const IDLE: Duration = Duration::from_secs(15);
@@ -29,7 +31,7 @@ pub(crate) fn client(config: Config, idle: usize, time: Duration) -> kube::Resul
         // Only kube's own client supports proxies. The kubeconfig of an operator may name one.
         return Client::try_from(config);
     }
-    let connector = config.rustls_https_connector()?;
+    let connector = config.rustls_https_connector_with_connector(Connector::direct())?;
     over(connector, config, idle, time)
 }
 
@@ -37,7 +39,7 @@ pub(crate) fn client(config: Config, idle: usize, time: Duration) -> kube::Resul
 /// # Errors
 /// The authentication settings of `config` are invalid.
 pub(crate) fn over(
-    connector: HttpsConnector<HttpConnector>,
+    connector: HttpsConnector<Connector>,
     config: Config,
     idle: usize,
     time: Duration,

@@ -4,15 +4,15 @@ use std::{sync::Arc, time::Duration};
 
 use http::Uri;
 use hyper_rustls::{DefaultServerNameResolver, FixedServerNameResolver, HttpsConnector, ResolveServerName};
-use hyper_util::client::legacy::connect::HttpConnector;
 use kube::{Client, Config, config::AuthInfo};
 use rustls::pki_types::ServerName;
 use serde_json::json;
-use sluice_core::kubeconfig::{Authorization, WorkloadKubeconfig};
+use sluice_core::kubeconfig::{Authorization, Proxies, Proxy, WorkloadKubeconfig};
 
 use super::tls;
 use crate::kube_client::{
     bounded::{Bounds, bounded},
+    connector::Connector,
     pool,
 };
 
@@ -65,12 +65,21 @@ pub enum Error {
     /// Not a value of a header.
     #[error("fields token, username and password make no header")]
     Header,
+    /// The operator does not allow the proxy.
+    #[error("field proxy-url names a proxy that flag --remote-allow-proxy does not allow")]
+    ProxyNotAllowed,
+    /// Not an address.
+    #[error("the host of the proxy is not the host of a URL")]
+    Proxy,
 }
 
 /// Builds a client of the workload API server, with limits on every request.
-pub fn connect(kubeconfig: &WorkloadKubeconfig) -> Result<Client, Error> {
+pub fn connect(kubeconfig: &WorkloadKubeconfig, proxies: &Proxies) -> Result<Client, Error> {
     let server: Uri = kubeconfig.server.parse().map_err(|_| Error::Server)?;
-    let connector = encrypted(kubeconfig)?;
+    let proxy = proxies
+        .choose(kubeconfig.proxy.as_ref(), server.host().unwrap_or_default())
+        .map_err(|_| Error::ProxyNotAllowed)?;
+    let connector = encrypted(kubeconfig, connector(kubeconfig, proxy)?)?;
     let mut config = Config::new(server);
     config.connect_timeout = Some(Duration::from_secs(5));
     config.read_timeout = Some(SILENCE);
@@ -83,8 +92,21 @@ pub fn connect(kubeconfig: &WorkloadKubeconfig) -> Result<Client, Error> {
     Ok(bounded(client, BOUNDS))
 }
 
-/// Returns a connector with encryption.
-fn encrypted(kubeconfig: &WorkloadKubeconfig) -> Result<HttpsConnector<HttpConnector>, Error> {
+/// Returns a connector without encryption, through the proxy if there is one.
+fn connector(kubeconfig: &WorkloadKubeconfig, proxy: Option<&Proxy>) -> Result<Connector, Error> {
+    let Some(proxy) = proxy else {
+        return Ok(Connector::direct());
+    };
+    // Only the API server gets the client certificate. Like Go, verifies a proxy with the CA of the kubeconfig.
+    let tls = tls::verifying(kubeconfig.certificate_authority.as_deref())?;
+    Connector::through(proxy.clone(), tls).map_err(|_| Error::Proxy)
+}
+
+/// Encrypts the connections of a connector.
+fn encrypted(
+    kubeconfig: &WorkloadKubeconfig,
+    connector: Connector,
+) -> Result<HttpsConnector<Connector>, Error> {
     let mut tls = tls::verifying(kubeconfig.certificate_authority.as_deref())?;
     if let Some(certificate) = &kubeconfig.credentials.certificate {
         tls::authenticate(&mut tls, certificate)?;
@@ -96,8 +118,6 @@ fn encrypted(kubeconfig: &WorkloadKubeconfig) -> Result<HttpsConnector<HttpConne
             Arc::new(FixedServerNameResolver::new(name))
         }
     };
-    let mut connector = HttpConnector::new();
-    connector.enforce_http(false);
     Ok(HttpsConnector::new(connector, tls, false, names))
 }
 

@@ -12,7 +12,10 @@ use std::{
 };
 
 use kube::Client;
-use sluice_core::{kubeconfig::WorkloadKubeconfig, protocol::ParsedKubeconfig};
+use sluice_core::{
+    kubeconfig::{Proxies, WorkloadKubeconfig},
+    protocol::ParsedKubeconfig,
+};
 
 pub use client::connect;
 pub use connection::Remote;
@@ -36,6 +39,7 @@ pub struct Remotes {
     /// Provider configurations: they re-read unwatched objects more often while their Cluster is connected.
     dependents: Dependents,
     fence: Fence,
+    proxies: Proxies,
     live: Mutex<HashMap<String, Arc<Remote>>>,
     /// Paces outlive connections: a server that forces frequent reconnects has a single pace.
     paces: Mutex<HashMap<String, Pace>>,
@@ -51,9 +55,16 @@ impl Remotes {
             triggers,
             dependents,
             fence,
+            proxies: Proxies::default(),
             live: Mutex::default(),
             paces: Mutex::default(),
         }
+    }
+
+    /// Connects through these proxies.
+    #[must_use]
+    pub fn through(self, proxies: Proxies) -> Self {
+        Self { proxies, ..self }
     }
 
     /// Returns the connection of a cluster; opens a new one for a different kubeconfig.
@@ -67,7 +78,9 @@ impl Remotes {
         kubeconfig: &WorkloadKubeconfig,
         digest: &str,
     ) -> Result<Arc<Remote>, client::Error> {
-        self.open_with(cluster_uid, cluster, digest, || connect(kubeconfig))
+        self.open_with(cluster_uid, cluster, digest, || {
+            connect(kubeconfig, &self.proxies)
+        })
     }
 
     /// Returns the client of the connection with this kubeconfig, or else a new client.
@@ -75,7 +88,7 @@ impl Remotes {
         let live = lock(&self.live).get(cluster_uid).cloned();
         let live = live.filter(|remote| remote.digest == by.digest);
         live.map_or_else(
-            || Ok(self.fence.guard(connect(&by.parsed)?)),
+            || Ok(self.fence.guard(connect(&by.parsed, &self.proxies)?)),
             |remote| Ok(remote.client.clone()),
         )
     }

@@ -23,7 +23,7 @@ use crate::{
 #[derive(Debug, thiserror::Error)]
 #[error("not asked: it did not answer a moment ago")]
 pub(super) struct NotAsked {
-    /// Cause of the last failure, if TLS reported one.
+    /// Cause of the last failure, if TLS or a proxy reported one.
     #[source]
     cause: Option<Cause>,
 }

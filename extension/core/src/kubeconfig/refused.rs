@@ -73,6 +73,12 @@ pub enum Refused {
         /// Path of the field.
         field: String,
     },
+    /// The URL of a proxy that client-go does not accept either.
+    #[error("{field} is not an http, https or socks5 URL of a proxy")]
+    Proxy {
+        /// Path of the field.
+        field: String,
+    },
     /// A token that cannot be sent in a header.
     #[error("{field} has characters that no token has")]
     Token {
@@ -109,9 +115,11 @@ impl Refused {
             Self::Alias { .. } => "Alias",
             Self::DuplicateKey { .. } | Self::DuplicateName { .. } => "Duplicate",
             Self::NotUsed { .. } => "FieldRefused",
-            Self::Type { .. } | Self::Server { .. } | Self::Token { .. } | Self::NotBase64 { .. } => {
-                "FieldInvalid"
-            }
+            Self::Type { .. }
+            | Self::Server { .. }
+            | Self::Proxy { .. }
+            | Self::Token { .. }
+            | Self::NotBase64 { .. } => "FieldInvalid",
             Self::Missing { .. } => "FieldMissing",
             Self::NoContext | Self::Dangling { .. } => "ContextUnclear",
             Self::NoCredentials { .. } | Self::TwoCredentials { .. } => "CredentialsUnclear",

@@ -90,6 +90,7 @@ fn a_kubeconfig_of_kubeadm_passes() {
             server: "https://10.0.0.1:6443".to_owned(),
             certificate_authority: Some(b"authority".to_vec()),
             tls_server_name: None,
+            proxy: None,
             credentials: Credentials {
                 authorization: None,
                 certificate: Some(client_certificate()),
@@ -178,6 +179,18 @@ fn a_key_alone_is_ignored_beside_a_token() {
     assert_eq!(parsed, parse(good().as_bytes()).expect("it passes"));
 }
 
+#[test]
+fn a_proxy_is_read() {
+    let cluster = format!(
+        "{}\n    proxy-url: http://user:{CANARY}@proxy.example.com:3128",
+        cluster()
+    );
+    let parsed = parse(file(&cluster, &token(), &context()).as_bytes()).expect("it passes");
+    let proxy = parsed.proxy.expect("a proxy");
+    assert_eq!(proxy.authority(), "proxy.example.com:3128");
+    assert!(!format!("{proxy:?}").contains(CANARY), "{proxy:?}");
+}
+
 #[rstest]
 #[case::host_and_port("10.0.0.1:6443", "https://10.0.0.1:6443")]
 #[case::address_of_ipv6("https://[fd00::1]", "https://[fd00::1]")]
@@ -247,9 +260,13 @@ fn fields_of_a_user_are_refused(#[case] field: &str, #[case] message: &str) {
     "insecure-skip-tls-verify: true",
     "clusters[0].cluster.insecure-skip-tls-verify is not used here; put certificate-authority-data there"
 )]
-#[case::proxy(
-    "proxy-url: http://canary-c4n4ry",
-    "clusters[0].cluster.proxy-url is not used here; remove it"
+#[case::proxy_of_another_protocol(
+    "proxy-url: ftp://canary-c4n4ry",
+    "clusters[0].cluster.proxy-url is not an http, https or socks5 URL of a proxy"
+)]
+#[case::proxy_without_protocol(
+    "proxy-url: canary-c4n4ry:3128",
+    "clusters[0].cluster.proxy-url is not an http, https or socks5 URL of a proxy"
 )]
 fn fields_of_a_cluster_are_refused(#[case] field: &str, #[case] message: &str) {
     let used = file(&format!("{}\n    {field}", cluster()), &token(), &context());

@@ -17,7 +17,7 @@ pub struct Failure {
     pub message: String,
     /// Whether the response exceeds a size limit.
     pub too_long: bool,
-    /// Cause of a failed connection, if TLS reports it. The text is constant as long as the cause is.
+    /// Cause of a failed connection, if TLS or a proxy reports it. The text is constant as long as the cause is.
     pub cause: Option<String>,
     /// Object that cannot be decoded, if that is the cause.
     pub undecodable: Option<Arc<Undecodable>>,

@@ -295,7 +295,7 @@ pub enum Contact {
         now: Timestamp,
         /// Time since the last response, if there was one.
         last_answer: Option<Duration>,
-        /// Cause of the last failure, if TLS reported it.
+        /// Cause of the last failure, if TLS or a proxy reported it.
         cause: Option<String>,
     },
     /// A store was emptied, for this reason.

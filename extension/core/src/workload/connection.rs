@@ -26,7 +26,7 @@ pub struct Connection {
     pub silent_since: Option<Timestamp>,
     /// Circuit breaker for the requests of reconciles.
     pub breaker: Breaker,
-    /// Cause of the last failure, if TLS reported it.
+    /// Cause of the last failure, if TLS or a proxy reported it.
     cause: Option<String>,
     /// First observed runs of its Apps.
     pub runs: FirstSeenRuns,
@@ -58,7 +58,7 @@ impl Connection {
         !goes_on
     }
 
-    /// Records a request without a response; see [`Breaker::failed`]. `cause` is what TLS reports.
+    /// Records a request without a response; see [`Breaker::failed`]. `cause` is what TLS or a proxy reports.
     pub fn failed(&mut self, opens: bool, cause: Option<String>, now: Instant) {
         self.cause = cause;
         self.breaker.failed(opens, now);
@@ -70,7 +70,7 @@ impl Connection {
         self.breaker.answered(now)
     }
 
-    /// Returns the cause of the last failure, if TLS reported it and no response followed.
+    /// Returns the cause of the last failure, if TLS or a proxy reported it and no response followed.
     #[must_use]
     pub fn cause(&self) -> Option<&str> {
         self.cause.as_deref()

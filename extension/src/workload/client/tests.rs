@@ -50,6 +50,7 @@ fn kubeconfig(server: &str, authority: &str) -> WorkloadKubeconfig {
         server: server.to_owned(),
         certificate_authority: Some(authority.as_bytes().to_vec()),
         tls_server_name: None,
+        proxy: None,
         credentials: Credentials {
             authorization: Some(Authorization::Token(Redacted::new("token".to_owned()))),
             certificate: None,
@@ -66,7 +67,7 @@ where
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let server = format!("http://{}", listener.local_addr().unwrap());
     let kubeconfig = kubeconfig(&server, &Authority::new("one").pem());
-    let client = connect(&kubeconfig).unwrap();
+    let client = connect(&kubeconfig, &Proxies::default()).unwrap();
     let request = Request::get("/api").body(Body::empty()).unwrap();
     let answer = tokio::spawn(async move { client.send(request).await });
     let (mut stream, _) = listener.accept().await.unwrap();
@@ -183,8 +184,8 @@ async fn api_server(acceptor: TlsAcceptor) -> (SocketAddr, JoinHandle<Option<Str
 }
 
 /// Sends a request. An error is the cause in the message of the hold.
-async fn asked(kubeconfig: &WorkloadKubeconfig) -> Result<u16, Option<String>> {
-    let client = connect(kubeconfig).unwrap();
+async fn asked(kubeconfig: &WorkloadKubeconfig, proxies: &Proxies) -> Result<u16, Option<String>> {
+    let client = connect(kubeconfig, proxies).unwrap();
     let request = Request::get("/api").body(Body::empty()).unwrap();
     match client.send(request).await {
         Ok(answer) => Ok(answer.status().as_u16()),
@@ -207,7 +208,7 @@ async fn a_token_and_a_client_certificate_are_sent() {
     let (address, serving) = api_server(acceptor).await;
     let mut kubeconfig = kubeconfig(&format!("https://{address}"), &authority.pem());
     kubeconfig.credentials.certificate = Some(client_certificate(&authority.issue("admin")));
-    assert_eq!(asked(&kubeconfig).await, Ok(200));
+    assert_eq!(asked(&kubeconfig, &Proxies::default()).await, Ok(200));
     let head = serving.await.unwrap().unwrap().to_ascii_lowercase();
     assert!(head.contains("\r\nauthorization: bearer token\r\n"), "{head}");
 }
@@ -221,7 +222,7 @@ async fn a_user_name_is_sent() {
         username: "admin".to_owned(),
         password: Redacted::new(String::new()),
     });
-    assert_eq!(asked(&kubeconfig).await, Ok(200));
+    assert_eq!(asked(&kubeconfig, &Proxies::default()).await, Ok(200));
     let head = serving.await.unwrap().unwrap();
     // `admin:` in base64.
     assert!(head.contains("Basic YWRtaW46"), "{head}");
@@ -233,7 +234,7 @@ async fn a_missing_client_certificate_is_a_cause() {
     let acceptor = authority.issue("127.0.0.1").acceptor(Some(&authority));
     let (address, _serving) = api_server(acceptor).await;
     let kubeconfig = kubeconfig(&format!("https://{address}"), &authority.pem());
-    let cause = asked(&kubeconfig).await.unwrap_err();
+    let cause = asked(&kubeconfig, &Proxies::default()).await.unwrap_err();
     assert_eq!(
         cause.as_deref(),
         Some("received fatal alert: CertificateRequired")
@@ -259,7 +260,7 @@ async fn a_server_is_verified(#[case] bundle: fn(&Authority) -> String, #[case] 
     let authority = Authority::new("one");
     let (address, _serving) = api_server(authority.issue("127.0.0.1").acceptor(None)).await;
     let kubeconfig = kubeconfig(&format!("https://{address}"), &bundle(&authority));
-    let answer = asked(&kubeconfig).await;
+    let answer = asked(&kubeconfig, &Proxies::default()).await;
     assert_eq!(
         answer,
         expected.map_or(Ok(200), |cause| Err(Some(cause.to_owned())))
@@ -291,7 +292,7 @@ async fn the_name_of_a_server_is_verified(
         let (address, _serving) = api_server(identity.acceptor(None)).await;
         let mut kubeconfig = kubeconfig(&format!("https://{address}"), &bundle);
         kubeconfig.tls_server_name = name.map(str::to_owned);
-        let answer = asked(&kubeconfig).await;
+        let answer = asked(&kubeconfig, &Proxies::default()).await;
         assert_eq!(
             answer,
             expected.map_or(Ok(200), |cause| Err(Some(cause.to_owned())))
@@ -305,7 +306,7 @@ async fn a_server_certificate_in_the_bundle_is_trusted() {
     let issued = Authority::new("unknown").issue("127.0.0.1");
     let (address, _serving) = api_server(issued.acceptor(None)).await;
     let known = kubeconfig(&format!("https://{address}"), &issued.certificate.pem());
-    assert_eq!(asked(&known).await, Ok(200));
+    assert_eq!(asked(&known, &Proxies::default()).await, Ok(200));
 
     // The same names and another key.
     let own = Identity::self_signed("127.0.0.1");
@@ -313,7 +314,7 @@ async fn a_server_certificate_in_the_bundle_is_trusted() {
     let another = Identity::self_signed("127.0.0.1").certificate.pem();
     let other = kubeconfig(&format!("https://{address}"), &another);
     assert_eq!(
-        asked(&other).await,
+        asked(&other, &Proxies::default()).await,
         Err(Some("invalid peer certificate: CaUsedAsEndEntity".to_owned()))
     );
 }
@@ -344,10 +345,14 @@ async fn a_server_certificate_in_the_bundle_is_trusted() {
     },
     "client-key-data is not the key of the certificate"
 )]
+#[case::proxy(
+    |kubeconfig: &mut WorkloadKubeconfig| kubeconfig.proxy = Proxy::parse("http://user:canary@proxy"),
+    "proxy-url names a proxy that flag --remote-allow-proxy does not allow"
+)]
 fn what_makes_no_client_is_named(#[case] edit: fn(&mut WorkloadKubeconfig), #[case] expected: &str) {
     let mut kubeconfig = kubeconfig("https://127.0.0.1", &Authority::new("one").pem());
     edit(&mut kubeconfig);
-    let error = connect(&kubeconfig).err().unwrap();
+    let error = connect(&kubeconfig, &Proxies::default()).err().unwrap();
     let text = format!("{error} {error:?}");
     assert!(text.contains(expected) && !text.contains("canary"), "{text}");
 }
@@ -359,5 +364,68 @@ async fn a_client_certificate_of_version_1_is_left_to_the_server() {
         certificate: VERSION_1.as_bytes().to_vec(),
         key: Redacted::new(KEY_OF_VERSION_1.as_bytes().to_vec()),
     });
-    assert!(connect(&kubeconfig).is_ok());
+    assert!(connect(&kubeconfig, &Proxies::default()).is_ok());
+}
+
+/// Starts an HTTP proxy for one connection that leads to `server`. The task returns the first line of the request.
+async fn http_proxy(server: SocketAddr) -> (SocketAddr, JoinHandle<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let serving = tokio::spawn(async move {
+        let (mut client, _) = listener.accept().await.unwrap();
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            head.push(client.read_u8().await.unwrap());
+        }
+        client.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await.unwrap();
+        let mut server = TcpStream::connect(server).await.unwrap();
+        let _closed = tokio::io::copy_bidirectional(&mut client, &mut server).await;
+        let head = String::from_utf8(head).unwrap();
+        head.lines().next().unwrap_or_default().to_owned()
+    });
+    (address, serving)
+}
+
+/// Whether the kubeconfig names the proxy, or the operator.
+#[rstest]
+#[case::of_the_kubeconfig(true)]
+#[case::of_the_operator(false)]
+#[tokio::test]
+async fn a_server_behind_a_proxy_is_verified_like_others(#[case] of_kubeconfig: bool) {
+    let authority = Authority::new("one");
+    let (server, serving) = api_server(authority.issue("api.example.com").acceptor(None)).await;
+    let (address, proxying) = http_proxy(server).await;
+    let proxy = Proxy::parse(&format!("http://{address}"));
+    let mut kubeconfig = kubeconfig("https://api.example.com:6443", &authority.pem());
+    let mut proxies = Proxies::default();
+    if of_kubeconfig {
+        kubeconfig.proxy = proxy;
+        proxies.allowed = vec!["127.0.0.0/8".parse().unwrap()];
+    } else {
+        proxies.operator = proxy;
+    }
+    assert_eq!(asked(&kubeconfig, &proxies).await, Ok(200));
+    let head = serving.await.unwrap().unwrap();
+    assert!(head.starts_with("GET /api HTTP/1.1\r\n"), "{head}");
+    assert_eq!(proxying.await.unwrap(), "CONNECT api.example.com:6443 HTTP/1.1");
+}
+
+/// The 5 s to connect include the proxy.
+#[tokio::test]
+async fn a_proxy_that_never_answers_is_given_up() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let proxy = format!("http://{}", listener.local_addr().unwrap());
+    let proxies = Proxies {
+        operator: Proxy::parse(&proxy),
+        ..Proxies::default()
+    };
+    let kubeconfig = kubeconfig("https://api.example.com", &Authority::new("one").pem());
+    let asking = tokio::spawn(async move { asked(&kubeconfig, &proxies).await });
+    let (mut stream, _) = listener.accept().await.unwrap();
+    stream.read_u8().await.unwrap();
+    tokio::time::pause();
+    let began = tokio::time::Instant::now();
+    assert_eq!(asking.await.unwrap(), Err(None));
+    assert!(began.elapsed() <= Duration::from_secs(5), "{:?}", began.elapsed());
+    drop(stream);
 }

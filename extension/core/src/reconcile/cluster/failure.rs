@@ -31,7 +31,7 @@ pub(super) fn silent(failure: &Failure) -> Hold {
     Hold::new(GateReason::WorkloadUnreachable, message)
 }
 
-/// Returns the hold for a workload API server without response, with the cause that TLS reports.
+/// Returns the hold for a workload API server without response, with the cause that TLS or a proxy reports.
 pub(super) fn unanswered(cause: Option<&str>) -> Hold {
     let message = match cause {
         Some(cause) => format!("no connection to the workload API server: {cause}"),

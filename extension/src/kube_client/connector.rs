@@ -1,0 +1,146 @@
+//! TCP connections to an API server, direct or through a proxy.
+
+mod http_tunnel;
+mod socks5;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    io,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use futures::future::{BoxFuture, FutureExt as _};
+use http::{Uri, uri::InvalidUri};
+use hyper_rustls::{DefaultServerNameResolver, HttpsConnector, MaybeHttpsStream};
+use hyper_util::{client::legacy::connect::HttpConnector, rt::TokioIo};
+use rustls::ClientConfig;
+use sluice_core::kubeconfig::{Proxy, ProxyProtocol};
+use tokio::net::TcpStream;
+use tower::{BoxError, Service, ServiceExt as _};
+
+/// Failure of a proxy. The text is constant as long as the cause is, and has no address and no credentials.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ProxyError {
+    /// No connection to the proxy.
+    #[error("the proxy cannot be reached")]
+    Unreachable(#[source] BoxError),
+    /// The connection to the proxy ended during the handshake.
+    #[error("the proxy closed the connection")]
+    Closed(#[source] io::Error),
+    /// The proxy refuses the request for a tunnel with this HTTP status code.
+    #[error("the proxy answered {0}")]
+    Answered(u16),
+    /// The proxy refuses the request for a tunnel for this reason.
+    #[error("the proxy answered: {0}")]
+    Refused(&'static str),
+    /// The proxy requires credentials, or another kind of them.
+    #[error("the proxy requires other credentials than user name and password of its URL")]
+    CredentialsMissing,
+    /// The proxy refuses the credentials.
+    #[error("the proxy refused user name and password of its URL")]
+    CredentialsRefused,
+    /// The answer is not of the protocol.
+    #[error("the proxy does not speak {0}")]
+    Protocol(&'static str),
+    /// The address of the API server does not fit into a request.
+    #[error("the address of the API server is too long for the proxy")]
+    Address,
+}
+
+/// Connects to an API server without encryption.
+#[derive(Clone)]
+pub(crate) struct Connector {
+    direct: HttpConnector,
+    hop: Option<Arc<Hop>>,
+}
+
+/// Connection to a proxy.
+struct Hop {
+    proxy: Proxy,
+    url: Uri,
+    connector: HttpsConnector<HttpConnector>,
+}
+
+impl Connector {
+    /// Returns a connector without proxy.
+    pub(crate) fn direct() -> Self {
+        let mut direct = HttpConnector::new();
+        direct.enforce_http(false);
+        Self { direct, hop: None }
+    }
+
+    /// Returns a connector through `proxy`; `tls` verifies a proxy with protocol `https`.
+    ///
+    /// # Errors
+    /// The host of the proxy is not the host of a URL.
+    pub(crate) fn through(proxy: Proxy, tls: ClientConfig) -> Result<Self, InvalidUri> {
+        let scheme = match proxy.protocol {
+            ProxyProtocol::Http | ProxyProtocol::Socks5 => "http",
+            ProxyProtocol::Https => "https",
+        };
+        let url = format!("{scheme}://{}/", proxy.authority()).parse::<Uri>()?;
+        let Self { direct, .. } = Self::direct();
+        let names = Arc::new(DefaultServerNameResolver::default());
+        let connector = HttpsConnector::new(direct.clone(), tls, false, names);
+        let hop = Hop {
+            proxy,
+            url,
+            connector,
+        };
+        Ok(Self {
+            direct,
+            hop: Some(Arc::new(hop)),
+        })
+    }
+}
+
+impl Service<Uri> for Connector {
+    type Response = MaybeHttpsStream<TokioIo<TcpStream>>;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<Self::Response, BoxError>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.direct.poll_ready(context).map_err(Into::into)
+    }
+
+    fn call(&mut self, server: Uri) -> Self::Future {
+        match self.hop.clone() {
+            Some(hop) => async move { Ok::<_, BoxError>(hop.connect(&server).await?) }.boxed(),
+            None => {
+                let connecting = self.direct.call(server);
+                async move { Ok::<_, BoxError>(MaybeHttpsStream::Http(connecting.await?)) }.boxed()
+            }
+        }
+    }
+}
+
+impl Hop {
+    /// Connects to the API server of a URL.
+    async fn connect(&self, server: &Uri) -> Result<MaybeHttpsStream<TokioIo<TcpStream>>, ProxyError> {
+        let stream = self.connector.clone().oneshot(self.url.clone()).await;
+        let mut stream = TokioIo::new(stream.map_err(ProxyError::Unreachable)?);
+        let host = server.host().unwrap_or_default();
+        let default_port = if server.scheme_str() == Some("http") {
+            80
+        } else {
+            443
+        };
+        let port = server.port_u16().unwrap_or(default_port);
+        let credentials = self.proxy.credentials.as_ref().map(|credentials| {
+            let (user, password) = credentials.expose();
+            (user.as_str(), password.as_str())
+        });
+        match self.proxy.protocol {
+            ProxyProtocol::Http | ProxyProtocol::Https => {
+                http_tunnel::open(&mut stream, &format!("{host}:{port}"), credentials).await?;
+            }
+            ProxyProtocol::Socks5 => {
+                let host = host.trim_start_matches('[').trim_end_matches(']');
+                socks5::open(&mut stream, host, port, credentials).await?;
+            }
+        }
+        Ok(stream.into_inner())
+    }
+}
