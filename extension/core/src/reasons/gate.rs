@@ -221,15 +221,18 @@ held! {
         /// Secret `<cluster>-kubeconfig` or its key `value` does not exist, and the control plane has a version.
         KubeconfigNotFound("gate, event"): "kubeconfig not found", Blocked,
             act("check the provider of the control plane"),
-        /// The kubeconfig contains a field that Sluice does not accept (exec, files, insecure …).
+        /// The kubeconfig has a field that Sluice refuses (a program, a file, impersonation, an unverified server), names a proxy that
+        /// `--remote-allow-proxy` does not allow, or has data that makes no client.
         KubeconfigInvalid("gate, event"): "kubeconfig not accepted", Blocked,
-            act("the message names the field; put a token or client certificate there"),
-        /// The API server does not respond, or responds with 401, 403 or 404, which the message names, or is not a Kubernetes API
-        /// server; or it returns more PackageInstalls or Apps than Sluice caches (16 MiB each), or its watch panicked.
+            act("the message names the field; see [kubeconfigs](reference/kubeconfigs.md)"),
+        /// The API server does not respond, or a proxy or the TLS handshake fails, or the API server responds with 401, 403 or 404; the
+        /// message names the cause. Also if it is not a Kubernetes API server, if it returns more PackageInstalls or Apps than Sluice
+        /// caches (16 MiB each), or if its watch panicked.
         WorkloadUnreachable("gate, event"): "workload API server unreachable", Blocked,
             act(
-                "check network and endpoint; proofs are kept for 60 s. If another cluster responds, behind a new kubeconfig or behind \
-                 the same one, Sluice deploys and proves everything again, after the work of kapp on the previous cluster has ended",
+                "check network and endpoint, or the [cause](reference/kubeconfigs.md#causes) in the message; proofs are kept for 60 s. If \
+                 another cluster responds, behind a new kubeconfig or behind the same one, Sluice deploys and proves everything again, \
+                 after the work of kapp on the previous cluster has ended",
             ),
         /// kapp-controller does not serve its package API yet.
         KappControllerRestarting("gate"): "kapp-controller not serving its API", Progress,
