@@ -1,6 +1,7 @@
 //! Kubernetes versions: compared as semantic versions, stored byte for byte.
 
 mod ordered;
+mod upgrading;
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -9,11 +10,12 @@ use std::str::FromStr;
 use semver::Version;
 
 pub use ordered::Ordered;
+pub use upgrading::{is_upgrading, may_report, same_but_for_suffix, same_numbers};
 
 /// Kubernetes version, `v1.35.4` or `v1.35.4+vmware.1`.
 ///
-/// Cluster API treats every textual difference as another version, so equality compares bytes. The order is that of semantic
-/// versions, which does not order two builds of one release.
+/// Cluster API treats every textual difference between desired versions as another version, so equality compares bytes. The order is
+/// that of semantic versions, which does not order two builds of one release. [`is_upgrading`] compares reported versions.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct KubernetesVersion {
     text: String,
