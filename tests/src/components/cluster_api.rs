@@ -5,9 +5,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 
-use super::catalogue::{CLUSTER_API_VERSION, module};
-use super::go::{Program, sources_of};
+use super::cache::{digest, user_cache};
+use super::catalogue::{CLUSTER_API, CLUSTER_API_VERSION, Module, module};
+use super::go::{Program, build, sources_of};
 use super::once::once;
+use crate::processes::notice;
 
 /// A release of Cluster API: the last one of each minor that has hooks as Sluice needs them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -71,6 +73,49 @@ impl ClusterApiRelease {
         })
     }
 
+    fn module(self) -> Module {
+        self.program().map_or(CLUSTER_API, |program| program.module)
+    }
+
+    /// The program that prints what functions of this release decide about reported versions, from `tests/go/upgrading`. It is built
+    /// first where that was not done before, which takes a minute.
+    pub fn upgrading(self) -> Result<PathBuf> {
+        let Module { name, go_mod, go_sum } = self.module();
+        // Internal packages of Cluster API are for modules below it.
+        let go_mod = go_mod.replacen(
+            &format!("module harness/{name}\n"),
+            "module sigs.k8s.io/cluster-api/harness\n",
+            1,
+        );
+        let main = include_str!("../../go/upgrading/main.go");
+        let status = match self {
+            Self::Newest => include_str!("../../go/upgrading/status114.go"),
+            Self::V1_13 | Self::V1_12 | Self::V1_11 => include_str!("../../go/upgrading/status111.go"),
+        };
+        let files = [
+            ("go.mod", go_mod.as_str()),
+            ("go.sum", go_sum),
+            ("main.go", main),
+            ("status.go", status),
+        ];
+        let digest = digest(files.iter().map(|(_, text)| (*text).to_owned()));
+        let directory = user_cache()?
+            .join("sluice/tools")
+            .join(format!("upgrading-{digest}"));
+        let program = directory.join("upgrading");
+        once(&program, |unfinished| {
+            notice(format_args!(
+                "building a program with functions of Cluster API {}, once",
+                self.version()
+            ));
+            for (file, text) in files {
+                fs::write(directory.join(file), text).with_context(|| format!("write {file}"))?;
+            }
+            build(&directory, ".", "-s -w", unfinished, |_| ()).context("build tests/go/upgrading")
+        })?;
+        Ok(program)
+    }
+
     /// Linker flags that set the version of the manager.
     pub(super) fn linker_flags(self) -> String {
         let package = "sigs.k8s.io/cluster-api/version";
@@ -125,7 +170,6 @@ pub(crate) fn copy(from: &Path, to: &Path) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::catalogue::CLUSTER_API;
     use super::*;
 
     /// The linker writes the version into the program, whatever it is built from.
@@ -133,7 +177,7 @@ mod tests {
     fn a_release_reports_its_source_version() {
         use ClusterApiRelease::{Newest, V1_11, V1_12, V1_13};
         for release in [Newest, V1_13, V1_12, V1_11] {
-            let module = release.program().map_or(CLUSTER_API, |program| program.module);
+            let module = release.module();
             let required = format!("sigs.k8s.io/cluster-api {}", release.version());
             let mut lines = module
                 .go_mod

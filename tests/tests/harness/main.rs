@@ -7,3 +7,4 @@ mod missing;
 mod pause_flow;
 mod stack;
 mod support;
+mod upgrading;
