@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use sluice_crds::foreign::{ClusterClass, cluster::ClusterStatus};
 
 use super::WorkerFacts;
-use crate::version::{KubernetesVersion, same};
+use crate::version::{KubernetesVersion, is_upgrading, same};
 
 /// Maximum number of minor versions between workers and control plane.
 ///
@@ -86,14 +86,9 @@ fn is_of(steps: &[String], to: &str) -> bool {
     steps.last().is_some_and(|last| same(last, to))
 }
 
+/// Whether a step leads from a version to another one. Cluster API permits steps between builds that have no order.
 fn is_above(step: &str, version: &str) -> bool {
-    match (
-        step.parse::<KubernetesVersion>(),
-        version.parse::<KubernetesVersion>(),
-    ) {
-        (Ok(step), Ok(version)) => step.cmp_release(&version) == Ordering::Greater,
-        _ => !same(step, version),
-    }
+    !same(step, version) && is_upgrading(step, version)
 }
 
 /// Whether a worker lags so far behind the control plane that it upgrades before the next minor version.

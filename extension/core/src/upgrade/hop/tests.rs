@@ -278,6 +278,22 @@ fn steps_that_an_extension_has_planned(
     assert_ne!(found.hop, version, "without workers none is waited for");
 }
 
+/// Cluster API permits a step between two builds of a release, also if they have no order.
+#[rstest]
+#[case::later_build("v1.36.3+vmware.1", "v1.36.3+vmware.2")]
+#[case::builds_without_an_order("v1.36.3+k3s2", "v1.36.3+k3s1")]
+fn an_extension_may_plan_another_build(#[case] version: &str, #[case] to: &str) {
+    let plan = Plan::Given {
+        control_plane: vec![to.to_owned()],
+        workers: Vec::new(),
+    };
+    let found = progress(Some(&at(version, version)), &[], to, &plan, None);
+    assert_eq!(
+        (found.hop.as_str(), found.direction),
+        (to, UpgradeDirection::Forward)
+    );
+}
+
 proptest! {
     /// From any settled version the plan leads to the target, one minor at a time.
     #[test]
