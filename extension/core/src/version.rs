@@ -132,19 +132,6 @@ pub fn reached(one: &str, other: &str) -> bool {
     }
 }
 
-/// Whether `one` is the same as `other` or a later patch of its minor version; unparsable versions are compared byte by byte.
-#[must_use]
-pub fn reached_in_minor(one: &str, other: &str) -> bool {
-    let same_minor = || {
-        let (one, other) = (
-            one.parse::<KubernetesVersion>(),
-            other.parse::<KubernetesVersion>(),
-        );
-        one.is_ok_and(|one| other.is_ok_and(|other| one.same_minor(&other)))
-    };
-    one == other || reached(one, other) && same_minor()
-}
-
 /// Returns the older of two versions, or `one` if they have no order.
 #[must_use]
 pub fn older(one: String, other: String) -> String {

@@ -11,23 +11,25 @@ use sluice_crds::run::{Hook, Outcome, UpgradeRecord};
 pub use self::control_plane::ControlPlaneFacts;
 pub use self::plan::Plan;
 pub use self::worker::{Worker, WorkerFacts};
-use crate::version::{KubernetesVersion, reached, reached_in_minor, same};
+use crate::version::{KubernetesVersion, is_upgrading, reached, same, same_numbers};
 
 /// Progress of the control plane.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum ControlPlanePhase {
     /// The control plane does not exist, or has no version in its status yet.
     Creating,
-    /// Spec and status have one version, or the status has a later patch of its minor version; Cluster API treats neither as an
-    /// upgrade.
+    /// Cluster API does not treat the control plane as upgrading: the status has the version of the spec, a later one, or one with a
+    /// suffix that the spec lacks.
     Settled {
         /// The version in its spec.
         version: String,
     },
     /// The control plane is upgrading.
     Rolling {
-        /// The version in its status.
+        /// The version at which it was settled if the status has a build of it, otherwise the version in its status.
         from: String,
+        /// The version in its status.
+        reported: String,
         /// The version in its spec.
         to: String,
     },
@@ -60,7 +62,8 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Returns the API server version on which packages are proven: that of the control plane's status, without later patches.
+    /// Returns the API server version on which packages are proven: that of the control plane's status, or the desired version of which
+    /// the status has a later one or a build.
     ///
     /// Every values digest includes it, so kapp-controller deploys again after a version change.
     #[must_use]
@@ -116,9 +119,10 @@ pub fn progress(
                 UpgradeDirection::Forward,
             )
         }
-        (Some(spec), Some(status)) if !reached_in_minor(status, spec) => (
+        (Some(spec), Some(status)) if is_upgrading(spec, status) => (
             ControlPlanePhase::Rolling {
-                from: status.into(),
+                from: settled_before(status, workers, previous).into(),
+                reported: status.into(),
                 to: spec.into(),
             },
             spec.to_owned(),
@@ -139,6 +143,27 @@ pub fn progress(
         hop,
         direction,
         taken,
+    }
+}
+
+/// Returns the version at which a control plane was settled that reports `status`. Providers report builds of it, and packages were
+/// proven on the version itself.
+fn settled_before<'a>(
+    status: &'a str,
+    workers: &'a [WorkerFacts],
+    previous: Option<&'a UpgradeRecord>,
+) -> &'a str {
+    let recorded = previous.into_iter().flat_map(|record| {
+        let gates = record.gates.iter().map(|gate| gate.version.as_str());
+        record.from.as_deref().into_iter().chain(gates)
+    });
+    let of_workers = workers.iter().filter_map(|worker| worker.spec_version.as_deref());
+    let is_settled = |version: &&str| same_numbers(version, status) && !is_upgrading(version, status);
+    let versions: Vec<&str> = recorded.chain(of_workers).filter(is_settled).collect();
+    if versions.contains(&status) {
+        status
+    } else {
+        versions.first().copied().unwrap_or(status)
     }
 }
 
@@ -207,5 +232,7 @@ fn unproven_hop(version: &str, to: &str, previous: Option<&UpgradeRecord>) -> bo
     at_hop && !proven
 }
 
+#[cfg(test)]
+mod cluster_api;
 #[cfg(test)]
 mod tests;

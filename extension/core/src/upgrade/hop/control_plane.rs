@@ -7,30 +7,40 @@ use sluice_crds::foreign::{
     control_plane::{ControlPlaneSpec, ControlPlaneStatus},
 };
 
-use crate::version::older;
+use crate::version::{is_upgrading, older};
 
 /// Facts about the control plane object.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct ControlPlaneFacts {
     /// `spec.version`.
     pub spec_version: Option<String>,
-    /// Older of `status.version` and the first of `status.versions`.
+    /// Oldest of `status.version` and `status.versions`, among those of which Cluster API treats the control plane as upgrading, if any.
     pub status_version: Option<String>,
 }
 
 impl ControlPlaneFacts {
     /// Returns the facts of one control plane. While machines of several versions run, the oldest counts. Nodes may run a later patch
     /// than their machines, also before those are replaced.
+    ///
+    /// Cluster API decides by `status.version` before 1.14, and by each of `status.versions` since. All of them count, because the release
+    /// of Cluster API is unknown.
     #[must_use]
     pub fn of(control_plane: &ControlPlane) -> Self {
         let ControlPlane { spec, status, .. } = control_plane;
-        let oldest = status.versions.first().and_then(|oldest| oldest.version.clone());
+        let versions = status.versions.iter().map(|each| &each.version);
+        let reported: Vec<String> = versions
+            .chain([&status.version])
+            .flatten()
+            .filter(|version| !version.is_empty())
+            .cloned()
+            .collect();
+        let behind = spec.version.as_deref().and_then(|wanted| {
+            let behind = reported.iter().filter(|reported| is_upgrading(wanted, reported));
+            behind.cloned().reduce(older)
+        });
         Self {
             spec_version: spec.version.clone(),
-            status_version: match (oldest, status.version.clone()) {
-                (Some(oldest), Some(version)) => Some(older(oldest, version)),
-                (oldest, version) => oldest.or(version),
-            },
+            status_version: behind.or_else(|| reported.into_iter().reduce(older)),
         }
     }
 
@@ -79,6 +89,34 @@ mod tests {
             Some("v1.36.3")
         );
         assert_eq!(of(json!("running")), None);
+        assert_eq!(of(json!({"version": ""})), None);
+        assert_eq!(
+            of(json!({"version": "", "versions": [{"version": ""}, {"version": "v1.36.3"}]})).as_deref(),
+            Some("v1.36.3")
+        );
+    }
+
+    #[test]
+    fn a_version_of_which_cluster_api_waits_is_that_of_a_control_plane() {
+        let of = |wanted: &str, versions: &[&str], version: &str| {
+            let versions: Vec<Value> = versions
+                .iter()
+                .map(|version| json!({"version": version}))
+                .collect();
+            let object =
+                json!({"spec": {"version": wanted}, "status": {"version": version, "versions": versions}});
+            ControlPlaneFacts::in_object(&object).status_version
+        };
+        // Their order is unknown, and only one of them is the desired version.
+        let builds = ["v1.35.4+k3s1", "v1.35.4+k3s2"];
+        assert_eq!(of("v1.35.4+k3s1", &builds, builds[0]).as_deref(), Some(builds[1]));
+        assert_eq!(of("v1.35.4+k3s2", &builds, builds[1]).as_deref(), Some(builds[0]));
+        assert_eq!(of("v1.35.4", &builds, builds[0]).as_deref(), Some(builds[0]));
+        // Releases of Cluster API before 1.14 read this one only.
+        assert_eq!(
+            of("v1.35.4", &["v1.35.4"], "v1.35.4-eks-1").as_deref(),
+            Some("v1.35.4-eks-1")
+        );
     }
 
     #[test]

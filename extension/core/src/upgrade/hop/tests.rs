@@ -84,16 +84,19 @@ fn the_stage_is_the_version_of_the_api_server() {
     );
 }
 
-/// A reverted patch, or an image of a later patch; Cluster API treats neither as an upgrade.
+/// A reverted version, an image of a later patch, or a build of the version; Cluster API treats none of them as an upgrade.
 #[rstest]
 #[case::later_patch("v1.35.4", "v1.35.5", true)]
 #[case::release_after_its_candidate("v1.36.0-rc.1", "v1.36.0", true)]
 #[case::earlier_patch("v1.35.4", "v1.35.3", false)]
-#[case::later_minor("v1.35.4", "v1.36.4", false)]
+#[case::later_minor("v1.35.4", "v1.36.4", true)]
 #[case::earlier_minor("v1.35.4", "v1.34.9", false)]
-#[case::other_build("v1.35.4+vmware.1", "v1.35.4+vmware.2", false)]
+#[case::suffix("v1.35.4", "v1.35.4+k0s", true)]
+#[case::pre_release("v1.35.4", "v1.35.4-eks-abc", false)]
+#[case::later_build("v1.35.4+vmware.1", "v1.35.4+vmware.2", true)]
+#[case::earlier_build("v1.35.4+vmware.2", "v1.35.4+vmware.1", false)]
 #[case::unreadable("v1.35.4", "latest", false)]
-fn a_control_plane_that_runs_a_later_patch_is_settled(
+fn a_control_plane_that_runs_a_later_version_is_settled(
     #[case] spec: &str,
     #[case] status: &str,
     #[case] settled: bool,
@@ -102,6 +105,39 @@ fn a_control_plane_that_runs_a_later_patch_is_settled(
     assert_eq!(found.settled_at(), settled.then_some(spec));
     assert_eq!(found.settled_at_hop(), settled);
     assert_eq!(found.stage(), Some(if settled { spec } else { status }));
+}
+
+/// Providers report builds of a version. Packages were proven on the version itself, and are not deployed again while it is left.
+#[rstest]
+#[case::recorded("v1.35.4+k0s", Some(V35), "v1.34.4", "v1.35.4")]
+#[case::of_workers("v1.35.4+k0s", None, V35, "v1.35.4")]
+#[case::a_later_build("v1.35.4+vmware.2", Some("v1.35.4+vmware.1"), V34, "v1.35.4+vmware.1")]
+#[case::the_reported_one("v1.35.4+k0s", Some("v1.35.4+k0s"), V35, "v1.35.4+k0s")]
+#[case::an_earlier_build("v1.35.4", Some("v1.35.4+vmware.1"), V34, "v1.35.4")]
+#[case::another_patch("v1.35.5", Some(V35), V35, "v1.35.5")]
+#[case::unknown("v1.35.4+k0s", None, V34, "v1.35.4+k0s")]
+fn the_stage_stays_while_the_control_plane_leaves_it(
+    #[case] status: &str,
+    #[case] from: Option<&str>,
+    #[case] workers_at: &str,
+    #[case] stage: &str,
+) {
+    let previous = UpgradeRecord {
+        from: from.map(str::to_owned),
+        ..record(V36, V36, &[])
+    };
+    let workers = [worker(workers_at, false)];
+    let found = progress(
+        Some(&at(V36, status)),
+        &workers,
+        V36,
+        &Plan::Direct,
+        Some(&previous),
+    );
+    assert_eq!(found.stage(), Some(stage));
+    let passed = record(V36, V36, &[stage]);
+    let found = progress(Some(&at(V36, status)), &[], V36, &Plan::Direct, Some(&passed));
+    assert_eq!(found.stage(), Some(stage), "of a hop");
 }
 
 #[rstest]

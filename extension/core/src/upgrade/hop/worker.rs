@@ -6,7 +6,7 @@ use sluice_crds::foreign::{
     machine_deployment::{WorkerSpec, WorkerStatus},
 };
 
-use crate::version::reached_in_minor;
+use crate::version::{may_report, same_numbers};
 
 /// Facts about a MachineDeployment or MachinePool of the topology.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
@@ -17,7 +17,7 @@ pub struct WorkerFacts {
     pub spec_version: Option<String>,
     /// Versions of its machines.
     pub versions: Vec<String>,
-    /// Whether a machine runs neither the version of the spec nor a later patch of it, or is still to be replaced.
+    /// Whether Cluster API may treat it as upgrading.
     pub rolling: bool,
 }
 
@@ -27,6 +27,8 @@ pub trait Worker: ResourceExt {
     fn spec(&self) -> &WorkerSpec;
     /// Returns the status, if there is one.
     fn status(&self) -> Option<&WorkerStatus>;
+    /// Whether Cluster API may treat an object of this kind, with this desired version and status, as upgrading.
+    fn may_be_upgrading(&self, wanted: &str, status: &WorkerStatus) -> bool;
 }
 
 impl Worker for MachineDeployment {
@@ -37,6 +39,21 @@ impl Worker for MachineDeployment {
     fn status(&self) -> Option<&WorkerStatus> {
         self.status.as_ref()
     }
+
+    /// Cluster API compares the versions of Machines, and since 1.14 those of their kubelets (`IsMachineDeploymentUpgrading` in
+    /// `internal/topology/check`). If all machines are up to date, none differs: a machine is up to date if its MachineSet has the
+    /// template and, since 1.14, its kubelet has its version. `status.versions` is no such evidence, because a machine of an earlier
+    /// version may have a later kubelet.
+    fn may_be_upgrading(&self, wanted: &str, status: &WorkerStatus) -> bool {
+        let is_counted = status.up_to_date_replicas.is_some();
+        if status.up_to_date_replicas != status.replicas && (is_counted || status.versions.is_empty()) {
+            return true;
+        }
+        !status.versions.iter().all(|reported| {
+            // Conditions of Machines may be behind a change of the template.
+            reported.version == wanted || is_counted && may_report(wanted, &reported.version)
+        })
+    }
 }
 
 impl Worker for MachinePool {
@@ -46,6 +63,17 @@ impl Worker for MachinePool {
 
     fn status(&self) -> Option<&WorkerStatus> {
         self.status.as_ref()
+    }
+
+    /// Cluster API compares the versions of kubelets byte by byte (`IsMachinePoolUpgrading`). Since 1.14 the status has them. Before, no
+    /// field of the status depends on them, and Cluster API alone waits for the pool. `upToDateReplicas` is `spec.replicas` for a pool
+    /// without Machines, and 0 for one with Machines.
+    fn may_be_upgrading(&self, wanted: &str, status: &WorkerStatus) -> bool {
+        if status.versions.is_empty() {
+            let complete = [self.spec.replicas, status.up_to_date_replicas];
+            return !complete.contains(&status.replicas);
+        }
+        status.versions.iter().any(|reported| reported.version != wanted)
     }
 }
 
@@ -58,32 +86,35 @@ impl WorkerFacts {
         }
         let version = worker.spec().template.spec.version.clone();
         let status = worker.status();
-        let versions: Vec<String> = status
-            .into_iter()
-            .flat_map(|status| &status.versions)
-            .map(|each| each.version.clone())
-            .collect();
-        let replaced = status.is_some_and(|status| status.up_to_date_replicas == status.replicas);
-        let outdated = status.is_some_and(|status| status.up_to_date_replicas.is_some()) && !replaced;
-        let is_at = |running: &String| {
-            // An image may have a later patch than its machine, also the image of a machine that is to be replaced.
-            Some(running) == version.as_ref()
-                || !outdated
-                    && version
-                        .as_deref()
-                        .is_some_and(|version| reached_in_minor(running, version))
+        let versions = status.into_iter().flat_map(|status| &status.versions);
+        let is_outdated = |status: &WorkerStatus| {
+            let observed = status.observed_generation.zip(worker.meta().generation);
+            observed.is_some_and(|(observed, generation)| observed < generation)
         };
-        let rolling = if versions.is_empty() {
-            !replaced
-        } else {
-            !versions.iter().all(is_at)
-        };
+        let wanted = version.as_deref().filter(|version| !version.is_empty());
+        // Without a version, Cluster API does not treat it as upgrading.
+        let rolling = wanted.is_some_and(|wanted| {
+            status.is_none_or(|status| is_outdated(status) || worker.may_be_upgrading(wanted, status))
+        });
         Some(Self {
             name: worker.name_any(),
+            versions: versions.map(|each| each.version.clone()).collect(),
             spec_version: version,
-            versions,
             rolling,
         })
+    }
+
+    /// Returns the version that its machines report while Cluster API may wait for another one forever: it rolls, and all its machines
+    /// have the numbers of the desired version.
+    #[must_use]
+    pub fn reported_instead(&self) -> Option<&str> {
+        let wanted = self.spec_version.as_deref()?;
+        let is_build = |reported: &String| same_numbers(reported, wanted);
+        if !self.rolling || !self.versions.iter().all(is_build) {
+            return None;
+        }
+        let other = self.versions.iter().find(|reported| *reported != wanted);
+        other.or_else(|| self.versions.first()).map(String::as_str)
     }
 }
 
@@ -96,11 +127,8 @@ mod tests {
 
     use super::*;
 
-    fn deployment(runs: &[&str], replicas: Option<(i32, i32)>) -> MachineDeployment {
-        let mut deployment = MachineDeployment::default();
-        deployment.metadata.name = Some("md-0".into());
-        deployment.spec.template.spec.version = Some("v1.36.3".into());
-        deployment.status = Some(WorkerStatus {
+    fn status(runs: &[&str], replicas: Option<(i32, i32)>) -> WorkerStatus {
+        WorkerStatus {
             replicas: replicas.map(|(all, _)| all),
             up_to_date_replicas: replicas.map(|(_, new)| new),
             versions: runs
@@ -111,18 +139,31 @@ mod tests {
                 })
                 .collect(),
             ..WorkerStatus::default()
-        });
+        }
+    }
+
+    fn deployment(runs: &[&str], replicas: Option<(i32, i32)>) -> MachineDeployment {
+        let mut deployment = MachineDeployment::default();
+        deployment.metadata.name = Some("md-0".into());
+        deployment.spec.template.spec.version = Some("v1.36.3".into());
+        deployment.status = Some(status(runs, replicas));
         deployment
     }
 
     #[rstest]
     #[case::every_machine_at_the_version(&["v1.36.3"], None, false)]
+    #[case::every_machine_replaced(&["v1.36.3"], Some((2, 2)), false)]
+    #[case::a_machine_of_an_earlier_version_with_a_later_image(&["v1.36.3"], Some((2, 1)), true)]
     #[case::a_machine_at_another(&["v1.35.4", "v1.36.3"], None, true)]
-    #[case::a_later_patch(&["v1.36.4"], None, false)]
+    #[case::a_later_patch_and_no_number_of_replaced_machines(&["v1.36.4"], None, true)]
     #[case::a_later_patch_where_all_are_replaced(&["v1.36.3", "v1.36.4"], Some((2, 2)), false)]
     #[case::a_later_patch_that_is_still_to_be_replaced(&["v1.36.4"], Some((2, 1)), true)]
     #[case::an_earlier_patch(&["v1.36.2"], Some((2, 2)), true)]
     #[case::a_later_minor(&["v1.37.3"], Some((2, 2)), true)]
+    #[case::a_suffix_where_all_are_replaced(&["v1.36.3+k0s"], Some((2, 2)), false)]
+    #[case::another_suffix_where_all_are_replaced(&["v1.36.3-eks-abc"], Some((2, 2)), false)]
+    #[case::a_suffix_that_cluster_api_waits_for(&["v1.36.3+k0s"], Some((2, 0)), true)]
+    #[case::a_suffix_and_no_number_of_replaced_machines(&["v1.36.3+k0s"], None, true)]
     #[case::versions_unreported_and_replaced(&[], Some((2, 2)), false)]
     #[case::versions_unreported_and_not_replaced(&[], Some((2, 1)), true)]
     fn machines_that_are_not_at_the_version_roll(
@@ -132,6 +173,56 @@ mod tests {
     ) {
         let facts = WorkerFacts::of(&deployment(runs, replicas)).unwrap();
         assert_eq!((facts.name.as_str(), facts.rolling), ("md-0", rolling));
+    }
+
+    #[rstest]
+    #[case::every_node_at_the_version(&["v1.36.3"], 2, 2, false)]
+    #[case::of_machines_that_are_not_counted(&["v1.36.3"], 2, 0, false)]
+    #[case::suffix(&["v1.36.3+k0s"], 2, 2, true)]
+    #[case::later_patch(&["v1.36.4"], 2, 2, true)]
+    #[case::versions_unreported(&[], 2, 2, false)]
+    #[case::versions_unreported_of_machines_that_are_not_counted(&[], 2, 0, false)]
+    #[case::versions_unreported_and_a_replica_missing(&[], 1, 2, true)]
+    fn a_pool_whose_nodes_are_not_at_the_version_rolls(
+        #[case] runs: &[&str],
+        #[case] replicas: i32,
+        #[case] up_to_date: i32,
+        #[case] rolling: bool,
+    ) {
+        let mut pool = MachinePool::default();
+        pool.spec.replicas = Some(2);
+        pool.spec.template.spec.version = Some("v1.36.3".into());
+        pool.status = Some(status(runs, Some((replicas, up_to_date))));
+        assert_eq!(WorkerFacts::of(&pool).unwrap().rolling, rolling);
+    }
+
+    #[test]
+    fn a_status_from_before_the_last_change_is_no_evidence() {
+        let mut deployment = deployment(&[], Some((2, 2)));
+        deployment.metadata.generation = Some(3);
+        let rolls_at = |deployment: &mut MachineDeployment, observed: i64| {
+            deployment.status.as_mut().unwrap().observed_generation = Some(observed);
+            WorkerFacts::of(&*deployment).unwrap().rolling
+        };
+        assert!(rolls_at(&mut deployment, 2));
+        assert!(!rolls_at(&mut deployment, 3));
+        deployment.spec.template.spec.version = None;
+        assert!(!rolls_at(&mut deployment, 2), "Cluster API waits for no version");
+    }
+
+    #[rstest]
+    #[case::suffix(&["v1.36.3", "v1.36.3+k0s"], Some("v1.36.3+k0s"))]
+    #[case::not_replaced(&["v1.36.3"], Some("v1.36.3"))]
+    #[case::another_version(&["v1.35.4", "v1.36.3+k0s"], None)]
+    #[case::unreported(&[], None)]
+    fn a_version_that_may_stay_is_named(#[case] runs: &[&str], #[case] named: Option<&str>) {
+        let facts = WorkerFacts::of(&deployment(runs, Some((2, 0)))).unwrap();
+        assert_eq!(facts.reported_instead(), named);
+        let settled = WorkerFacts {
+            rolling: false,
+            ..facts
+        };
+        assert_eq!(settled.reported_instead(), None);
     }
 
     #[test]

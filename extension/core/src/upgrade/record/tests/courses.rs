@@ -453,3 +453,19 @@ fn workers_that_were_held_stay_so_when_the_target_moves_on_and_back() {
     let record = proven.advance(Some(&record));
     assert_eq!(answer(&record, Hook::BeforeWorkersUpgrade, V36), Ok(()));
 }
+
+/// The packages that were proven before the control plane left the version are not deployed again while it does.
+#[test]
+fn a_control_plane_that_reports_a_build_passes_its_version() {
+    let settled = Scene::ready().with_control_plane(V35, "v1.35.4+k0s");
+    let record = settled.advance(None);
+    let rolls = Scene::ready().with_control_plane(V36, "v1.35.4+k0s");
+    let progress = observed_progress(Some(&record), &rolls.observed());
+    assert_eq!(progress.stage(), Some(V35));
+    let record = rolls.advance(Some(&record));
+    assert_eq!(answer(&record, Hook::AfterControlPlaneUpgrade, V35), Ok(()));
+    assert_eq!(
+        answer(&record, Hook::AfterControlPlaneUpgrade, V36),
+        held_by(GateReason::ControlPlaneUpgrading)
+    );
+}
