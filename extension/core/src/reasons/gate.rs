@@ -204,17 +204,21 @@ held! {
                 "the time that the infrastructure takes to create a machine, often 5 to 15 min",
                 "check the control plane object, its Machines, and the log of its provider",
             ),
-        /// The control plane is taking the version.
+        /// The control plane is taking the version. A message that names two builds of it, such as `v1.35.4` and `v1.35.4-eks-abc`, may
+        /// stay forever: Cluster API waits for the desired one.
         ControlPlaneUpgrading("gate"): "control plane being upgraded", ClusterApi,
             wait(
                 "the time that the replacement of each control plane machine takes, often 5 to 15 min for one",
-                "check the control plane object, its Machines, and the log of its provider",
+                "check the control plane object, its Machines, and the log of its provider; for two builds, see \
+                 [decision 48](decisions/0048-rule-of-cluster-api-for-reported-versions.md)",
             ),
-        /// Workers are taking the version.
+        /// Workers are taking the version. A message that names two builds of it, such as `v1.35.4` and `v1.35.4+k0s`, may stay forever:
+        /// Cluster API waits for the desired one.
         WorkersUpgrading("gate"): "workers being upgraded", ClusterApi,
             wait(
                 "the time that Cluster API takes to write the version to all MachineDeployments and MachinePools, one after the other",
-                "check condition `TopologyReconciled` of the Cluster, and the MachineDeployments and MachinePools",
+                "check condition `TopologyReconciled` of the Cluster, and the MachineDeployments and MachinePools; for two builds, see \
+                 [decision 48](decisions/0048-rule-of-cluster-api-for-reported-versions.md)",
             ),
     }
     "The workload cluster" {

@@ -107,6 +107,8 @@ fn phase(record: &UpgradeRecord) -> ClusterPhase {
         }
         Some(Hook::AfterControlPlaneUpgrade | Hook::BeforeWorkersUpgrade) => ClusterPhase::ProvingPackages,
         Some(Hook::AfterWorkersUpgrade) | None => ClusterPhase::UpgradingWorkers,
+        // The next step waits for the workers of this one.
+        Some(_) if reason == Some(GateReason::WorkersUpgrading) => ClusterPhase::UpgradingWorkers,
         Some(Hook::AfterClusterUpgrade) => ClusterPhase::Settling,
         Some(_) => ClusterPhase::UpgradingPackages,
     }

@@ -100,6 +100,11 @@ const WAITS: &str = "PackagesNotReady";
 #[case::proofs(Hook::AfterControlPlaneUpgrade, WAITS, ClusterPhase::ProvingPackages)]
 #[case::proofs_that_are_lost(Hook::BeforeWorkersUpgrade, "PackageFailed", ClusterPhase::ProvingPackages)]
 #[case::workers(Hook::AfterWorkersUpgrade, "WorkersUpgrading", ClusterPhase::UpgradingWorkers)]
+#[case::workers_before_the_next_step(
+    Hook::BeforeClusterUpgrade,
+    "WorkersUpgrading",
+    ClusterPhase::UpgradingWorkers
+)]
 #[case::nodes(Hook::AfterClusterUpgrade, "PackagesNotSettled", ClusterPhase::Settling)]
 #[case::a_pause(Hook::BeforeClusterUpgrade, "ClusterPaused", ClusterPhase::Paused)]
 #[case::a_deletion(Hook::BeforeClusterDelete, "UninstallInProgress", ClusterPhase::Deleting)]

@@ -47,7 +47,7 @@ impl Plan {
     }
 
     /// Returns the control plane version after `version` on the path to `to`; none while it is unknown.
-    pub(super) fn next_step(&self, version: &str, to: &str) -> Option<String> {
+    pub(in crate::upgrade) fn next_step(&self, version: &str, to: &str) -> Option<String> {
         match self {
             Self::Direct => Some(to.to_owned()),
             Self::Listed(versions) => {

@@ -55,6 +55,7 @@ impl<'a> View<'a> {
 
     /// Returns all gates of the record.
     pub(super) fn gates(&self, record: &UpgradeRecord) -> Vec<Gate> {
+        let next = self.held_by_workers();
         let mut verdicts: Vec<Verdict<'_>> = self
             .passed()
             .into_iter()
@@ -79,6 +80,11 @@ impl<'a> View<'a> {
                     .or_else(|| holds::settling(self.judged, self.seen, record.settling_since.as_ref()))
             });
             verdicts.push((Hook::AfterClusterUpgrade, &record.to, hold));
+        }
+        if let Some((version, hold)) = &next {
+            for hook in [Hook::BeforeClusterUpgrade, Hook::BeforeControlPlaneUpgrade] {
+                verdicts.push((hook, version, Some(hold.clone())));
+            }
         }
         let gates = verdicts
             .into_iter()
@@ -107,6 +113,20 @@ impl<'a> View<'a> {
             ));
         }
         gates
+    }
+
+    /// Returns the step after the hop, and its hold, while workers at the hop report another build of it. Its gates name both versions;
+    /// otherwise the step has none yet.
+    fn held_by_workers(&self) -> Option<(String, Hold)> {
+        let Progress { hop, direction, .. } = self.progress;
+        let is_left =
+            *direction == UpgradeDirection::Forward && self.progress.settled_at_hop() && !self.at_target();
+        let hold = holds::other_build(self.seen.workers, hop).filter(|_| is_left)?;
+        let next = self
+            .seen
+            .plan
+            .next_step(hop, self.seen.cluster.topology_version)?;
+        Some((next, hold))
     }
 
     /// Whether the hop is the last one, or none is left.

@@ -8,7 +8,7 @@ use super::{ClusterFacts, Observed, Workload};
 use crate::proof::Judgement;
 use crate::reasons::{Class, GateReason, Hold};
 use crate::upgrade::hop::{ControlPlanePhase, Progress, UpgradeDirection, WorkerFacts};
-use crate::version::reached;
+use crate::version::{reached, same, same_numbers};
 
 /// Time that proofs outlive the last response of a workload cluster.
 const GRACE: SignedDuration = SignedDuration::from_secs(60);
@@ -185,10 +185,15 @@ pub(super) fn control_plane(progress: &Progress) -> Option<Hold> {
         ControlPlanePhase::Creating => GateReason::ControlPlaneCreating,
         _ => GateReason::ControlPlaneUpgrading,
     };
-    Some(Hold::new(
-        reason,
-        format!("waiting for the control plane to be at {}", progress.hop),
-    ))
+    let hop = &progress.hop;
+    let message = match &progress.phase {
+        // Cluster API waits for another one of two builds, which may be forever.
+        ControlPlanePhase::Rolling { reported, .. } if same_numbers(reported, hop) => {
+            format!("waiting for the control plane to be at {hop}, it reports {reported}")
+        }
+        _ => format!("waiting for the control plane to be at {hop}"),
+    };
+    Some(Hold::new(reason, message))
 }
 
 /// Returns the hold of workers whose spec does not have the version yet. Cluster API itself tracks their rollout.
@@ -204,5 +209,25 @@ pub(super) fn workers(workers: &[WorkerFacts], version: &str) -> Option<Hold> {
             GateReason::WorkersUpgrading,
             format!("waiting for the workers to be at {version}"),
         )
+    })
+}
+
+/// Returns the hold of the step after `version` for workers that report a build of it. Cluster API takes no step while it waits for another
+/// one, which may be forever. Other workers are replaced within the time of a rollout, and need no name.
+pub(super) fn other_build(workers: &[WorkerFacts], version: &str) -> Option<Hold> {
+    let mut at_version = workers.iter().filter(|worker| {
+        worker
+            .spec_version
+            .as_deref()
+            .is_some_and(|spec| same(spec, version))
+    });
+    at_version.find_map(|worker| {
+        let (name, reported) = (&worker.name, worker.reported_instead()?);
+        let message = if reported == version {
+            format!("waiting for all machines of {name} to be up to date, they report {version}")
+        } else {
+            format!("waiting for {name} to be at {version}, its machines report {reported}")
+        };
+        Some(Hold::new(GateReason::WorkersUpgrading, message))
     })
 }

@@ -454,6 +454,66 @@ fn workers_that_were_held_stay_so_when_the_target_moves_on_and_back() {
     assert_eq!(answer(&record, Hook::BeforeWorkersUpgrade, V36), Ok(()));
 }
 
+fn message<'a>(record: &'a UpgradeRecord, hook: Hook, version: &str) -> Option<&'a str> {
+    let mut gates = record.gates.iter();
+    let gate = gates.find(|gate| gate.hook == hook && gate.version == version)?;
+    Some(&gate.message)
+}
+
+/// Cluster API waits forever for machines that report a build of their version as another version.
+#[test]
+fn the_step_after_workers_that_report_another_build_names_both_versions() {
+    let with_workers = |reported: &[&str]| {
+        let mut scene = Scene::ready();
+        let versions = reported.iter().map(|version| (*version).to_owned());
+        scene.workers[0].versions = versions.collect();
+        scene.workers[0].rolling = true;
+        scene
+    };
+    let scene = with_workers(&[V35, "v1.35.4+k0s"]);
+    let waits = scene.advance(None);
+    assert_eq!(waits.hop.as_deref(), Some(V35));
+    for hook in BEFORE {
+        assert_eq!(answer(&waits, hook, V36), held_by(GateReason::WorkersUpgrading));
+        assert_eq!(
+            message(&waits, hook, V36),
+            Some("waiting for md to be at v1.35.4, its machines report v1.35.4+k0s")
+        );
+    }
+    assert_eq!(scene.advance(Some(&waits)), waits);
+    let outdated = with_workers(&[V35]).advance(Some(&waits));
+    assert_eq!(
+        message(&outdated, Hook::BeforeClusterUpgrade, V36),
+        Some("waiting for all machines of md to be up to date, they report v1.35.4")
+    );
+    // The rest of a rollout, whose messages do not change with each worker.
+    let rolls = with_workers(&[V34, V35]).advance(Some(&outdated));
+    assert_eq!(
+        answer(&rolls, Hook::BeforeClusterUpgrade, V36),
+        Err("not listed".into())
+    );
+    let settled = Scene::ready().advance(Some(&rolls));
+    assert_eq!(answer(&settled, Hook::BeforeClusterUpgrade, V36), Ok(()));
+}
+
+#[test]
+fn a_control_plane_that_reports_another_build_is_named_with_both_versions() {
+    let at = |reported| Scene::ready().with_control_plane(V35, reported).advance(None);
+    let waits = at("v1.35.4-eks-1");
+    assert_eq!(
+        message(&waits, Hook::AfterControlPlaneUpgrade, V35),
+        Some("waiting for the control plane to be at v1.35.4, it reports v1.35.4-eks-1")
+    );
+    let rolls = at(V34);
+    assert_eq!(
+        message(&rolls, Hook::AfterControlPlaneUpgrade, V35),
+        Some("waiting for the control plane to be at v1.35.4")
+    );
+    let settled = at("v1.35.4+k0s");
+    assert_eq!(settled.from.as_deref(), Some(V35));
+    assert_eq!(answer(&settled, Hook::BeforeControlPlaneUpgrade, V36), Ok(()));
+}
+
 /// The packages that were proven before the control plane left the version are not deployed again while it does.
 #[test]
 fn a_control_plane_that_reports_a_build_passes_its_version() {
