@@ -14,6 +14,7 @@ use crate::{
         stores::{Stored, Stores},
     },
     upgrade::hop::{ControlPlaneFacts, Worker, WorkerFacts},
+    version::same_but_for_suffix,
 };
 
 /// Versions that machines of a Cluster may run, or get next without a further hook call.
@@ -71,10 +72,13 @@ impl Running {
         Self(Some(versions))
     }
 
-    /// Whether machines may run this version.
+    /// Whether machines may run this version. A provider may report it with another suffix.
     #[must_use]
     pub fn may_run(&self, version: &str) -> bool {
-        self.0.as_ref().is_none_or(|versions| versions.contains(version))
+        self.0.as_ref().is_none_or(|versions| {
+            let is_reported = |reported: &String| same_but_for_suffix(reported, version);
+            versions.contains(version) || versions.iter().any(is_reported)
+        })
     }
 }
 
@@ -175,6 +179,8 @@ mod tests {
     #[case::gate_is_open("v1.37.1", Some(at("v1.35.4", "v1.35.4")), true)]
     #[case::being_written("v1.36.3", Some(at("v1.36.3", "v1.35.4")), true)]
     #[case::still_there("v1.34.4", Some(at("v1.35.4", "v1.34.4")), true)]
+    #[case::still_there_with_a_suffix("v1.34.4", Some(at("v1.35.4", "v1.34.4+k0s")), true)]
+    #[case::another_build("v1.34.4+vmware.1", Some(at("v1.35.4", "v1.34.4+vmware.2")), false)]
     #[case::no_control_plane("v1.36.3", None, true)]
     #[case::no_version("v1.36.3", Some(ControlPlaneFacts::default()), true)]
     fn which_versions_may_run(
