@@ -235,7 +235,7 @@ impl Admission {
         let patch = completion
             .spec
             .as_ref()
-            .map(|filled| patch::patch(spec, &review.new.spec, filled));
+            .map(|completed| patch::patch(spec, &review.new.spec, completed));
         let patch = patch.transpose().map_err(|error| Malformed(error.to_string()))?;
         let verdict = Verdict {
             faults: completion.faults,

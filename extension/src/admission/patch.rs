@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::{json, value::RawValue, value::to_raw_value};
+use sluice_core::admission::Completed;
 use sluice_crds::run::{ClusterBootstrapPackage, ClusterBootstrapSpec};
 
 /// Operation of RFC 6902.
@@ -20,11 +21,11 @@ struct Written<'a> {
     additional_packages: Option<Vec<&'a RawValue>>,
 }
 
-/// Returns the RFC 6902 patch of the object that changes the spec `was`, written as `text`, into the spec `filled`.
+/// Returns the RFC 6902 patch of the object that completes the spec `was`, written as `text`.
 pub(super) fn patch(
     text: &str,
     was: &ClusterBootstrapSpec,
-    filled: &ClusterBootstrapSpec,
+    Completed { named, filled }: &Completed,
 ) -> serde_json::Result<String> {
     let mut values: Vec<(String, Box<RawValue>)> = Vec::new();
     for (field, was, filled) in [
@@ -45,17 +46,24 @@ pub(super) fn patch(
         let written: Written<'_> = serde_json::from_str(text)?;
         let written = written.additional_packages.unwrap_or_default();
         let mut list: Vec<Box<RawValue>> = Vec::new();
-        for package in &filled.additional_packages {
-            let place = was
-                .additional_packages
-                .iter()
-                .position(|own| own.ref_name == package.ref_name);
-            list.push(match place.and_then(|place| written.get(place)) {
-                Some(text) => (*text).to_owned(),
-                None => reference(package)?,
-            });
+        let mut names = Vec::new();
+        for (index, package) in filled.additional_packages.iter().enumerate() {
+            let mut own = named.additional_packages.iter();
+            let place = own.position(|own| own.ref_name == package.ref_name);
+            let own =
+                place.and_then(|place| Some((was.additional_packages.get(place)?, written.get(place)?)));
+            let Some((was, text)) = own else {
+                list.push(reference(package)?);
+                continue;
+            };
+            list.push((*text).to_owned());
+            if was.ref_name != package.ref_name {
+                let path = format!("/spec/additionalPackages/{index}/refName");
+                names.push((path, to_raw_value(&package.ref_name)?));
+            }
         }
         values.push(("/spec/additionalPackages".to_owned(), to_raw_value(&list)?));
+        values.extend(names);
     }
     let steps: Vec<Step<'_>> = values
         .iter()

@@ -348,7 +348,10 @@ async fn what_is_missing_is_patched_and_nothing_else() {
     // Numbers and fields that a decoder would not preserve.
     let own = json!({
         "cni": {"refName": "calico*", "valuesFrom": {"inline": {"a": 1.50, "big": 12_345_678_901_234_567_890_u64}}},
-        "additionalPackages": [{"refName": "own.x.1.0.0", "valuesFrom": {"inline": {"odd": [1.0]}}}],
+        "additionalPackages": [
+            {"refName": "own.x.1.0.0", "valuesFrom": {"inline": {"odd": [1.0]}}},
+            {"refName": "antrea*", "valuesFrom": {"inline": {"x": 1.50}}},
+        ],
     });
     let answer = completed(&admission, &partial(&own, "v1")).await;
     assert_eq!(
@@ -368,8 +371,13 @@ async fn what_is_missing_is_patched_and_nothing_else() {
             add("/spec/cni/refName", json!("calico.x.1.0.0")),
             add(
                 "/spec/additionalPackages",
-                json!([{"refName": "metrics.x.1.0.0"}, own["additionalPackages"][0]])
+                json!([
+                    {"refName": "metrics.x.1.0.0"},
+                    own["additionalPackages"][0],
+                    own["additionalPackages"][1],
+                ])
             ),
+            add("/spec/additionalPackages/2/refName", json!("antrea.x.1.0.0")),
         ])
     );
 

@@ -229,8 +229,8 @@ async fn refusals(scene: &Scene, release: &str) -> Result<()> {
             "have this prefix: ",
         ),
         (
-            wrong(&|object| object["spec"]["additionalPackages"] = json!([{"refName": "metrics*"}])),
-            "spec.additionalPackages[0].refName: Invalid value: \"metrics*\": an additional package has no wildcard",
+            wrong(&|object| object["spec"]["additionalPackages"] = json!([{"refName": "cilium*"}])),
+            "spec.additionalPackages[0].refName: Invalid value: \"cilium*\": no package of TanzuKubernetesRelease",
         ),
     ] {
         match scene.apply(std::slice::from_ref(&object)).await {

@@ -4,7 +4,7 @@ use sluice_crds::{labels::annotation, run::ClusterBootstrapSpec};
 
 use super::{Lookup, LookupResult, Lookups, Review, lookup::LookupReader};
 use crate::fault::Fault;
-use crate::packages::bootstrap::{Filling, KeptVersions, Release, fill, release_mismatch};
+use crate::packages::bootstrap::{Filling, KeptVersions, Release, complete_names, fill, release_mismatch};
 
 /// Number of releases that a refusal suggests.
 const NEAREST: usize = 3;
@@ -15,7 +15,27 @@ pub struct Completion {
     /// Reasons to refuse the object.
     pub faults: Vec<Fault>,
     /// The completed spec; `None` if nothing has to be written.
-    pub spec: Option<ClusterBootstrapSpec>,
+    pub spec: Option<Completed>,
+}
+
+/// Completed spec.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Completed {
+    /// Spec of the user with whole names instead of wildcards.
+    pub named: ClusterBootstrapSpec,
+    /// Spec with the missing fields.
+    pub filled: ClusterBootstrapSpec,
+}
+
+impl Completed {
+    /// Returns the completion of `own`; `None` if nothing has to be written.
+    fn of(
+        own: &ClusterBootstrapSpec,
+        named: ClusterBootstrapSpec,
+        filled: ClusterBootstrapSpec,
+    ) -> Option<Self> {
+        (filled != *own).then_some(Self { named, filled })
+    }
 }
 
 /// Completes the spec of a ClusterBootstrap that carries the annotation and has no owner yet.
@@ -66,10 +86,14 @@ pub fn complete(review: &Review, finished: &Lookups) -> Result<Completion, Vec<L
                 unmanaged_cni: review.new.is_unmanaged(),
             };
             match fill(&review.new.spec, filling) {
-                Ok(filled) => Completion {
-                    spec: Some(filled).filter(|filled| *filled != review.new.spec),
-                    faults: Vec::new(),
-                },
+                Ok(filled) => {
+                    let own = &review.new.spec;
+                    let (named, _) = complete_names(own, filling.release);
+                    Completion {
+                        spec: Completed::of(own, named, filled),
+                        faults: Vec::new(),
+                    }
+                }
                 Err(faults) => refused(faults),
             }
         }

@@ -49,7 +49,7 @@ impl Filling<'_> {
 /// # Errors
 /// Returns faults if a wildcard is ambiguous or matches nothing, or if the template lacks a required field, too.
 pub fn fill(spec: &ClusterBootstrapSpec, from: Filling<'_>) -> Result<ClusterBootstrapSpec, Vec<Fault>> {
-    let (mut filled, faults) = completed(spec, from);
+    let (mut filled, faults) = complete_names(spec, from.release);
     if !faults.is_empty() {
         return Err(faults);
     }
@@ -222,8 +222,12 @@ pub fn release_mismatch(release: &str, label: &str) -> Option<Fault> {
     })
 }
 
-/// Resolves the wildcards of `spec` that are unambiguous.
-fn completed(spec: &ClusterBootstrapSpec, from: Filling<'_>) -> (ClusterBootstrapSpec, Vec<Fault>) {
+/// Resolves the wildcards of `spec` to packages of the release, and returns a fault for each that has none or several.
+#[must_use]
+pub fn complete_names(
+    spec: &ClusterBootstrapSpec,
+    release: Release<'_>,
+) -> (ClusterBootstrapSpec, Vec<Fault>) {
     let mut filled = spec.clone();
     let mut faults = Vec::new();
     for (field, package) in [
@@ -233,25 +237,31 @@ fn completed(spec: &ClusterBootstrapSpec, from: Filling<'_>) -> (ClusterBootstra
         ("spec.csi", &mut filled.csi),
     ] {
         let Some(package) = package else { continue };
-        match one_of(&package.ref_name, from.release) {
+        match one_of(&package.ref_name, release) {
             Some(Ok(name)) => package.ref_name = name,
             Some(Err(text)) => faults.push(Fault::new(format!("{field}.refName"), &package.ref_name, text)),
             None => {}
         }
     }
     for (index, package) in spec.additional_packages.iter().enumerate() {
-        if package.ref_name.ends_with(WILDCARD) {
-            let field = format!("spec.additionalPackages[{index}].refName");
-            let text = "an additional package has no wildcard; write the whole name of the Package";
-            faults.push(Fault::new(field, &package.ref_name, text));
-        } else if spec.additional_packages[..index]
-            .iter()
-            .any(|first| first.ref_name == package.ref_name)
-        {
-            let field = format!("spec.additionalPackages[{index}].refName");
-            let text = "more than one additional packages share the same refName";
-            faults.push(Fault::new(field, &package.ref_name, text));
-        }
+        let own = || Ok(package.ref_name.clone());
+        let name = one_of(&package.ref_name, release).unwrap_or_else(own);
+        let is_taken = |name: &String| {
+            let first = &filled.additional_packages[..index];
+            first.iter().any(|first| first.ref_name == *name)
+        };
+        let text = match name {
+            Ok(name) if is_taken(&name) => {
+                "more than one additional packages share the same refName".to_owned()
+            }
+            Ok(name) => {
+                filled.additional_packages[index].ref_name = name;
+                continue;
+            }
+            Err(text) => text,
+        };
+        let field = format!("spec.additionalPackages[{index}].refName");
+        faults.push(Fault::new(field, &package.ref_name, text));
     }
     (filled, faults)
 }

@@ -110,6 +110,20 @@ fn whole(own: &ClusterBootstrapSpec, unmanaged_cni: bool) -> Result<Draft, Hold>
         ],
     }),
 )]
+#[case::wildcards_of_additional_ones(
+    json!({"kapp": {"refName": "kapp*"}, "additionalPackages": [
+        {"refName": "secretgen*", "valuesFrom": {"inline": {"x": 1}}},
+        {"refName": "calico*"},
+    ]}),
+    json!({
+        "kapp": {"refName": "kapp/1"}, "cni": {"refName": "antrea/1"}, "csi": {"refName": "csi/1"},
+        "additionalPackages": [
+            {"refName": "metrics/1"},
+            {"refName": "secretgen/1", "valuesFrom": {"inline": {"x": 1}}},
+            {"refName": "calico/1"},
+        ],
+    }),
+)]
 fn missing_fields_come_from_the_template(#[case] own: Value, #[case] expected: Value) {
     assert_eq!(filled(&spec(own), false), Ok(spec(expected)));
 }
@@ -124,7 +138,15 @@ fn an_unmanaged_cni_is_not_filled() {
 #[rstest]
 #[case::no_match(json!({"cni": {"refName": "cilium*"}}), "spec.cni.refName: Invalid value: \"cilium*\": no package of TanzuKubernetesRelease v1 has this prefix; it has kapp/1, antrea/1,")]
 #[case::several(json!({"cni": {"refName": "antrea*"}}), "2 packages of TanzuKubernetesRelease v1 have this prefix: antrea/1, antrea-interworking/1; write more of the name")]
-#[case::in_the_list(json!({"additionalPackages": [{"refName": "own"}, {"refName": "metrics*"}]}), "spec.additionalPackages[1].refName: Invalid value: \"metrics*\"")]
+#[case::in_the_list(
+    json!({"additionalPackages": [{"refName": "metrics*"}, {"refName": "own*"}]}),
+    "spec.additionalPackages[1].refName: Invalid value: \"own*\": no package of TanzuKubernetesRelease v1 has this prefix; it has kapp/1,"
+)]
+#[case::several_in_the_list(json!({"additionalPackages": [{"refName": "antrea*"}]}), "2 packages of TanzuKubernetesRelease v1 have this prefix: antrea/1, antrea-interworking/1; write more of the name")]
+#[case::twice_in_the_list(
+    json!({"additionalPackages": [{"refName": "metrics/1"}, {"refName": "metrics*"}]}),
+    "spec.additionalPackages[1].refName: Invalid value: \"metrics*\": more than one additional packages share the same refName"
+)]
 fn a_wildcard_without_one_meaning_is_refused(#[case] own: Value, #[case] says: &str) {
     let faults = filled(&spec(own), false).unwrap_err();
     assert!(faults.len() == 1 && faults[0].contains(says), "{faults:?}");
@@ -220,7 +242,10 @@ fn any_spec() -> impl Strategy<Value = ClusterBootstrapSpec> {
         one(&["kapp/1", "kapp/2", "kapp*"]),
         one(&["antrea/1", "calico*", "calico/1"]),
         one(&["csi/1", "csi/2", "csi*"]),
-        vec(listed(&["metrics/1", "secretgen/1", "own/1", "own/2"]), 0..4),
+        vec(
+            listed(&["metrics/1", "metrics*", "secretgen/1", "own/1", "own/2"]),
+            0..4,
+        ),
     )
         .prop_map(|(kapp, cni, csi, additional)| {
             spec(json!({"kapp": kapp, "cni": cni, "csi": csi, "additionalPackages": additional}))
@@ -244,7 +269,8 @@ fn keeps(own: &ClusterBootstrapSpec, filled: &ClusterBootstrapSpec) -> bool {
 proptest! {
     #[test]
     fn filling_is_idempotent_and_keeps_what_a_user_set(own in any_spec(), unmanaged in any::<bool>()) {
-        let names: BTreeSet<_> = own.additional_packages.iter().map(|each| &each.ref_name).collect();
+        let whole = |name: &str| name.replace(WILDCARD, "/1");
+        let names: BTreeSet<_> = own.additional_packages.iter().map(|each| whole(&each.ref_name)).collect();
         let once = filled(&own, unmanaged);
         prop_assert_eq!(once.is_err(), names.len() < own.additional_packages.len(), "one name twice");
         let Ok(once) = once else { return Ok(()) };
