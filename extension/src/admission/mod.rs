@@ -36,6 +36,7 @@ use tracing::{debug, error, info};
 
 use self::{
     answer::{ReviewedObject, plain, reviewed},
+    patch::Written,
     wire::{Asked, Malformed},
 };
 pub use self::{
@@ -218,7 +219,12 @@ impl Admission {
     /// Responds from the caches alone.
     fn completed(&self, bytes: &[u8]) -> Result<(Outcome, Response), Malformed> {
         let kind = Kind::Bootstrap;
-        let Asked { uid, review, spec } = wire::parse(kind, bytes)?;
+        let Asked {
+            uid,
+            review,
+            spec,
+            old_spec,
+        } = wire::parse(kind, bytes)?;
         let Some(review) = review else {
             return Ok((
                 Outcome::Admitted,
@@ -232,10 +238,18 @@ impl Admission {
                 Err(_) => return Ok(starting()),
             },
         };
+        let own = Written {
+            text: spec,
+            spec: &review.new.spec,
+        };
+        let stored = review.old.as_ref().map(|old| Written {
+            text: old_spec,
+            spec: &old.spec,
+        });
         let patch = completion
             .spec
             .as_ref()
-            .map(|completed| patch::patch(spec, &review.new.spec, completed));
+            .map(|completed| patch::patch(own, stored, completed));
         let patch = patch.transpose().map_err(|error| Malformed(error.to_string()))?;
         let verdict = Verdict {
             faults: completion.faults,

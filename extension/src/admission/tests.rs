@@ -397,6 +397,55 @@ async fn what_is_missing_is_patched_and_nothing_else() {
     );
 }
 
+/// A file in Git that is applied again after the Cluster has adopted the ClusterBootstrap.
+#[tokio::test(start_paused = true)]
+async fn a_partial_one_that_is_applied_again_changes_nothing() {
+    let (admission, _following) = admission(&Frozen::new()).await;
+    let stored = json!({
+        "kapp": {"refName": "kapp-controller.x.1.0.0", "valuesFrom": {"inline": {"a": 1.50}}},
+        "cni": {"refName": "antrea.x.1.0.0", "valuesFrom": {"inline": {"x": 1.0}}},
+        "additionalPackages": [{"refName": "metrics.x.1.0.0"}, {"refName": "own.x.1.0.0"}],
+    });
+    // As a client-side apply merges it, and as a replacement.
+    let merged = json!({
+        "kapp": stored["kapp"],
+        "cni": {"refName": "antrea*", "valuesFrom": {"inline": {"x": 1.0}}},
+        "additionalPackages": [{"refName": "own.x.1.0.0"}],
+    });
+    let mut replaced = merged.clone();
+    replaced["kapp"] = json!({"refName": "kapp-controller*"});
+    let mut without = merged.clone();
+    without["kapp"] = Value::Null;
+    for own in [merged, replaced, without] {
+        let mut review = partial(&own, "v1");
+        review["request"]["operation"] = json!("UPDATE");
+        review["request"]["oldObject"] = json!({
+            "metadata": {
+                "name": "one", "namespace": "team-a", "ownerReferences": [{"kind": "Cluster"}],
+                "annotations": {
+                    "tkg.tanzu.vmware.com/add-missing-fields-from-tkr": "v1",
+                    "lifecycle.sluice.dev/resolved-tkr": "v1",
+                },
+            },
+            "spec": stored,
+        });
+        let answer = completed(&admission, &review).await;
+        assert_eq!(answer["allowed"], true, "{answer}");
+        let patch = base64::Engine::decode(
+            &base64::prelude::BASE64_STANDARD,
+            answer["patch"].as_str().unwrap(),
+        );
+        let steps: Vec<Value> = serde_json::from_slice(&patch.unwrap()).unwrap();
+        let mut spec = own;
+        for step in steps {
+            let path = step["path"].as_str().unwrap().strip_prefix("/spec").unwrap();
+            let (parent, key) = path.rsplit_once('/').unwrap();
+            spec.pointer_mut(parent).unwrap()[key] = step["value"].clone();
+        }
+        assert_eq!(spec, stored);
+    }
+}
+
 #[rstest]
 #[case::empty("", "it must name the TanzuKubernetesRelease")]
 #[case::unknown(

@@ -29,6 +29,8 @@ pub(super) struct Asked<'a> {
     pub(super) review: Option<Review>,
     /// Text of the spec; empty without one.
     pub(super) spec: &'a str,
+    /// Text of the old spec; empty without one.
+    pub(super) old_spec: &'a str,
 }
 
 /// Parses the body of a review of `kind`.
@@ -45,13 +47,16 @@ pub(super) fn parse(kind: Kind, body: &[u8]) -> Result<Asked<'_>, Malformed> {
             uid,
             review: None,
             spec: "",
+            old_spec: "",
         });
     };
     let spec = text(&new);
-    let spec_differs = old.as_ref().is_none_or(|old| text(old) != spec);
+    let old_spec = old.as_ref().map_or("", text);
+    let spec_differs = old.is_none() || old_spec != spec;
     Ok(Asked {
         uid,
         spec,
+        old_spec,
         review: Some(Review {
             kind,
             namespace,

@@ -4,7 +4,9 @@ use sluice_crds::{labels::annotation, run::ClusterBootstrapSpec};
 
 use super::{Lookup, LookupResult, Lookups, Review, lookup::LookupReader};
 use crate::fault::Fault;
-use crate::packages::bootstrap::{Filling, KeptVersions, Release, complete_names, fill, release_mismatch};
+use crate::packages::bootstrap::{
+    Filling, KeptVersions, Reapplied, Release, complete_names, fill, reapply, release_mismatch,
+};
 
 /// Number of releases that a refusal suggests.
 const NEAREST: usize = 3;
@@ -38,17 +40,22 @@ impl Completed {
     }
 }
 
-/// Completes the spec of a ClusterBootstrap that carries the annotation and has no owner yet.
+/// Completes the spec of a ClusterBootstrap that carries the annotation: from the release until it has an owner, then from the stored spec.
 ///
 /// # Errors
 /// The lookups that the completion still needs.
 pub fn complete(review: &Review, finished: &Lookups) -> Result<Completion, Vec<Lookup>> {
     let key = annotation::ADD_MISSING_FIELDS;
     // The annotation `RESOLVED_TKR` means that the spec was completed, or built from a template.
-    let is_done = review.owned || review.new.annotations.contains_key(annotation::RESOLVED_TKR);
-    let Some(name) = review.new.annotations.get(key).filter(|_| !is_done) else {
+    let mut states = review.old.iter().chain([&review.new]);
+    let is_done =
+        review.owned || states.any(|state| state.annotations.contains_key(annotation::RESOLVED_TKR));
+    let Some(name) = review.new.annotations.get(key) else {
         return Ok(Completion::default());
     };
+    if is_done {
+        return applied_again(review, name, finished);
+    }
     let field = format!("metadata.annotations[{key}]");
     if review.spec_missing {
         return Ok(refused(vec![Fault::new(
@@ -76,9 +83,7 @@ pub fn complete(review: &Review, finished: &Lookups) -> Result<Completion, Vec<L
     let template = lookups.see(Lookup::Template(name.clone()));
     let completion = match (release, template) {
         (Some(LookupResult::Release(packages)), Some(LookupResult::Template(template))) => {
-            // The validating webhook refuses an unreadable annotation.
-            let kept = review.new.annotations.get(annotation::KEEP_PACKAGE_VERSIONS);
-            let kept = KeptVersions::parse(kept.map_or("", String::as_str)).unwrap_or_default();
+            let kept = kept(review);
             let filling = Filling {
                 template,
                 kept: &kept,
@@ -111,6 +116,53 @@ pub fn complete(review: &Review, finished: &Lookups) -> Result<Completion, Vec<L
         _ => Completion::default(),
     };
     lookups.complete(completion)
+}
+
+/// Completes a ClusterBootstrap from the stored one and the release that this one records.
+fn applied_again(review: &Review, name: &str, finished: &Lookups) -> Result<Completion, Vec<Lookup>> {
+    let own = &review.new.spec;
+    let old = review.old.as_ref().filter(|old| old.spec != *own);
+    let Some(old) = old.filter(|_| !review.spec_missing) else {
+        return Ok(Completion::default());
+    };
+    let recorded = old.annotations.get(annotation::RESOLVED_TKR);
+    let recorded = recorded.map_or(name, String::as_str);
+    let mut lookups = LookupReader::of(finished);
+    let packages: &[String] = match lookups.see(Lookup::Release(recorded.to_owned())) {
+        Some(LookupResult::Release(packages)) => packages,
+        _ => &[],
+    };
+    let templates = [recorded, name].map(
+        |release| match lookups.see(Lookup::Template(release.to_owned())) {
+            Some(LookupResult::Template(template)) => Some(&**template),
+            _ => None,
+        },
+    );
+    let from = Reapplied {
+        cluster: &review.name,
+        stored: &old.spec,
+        release: Release {
+            name: recorded,
+            packages,
+        },
+        templates,
+        unmanaged_cni: review.new.is_unmanaged(),
+        kept: &kept(review),
+    };
+    let completion = match reapply(own, from) {
+        Ok((named, filled)) => Completion {
+            spec: Completed::of(own, named, filled),
+            faults: Vec::new(),
+        },
+        Err(faults) => refused(faults),
+    };
+    lookups.complete(completion)
+}
+
+/// Versions that the annotation keeps; none if it is unreadable, which the validating webhook refuses.
+fn kept(review: &Review) -> KeptVersions {
+    let kept = review.new.annotations.get(annotation::KEEP_PACKAGE_VERSIONS);
+    KeptVersions::parse(kept.map_or("", String::as_str)).unwrap_or_default()
 }
 
 const fn refused(faults: Vec<Fault>) -> Completion {

@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// Placeholder for the rest of the name of a Package.
-const WILDCARD: char = '*';
+pub(super) const WILDCARD: char = '*';
 
 /// Maximum number of suggested names.
 const CANDIDATES: usize = 5;
