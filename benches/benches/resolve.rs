@@ -76,6 +76,7 @@ fn resolutions(criterion: &mut Criterion) {
         releases: &releases,
         images: Some(&images),
         running: None,
+        pinned: None,
     };
     let asked = |old: Option<&Value>, new: &Value| Asked {
         old: old.and_then(|old| serde_json::from_value(old.clone()).ok()),

@@ -9,6 +9,7 @@ use sluice_core::{
     cache::stores::Stores as _,
     cluster::ClusterRef,
     decode::{OF_TENANT, Undecodable},
+    packages::bootstrap::pinned_release,
     reconcile,
     resolver::{Asked, Resolution, ResolverInputs, Running, Unknown, class_of, resolve},
 };
@@ -140,12 +141,18 @@ pub(super) fn resolved(
         Some((namespace, name)) => stores.classes.found(Some(&namespace), name),
         None => Ok(None),
     };
+    let ObjectMeta { name, namespace, .. } = &asked.new.metadata;
+    let bootstrap = name
+        .as_deref()
+        .and_then(|name| stores.bootstraps.get(namespace.as_deref(), name));
+    let bootstrap = bootstrap.as_deref().map(|bootstrap| &bootstrap.metadata);
     let (releases, images) = (stores.releases(), stores.images());
     let known = ResolverInputs {
         class: class.as_ref().map(Option::as_deref).map_err(AsRef::as_ref),
         releases: &releases,
         images: images.as_deref(),
         running: None,
+        pinned: bootstrap.and_then(pinned_release),
     };
     match resolve(asked, known) {
         Err(Unknown::Running) => {

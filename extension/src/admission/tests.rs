@@ -542,6 +542,48 @@ async fn a_cluster_gets_its_release_as_a_patch() {
     assert_eq!(answer, json!({"uid": "f3c1", "allowed": true}));
 }
 
+/// A newer release of the same version does not break a ClusterBootstrap that pins one.
+#[tokio::test(start_paused = true)]
+async fn a_cluster_gets_the_release_that_its_bootstrap_pins() {
+    use base64::{Engine as _, prelude::BASE64_STANDARD};
+
+    let client = Frozen::new().client(|path| {
+        if path.ends_with("/tanzukubernetesreleases") {
+            let release = |build: u32| {
+                json!({
+                    "metadata": {"name": format!("v1.35.4---a.{build}")},
+                    "spec": {
+                        "version": format!("v1.35.4+a.{build}"), "kubernetes": {"version": "v1.35.4"},
+                        "bootstrapPackages": [],
+                    },
+                })
+            };
+            vec![release(1), release(2)]
+        } else if path.ends_with("/clusterclasses") {
+            vec![json!({"metadata": {"name": "class", "namespace": "team-a"}, "spec": {}})]
+        } else if path.ends_with("/clusterbootstraps") {
+            let pins = json!({"tkg.tanzu.vmware.com/add-missing-fields-from-tkr": "v1.35.4---a.1"});
+            vec![json!({
+                "metadata": {"name": "one", "namespace": "team-a", "annotations": pins},
+                "spec": {},
+            })]
+        } else {
+            Vec::new()
+        }
+    });
+    let (stores, _following) = filled(&client).await;
+    let admission = Admission::new("system".to_owned(), AdmissionMetrics::default());
+    admission.set_caches(caches(stores, client));
+    let (_, _, answer) = resolved(&admission, &of_cluster("v1.35.4")).await;
+    let patch = BASE64_STANDARD.decode(answer["patch"].as_str().unwrap()).unwrap();
+    assert_eq!(
+        serde_json::from_slice::<Value>(&patch).unwrap(),
+        json!([{
+            "op": "add", "path": "/metadata/labels", "value": {"run.tanzu.vmware.com/tkr": "v1.35.4---a.1"},
+        }])
+    );
+}
+
 /// Without the class it is unknown whether the entries of a Cluster may change.
 #[tokio::test(start_paused = true)]
 async fn a_cluster_with_a_label_waits_for_its_class() {

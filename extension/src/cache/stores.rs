@@ -159,6 +159,7 @@ impl Stores {
     /// Waits until the stores hold every object that reviews use without an extra request.
     pub async fn filled_for_reviews(&self) {
         self.clusters.filled().await;
+        self.bootstraps.filled().await;
         self.templates.filled().await;
         self.classes.filled().await;
         self.releases.filled().await;

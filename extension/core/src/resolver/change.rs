@@ -112,6 +112,7 @@ pub fn resolve(asked: &Asked, inputs: ResolverInputs<'_>) -> Result<Resolution, 
         declared,
         parts: parts.all,
         query,
+        pinned: inputs.pinned,
         machines: Machines::of(old.as_ref(), inputs.running),
     };
     let resolution = change.resolution().unwrap_or_else(|fault| refused(vec![fault]));
@@ -153,6 +154,12 @@ fn before_in(old: Option<&Cluster>) -> Option<data::Entries> {
     data::entries_in(&old?.spec.topology.as_ref()?.variables)
 }
 
+fn pins(release: &str) -> String {
+    let release = shortened(release);
+    let key = annotation::ADD_MISSING_FIELDS;
+    format!("annotation {key} of the ClusterBootstrap pins TanzuKubernetesRelease {release}")
+}
+
 /// Checks the shape of `TKR_DATA`, of the Cluster and of its parts.
 fn shape_faults(topology: &Topology) -> Vec<Fault> {
     let own = (
@@ -188,6 +195,8 @@ pub(super) struct ClusterChange<'a> {
     pub(super) declared: bool,
     pub(super) parts: Vec<Part>,
     pub(super) query: Query<'a>,
+    /// Release that the ClusterBootstrap of the Cluster pins.
+    pub(super) pinned: Option<&'a str>,
     pub(super) machines: Machines<'a>,
 }
 
@@ -197,9 +206,10 @@ impl ClusterChange<'_> {
             return Ok(as_it_came);
         }
         let (release, images) = if let Some(release) = self.stays()? {
+            self.agrees(&release)?;
             (release, None)
         } else {
-            let Picked { release, images } = self.newest()?;
+            let Picked { release, images } = self.pinned_or_newest()?;
             (release, Some(images))
         };
         let mut steps = Vec::new();
@@ -293,6 +303,38 @@ impl ClusterChange<'_> {
             }
             None => Ok(None),
         }
+    }
+
+    /// Refuses the label of a new Cluster whose ClusterBootstrap pins another release.
+    fn agrees(&self, release: &TanzuKubernetesRelease) -> Result<(), Fault> {
+        let label = release.name_any();
+        let pinned = self.pinned.filter(|_| self.old.is_none());
+        match pinned.filter(|pinned| *pinned != label) {
+            None => Ok(()),
+            Some(pinned) => {
+                let text = self.unresolved(&format!("{}; write the same release in both", pins(pinned)));
+                Err(Fault::new(
+                    format!("metadata.labels[{}]", label::TKR),
+                    label,
+                    text,
+                ))
+            }
+        }
+    }
+
+    /// Returns the release that the ClusterBootstrap of the Cluster pins, otherwise the newest suitable one.
+    fn pinned_or_newest(&self) -> Result<Picked, Fault> {
+        let Some(pinned) = self.pinned else {
+            return self.newest();
+        };
+        let taken = match self.query.releases.get(pinned) {
+            Some(release) => self.query.taken(release, &self.parts),
+            None => Err("does not exist".to_owned()),
+        };
+        taken.map_err(|why| {
+            let text = self.unresolved(&format!("{}, which {why}", pins(pinned)));
+            Fault::new("spec.topology.version", &self.topology.version, text)
+        })
     }
 
     fn newest(&self) -> Result<Picked, Fault> {

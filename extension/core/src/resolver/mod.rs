@@ -59,6 +59,8 @@ pub struct ResolverInputs<'a> {
     pub images: Option<&'a Images>,
     /// Versions that its machines may run; `None` before their lookup, which is rarely needed.
     pub running: Option<&'a Running>,
+    /// Release that a ClusterBootstrap of its name pins, see [`pinned_release`](crate::packages::bootstrap::pinned_release).
+    pub pinned: Option<&'a str>,
 }
 
 /// Result of a resolution.

@@ -24,6 +24,8 @@ struct World {
     class: Option<ClusterClass>,
     /// The versions that machines run; `None` if unknown.
     running: Option<Running>,
+    /// The release that a ClusterBootstrap pins.
+    pinned: Option<&'static str>,
 }
 
 impl World {
@@ -81,6 +83,7 @@ impl World {
             releases: &self.releases,
             images: Some(&self.images),
             running: Some(self.running.as_ref().unwrap_or(&Running::UNKNOWN)),
+            pinned: self.pinned,
         }
     }
 
@@ -226,6 +229,54 @@ fn a_prefix_becomes_the_newest_release_of_it(#[case] version: &str, #[case] rele
     assert_eq!(cluster["spec"]["topology"]["version"], kubernetes);
     assert_eq!(common(&cluster, kubernetes), format!("{release}-ubuntu"));
     assert_eq!(warnings, Vec::<String>::new());
+}
+
+/// A catalogue that grows changes nothing for manifests that pin a release.
+#[test]
+fn the_release_that_a_bootstrap_pins_is_taken() {
+    let mut world = World::new();
+    world.pinned = Some("v1.35.4---a.9");
+    let (cluster, warnings) = world.becomes(None, &new("v1.35.4", &json!([])));
+    assert_eq!(label_of(&cluster), "v1.35.4---a.9");
+    assert_eq!(common(&cluster, "v1.35.4"), "v1.35.4---a.9-ubuntu");
+    assert_eq!(warnings, Vec::<String>::new());
+    // A Cluster keeps its release, whatever a ClusterBootstrap pins later.
+    world.pinned = Some("v1.35.4---a.10");
+    assert_eq!(world.becomes(Some(&cluster), &cluster).0, cluster);
+}
+
+#[rstest]
+#[case::of_another_version(
+    "v1.36",
+    None,
+    "spec.topology.version: Invalid value: \"v1.36\"",
+    "which does not begin with v1.36"
+)]
+#[case::of_another_label(
+    "v1.35.4",
+    Some("v1.35.4---a.10"),
+    "metadata.labels[run.tanzu.vmware.com/tkr]",
+    "write the same release in both"
+)]
+fn a_cluster_that_a_pinned_release_does_not_fit_is_refused(
+    #[case] version: &str,
+    #[case] label: Option<&str>,
+    #[case] begins: &str,
+    #[case] says: &str,
+) {
+    let mut world = World::new();
+    world.pinned = Some("v1.35.4---a.9");
+    let mut cluster = new(version, &json!([]));
+    if let Some(label) = label {
+        cluster["metadata"]["labels"] = json!({label::TKR: label});
+    }
+    let refusal = world.refusal(None, &cluster);
+    assert!(
+        refusal.starts_with(begins)
+            && refusal.contains(says)
+            && refusal.contains("pins TanzuKubernetesRelease v1.35.4---a.9"),
+        "{refusal}"
+    );
 }
 
 /// The entry names release, image and origin of machines.

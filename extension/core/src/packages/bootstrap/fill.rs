@@ -3,6 +3,7 @@
 //! Only missing fields are filled. The webhook fills no values, because only the reconcile of the Cluster copies the objects that they
 //! reference. The reconcile fills the rest, or everything if the webhook was not called.
 
+use kube::core::ObjectMeta;
 use sluice_crds::{
     labels::{annotation, label},
     run::{ClusterBootstrap, ClusterBootstrapPackage, ClusterBootstrapSpec},
@@ -191,6 +192,18 @@ pub fn filled_from<'a>(
         Some(fault) => Err(not_filled(name, &[fault])),
         None => Ok(Some(release)),
     }
+}
+
+/// Returns the release that the annotation of a ClusterBootstrap pins until a Cluster adopts the ClusterBootstrap.
+#[must_use]
+pub fn pinned_release(bootstrap: &ObjectMeta) -> Option<&str> {
+    let annotations = bootstrap.annotations.as_ref()?;
+    let release = annotations.get(annotation::ADD_MISSING_FIELDS)?;
+    let mut owners = bootstrap.owner_references.iter().flatten();
+    let is_adopted =
+        annotations.contains_key(annotation::RESOLVED_TKR) || owners.any(|owner| owner.kind == "Cluster");
+    let pins = !release.is_empty() && !is_adopted && bootstrap.deletion_timestamp.is_none();
+    pins.then_some(release.as_str())
 }
 
 /// Hold of a ClusterBootstrap whose Cluster upgrades to another version before that of the release `named`.

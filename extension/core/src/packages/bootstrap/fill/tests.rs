@@ -220,6 +220,26 @@ fn the_annotation_has_to_name_the_release_of_the_label(
     }
 }
 
+#[rstest]
+#[case::of_a_user(json!({"annotations": {annotation::ADD_MISSING_FIELDS: "v1"}}), Some("v1"))]
+#[case::empty(json!({"annotations": {annotation::ADD_MISSING_FIELDS: ""}}), None)]
+#[case::without_annotation(json!({}), None)]
+#[case::completed(
+    json!({"annotations": {annotation::ADD_MISSING_FIELDS: "v1", annotation::RESOLVED_TKR: "v2"}}),
+    None
+)]
+#[case::adopted(
+    json!({
+        "annotations": {annotation::ADD_MISSING_FIELDS: "v1"},
+        "ownerReferences": [{"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "name": "one", "uid": "u"}],
+    }),
+    None
+)]
+fn a_release_is_pinned_until_adoption(#[case] metadata: Value, #[case] expected: Option<&str>) {
+    let metadata: ObjectMeta = serde_json::from_value(metadata).unwrap();
+    assert_eq!(pinned_release(&metadata), expected);
+}
+
 fn listed(names: &'static [&'static str]) -> impl Strategy<Value = Value> {
     let values = select(vec![
         Value::Null,
