@@ -17,7 +17,7 @@ struct Step {
 }
 
 impl Step {
-    fn add(path: String, value: Box<RawValue>) -> Self {
+    const fn add(path: String, value: Box<RawValue>) -> Self {
         Self {
             op: "add",
             path,

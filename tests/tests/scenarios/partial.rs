@@ -200,6 +200,13 @@ async fn run_partial(scene: Scene) -> Result<()> {
     );
     let cluster = scene.cluster("one").at(&old.release).create().await?;
     runs_and_is_upgraded(&cluster, &old, &new).await?;
+
+    let before = cluster.bootstrap().await?["spec"].take();
+    scene
+        .apply(&[with_calico(&scene, "one", "calico*", &release)])
+        .await?;
+    let after = cluster.bootstrap().await?["spec"].take();
+    ensure!(before == after, "the same file changes {before} to {after}");
     unregister(&scene.client(), &webhooks).await
 }
 

@@ -2,6 +2,8 @@
 //!
 //! A file in Git keeps its wildcards and lists only packages of the user. The fields that Sluice filled in come from the stored object.
 
+use std::collections::BTreeSet;
+
 use sluice_crds::run::{ClusterBootstrapPackage, ClusterBootstrapSpec, ValuesFrom};
 
 use super::{
@@ -74,23 +76,24 @@ pub fn reapply(
         }
     }
     // In the stored order, followed by packages that the user adds.
-    let known = stored.additional_packages.iter().filter_map(|stored| {
-        let mut of_user = named.additional_packages.iter();
-        match of_user.find(|own| own.ref_name == stored.ref_name) {
-            Some(own) => {
-                let mut own = own.clone();
-                from.add_values(&mut own, stored);
-                Some(own)
-            }
-            None => from.restores(stored, &named).then(|| stored.clone()),
-        }
-    });
-    let is_stored = |name: &str| {
-        let mut all = stored.additional_packages.iter();
-        all.any(|stored| stored.ref_name == name)
+    let of_user = |stored: &ClusterBootstrapPackage| {
+        let mut own = named.additional_packages.iter();
+        own.find(|own| short(&own.ref_name) == short(&stored.ref_name))
     };
+    let known = stored.additional_packages.iter().filter_map(|stored| {
+        let Some(own) = of_user(stored) else {
+            return from.restores(stored, &named).then(|| stored.clone());
+        };
+        let mut own = own.clone();
+        from.add_values(&mut own, stored);
+        Some(own)
+    });
+    let all = stored.additional_packages.iter();
+    let placed: BTreeSet<&str> = all.filter_map(of_user).map(|own| own.ref_name.as_str()).collect();
     let added = named.additional_packages.iter();
-    let added = added.filter(|own| !is_stored(&own.ref_name)).cloned();
+    let added = added
+        .filter(|own| !placed.contains(own.ref_name.as_str()))
+        .cloned();
     filled.additional_packages = known.chain(added).collect();
     Ok((named, filled))
 }
@@ -281,6 +284,10 @@ mod tests {
     #[case::own_values_removed(
         |own: &mut Value| own["additionalPackages"][0] = json!({"refName": "metrics*"}),
         |all: &mut Value| all["additionalPackages"][0] = json!({"refName": "metrics.x.2"})
+    )]
+    #[case::other_version_in_its_place(
+        |own: &mut Value| own["additionalPackages"][0]["refName"] = json!("metrics.x.3"),
+        |all: &mut Value| all["additionalPackages"][0]["refName"] = json!("metrics.x.3")
     )]
     #[case::pinned_version(
         |own: &mut Value| own["kapp"] = json!({"refName": "kapp.x.1"}),
