@@ -66,7 +66,7 @@ fn copy(directory: &str, into: &mut Files) -> Result<(), Box<dyn Error>> {
             continue;
         }
         let text = fs::read_to_string(&path)?;
-        let text = if name.ends_with(".yaml") {
+        let text = if path.extension().is_some_and(|extension| extension == "yaml") {
             format!("# Copied by `make generate` from manifests/{directory}/{name}; edit that file.\n{text}")
         } else {
             text

@@ -438,8 +438,8 @@ async fn a_partial_one_that_is_applied_again_changes_nothing() {
         let steps: Vec<Value> = serde_json::from_slice(&patch.unwrap()).unwrap();
         let mut spec = own;
         for step in steps {
-            let path = step["path"].as_str().unwrap().strip_prefix("/spec").unwrap();
-            let (parent, key) = path.rsplit_once('/').unwrap();
+            let field = step["path"].as_str().unwrap().strip_prefix("/spec").unwrap();
+            let (parent, key) = field.rsplit_once('/').unwrap();
             spec.pointer_mut(parent).unwrap()[key] = step["value"].clone();
         }
         assert_eq!(spec, stored);

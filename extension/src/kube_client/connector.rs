@@ -106,13 +106,11 @@ impl Service<Uri> for Connector {
     }
 
     fn call(&mut self, server: Uri) -> Self::Future {
-        match self.hop.clone() {
-            Some(hop) => async move { Ok::<_, BoxError>(hop.connect(&server).await?) }.boxed(),
-            None => {
-                let connecting = self.direct.call(server);
-                async move { Ok::<_, BoxError>(MaybeHttpsStream::Http(connecting.await?)) }.boxed()
-            }
+        if let Some(hop) = self.hop.clone() {
+            return async move { Ok::<_, BoxError>(hop.connect(&server).await?) }.boxed();
         }
+        let connecting = self.direct.call(server);
+        async move { Ok::<_, BoxError>(MaybeHttpsStream::Http(connecting.await?)) }.boxed()
     }
 }
 

@@ -111,13 +111,10 @@ async fn a_request_that_is_refused_is_not_repeated_by_itself() {
     let world = World::new();
     world.management.refuse(REFUSED, 503);
     let servers = Loopback::of(&world).await;
-    let client = client(
-        Some(servers.kubeconfig()),
-        &RestClientMetrics::default(),
-        pool::IDLE,
-    )
-    .await
-    .unwrap();
+    let args = servers.args(&[]);
+    let client = client(&args, &RestClientMetrics::default(), pool::IDLE)
+        .await
+        .unwrap();
     let secrets = Api::<Secret>::namespaced(client, "team-a");
     let refused = timeout(Duration::from_mins(1), secrets.get("refused")).await;
     assert!(matches!(refused, Ok(Err(kube::Error::Api(_)))), "{refused:?}");

@@ -92,6 +92,13 @@ impl Loopback {
         self.kubeconfig.path()
     }
 
+    /// Returns the arguments of a process of these servers with these flags.
+    pub(super) fn args(&self, flags: &[&str]) -> Args {
+        let kubeconfig = self.kubeconfig().to_str().unwrap();
+        let own = ["sluice", "--kubeconfig", kubeconfig];
+        Args::parse_from(own.iter().chain(flags))
+    }
+
     /// Runs stores and controllers of a process with these flags until `stop`.
     pub(super) fn run(&self, flags: &[&str], stop: &CancellationToken) -> JoinHandle<anyhow::Result<()>> {
         self.run_shown(flags, stop).0
@@ -103,9 +110,7 @@ impl Loopback {
         flags: &[&str],
         stop: &CancellationToken,
     ) -> (JoinHandle<anyhow::Result<()>>, Registry) {
-        let kubeconfig = self.kubeconfig().to_str().unwrap();
-        let own = ["sluice", "--kubeconfig", kubeconfig];
-        let args = Args::parse_from(own.iter().chain(flags));
+        let args = self.args(flags);
         let event_handlers = event_handlers(&args);
         let index = Index::new(
             args.system_namespace.clone(),

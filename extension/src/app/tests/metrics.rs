@@ -145,25 +145,25 @@ async fn assert_text_format(registry: Registry) {
         .unwrap();
     let text = String::from_utf8(body.to_vec()).unwrap();
 
-    let (mut name, mut type_) = ("", "");
+    let (mut name, mut kind) = ("", "");
     let mut types = BTreeSet::new();
     for line in text.lines() {
         if let Some(help) = line.strip_prefix("# HELP ") {
             name = help.split_once(' ').unwrap().0;
         } else if let Some(typed) = line.strip_prefix("# TYPE ") {
-            let (named, typed) = typed.split_once(' ').unwrap();
-            assert_eq!(named, name, "{line}");
-            types.insert(typed);
-            type_ = typed;
+            let (family, of) = typed.split_once(' ').unwrap();
+            assert_eq!(family, name, "{line}");
+            types.insert(of);
+            kind = of;
         } else {
             let (series, value) = line.rsplit_once(' ').unwrap();
             let suffix = series.split('{').next().unwrap().strip_prefix(name);
-            let suffixes: &[&str] = match type_ {
+            let suffixes: &[&str] = match kind {
                 "histogram" => &["_bucket", "_count", "_sum"],
                 _ => &[""],
             };
             assert!(suffix.is_some_and(|suffix| suffixes.contains(&suffix)), "{line}");
-            assert_eq!(type_ == "counter", name.ends_with("_total"), "{line}");
+            assert_eq!(kind == "counter", name.ends_with("_total"), "{line}");
             assert!(value.parse::<f64>().is_ok(), "{line}");
         }
     }
@@ -259,7 +259,7 @@ fn the_reference_is_what_the_registry_has() {
         let (type_, meaning) = documented.remove(&series).unwrap();
         assert_eq!(meaning, metric.help, "{series}");
         assert!(metric.type_.as_ref().is_none_or(|is| *is == type_), "{series}");
-        assert_eq!(series.ends_with("_total"), type_ == "counter", "{series}");
+        assert_eq!(series.ends_with("_total"), kind == "counter", "{series}");
     }
     assert!(documented.is_empty(), "no such metrics: {documented:?}");
     assert!(registered.len() > 15, "{}", registered.len());

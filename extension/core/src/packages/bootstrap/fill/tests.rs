@@ -289,8 +289,8 @@ fn keeps(own: &ClusterBootstrapSpec, filled: &ClusterBootstrapSpec) -> bool {
 proptest! {
     #[test]
     fn filling_is_idempotent_and_keeps_what_a_user_set(own in any_spec(), unmanaged in any::<bool>()) {
-        let whole = |name: &str| name.replace(WILDCARD, "/1");
-        let names: BTreeSet<_> = own.additional_packages.iter().map(|each| whole(&each.ref_name)).collect();
+        let stored_name = |name: &str| name.replace(WILDCARD, "/1");
+        let names: BTreeSet<_> = own.additional_packages.iter().map(|each| stored_name(&each.ref_name)).collect();
         let once = filled(&own, unmanaged);
         prop_assert_eq!(once.is_err(), names.len() < own.additional_packages.len(), "one name twice");
         let Ok(once) = once else { return Ok(()) };
