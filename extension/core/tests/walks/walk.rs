@@ -738,14 +738,16 @@ fn is_start_held(servers: &Servers, cluster: &Value) -> bool {
     is_held && is_settled && cluster["spec"]["topology"]["version"].as_str() > Some(settled.to.as_str())
 }
 
-/// Whether the addons-manager made the PackageInstall of kapp-controller of the current Cluster.
+/// Whether the addons-manager made the PackageInstall of kapp-controller of the current Cluster, for its current workload cluster.
 fn is_of_addons_manager(servers: &Servers) -> bool {
     let Some(install) = servers.get(&of_package(0, "packageinstalls")) else {
         return false;
     };
     let uid = |object: &serde_json::Value| object["metadata"]["uid"].clone();
+    let workload = record(servers).and_then(|record| record.workload_uid);
     install["spec"]["values"][0]["secretRef"]["name"] == "one-kapp-controller-data-values"
         && servers.get(&cluster()).map(uid) == Some(install["metadata"]["ownerReferences"][0]["uid"].clone())
+        && workload.is_none_or(|recorded| servers.get(&kube_system()).map(uid) == Some(json!(recorded)))
 }
 
 /// Returns UID, generation, label and target of the Cluster.
