@@ -45,24 +45,28 @@ pub fn same_numbers(one: &str, other: &str) -> bool {
 /// Whether one of two versions is the other with a longer suffix, such as `v1.35.4+k0s` and `v1.35.4`.
 #[must_use]
 pub fn same_but_for_suffix(one: &str, other: &str) -> bool {
-    let extends = |long: &str, short: &str| {
-        long.strip_prefix(short)
-            .is_some_and(|suffix| suffix.starts_with(['+', '-', '.']))
-    };
-    let (one, other) = (without_v(one), without_v(other));
-    tolerant(one).is_some() && tolerant(other).is_some() && (extends(one, other) || extends(other, one))
+    adds_suffix(one, other) || adds_suffix(other, one)
 }
 
-/// Whether a replaced machine of `wanted` may report `reported`: a suffix, a later build, or a later patch of its image.
+/// Whether the second version is the first one with a longer suffix.
+fn adds_suffix(version: &str, longer: &str) -> bool {
+    let (version, longer) = (without_v(version), without_v(longer));
+    let has_suffix = version.contains(['+', '-']);
+    let is_added = longer.strip_prefix(version).is_some_and(|suffix| {
+        // A point may also begin the patch.
+        suffix.starts_with(['+', '-']) || has_suffix && suffix.starts_with('.')
+    });
+    is_added && tolerant(version).is_some() && tolerant(longer).is_some()
+}
+
+/// Whether a replaced machine of `wanted` may report `reported`: an added suffix, a later build, or a later patch of its image.
 #[must_use]
 pub fn may_report(wanted: &str, reported: &str) -> bool {
     let same_minor = || {
         let minor = |text: &str| tolerant(text).map(|version| (version.major, version.minor));
         minor(wanted) == minor(reported)
     };
-    wanted == reported
-        || same_but_for_suffix(wanted, reported)
-        || !is_upgrading(wanted, reported) && same_minor()
+    wanted == reported || adds_suffix(wanted, reported) || !is_upgrading(wanted, reported) && same_minor()
 }
 
 /// Parses a version as `ParseTolerant` of `blang/semver` does: without `v`, without a patch, or with leading zeros.
@@ -159,6 +163,7 @@ mod tests {
     #[case::other_build("v1.35.4+vmware.1", "v1.35.4+vmware.2", true, false)]
     #[case::build_that_begins_alike("v1.35.4+vmware.1", "v1.35.4+vmware.10", true, false)]
     #[case::patch_that_begins_alike("v1.35.4", "v1.35.40", false, false)]
+    #[case::patch_left_out("v1.35", "v1.35.4", false, false)]
     #[case::not_a_version("latest", "latest+1", false, false)]
     fn suffixes_are_told_from_numbers(
         #[case] one: &str,
@@ -175,6 +180,9 @@ mod tests {
     #[rstest]
     #[case::suffix("v1.35.4", "v1.35.4+k0s", true)]
     #[case::pre_release("v1.35.4", "v1.35.4-eks-abc", true)]
+    #[case::longer_build("v1.35.4+vmware.1", "v1.35.4+vmware.1.2", true)]
+    #[case::suffix_missing("v1.35.4+vmware.1", "v1.35.4", false)]
+    #[case::suffix_missing_in_part("v1.35.4+vmware.1-fips.1", "v1.35.4+vmware.1", false)]
     #[case::later_build("v1.35.4+vmware.1", "v1.35.4+vmware.2", true)]
     #[case::earlier_build("v1.35.4+vmware.2", "v1.35.4+vmware.1", false)]
     #[case::later_patch("v1.35.4", "v1.35.5", true)]
