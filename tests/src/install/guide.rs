@@ -1,4 +1,4 @@
-//! docs/install.md, whose commands are run as they stand there.
+//! Pages of docs whose commands are run as they stand there.
 
 use std::fs;
 
@@ -34,7 +34,12 @@ pub struct Guide {
 impl Guide {
     /// Reads docs/install.md.
     pub fn read() -> Result<Self> {
-        let path = root().join("docs/install.md");
+        Self::page("docs/install.md")
+    }
+
+    /// Reads a page of this repository.
+    pub fn page(path: &str) -> Result<Self> {
+        let path = root().join(path);
         let text = fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
         Self::of(&text)
     }
@@ -97,10 +102,7 @@ impl Guide {
             .filter(|block| block.run.as_deref() == Ok(name))
             .map(|block| block.commands.as_str());
         let commands: Vec<&str> = named.collect();
-        ensure!(
-            !commands.is_empty(),
-            "docs/install.md has no commands `{RUN}{name} -->`"
-        );
+        ensure!(!commands.is_empty(), "the page has no commands `{RUN}{name} -->`");
         Ok(commands.join("\n"))
     }
 }
@@ -134,10 +136,15 @@ mod tests {
     }
 
     #[test]
-    fn a_test_asks_for_each_mark_of_the_guide() {
-        let tests = ["real/install.rs", "real/install_wrong.rs", "scenarios/image.rs"];
-        let tests = tests.map(|test| fs::read_to_string(root().join("tests/tests").join(test)).unwrap());
-        for block in Guide::read().unwrap().blocks() {
+    fn a_test_asks_for_each_mark_of_the_pages() {
+        let of_install = ["real/install.rs", "real/install_wrong.rs", "scenarios/image.rs"];
+        asks_for_each_mark("docs/install.md", &of_install);
+    }
+
+    fn asks_for_each_mark(page: &str, tests: &[&str]) {
+        let read = |test: &&str| fs::read_to_string(root().join("tests/tests").join(test)).unwrap();
+        let tests: Vec<String> = tests.iter().map(read).collect();
+        for block in Guide::page(page).unwrap().blocks() {
             if let Ok(mark) = &block.run {
                 let named = format!("\"{mark}\"");
                 // Comparisons and names of files run nothing.
@@ -145,7 +152,7 @@ mod tests {
                     |line: &str| line.contains(&named) && !line.contains("==") && !line.contains(".join(");
                 assert!(
                     tests.iter().flat_map(|test| test.lines()).any(runs),
-                    "no test runs the commands `{RUN}{mark} -->` of docs/install.md"
+                    "no test runs the commands `{RUN}{mark} -->` of {page}"
                 );
             }
         }

@@ -2,11 +2,25 @@
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
+use sluice_tests::install::Shell;
 use sluice_tests::objects::packages::TestPackage;
 use sluice_tests::objects::{Provider, Release, Values};
 use sluice_tests::observer::{Event, Milestone, Revision};
 use sluice_tests::scenario::{Cluster, Scene, TIMEOUT, VERSIONS};
 use sluice_tests::stack::kubelet::Delay;
+
+/// A shell whose kubectl uses the namespace of the scenario. `home` names its home directory.
+pub(crate) async fn shell(scene: &Scene, home: &str) -> Result<Shell> {
+    let stack = scene.world().stack();
+    let kubeconfig = stack.management().admin_kubeconfig();
+    let shell = Shell::open(stack.core(), home, &kubeconfig).await?;
+    let context = format!(
+        "kubectl config set-context --current --namespace {}",
+        scene.namespace()
+    );
+    shell.run(&context, &[]).await?.well()?;
+    Ok(shell)
+}
 
 /// Two published releases, one minor apart. At the new one antrea never gets ready by itself.
 pub(crate) async fn releases(scene: &Scene) -> Result<(Release, Release)> {

@@ -11,7 +11,7 @@ use sluice_tests::requests::apply::documents;
 use sluice_tests::scenario::{Cluster, Scenario, Scene, TIMEOUT, VERSIONS};
 use sluice_tests::stack::kubelet::Delay;
 
-use crate::common::{given, is_completed};
+use crate::common::{given, is_completed, shell};
 
 /// Directory of the Cluster for the providers of the stack.
 const DEMO: &str = "demo";
@@ -60,7 +60,7 @@ pub(crate) fn scenario() -> Scenario {
 }
 
 async fn run(scene: Scene) -> Result<()> {
-    let shell = shell(&scene).await?;
+    let shell = shell(&scene, "home-examples").await?;
     let [old, new] = installed(&scene, &shell).await?;
     for case in cases() {
         let what = case.bootstrap.unwrap_or("no ClusterBootstrap");
@@ -73,19 +73,6 @@ async fn run(scene: Scene) -> Result<()> {
         .await?
         .well()?;
     Ok(())
-}
-
-/// A shell whose kubectl uses the namespace of the scenario.
-async fn shell(scene: &Scene) -> Result<Shell> {
-    let stack = scene.world().stack();
-    let kubeconfig = stack.management().admin_kubeconfig();
-    let shell = Shell::open(stack.core(), "home-examples", &kubeconfig).await?;
-    let context = format!(
-        "kubectl config set-context --current --namespace {}",
-        scene.namespace()
-    );
-    shell.run(&context, &[]).await?.well()?;
-    Ok(shell)
 }
 
 /// Applies the releases as one Package, and waits until both are ready.
