@@ -139,6 +139,7 @@ mod tests {
     fn a_test_asks_for_each_mark_of_the_pages() {
         let of_install = ["real/install.rs", "real/install_wrong.rs", "scenarios/image.rs"];
         asks_for_each_mark("docs/install.md", &of_install);
+        asks_for_each_mark("docs/gitops.md", &["scenarios/gitops.rs"]);
     }
 
     fn asks_for_each_mark(page: &str, tests: &[&str]) {

@@ -19,6 +19,7 @@ mod etcd_restored;
 mod examples;
 mod false_ready;
 mod frozen_leader;
+mod gitops;
 mod harness_installs;
 mod hostile_kind;
 mod hostile_memory;
@@ -90,6 +91,7 @@ fn main() -> ExitCode {
         partial::wildcard(),
         partial::custom(),
         partial::unmanaged_cni(),
+        gitops::scenario(),
         releases::compatibility(),
         releases::updates_available(),
         tkr_packages::installed(),
