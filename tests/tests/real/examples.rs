@@ -52,7 +52,7 @@ async fn examples_match_the_definitions_of_their_kinds() -> Result<()> {
         ("docker", "osImages"),
         ("bootstrap/partial", "inline"),
         ("gitops/flux", "sourceRef"),
-        ("gitops/argocd", "jsonPointers"),
+        ("gitops/argocd", "syncOptions"),
     ] {
         let misspelt = format!(
             "kubectl kustomize examples/{directory} | sed s/{field}/{field}x/ | {DRY_RUN} --filename -"
