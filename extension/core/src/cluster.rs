@@ -44,6 +44,12 @@ pub fn is_custom(cluster: &Cluster) -> bool {
         .contains_key(annotation::CUSTOM_CLUSTER_BOOTSTRAP)
 }
 
+/// Whether Cluster API may have created objects of the Cluster, and so machines. It calls `BeforeClusterCreate` until then.
+#[must_use]
+pub const fn is_created(cluster: &Cluster) -> bool {
+    cluster.spec.control_plane_ref.is_some() || cluster.spec.infrastructure_ref.is_some()
+}
+
 /// Whether Cluster API does not reconcile the Cluster: `spec.paused` or the annotation `cluster.x-k8s.io/paused` is set.
 #[must_use]
 pub fn is_stopped(cluster: &Cluster) -> bool {

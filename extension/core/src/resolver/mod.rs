@@ -32,6 +32,7 @@ pub use unresolved::{class_in_cache, requires_resolution, unresolved};
 
 use crate::{
     cache::stores::{Images, Releases},
+    cluster::{is_created, release_of},
     decode::Undecodable,
     fault::Fault,
 };
@@ -97,6 +98,18 @@ pub enum Unknown {
 pub fn asks<'a>(cluster: &'a ObjectMeta, class: Option<&'a ClusterClass>) -> Option<&'a str> {
     let of = |meta: &'a ObjectMeta| meta.annotations.as_ref()?.get(annotation::RESOLVE_TKR);
     of(cluster).or_else(|| of(&class?.metadata)).map(String::as_str)
+}
+
+/// Returns `topology.version` of a resolved Cluster whose release still follows its ClusterBootstrap: the Cluster or its class requests a
+/// resolution, and Cluster API has created nothing yet.
+#[must_use]
+pub fn follows_bootstrap<'a>(cluster: &'a Cluster, class: Option<&'a ClusterClass>) -> Option<&'a str> {
+    let topology = cluster.spec.topology.as_ref()?;
+    let follows = asks(&cluster.metadata, class).is_some()
+        && !release_of(&cluster.metadata).is_empty()
+        && cluster.metadata.deletion_timestamp.is_none()
+        && !is_created(cluster);
+    follows.then_some(topology.version.as_str())
 }
 
 /// Returns namespace and name of the class of a Cluster; `None` without a topology.

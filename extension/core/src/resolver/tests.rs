@@ -245,6 +245,73 @@ fn the_release_that_a_bootstrap_pins_is_taken() {
     assert_eq!(world.becomes(Some(&cluster), &cluster).0, cluster);
 }
 
+/// A ClusterBootstrap that is created after its Cluster pins a release, too.
+#[test]
+fn a_cluster_without_machines_moves_to_the_pinned_release() {
+    let mut world = World::new();
+    let (newest, _) = world.becomes(None, &new("v1.35.4", &json!([{"name": "b", "class": "photon"}])));
+    assert_eq!(label_of(&newest), "v1.35.4---a.10");
+    world.pinned = Some("v1.35.4---a.9");
+    let mut relabelled = newest.clone();
+    relabelled["metadata"]["labels"][label::TKR] = json!("v1.35.4---a.9");
+    let (moved, warnings) = world.becomes(Some(&newest), &relabelled);
+    assert_eq!(label_of(&moved), "v1.35.4---a.9");
+    assert_eq!(common(&moved, "v1.35.4"), "v1.35.4---a.9-ubuntu");
+    assert_eq!(override_of(&moved, 0, "v1.35.4"), "v1.35.4---a.9-photon");
+    assert_eq!(warnings, Vec::<String>::new());
+
+    let refusal = world.refusal(Some(&moved), &newest);
+    assert!(
+        refusal.starts_with("metadata.labels[run.tanzu.vmware.com/tkr]: Invalid value: \"v1.35.4---a.10\"")
+            && refusal.contains("write the same release in both"),
+        "{refusal}"
+    );
+    // The label of a Cluster with machines is a choice of its user.
+    let mut made = moved.clone();
+    made["spec"]["controlPlaneRef"] = json!({"kind": "X", "name": "one"});
+    let mut relabelled = made.clone();
+    relabelled["metadata"]["labels"][label::TKR] = json!("v1.35.4---a.10");
+    assert_eq!(world.refusal(Some(&made), &relabelled), "");
+}
+
+#[rstest]
+#[case::by_its_own_annotation(|_: &mut Value| {}, false, Some("v1.35.4"))]
+#[case::by_its_class(|cluster: &mut Value| cluster["metadata"]["annotations"] = json!({}), true, Some("v1.35.4"))]
+#[case::without_a_request(|cluster: &mut Value| cluster["metadata"]["annotations"] = json!({}), false, None)]
+#[case::without_a_release(|cluster: &mut Value| cluster["metadata"]["labels"] = json!({}), false, None)]
+#[case::with_a_control_plane(
+    |cluster: &mut Value| cluster["spec"]["controlPlaneRef"] = json!({"kind": "X", "name": "one"}),
+    false,
+    None
+)]
+#[case::with_an_infrastructure(
+    |cluster: &mut Value| cluster["spec"]["infrastructureRef"] = json!({"kind": "X", "name": "one"}),
+    false,
+    None
+)]
+#[case::being_deleted(
+    |cluster: &mut Value| cluster["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z"),
+    false,
+    None
+)]
+#[case::without_a_topology(|cluster: &mut Value| cluster["spec"] = json!({}), false, None)]
+fn the_release_of_a_new_cluster_follows_its_bootstrap(
+    #[case] edit: fn(&mut Value),
+    #[case] class_asks: bool,
+    #[case] version: Option<&str>,
+) {
+    let mut object = new("v1.35.4", &json!([]));
+    object["metadata"]["labels"] = json!({label::TKR: "v1.35.4---a.10"});
+    edit(&mut object);
+    let annotations = if class_asks {
+        json!({annotation::RESOLVE_TKR: ""})
+    } else {
+        json!({})
+    };
+    let (cluster, class) = (cluster(&object), class(&annotations));
+    assert_eq!(follows_bootstrap(&cluster, Some(&class)), version);
+}
+
 #[rstest]
 #[case::of_another_version(
     "v1.36",

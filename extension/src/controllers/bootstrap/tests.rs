@@ -7,6 +7,7 @@ mod fence;
 mod legacy_pause;
 mod open_gate;
 mod provided;
+mod relabel;
 mod release;
 mod requests;
 mod settled;

@@ -27,6 +27,7 @@ use crate::{
     },
     protocol::Key,
     reasons::{GateReason, Hold},
+    resolver::follows_bootstrap,
     schedule::SyncPeriod,
     upgrade::{
         hop::{ControlPlaneFacts, Plan, Worker, WorkerFacts},
@@ -105,6 +106,8 @@ pub struct Facts {
     pub label: String,
     /// Its topology.
     pub topology: Topology,
+    /// Whether its release still follows its ClusterBootstrap, see [`follows_bootstrap`].
+    pub follows_bootstrap: bool,
     /// Its ClusterBootstrap.
     pub bootstrap: Option<Arc<ClusterBootstrap>>,
     /// Its control plane, if it exists and is known.
@@ -185,6 +188,7 @@ impl Facts {
             server_now: None,
             settings: settings.clone(),
             workers: workers(stores, &owner),
+            follows_bootstrap: follows_bootstrap(cluster, class.as_deref()).is_some(),
             plan: Plan::of(class.as_deref(), cluster.status.as_ref()),
             releases: stores.releases(),
             undecodable_release: stores.undecodable_release(),

@@ -1,5 +1,7 @@
 //! Maps API errors to hold reasons.
 
+use sluice_crds::labels::label;
+
 use super::{Context, provider::COPYING};
 use crate::rbac::missing_rule;
 use crate::{
@@ -122,6 +124,30 @@ pub(super) fn owner_refused(context: &Context<'_>, failure: &Failure) -> Hold {
         "ClusterBootstrap {namespace}/{name} is not deleted with its Cluster: the management API server refuses the owner reference: {said}"
     );
     Hold::new(GateReason::WriteRefused, message)
+}
+
+/// Returns the hold for a Cluster whose label could not be changed to the release `pinned` by its ClusterBootstrap.
+pub(super) fn label_refused(context: &Context<'_>, pinned: &str, failure: &Failure) -> Hold {
+    let facts = context.facts;
+    let Owner { namespace, name, .. } = &facts.owner;
+    if let Some(hold) = webhook_in_the_way(&format!("Cluster {namespace}/{name}"), failure) {
+        return hold;
+    }
+    // The resolver repeats the query before its result.
+    let result = failure.message.rsplit_once("result: ");
+    let said = result.map_or_else(
+        || refusal_message(failure),
+        |(_, result)| result.chars().take(LONGEST_MESSAGE).collect(),
+    );
+    Hold::new(
+        GateReason::MissingFieldsNotFilled,
+        format!(
+            "ClusterBootstrap {name} pins TanzuKubernetesRelease {pinned}, but label {} of the Cluster says {:?} and cannot be changed: \
+             {said}",
+            label::TKR,
+            facts.label
+        ),
+    )
 }
 
 /// Returns reason and message, with a remedy, for the leftover `what` of `object` that cannot be removed.

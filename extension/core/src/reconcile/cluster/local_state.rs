@@ -11,7 +11,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 use sluice_crds::{foreign::App, run::Hook};
 
-use super::{CachedControlPlane, Clock, WITH_PROBLEM, takeover::Removals};
+use super::{CachedControlPlane, Clock, WITH_PROBLEM, relabel::Relabelling, takeover::Removals};
 use crate::{
     proof::last_moved,
     protocol::LastDriftCheck,
@@ -77,6 +77,8 @@ pub struct LocalState {
     pub(super) ungated: Vec<Ungated>,
     /// Removed leftovers of the addons-manager.
     pub(super) removals: Removals,
+    /// Last change of the release label of the Cluster.
+    pub(super) relabelling: Option<Relabelling>,
     /// Names of values Secrets of the addons-manager on the workload that PackageInstalls no longer reference.
     left: BTreeSet<String>,
 }

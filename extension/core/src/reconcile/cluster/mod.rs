@@ -27,6 +27,7 @@ mod plan;
 mod preserved;
 mod provider;
 mod record_first;
+mod relabel;
 mod status;
 mod takeover;
 mod validate;
@@ -141,6 +142,10 @@ fn packages_of(context: &Context<'_>, effects: &mut Effects, hold: Option<Hold>)
         return Ok(Done::RequeueAfter(WITH_PROBLEM));
     }
     let validated = validate::validate(context)?;
+    let hold = match hold {
+        None if validated.paused.is_none() => relabel::relabel(context, effects)?,
+        hold => hold,
+    };
     let (bootstrap, problem, refusal) = draft::changed(context, &validated)?;
     let Some(bootstrap) = bootstrap else {
         return Ok(without_bootstrap(context, effects, problem));

@@ -44,6 +44,7 @@ pub(super) fn facts() -> Facts {
         label: String::new(),
         topology: cluster.spec.topology.clone().unwrap(),
         cluster: cluster.into(),
+        follows_bootstrap: false,
         bootstrap: None,
         control_plane: None,
         unknown: None,
