@@ -21,7 +21,7 @@ use sluice_core::{
     limits::Shares,
     packages::bootstrap::{PackageFacts, is_credential_type},
     protocol::{Failure, Key, Resource, Server},
-    resolver::{self, Resolution},
+    resolver::{self, Resolution, class_of, follows_bootstrap},
     value_kinds::own_resource,
 };
 use sluice_crds::{
@@ -206,7 +206,10 @@ impl Caches {
         match releases.get(name) {
             Some(release) => {
                 let packages = release.spec.bootstrap_packages.iter().flatten();
-                LookupResult::Release(packages.map(|package| package.name.clone()).collect())
+                LookupResult::Release {
+                    kubernetes: release.spec.kubernetes.version.clone(),
+                    packages: packages.map(|package| package.name.clone()).collect(),
+                }
             }
             None => LookupResult::NoRelease {
                 known: releases.keys().cloned().collect(),
@@ -223,16 +226,23 @@ impl Caches {
 
     fn cluster(&self, namespace: &str, name: &str) -> LookupResult {
         match self.stores.clusters.found(Some(namespace), name) {
-            Ok(Some(cluster)) => LookupResult::Cluster {
-                label: release_of(&cluster.metadata),
-                deleting: cluster.metadata.deletion_timestamp.is_some(),
-                stopped: is_stopped(&cluster),
-            },
+            Ok(Some(cluster)) => {
+                let class = class_of(&cluster);
+                let class =
+                    class.and_then(|(namespace, name)| self.stores.classes.get(Some(&namespace), name));
+                LookupResult::Cluster {
+                    label: release_of(&cluster.metadata),
+                    deleting: cluster.metadata.deletion_timestamp.is_some(),
+                    stopped: is_stopped(&cluster),
+                    follows: follows_bootstrap(&cluster, class.as_deref()).map(str::to_owned),
+                }
+            }
             Ok(None) => absent(&Key::of::<Cluster>(Server::Management, None, "").resource),
             Err(undecodable) => LookupResult::Cluster {
                 label: release_of(&undecodable.metadata),
                 deleting: undecodable.metadata.deletion_timestamp.is_some(),
                 stopped: false,
+                follows: None,
             },
         }
     }

@@ -71,18 +71,25 @@ pub fn complete(review: &Review, finished: &Lookups) -> Result<Completion, Vec<L
         return Ok(refused(vec![Fault::new(field, name, text)]));
     }
     let mut lookups = LookupReader::of(finished);
-    let label = match lookups.see(Lookup::Cluster(review.name.clone())) {
+    let cluster = lookups.see(Lookup::Cluster(review.name.clone()));
+    let release = lookups.see(Lookup::Release(name.clone()));
+    let is_of = |version: &str| matches!(release, Some(LookupResult::Release { kubernetes, .. }) if kubernetes == version);
+    let label = match cluster {
+        // The reconcile changes its label to this release.
+        Some(LookupResult::Cluster {
+            follows: Some(version),
+            ..
+        }) if is_of(version) => name.as_str(),
         Some(LookupResult::Cluster { label, .. }) => label.as_str(),
         // The Cluster does not exist yet. Its label is compared when it does.
-        _ => name,
+        _ => name.as_str(),
     };
     if let Some(fault) = release_mismatch(name, label) {
         return lookups.complete(refused(vec![fault]));
     }
-    let release = lookups.see(Lookup::Release(name.clone()));
     let template = lookups.see(Lookup::Template(name.clone()));
     let completion = match (release, template) {
-        (Some(LookupResult::Release(packages)), Some(LookupResult::Template(template))) => {
+        (Some(LookupResult::Release { packages, .. }), Some(LookupResult::Template(template))) => {
             let kept = kept(review);
             let filling = Filling {
                 template,
@@ -102,7 +109,7 @@ pub fn complete(review: &Review, finished: &Lookups) -> Result<Completion, Vec<L
                 Err(faults) => refused(faults),
             }
         }
-        (Some(LookupResult::Release(_)), _) => {
+        (Some(LookupResult::Release { .. }), _) => {
             let text = format!("clusterbootstraptemplates.run.tanzu.vmware.com {name:?} not found");
             refused(vec![Fault::new(field, name, text)])
         }
@@ -129,7 +136,7 @@ fn applied_again(review: &Review, name: &str, finished: &Lookups) -> Result<Comp
     let recorded = recorded.map_or(name, String::as_str);
     let mut lookups = LookupReader::of(finished);
     let packages: &[String] = match lookups.see(Lookup::Release(recorded.to_owned())) {
-        Some(LookupResult::Release(packages)) => packages,
+        Some(LookupResult::Release { packages, .. }) => packages,
         _ => &[],
     };
     let templates = [recorded, name].map(

@@ -51,11 +51,19 @@ pub enum LookupResult {
         deleting: bool,
         /// Whether Cluster API does not reconcile the Cluster, as during a move.
         stopped: bool,
+        /// `topology.version`, if its release still follows its ClusterBootstrap, see
+        /// [`follows_bootstrap`](crate::resolver::follows_bootstrap).
+        follows: Option<String>,
     },
     /// A Package.
     Package(PackageFacts),
-    /// The Packages of a TanzuKubernetesRelease.
-    Release(Vec<String>),
+    /// A TanzuKubernetesRelease.
+    Release {
+        /// Its Kubernetes version.
+        kubernetes: String,
+        /// Its Packages.
+        packages: Vec<String>,
+    },
     /// The release does not exist.
     NoRelease {
         /// Names of all releases.

@@ -7,6 +7,7 @@ use super::*;
 use crate::packages::bootstrap::PackageFacts;
 
 pub(crate) mod agreement;
+mod pinned;
 mod updates;
 
 /// A name as users write it, for a package of version `version`.
@@ -25,16 +26,19 @@ pub(crate) fn seen(lookup: &Lookup) -> LookupResult {
                 label: "v1.36.3---sluice.1".to_owned(),
                 deleting: false,
                 stopped: false,
+                follows: None,
             },
             "going" => LookupResult::Cluster {
                 label: "v1.36.3---sluice.1".to_owned(),
                 deleting: true,
                 stopped: false,
+                follows: None,
             },
             "moving" => LookupResult::Cluster {
                 label: "v1.36.3---sluice.1".to_owned(),
                 deleting: false,
                 stopped: true,
+                follows: None,
             },
             _ => absent("clusters.cluster.x-k8s.io"),
         },
