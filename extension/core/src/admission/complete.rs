@@ -1,6 +1,9 @@
 //! Completes a partial ClusterBootstrap of a user before the API server stores it (addons-manager §6.2).
 
-use sluice_crds::{labels::annotation, run::ClusterBootstrapSpec};
+use sluice_crds::{
+    labels::{annotation, label},
+    run::ClusterBootstrapSpec,
+};
 
 use super::{Lookup, LookupResult, Lookups, Review, lookup::LookupReader};
 use crate::fault::Fault;
@@ -54,6 +57,9 @@ pub fn complete(review: &Review, finished: &Lookups) -> Result<Completion, Vec<L
         return Ok(Completion::default());
     };
     if is_done {
+        if let Some(fault) = pinned_late(review, name, finished)? {
+            return Ok(refused(vec![fault]));
+        }
         return applied_again(review, name, finished);
     }
     let field = format!("metadata.annotations[{key}]");
@@ -123,6 +129,39 @@ pub fn complete(review: &Review, finished: &Lookups) -> Result<Completion, Vec<L
         _ => Completion::default(),
     };
     lookups.complete(completion)
+}
+
+/// Returns the fault of an update that pins another release than that of the stored packages. The annotation has no effect any more, unless
+/// the label of the Cluster already names the release.
+fn pinned_late(review: &Review, name: &str, finished: &Lookups) -> Result<Option<Fault>, Vec<Lookup>> {
+    let key = annotation::ADD_MISSING_FIELDS;
+    let Some(old) = &review.old else {
+        return Ok(None);
+    };
+    let recorded = old.annotations.get(annotation::RESOLVED_TKR);
+    let Some(recorded) = recorded.filter(|recorded| !recorded.is_empty() && *recorded != name) else {
+        return Ok(None);
+    };
+    let is_unchanged = old.annotations.get(key).is_some_and(|before| before == name);
+    if name.is_empty() || is_unchanged {
+        return Ok(None);
+    }
+    let mut lookups = LookupReader::of(finished);
+    let fault = match lookups.see(Lookup::Cluster(review.name.clone())) {
+        Some(LookupResult::Cluster { label, .. }) if label == name => None,
+        _ => {
+            let text = format!(
+                "ClusterBootstrap {}/{} already has the packages of TanzuKubernetesRelease {recorded}; set label {} of the Cluster to the \
+                 other release first, remove the annotation, or create a new Cluster with annotation {} and then its ClusterBootstrap",
+                review.namespace,
+                review.name,
+                label::TKR,
+                annotation::CUSTOM_CLUSTER_BOOTSTRAP
+            );
+            Some(Fault::new(format!("metadata.annotations[{key}]"), name, text))
+        }
+    };
+    lookups.complete(fault)
 }
 
 /// Completes a ClusterBootstrap from the stored one and the release that this one records.

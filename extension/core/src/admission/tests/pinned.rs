@@ -59,3 +59,58 @@ fn a_release_that_differs_from_the_label(
         assert!(fault.text.contains("write the same release in both"), "{fault}");
     }
 }
+
+#[rstest]
+#[case::added(&[], PINNED, NEWEST, true)]
+#[case::changed(&[(KEY, "v1.35.4---sluice.1")], PINNED, NEWEST, true)]
+#[case::as_it_was_before_an_upgrade(&[(KEY, PINNED)], PINNED, NEWEST, false)]
+#[case::that_the_packages_have(&[], NEWEST, NEWEST, false)]
+#[case::that_the_label_names_already(&[], PINNED, PINNED, false)]
+#[case::without_a_name(&[], "", NEWEST, false)]
+fn a_release_that_is_pinned_late(
+    #[case] before: &[(&str, &str)],
+    #[case] pinned: &str,
+    #[case] label: &str,
+    #[case] refused: bool,
+) {
+    let recorded = (annotation::RESOLVED_TKR, NEWEST);
+    let old = [before, &[recorded][..]].concat();
+    let new = [(KEY, pinned), recorded];
+    let update = Review {
+        owned: true,
+        ..review("one", Some(state(&good(), &old)), state(&good(), &new))
+    };
+    let completion = completed(&update, &cluster(label, None));
+    assert_eq!(
+        (completion.faults.len(), completion.spec),
+        (usize::from(refused), None),
+        "{:?}",
+        completion.faults
+    );
+    let Some(fault) = completion.faults.first().map(ToString::to_string) else {
+        return;
+    };
+    assert!(
+        fault.starts_with(&format!("metadata.annotations[{KEY}]: Invalid value: {pinned:?}")),
+        "{fault}"
+    );
+    for said in [
+        "ClusterBootstrap team-a/one",
+        NEWEST,
+        "run.tanzu.vmware.com/tkr",
+        "remove the annotation",
+        annotation::CUSTOM_CLUSTER_BOOTSTRAP,
+    ] {
+        assert!(fault.contains(said), "{said}: {fault}");
+    }
+}
+
+/// A Cluster of the addons-manager records the release only in the status.
+#[test]
+fn an_owned_bootstrap_without_a_record_is_admitted() {
+    let update = Review {
+        owned: true,
+        ..review("one", Some(state(&good(), &[])), state(&good(), &[(KEY, PINNED)]))
+    };
+    assert_eq!(completed(&update, &cluster(NEWEST, None)), Completion::default());
+}
