@@ -259,7 +259,7 @@ fn the_reference_is_what_the_registry_has() {
         let (type_, meaning) = documented.remove(&series).unwrap();
         assert_eq!(meaning, metric.help, "{series}");
         assert!(metric.type_.as_ref().is_none_or(|is| *is == type_), "{series}");
-        assert_eq!(series.ends_with("_total"), kind == "counter", "{series}");
+        assert_eq!(series.ends_with("_total"), type_ == "counter", "{series}");
     }
     assert!(documented.is_empty(), "no such metrics: {documented:?}");
     assert!(registered.len() > 15, "{}", registered.len());

@@ -96,6 +96,7 @@ fn reconciled(
     }
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "an answer of the API server, as `refused`")]
 fn labelled(release: &str) -> Result<Object, Failure> {
     Ok(Object(json!({"metadata": {"labels": {label::TKR: release}}})))
 }
@@ -234,8 +235,8 @@ fn a_webhook_that_cannot_be_called_is_named() {
         500,
         "Internal error occurred: failed calling webhook \"one.example.com\": no such host",
     );
-    let held = reconciled(&given(), &LocalState::default(), clock(), &uncalled);
-    let hold = held.outcome.unwrap().unwrap();
+    let reconciled = reconciled(&given(), &LocalState::default(), clock(), &uncalled);
+    let hold = reconciled.outcome.unwrap().unwrap();
     assert_eq!(hold.reason, GateReason::WebhookUnavailable);
     assert!(
         hold.message.contains("Cluster team-a/one") && hold.message.contains("one.example.com"),
