@@ -9,6 +9,8 @@ pub mod last_response;
 pub mod metrics;
 pub(crate) mod middleware;
 pub(crate) mod pool;
+#[cfg(test)]
+pub(crate) mod proxy_server;
 pub(crate) mod requests;
 pub(crate) mod responses;
 #[cfg(test)]

@@ -7,16 +7,17 @@ use rustls::{
     pki_types::{CertificateDer, pem::PemObject},
 };
 use tokio::{
-    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, copy_bidirectional},
+    io::{AsyncReadExt, AsyncWriteExt},
     net::TcpListener,
     task::JoinHandle,
 };
 
 use super::*;
-use crate::kube_client::{cause::cause, tls_server::Authority};
-
-/// Answer of a proxy that opens the tunnel.
-const OPENED: &str = "HTTP/1.1 200 Connection established\r\nVia: proxy\r\n\r\n";
+use crate::kube_client::{
+    cause::cause,
+    proxy_server::{self, OPENED, forward},
+    tls_server::Authority,
+};
 
 /// Starts a server that sends each client back what it reads, and closes the connection.
 async fn echo() -> SocketAddr {
@@ -32,39 +33,6 @@ async fn echo() -> SocketAddr {
         }
     });
     address
-}
-
-/// Answers a request for a tunnel to `server`. Returns the request.
-async fn http_proxy<S>(mut client: S, answer: &str, server: SocketAddr) -> String
-where
-    S: AsyncRead + AsyncWrite + Unpin,
-{
-    let mut request = Vec::new();
-    while !request.ends_with(b"\r\n\r\n") {
-        request.push(client.read_u8().await.unwrap());
-    }
-    let _closed = client.write_all(answer.as_bytes()).await;
-    let _closed = client.flush().await;
-    if answer == OPENED {
-        forward(&mut client, server).await;
-    }
-    String::from_utf8(request).unwrap()
-}
-
-async fn forward<S: AsyncRead + AsyncWrite + Unpin>(client: &mut S, server: SocketAddr) {
-    let mut server = TcpStream::connect(server).await.unwrap();
-    let _closed = copy_bidirectional(client, &mut server).await;
-}
-
-/// Starts an HTTP proxy for one connection. Returns its address and the task that returns the request.
-async fn started(answer: String, server: SocketAddr) -> (SocketAddr, JoinHandle<String>) {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    let serving = tokio::spawn(async move {
-        let (client, _) = listener.accept().await.unwrap();
-        http_proxy(client, &answer, server).await
-    });
-    (address, serving)
 }
 
 /// TLS configuration that trusts this authority.
@@ -103,7 +71,7 @@ async fn a_direct_connection_asks_nobody() {
 #[tokio::test]
 async fn an_http_proxy_opens_a_tunnel() {
     let server = echo().await;
-    let (address, proxy) = started(OPENED.to_owned(), server).await;
+    let (address, proxy) = proxy_server::start(OPENED.to_vec(), server).await;
     // The proxy resolves the name.
     let text = echoed(through(&format!("http://{address}")), "api.example.com:6443").await;
     assert_eq!(text.unwrap(), "ping");
@@ -116,7 +84,7 @@ async fn an_http_proxy_opens_a_tunnel() {
 #[tokio::test]
 async fn an_http_proxy_gets_its_own_credentials_only() {
     let server = echo().await;
-    let (address, proxy) = started(OPENED.to_owned(), server).await;
+    let (address, proxy) = proxy_server::start(OPENED.to_vec(), server).await;
     let connector = through(&format!("http://user:s%40cret@{address}"));
     echoed(connector, "[fd00::1]").await.unwrap();
     let expected = format!(
@@ -155,7 +123,7 @@ async fn an_answer_without_end_is_not_read() {
 
 /// Returns the cause of a connection to a proxy that answers this.
 async fn refused(answer: String) -> Option<String> {
-    let (address, _proxy) = started(answer, echo().await).await;
+    let (address, _proxy) = proxy_server::start(answer.into_bytes(), echo().await).await;
     let connector = through(&format!("http://user:canary@{address}"));
     let error = echoed(connector, "api.example.com").await.unwrap_err();
     cause(&*error)
@@ -185,7 +153,7 @@ async fn a_proxy_over_tls_is_verified(#[case] trusted: bool) {
     let proxy = tokio::spawn(async move {
         let (client, _) = listener.accept().await.unwrap();
         let client = acceptor.accept(client).await.ok()?;
-        Some(http_proxy(client, OPENED, server).await)
+        Some(proxy_server::serve(client, OPENED, server).await)
     });
     let tls = trusting(Some(if trusted { &authority } else { &other }));
     let own = Proxy::parse(&format!("https://{address}")).unwrap();
