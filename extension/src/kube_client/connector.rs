@@ -15,7 +15,7 @@ use futures::future::{BoxFuture, FutureExt as _};
 use http::{Uri, uri::InvalidUri};
 use hyper_rustls::{DefaultServerNameResolver, HttpsConnector, MaybeHttpsStream};
 use hyper_util::{client::legacy::connect::HttpConnector, rt::TokioIo};
-use rustls::ClientConfig;
+use rustls::{ClientConfig, client::Resumption};
 use sluice_core::kubeconfig::{Proxy, ProxyProtocol};
 use tokio::net::TcpStream;
 use tower::{BoxError, Service, ServiceExt as _};
@@ -75,7 +75,7 @@ impl Connector {
     ///
     /// # Errors
     /// The host of the proxy is not the host of a URL.
-    pub(crate) fn through(proxy: Proxy, tls: ClientConfig) -> Result<Self, InvalidUri> {
+    pub(crate) fn through(proxy: Proxy, tls: &ClientConfig) -> Result<Self, InvalidUri> {
         let scheme = match proxy.protocol {
             ProxyProtocol::Http | ProxyProtocol::Socks5 => "http",
             ProxyProtocol::Https => "https",
@@ -83,6 +83,9 @@ impl Connector {
         let url = format!("{scheme}://{}/", proxy.authority()).parse::<Uri>()?;
         let Self { direct, .. } = Self::direct();
         let names = Arc::new(DefaultServerNameResolver::default());
+        let mut tls = tls.clone();
+        // A session of the proxy must not be resumed with the API server, and the other way round.
+        tls.resumption = Resumption::default();
         let connector = HttpsConnector::new(direct.clone(), tls, false, names);
         let hop = Hop {
             proxy,

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use http::Uri;
 use hyper_rustls::{DefaultServerNameResolver, FixedServerNameResolver, HttpsConnector, ResolveServerName};
 use kube::{Client, Config, config::AuthInfo};
-use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, pki_types::ServerName};
 use serde_json::json;
 use sluice_core::kubeconfig::{Authorization, Proxies, Proxy, WorkloadKubeconfig};
 
@@ -79,7 +79,8 @@ pub fn connect(kubeconfig: &WorkloadKubeconfig, proxies: &Proxies) -> Result<Cli
     let proxy = proxies
         .choose(kubeconfig.proxy.as_ref(), server.host().unwrap_or_default())
         .map_err(|_| Error::ProxyNotAllowed)?;
-    let connector = encrypted(kubeconfig, connector(kubeconfig, proxy)?)?;
+    let tls = tls::verifying(kubeconfig.certificate_authority.as_deref())?;
+    let connector = encrypted(kubeconfig, connector(proxy, &tls)?, tls)?;
     let mut config = Config::new(server);
     config.connect_timeout = Some(Duration::from_secs(5));
     config.read_timeout = Some(SILENCE);
@@ -92,22 +93,20 @@ pub fn connect(kubeconfig: &WorkloadKubeconfig, proxies: &Proxies) -> Result<Cli
     Ok(bounded(client, BOUNDS))
 }
 
-/// Returns a connector without encryption, through the proxy if there is one.
-fn connector(kubeconfig: &WorkloadKubeconfig, proxy: Option<&Proxy>) -> Result<Connector, Error> {
+/// Returns a connector without encryption, through the proxy if there is one. Like Go, verifies a proxy with the CA of the kubeconfig.
+fn connector(proxy: Option<&Proxy>, tls: &ClientConfig) -> Result<Connector, Error> {
     let Some(proxy) = proxy else {
         return Ok(Connector::direct());
     };
-    // Only the API server gets the client certificate. Like Go, verifies a proxy with the CA of the kubeconfig.
-    let tls = tls::verifying(kubeconfig.certificate_authority.as_deref())?;
     Connector::through(proxy.clone(), tls).map_err(|_| Error::Proxy)
 }
 
-/// Encrypts the connections of a connector.
+/// Encrypts the connections of a connector. Only the API server gets the client certificate.
 fn encrypted(
     kubeconfig: &WorkloadKubeconfig,
     connector: Connector,
+    mut tls: ClientConfig,
 ) -> Result<HttpsConnector<Connector>, Error> {
-    let mut tls = tls::verifying(kubeconfig.certificate_authority.as_deref())?;
     if let Some(certificate) = &kubeconfig.credentials.certificate {
         tls::authenticate(&mut tls, certificate)?;
     }

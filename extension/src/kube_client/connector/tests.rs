@@ -48,7 +48,7 @@ fn trusting(authority: Option<&Authority>) -> ClientConfig {
 }
 
 fn through(proxy: &str) -> Connector {
-    Connector::through(Proxy::parse(proxy).unwrap(), trusting(None)).unwrap()
+    Connector::through(Proxy::parse(proxy).unwrap(), &trusting(None)).unwrap()
 }
 
 /// Returns what a server sends back over a connection.
@@ -157,7 +157,7 @@ async fn a_proxy_over_tls_is_verified(#[case] trusted: bool) {
     });
     let tls = trusting(Some(if trusted { &authority } else { &other }));
     let own = Proxy::parse(&format!("https://{address}")).unwrap();
-    let text = echoed(Connector::through(own, tls).unwrap(), "api.example.com").await;
+    let text = echoed(Connector::through(own, &tls).unwrap(), "api.example.com").await;
     if trusted {
         assert_eq!(text.unwrap(), "ping");
         assert!(
