@@ -11,6 +11,9 @@ use tokio::{
 /// Answer of a proxy that opens the tunnel.
 pub(crate) const OPENED: &[u8] = b"HTTP/1.1 200 Connection established\r\nVia: proxy\r\n\r\n";
 
+/// Ends of an answer.
+const ENDS: [&[u8]; 2] = [b"\n\r\n", b"\n\n"];
+
 /// Starts a proxy for one connection, which answers this and leads to `server` if the answer opens the tunnel. Returns its address and the
 /// task that returns the request.
 pub(crate) async fn start(answer: Vec<u8>, server: SocketAddr) -> (SocketAddr, JoinHandle<String>) {
@@ -34,7 +37,7 @@ where
     }
     let _closed = client.write_all(answer).await;
     let _closed = client.flush().await;
-    if answer == OPENED {
+    if answer.starts_with(b"HTTP/1.1 200") && ENDS.iter().any(|end| answer.ends_with(end)) {
         forward(&mut client, server).await;
     }
     String::from_utf8(request).unwrap()

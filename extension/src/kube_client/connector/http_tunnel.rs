@@ -10,6 +10,12 @@ use super::ProxyError;
 /// Maximum size of the head of an answer, in bytes.
 const LONGEST_HEAD: usize = 8 * 1024;
 
+/// Length of version and status code, with the byte after them.
+const STATUS: usize = b"HTTP/1.1 200 ".len();
+
+/// Ends of a head. Like Go, accepts lines that end without a carriage return.
+const ENDS: [&[u8]; 2] = [b"\n\r\n", b"\n\n"];
+
 /// Opens a tunnel to `server`, which is `host:port`.
 pub(super) async fn open<S>(
     stream: &mut S,
@@ -27,12 +33,18 @@ where
     ask(stream, request.as_bytes())
         .await
         .map_err(ProxyError::Closed)?;
-    let head = read_head(stream).await?;
+    let head = read_until(stream, Vec::new(), has_status).await?;
     match status(&head) {
-        // The server waits for the client, so nothing else has arrived yet.
-        Some(200..=299) if head.ends_with(b"\r\n\r\n") => Ok(()),
-        Some(code @ 300..) => Err(ProxyError::Answered(code)),
-        _ => Err(ProxyError::Protocol("HTTP")),
+        Some(200..=299) => {}
+        Some(code @ 300..) => return Err(ProxyError::Answered(code)),
+        _ => return Err(ProxyError::Protocol("HTTP")),
+    }
+    let head = read_until(stream, head, has_end).await?;
+    // The server waits for the client, so nothing else has arrived yet.
+    if ENDS.iter().any(|end| head.ends_with(end)) {
+        Ok(())
+    } else {
+        Err(ProxyError::Protocol("HTTP"))
     }
 }
 
@@ -41,11 +53,14 @@ async fn ask<S: AsyncWrite + Unpin>(stream: &mut S, request: &[u8]) -> io::Resul
     stream.flush().await
 }
 
-/// Reads the head of an answer, and perhaps a part of its body.
-async fn read_head<S: AsyncRead + Unpin>(stream: &mut S) -> Result<Vec<u8>, ProxyError> {
-    let mut head = Vec::new();
+/// Reads on until `is_enough` accepts the head of an answer. It may contain a part of the body.
+async fn read_until<S: AsyncRead + Unpin>(
+    stream: &mut S,
+    mut head: Vec<u8>,
+    is_enough: fn(&[u8]) -> bool,
+) -> Result<Vec<u8>, ProxyError> {
     let mut chunk = [0; 512];
-    while !head.windows(4).any(|end| end == b"\r\n\r\n") {
+    while !is_enough(&head) {
         if head.len() > LONGEST_HEAD {
             return Err(ProxyError::Protocol("HTTP"));
         }
@@ -58,13 +73,21 @@ async fn read_head<S: AsyncRead + Unpin>(stream: &mut S) -> Result<Vec<u8>, Prox
     Ok(head)
 }
 
-/// Returns the status code of an answer with version 1 of HTTP.
+fn has_status(head: &[u8]) -> bool {
+    head.len() >= STATUS || head.contains(&b'\n')
+}
+
+fn has_end(head: &[u8]) -> bool {
+    ENDS.iter()
+        .any(|end| head.windows(end.len()).any(|window| window == *end))
+}
+
+/// Returns the status code of an answer with version 1 of HTTP. The reason after it may have any bytes.
 fn status(head: &[u8]) -> Option<u16> {
-    let line = head.split(|byte| *byte == b'\r').next()?;
-    let mut words = str::from_utf8(line).ok()?.split(' ');
-    words.next().filter(|version| version.starts_with("HTTP/1."))?;
-    words
-        .next()
-        .filter(|code| code.len() == 3)
-        .and_then(|code| code.parse().ok())
+    let [_, b' ', code @ .., b' ' | b'\r' | b'\n'] = head.get(..STATUS)?.strip_prefix(b"HTTP/1.")? else {
+        return None;
+    };
+    let is_number = code.iter().all(u8::is_ascii_digit);
+    let code = str::from_utf8(code).ok().filter(|_| is_number)?;
+    code.parse().ok()
 }

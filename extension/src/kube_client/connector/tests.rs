@@ -68,10 +68,17 @@ async fn a_direct_connection_asks_nobody() {
     assert_eq!(text, "ping");
 }
 
+/// Go accepts line ends without a carriage return, and any bytes in the reason.
+#[rstest]
+#[case::with_a_field(OPENED)]
+#[case::without_reason(b"HTTP/1.1 200\r\n\r\n")]
+#[case::without_carriage_returns(b"HTTP/1.1 200 OK\nVia: proxy\n\n")]
+#[case::with_one_at_the_end(b"HTTP/1.1 200 OK\n\r\n")]
+#[case::with_another_reason(b"HTTP/1.1 200 \xffOK\r\n\r\n")]
 #[tokio::test]
-async fn an_http_proxy_opens_a_tunnel() {
+async fn an_http_proxy_opens_a_tunnel(#[case] answer: &[u8]) {
     let server = echo().await;
-    let (address, proxy) = proxy_server::start(OPENED.to_vec(), server).await;
+    let (address, proxy) = proxy_server::start(answer.to_vec(), server).await;
     // The proxy resolves the name.
     let text = echoed(through(&format!("http://{address}")), "api.example.com:6443").await;
     assert_eq!(text.unwrap(), "ping");
@@ -96,34 +103,43 @@ async fn an_http_proxy_gets_its_own_credentials_only() {
 
 #[rstest]
 #[case::credentials(
-    "HTTP/1.1 407 Proxy Authentication Required\r\n\r\n",
+    b"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n",
     "the proxy answered 407"
 )]
 #[case::forbidden(
-    "HTTP/1.0 403 Forbidden\r\ncontent-length: 6\r\n\r\ncanary",
+    b"HTTP/1.0 403 Forbidden\r\ncontent-length: 6\r\n\r\ncanary",
     "the proxy answered 403"
 )]
-#[case::unavailable("HTTP/1.1 503 canary\r\n\r\n", "the proxy answered 503")]
-#[case::another_protocol("SSH-2.0-canary\r\n\r\n", "the proxy does not speak HTTP")]
-#[case::code_that_is_none("HTTP/1.1 2000 OK\r\n\r\n", "the proxy does not speak HTTP")]
-#[case::speaks_first("HTTP/1.1 200 OK\r\n\r\ncanary", "the proxy does not speak HTTP")]
-#[case::no_answer("", "the proxy closed the connection")]
-#[case::half_an_answer("HTTP/1.1 200 OK\r\n", "the proxy closed the connection")]
+#[case::unavailable(b"HTTP/1.1 503 canary\r\n\r\n", "the proxy answered 503")]
+#[case::reason_in_another_encoding(
+    b"HTTP/1.1 407 Authentification n\xe9cessaire\r\n\r\n",
+    "the proxy answered 407"
+)]
+#[case::without_reason(b"HTTP/1.1 403\n\n", "the proxy answered 403")]
+#[case::another_protocol(b"SSH-2.0-canary\r\n", "the proxy does not speak HTTP")]
+#[case::short_line(b"220 canary\r\n", "the proxy does not speak HTTP")]
+#[case::code_that_is_none(b"HTTP/1.1 2000 OK\r\n\r\n", "the proxy does not speak HTTP")]
+#[case::code_with_a_sign(b"HTTP/1.1 +20 OK\r\n\r\n", "the proxy does not speak HTTP")]
+#[case::speaks_first(b"HTTP/1.1 200 OK\r\n\r\ncanary", "the proxy does not speak HTTP")]
+#[case::no_answer(b"", "the proxy closed the connection")]
+#[case::half_an_answer(b"HTTP/1.1 200 OK\r\n", "the proxy closed the connection")]
 #[tokio::test]
-async fn a_refusal_of_a_proxy_is_a_cause(#[case] answer: &str, #[case] expected: &str) {
-    assert_eq!(refused(answer.to_owned()).await, Some(expected.to_owned()));
+async fn a_refusal_of_a_proxy_is_a_cause(#[case] answer: &[u8], #[case] expected: &str) {
+    assert_eq!(refused(answer.to_vec()).await.as_deref(), Some(expected));
 }
 
 #[tokio::test]
 async fn an_answer_without_end_is_not_read() {
-    let answer = "a".repeat(64 * 1024);
-    let expected = "the proxy does not speak HTTP";
-    assert_eq!(refused(answer).await, Some(expected.to_owned()));
+    let answer = format!("HTTP/1.1 200 {}", "a".repeat(64 * 1024));
+    assert_eq!(
+        refused(answer.into_bytes()).await.as_deref(),
+        Some("the proxy does not speak HTTP")
+    );
 }
 
 /// Returns the cause of a connection to a proxy that answers this.
-async fn refused(answer: String) -> Option<String> {
-    let (address, _proxy) = proxy_server::start(answer.into_bytes(), echo().await).await;
+async fn refused(answer: Vec<u8>) -> Option<String> {
+    let (address, _proxy) = proxy_server::start(answer, echo().await).await;
     let connector = through(&format!("http://user:canary@{address}"));
     let error = echoed(connector, "api.example.com").await.unwrap_err();
     cause(&*error)
