@@ -1,11 +1,12 @@
 //! Causes of failed connections that TLS or a proxy reports.
 //!
 //! A cause is part of the message of a hold. So its text is constant as long as the cause is, without times and addresses, and without
-//! text that a server or a kubeconfig chooses.
+//! text that a server or a kubeconfig chooses. A server of a tenant may also choose among the texts, so there are few: only what has a
+//! remedy of its own has a text of its own.
 
 use std::{error::Error, io, iter};
 
-use rustls::CertificateError;
+use rustls::{AlertDescription, CertificateError, InvalidMessage};
 
 use super::connector::ProxyError;
 
@@ -56,13 +57,36 @@ fn of_tls(error: &rustls::Error) -> String {
         rustls::Error::InvalidCertificate(why) => {
             format!("invalid peer certificate: {}", of_certificate(why))
         }
-        rustls::Error::General(_) | rustls::Error::Other(_) => "TLS handshake failed".to_owned(),
-        error => error.to_string(),
+        rustls::Error::AlertReceived(alert) if has_remedy(*alert) => error.to_string(),
+        rustls::Error::AlertReceived(_) => "received fatal alert".to_owned(),
+        // What a server without TLS sends.
+        rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType) => error.to_string(),
+        rustls::Error::PeerIncompatible(_) => "peer is incompatible".to_owned(),
+        _ => "TLS handshake failed".to_owned(),
     };
     text.chars().take(LONGEST).collect()
 }
 
-/// Returns the name of an error. The errors with context contain the time of the check, or names of the certificate.
+/// Returns whether an alert says what to change in the kubeconfig or at the server. There are 256 alerts.
+fn has_remedy(alert: AlertDescription) -> bool {
+    matches!(
+        alert,
+        AlertDescription::HandshakeFailure
+            | AlertDescription::ProtocolVersion
+            | AlertDescription::UnrecognisedName
+            | AlertDescription::InternalError
+            | AlertDescription::CertificateRequired
+            | AlertDescription::BadCertificate
+            | AlertDescription::UnsupportedCertificate
+            | AlertDescription::CertificateRevoked
+            | AlertDescription::CertificateExpired
+            | AlertDescription::CertificateUnknown
+            | AlertDescription::UnknownCA
+            | AlertDescription::AccessDenied
+    )
+}
+
+/// Returns the name of an error. Its context may contain the time of the check, or content of the certificate.
 fn of_certificate(error: &CertificateError) -> String {
     let name = match error {
         CertificateError::ExpiredContext { .. } => "Expired",
@@ -74,10 +98,14 @@ fn of_certificate(error: &CertificateError) -> String {
             "UnsupportedSignatureAlgorithm"
         }
         // webpki names it as well, for example `CaUsedAsEndEntity`.
-        CertificateError::Other(other) => return other.0.to_string(),
-        error => return format!("{error:?}"),
+        CertificateError::Other(other) => return without_context(&other.0.to_string()),
+        error => return without_context(&format!("{error:?}")),
     };
     name.to_owned()
+}
+
+fn without_context(error: &str) -> String {
+    error.chars().take_while(|char| char.is_alphanumeric()).collect()
 }
 
 #[cfg(test)]
@@ -86,7 +114,7 @@ mod tests {
 
     use rstest::rstest;
     use rustls::{
-        AlertDescription, InvalidMessage, OtherError,
+        OtherError, PeerIncompatible,
         pki_types::{ServerName, UnixTime},
     };
 
@@ -124,6 +152,24 @@ mod tests {
         rustls::Error::AlertReceived(AlertDescription::UnknownCA),
         "received fatal alert: UnknownCA"
     )]
+    #[case::of_webpki_with_context(of_webpki("TrailingData(Time)"), "invalid peer certificate: TrailingData")]
+    #[case::refused_version(
+        rustls::Error::AlertReceived(AlertDescription::ProtocolVersion),
+        "received fatal alert: ProtocolVersion"
+    )]
+    #[case::unknown_alert(
+        rustls::Error::AlertReceived(AlertDescription::Unknown(200)),
+        "received fatal alert"
+    )]
+    #[case::alert_of_a_broken_peer(
+        rustls::Error::AlertReceived(AlertDescription::DecodeError),
+        "received fatal alert"
+    )]
+    #[case::corrupt_message(InvalidMessage::DuplicateExtension(7).into(), "TLS handshake failed")]
+    #[case::incompatible(
+        PeerIncompatible::NoCipherSuitesInCommon.into(),
+        "peer is incompatible"
+    )]
     #[case::plain_http(
         InvalidMessage::InvalidContentType.into(),
         "received corrupt message of type InvalidContentType"
@@ -147,7 +193,7 @@ mod tests {
     }
 
     #[rstest]
-    #[case::refused(ProxyError::Answered(407), "the proxy answered 407")]
+    #[case::refused(ProxyError::Answered("407"), "the proxy answered 407")]
     #[case::closed(
         ProxyError::Closed(io::ErrorKind::ConnectionReset.into()),
         "the proxy closed the connection"

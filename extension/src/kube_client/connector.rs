@@ -20,7 +20,8 @@ use sluice_core::kubeconfig::{Proxy, ProxyProtocol};
 use tokio::net::TcpStream;
 use tower::{BoxError, Service, ServiceExt as _};
 
-/// Failure of a proxy. The text is constant as long as the cause is, and has no address and no credentials.
+/// Failure of a proxy. The text is constant as long as the cause is, and has no address and no credentials. A tenant may choose the proxy,
+/// and each change of the text makes Cluster API write the Cluster: there are few texts.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ProxyError {
     /// No connection to the proxy.
@@ -29,12 +30,15 @@ pub(crate) enum ProxyError {
     /// The connection to the proxy ended during the handshake.
     #[error("the proxy closed the connection")]
     Closed(#[source] io::Error),
-    /// The proxy refuses the request for a tunnel with this HTTP status code.
+    /// The proxy refuses the request for a tunnel with this HTTP status code, or with one of this class.
     #[error("the proxy answered {0}")]
-    Answered(u16),
+    Answered(&'static str),
     /// The proxy refuses the request for a tunnel for this reason.
     #[error("the proxy answered: {0}")]
     Refused(&'static str),
+    /// The proxy reports that the connection to the API server failed.
+    #[error("the proxy does not reach the API server")]
+    ServerUnreachable,
     /// The proxy requires credentials, or another kind of them.
     #[error("the proxy requires other credentials than user name and password of its URL")]
     CredentialsMissing,

@@ -36,8 +36,8 @@ where
     let head = read_until(stream, Vec::new(), has_status).await?;
     match status(&head) {
         Some(200..=299) => {}
-        Some(code @ 300..) => return Err(ProxyError::Answered(code)),
-        _ => return Err(ProxyError::Protocol("HTTP")),
+        Some(code) => return Err(refusal(code)),
+        None => return Err(ProxyError::Protocol("HTTP")),
     }
     let head = read_until(stream, head, has_end).await?;
     // The server waits for the client, so nothing else has arrived yet.
@@ -45,6 +45,18 @@ where
         Ok(())
     } else {
         Err(ProxyError::Protocol("HTTP"))
+    }
+}
+
+/// Returns the error of a status code that opens no tunnel. For one unreachable server, a proxy answers 502, 503 and 504 in turn.
+pub(super) fn refusal(code: u16) -> ProxyError {
+    match code {
+        403 => ProxyError::Answered("403"),
+        407 => ProxyError::Answered("407"),
+        300..=399 => ProxyError::Answered("3xx"),
+        400..=499 => ProxyError::Answered("4xx"),
+        500..=599 => ProxyError::ServerUnreachable,
+        _ => ProxyError::Protocol("HTTP"),
     }
 }
 

@@ -42,7 +42,7 @@ where
     let [version, reply, _, kind] = ask::<_, 4>(stream, &request).await?;
     match (version, reply) {
         (VERSION, 0) => {}
-        (VERSION, reply) => return Err(ProxyError::Refused(refusal(reply))),
+        (VERSION, reply) => return Err(refusal(reply)),
         _ => return Err(ProxyError::Protocol("SOCKS 5")),
     }
     // The address and port of the proxy towards the server.
@@ -99,16 +99,14 @@ fn address(host: &str) -> Result<Vec<u8>, ProxyError> {
     Ok([kind, bytes].concat())
 }
 
-fn refusal(reply: u8) -> &'static str {
+/// Returns the error of a reply that opens no tunnel.
+pub(super) fn refusal(reply: u8) -> ProxyError {
     match reply {
-        1 => "general failure",
-        2 => "not allowed by its rules",
-        3 => "network unreachable",
-        4 => "host unreachable",
-        5 => "connection refused",
-        6 => "TTL expired",
-        7 => "command not supported",
-        8 => "address type not supported",
-        _ => "unknown reply",
+        // General failure, network or host unreachable, connection refused, TTL expired. For one server, a proxy replies them in turn.
+        1 | 3..=6 => ProxyError::ServerUnreachable,
+        2 => ProxyError::Refused("not allowed by its rules"),
+        // Command or type of address.
+        7 | 8 => ProxyError::Refused("request not supported"),
+        _ => ProxyError::Refused("unknown reply"),
     }
 }

@@ -1,4 +1,4 @@
-use std::net::SocketAddr;
+use std::{collections::BTreeSet, net::SocketAddr};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use rstest::rstest;
@@ -110,7 +110,9 @@ async fn an_http_proxy_gets_its_own_credentials_only() {
     b"HTTP/1.0 403 Forbidden\r\ncontent-length: 6\r\n\r\ncanary",
     "the proxy answered 403"
 )]
-#[case::unavailable(b"HTTP/1.1 503 canary\r\n\r\n", "the proxy answered 503")]
+#[case::unavailable(b"HTTP/1.1 503 canary\r\n\r\n", "the proxy does not reach the API server")]
+#[case::bad_gateway(b"HTTP/1.1 502 canary\r\n\r\n", "the proxy does not reach the API server")]
+#[case::another_refusal(b"HTTP/1.1 405 canary\r\n\r\n", "the proxy answered 4xx")]
 #[case::reason_in_another_encoding(
     b"HTTP/1.1 407 Authentification n\xe9cessaire\r\n\r\n",
     "the proxy answered 407"
@@ -126,6 +128,28 @@ async fn an_http_proxy_gets_its_own_credentials_only() {
 #[tokio::test]
 async fn a_refusal_of_a_proxy_is_a_cause(#[case] answer: &[u8], #[case] expected: &str) {
     assert_eq!(refused(answer.to_vec()).await.as_deref(), Some(expected));
+}
+
+/// A tenant may choose the proxy, and each new text is a write.
+#[test]
+fn a_proxy_has_few_texts_to_choose_from() {
+    let codes = (0..1000).map(|code| http_tunnel::refusal(code).to_string());
+    let replies = (1..=u8::MAX).map(|reply| socks5::refusal(reply).to_string());
+    let texts: BTreeSet<String> = codes.chain(replies).collect();
+    assert_eq!(
+        texts.into_iter().collect::<Vec<_>>(),
+        [
+            "the proxy answered 3xx",
+            "the proxy answered 403",
+            "the proxy answered 407",
+            "the proxy answered 4xx",
+            "the proxy answered: not allowed by its rules",
+            "the proxy answered: request not supported",
+            "the proxy answered: unknown reply",
+            "the proxy does not reach the API server",
+            "the proxy does not speak HTTP",
+        ]
+    );
 }
 
 #[tokio::test]
@@ -262,6 +286,11 @@ async fn a_socks_proxy_gets_its_credentials() {
     "",
     vec![(vec![5, 1, 0], vec![5, 0]), (tunnel_to(1, &[10, 0, 0, 1]), vec![5, 2, 0, 1])],
     "the proxy answered: not allowed by its rules"
+)]
+#[case::host_unreachable(
+    "",
+    vec![(vec![5, 1, 0], vec![5, 0]), (tunnel_to(1, &[10, 0, 0, 1]), vec![5, 4, 0, 1])],
+    "the proxy does not reach the API server"
 )]
 #[case::another_protocol("", vec![(vec![5, 1, 0], b"HTTP".to_vec())], "the proxy does not speak SOCKS 5")]
 #[case::unknown_kind_of_address(
