@@ -9,6 +9,7 @@ use std::{
     io,
     sync::Arc,
     task::{Context, Poll},
+    time::Duration,
 };
 
 use futures::future::{BoxFuture, FutureExt as _};
@@ -17,7 +18,10 @@ use hyper_rustls::{DefaultServerNameResolver, HttpsConnector, MaybeHttpsStream};
 use hyper_util::{client::legacy::connect::HttpConnector, rt::TokioIo};
 use rustls::{ClientConfig, client::Resumption};
 use sluice_core::kubeconfig::{Proxy, ProxyProtocol};
-use tokio::net::TcpStream;
+use tokio::{
+    net::TcpStream,
+    time::{Instant, timeout_at},
+};
 use tower::{BoxError, Service, ServiceExt as _};
 
 /// Failure of a proxy. The text is constant as long as the cause is, and has no address and no credentials. A tenant may choose the proxy,
@@ -27,6 +31,9 @@ pub(crate) enum ProxyError {
     /// No connection to the proxy.
     #[error("the proxy cannot be reached")]
     Unreachable(#[source] BoxError),
+    /// No answer in time, in this phase.
+    #[error("the proxy does not answer: no {0} in time")]
+    Silent(&'static str),
     /// The connection to the proxy ended during the handshake.
     #[error("the proxy closed the connection")]
     Closed(#[source] io::Error),
@@ -65,7 +72,12 @@ struct Hop {
     proxy: Proxy,
     url: Uri,
     connector: HttpsConnector<HttpConnector>,
+    /// Time to connect and to open the tunnel.
+    time: Duration,
 }
+
+/// Connection to a proxy or an API server.
+type Stream = MaybeHttpsStream<TokioIo<TcpStream>>;
 
 impl Connector {
     /// Returns a connector without proxy.
@@ -75,11 +87,11 @@ impl Connector {
         Self { direct, hop: None }
     }
 
-    /// Returns a connector through `proxy`; `tls` verifies a proxy with protocol `https`.
+    /// Returns a connector through `proxy`, which has this time to open a tunnel; `tls` verifies a proxy with protocol `https`.
     ///
     /// # Errors
     /// The host of the proxy is not the host of a URL.
-    pub(crate) fn through(proxy: Proxy, tls: &ClientConfig) -> Result<Self, InvalidUri> {
+    pub(crate) fn through(proxy: Proxy, tls: &ClientConfig, time: Duration) -> Result<Self, InvalidUri> {
         let scheme = match proxy.protocol {
             ProxyProtocol::Http | ProxyProtocol::Socks5 => "http",
             ProxyProtocol::Https => "https",
@@ -95,6 +107,7 @@ impl Connector {
             proxy,
             url,
             connector,
+            time,
         };
         Ok(Self {
             direct,
@@ -104,7 +117,7 @@ impl Connector {
 }
 
 impl Service<Uri> for Connector {
-    type Response = MaybeHttpsStream<TokioIo<TcpStream>>;
+    type Response = Stream;
     type Error = BoxError;
     type Future = BoxFuture<'static, Result<Self::Response, BoxError>>;
 
@@ -123,9 +136,19 @@ impl Service<Uri> for Connector {
 
 impl Hop {
     /// Connects to the API server of a URL.
-    async fn connect(&self, server: &Uri) -> Result<MaybeHttpsStream<TokioIo<TcpStream>>, ProxyError> {
-        let stream = self.connector.clone().oneshot(self.url.clone()).await;
+    async fn connect(&self, server: &Uri) -> Result<Stream, ProxyError> {
+        let deadline = Instant::now() + self.time;
+        let connecting = self.connector.clone().oneshot(self.url.clone());
+        let connected = timeout_at(deadline, connecting).await;
+        let stream = connected.map_err(|_| ProxyError::Silent("connection"))?;
         let mut stream = TokioIo::new(stream.map_err(ProxyError::Unreachable)?);
+        let opened = timeout_at(deadline, self.open(&mut stream, server)).await;
+        opened.map_err(|_| ProxyError::Silent("tunnel"))??;
+        Ok(stream.into_inner())
+    }
+
+    /// Opens a tunnel to the API server of a URL.
+    async fn open(&self, stream: &mut TokioIo<Stream>, server: &Uri) -> Result<(), ProxyError> {
         let host = server.host().unwrap_or_default();
         let default_port = if server.scheme_str() == Some("http") {
             80
@@ -139,13 +162,12 @@ impl Hop {
         });
         match self.proxy.protocol {
             ProxyProtocol::Http | ProxyProtocol::Https => {
-                http_tunnel::open(&mut stream, &format!("{host}:{port}"), credentials).await?;
+                http_tunnel::open(stream, &format!("{host}:{port}"), credentials).await
             }
             ProxyProtocol::Socks5 => {
                 let host = host.trim_start_matches('[').trim_end_matches(']');
-                socks5::open(&mut stream, host, port, credentials).await?;
+                socks5::open(stream, host, port, credentials).await
             }
         }
-        Ok(stream.into_inner())
     }
 }

@@ -27,6 +27,12 @@ pub(super) const BOUNDS: Bounds = Bounds {
     pace: 2 * 1024 * 1024,
 };
 
+/// Time to connect, including proxy and TLS handshake.
+const CONNECT: Duration = Duration::from_secs(5);
+
+/// Share of [`CONNECT`] for the proxy, so that a silent proxy is reported as such.
+const PROXY: Duration = Duration::from_secs(4);
+
 /// Time without received data after which a waiting connection is closed. Longer than a watch lasts.
 const SILENCE: Duration = Duration::from_secs(45);
 
@@ -82,7 +88,7 @@ pub fn connect(kubeconfig: &WorkloadKubeconfig, proxies: &Proxies) -> Result<Cli
     let tls = tls::verifying(kubeconfig.certificate_authority.as_deref())?;
     let connector = encrypted(kubeconfig, connector(proxy, &tls)?, tls)?;
     let mut config = Config::new(server);
-    config.connect_timeout = Some(Duration::from_secs(5));
+    config.connect_timeout = Some(CONNECT);
     config.read_timeout = Some(SILENCE);
     config.write_timeout = Some(BOUNDS.time);
     // Otherwise one request retries a 429 or 503 for minutes, and a reconcile cannot report that kapp-controller does not serve its API
@@ -98,7 +104,7 @@ fn connector(proxy: Option<&Proxy>, tls: &ClientConfig) -> Result<Connector, Err
     let Some(proxy) = proxy else {
         return Ok(Connector::direct());
     };
-    Connector::through(proxy.clone(), tls).map_err(|_| Error::Proxy)
+    Connector::through(proxy.clone(), tls, PROXY).map_err(|_| Error::Proxy)
 }
 
 /// Encrypts the connections of a connector. Only the API server gets the client certificate.

@@ -47,8 +47,11 @@ fn trusting(authority: Option<&Authority>) -> ClientConfig {
         .with_no_client_auth()
 }
 
+/// Time of a proxy to open a tunnel. Longer than a test.
+const TIME: Duration = Duration::from_mins(1);
+
 fn through(proxy: &str) -> Connector {
-    Connector::through(Proxy::parse(proxy).unwrap(), &trusting(None)).unwrap()
+    Connector::through(Proxy::parse(proxy).unwrap(), &trusting(None), TIME).unwrap()
 }
 
 /// Returns what a server sends back over a connection.
@@ -197,7 +200,7 @@ async fn a_proxy_over_tls_is_verified(#[case] trusted: bool) {
     });
     let tls = trusting(Some(if trusted { &authority } else { &other }));
     let own = Proxy::parse(&format!("https://{address}")).unwrap();
-    let text = echoed(Connector::through(own, &tls).unwrap(), "api.example.com").await;
+    let text = echoed(Connector::through(own, &tls, TIME).unwrap(), "api.example.com").await;
     if trusted {
         assert_eq!(text.unwrap(), "ping");
         assert!(

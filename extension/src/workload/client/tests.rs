@@ -9,7 +9,7 @@ use sluice_core::{
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpListener, TcpStream},
+    net::{TcpListener, TcpSocket, TcpStream},
     sync::oneshot,
     task::JoinHandle,
 };
@@ -396,22 +396,48 @@ async fn a_server_behind_a_proxy_is_verified_like_others(#[case] of_kubeconfig: 
     );
 }
 
-/// The 5 s to connect include the proxy.
+/// The time to connect includes the proxy, which is named as the cause.
+#[rstest]
+#[case::tls("https", "the proxy does not answer: no connection in time")]
+#[case::tunnel("http", "the proxy does not answer: no tunnel in time")]
+#[case::tunnel_of_socks("socks5", "the proxy does not answer: no tunnel in time")]
 #[tokio::test]
-async fn a_proxy_that_never_answers_is_given_up() {
+async fn a_proxy_that_never_answers_is_given_up(#[case] protocol: &str, #[case] expected: &str) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let proxy = format!("http://{}", listener.local_addr().unwrap());
+    let proxy = format!("{protocol}://{}", listener.local_addr().unwrap());
     let proxies = Proxies {
-        operator: Proxy::parse(&proxy),
+        allowed: vec!["127.0.0.1".parse().unwrap()],
         ..Proxies::default()
     };
-    let kubeconfig = kubeconfig("https://api.example.com", &Authority::new("one").pem());
+    let mut kubeconfig = kubeconfig("https://api.example.com", &Authority::new("one").pem());
+    kubeconfig.proxy = Proxy::parse(&proxy);
     let asking = tokio::spawn(async move { asked(&kubeconfig, &proxies).await });
     let (mut stream, _) = listener.accept().await.unwrap();
     stream.read_u8().await.unwrap();
     tokio::time::pause();
     let began = tokio::time::Instant::now();
-    assert_eq!(asking.await.unwrap(), Err(None));
-    assert!(began.elapsed() <= Duration::from_secs(5), "{:?}", began.elapsed());
+    assert_eq!(asking.await.unwrap(), Err(Some(expected.to_owned())));
+    assert!(began.elapsed() < CONNECT, "{:?}", began.elapsed());
     drop(stream);
+}
+
+/// Its packets are lost.
+#[tokio::test(start_paused = true)]
+async fn a_proxy_that_accepts_no_connection_is_given_up() {
+    // Linux drops packets to a socket whose backlog is full.
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let listener = socket.listen(0).unwrap();
+    let _waiting = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+    let proxies = Proxies {
+        operator: Proxy::parse(&format!("http://{}", listener.local_addr().unwrap())),
+        ..Proxies::default()
+    };
+    let kubeconfig = kubeconfig("https://api.example.com", &Authority::new("one").pem());
+    assert_eq!(
+        asked(&kubeconfig, &proxies).await,
+        Err(Some(
+            "the proxy does not answer: no connection in time".to_owned()
+        ))
+    );
 }
