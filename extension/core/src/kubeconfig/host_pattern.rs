@@ -2,7 +2,7 @@
 
 use std::{net::IpAddr, str::FromStr};
 
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv4Net};
 
 use crate::names::LONGEST_NAME;
 
@@ -38,11 +38,9 @@ impl FromStr for HostPattern {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        if let Ok(range) = text.parse() {
-            return Ok(Self::Range(range));
-        }
-        if let Ok(address) = text.parse::<IpAddr>() {
-            return Ok(Self::Range(address.into()));
+        let address = || text.parse::<IpAddr>().map(IpNet::from);
+        if let Ok(range) = text.parse::<IpNet>().or_else(|_| address()) {
+            return Ok(Self::Range(canonical(range)));
         }
         let name = text.to_ascii_lowercase();
         let labels = name.strip_prefix('.').unwrap_or(&name);
@@ -63,6 +61,20 @@ impl FromStr for HostPattern {
     }
 }
 
+/// Returns the range of IPv4 that a range of IPv4-mapped addresses stands for; hosts are compared in that form.
+fn canonical(range: IpNet) -> IpNet {
+    let mapped = match range {
+        IpNet::V6(range) => range
+            .addr()
+            .to_ipv4_mapped()
+            .zip(range.prefix_len().checked_sub(96)),
+        IpNet::V4(_) => None,
+    };
+    mapped
+        .and_then(|(address, prefix)| Ipv4Net::new(address, prefix).ok())
+        .map_or(range, IpNet::V4)
+}
+
 #[cfg(test)]
 mod tests {
     use rstest::rstest;
@@ -75,6 +87,11 @@ mod tests {
     #[case::range("10.0.0.0/8", "10.1.2.3", true)]
     #[case::outside_a_range("10.0.0.0/8", "11.0.0.1", false)]
     #[case::mapped_address("10.0.0.0/8", "::ffff:10.0.0.1", true)]
+    #[case::pattern_of_a_mapped_address("::ffff:10.0.0.1", "10.0.0.1", true)]
+    #[case::pattern_of_another_mapped_address("::ffff:10.0.0.1", "::ffff:10.0.0.2", false)]
+    #[case::mapped_range("::ffff:10.0.0.0/104", "10.1.2.3", true)]
+    #[case::outside_a_mapped_range("::ffff:10.0.0.0/104", "11.0.0.1", false)]
+    #[case::all_mapped_addresses("::ffff:0:0/96", "10.0.0.1", true)]
     #[case::range_of_ipv6("fd00::/8", "[fd00::1]", true)]
     #[case::another_family("::/0", "10.0.0.1", false)]
     #[case::name("Proxy.example.com", "proxy.Example.com", true)]
