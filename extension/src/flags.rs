@@ -3,7 +3,7 @@
 mod listen;
 mod value;
 
-use std::{env, ffi::OsString, net::IpAddr, path::PathBuf, time::Duration};
+use std::{env, ffi::OsString, net::IpAddr, path::PathBuf, str::FromStr, time::Duration};
 
 use clap::{Args as ClapArgs, Parser, ValueEnum};
 use sluice_cli::value::{duration, namespace, object};
@@ -13,7 +13,7 @@ use sluice_core::{
 };
 
 pub use listen::ListenAddress;
-use value::{address, at_least, file, group, host, identity};
+use value::{address, at_least, file, group, identity};
 
 /// Minimum of the sync period and of the lease duration, which the Lease stores in seconds.
 const SECOND: Duration = Duration::from_secs(1);
@@ -253,32 +253,45 @@ pub struct AdmissionArgs {
 pub struct RemoteArgs {
     /// Hosts of proxies that the kubeconfig of a workload cluster may name in `proxy-url`, as addresses, CIDRs, names or domains such as
     /// .example.com (default: none). A kubeconfig with another proxy is not accepted.
-    #[arg(
-        long,
-        env = "SLUICE_REMOTE_ALLOW_PROXY",
-        value_name = "HOST",
-        value_delimiter = ',',
-        value_parser = host
-    )]
-    pub remote_allow_proxy: Vec<HostPattern>,
+    #[arg(long, env = "SLUICE_REMOTE_ALLOW_PROXY", value_name = "HOST")]
+    pub remote_allow_proxy: Vec<Hosts>,
     /// URL of the proxy, http or socks5, of connections to workload clusters whose kubeconfig has no `proxy-url` (default: no proxy). Set
     /// a URL with a password by the environment variable.
     #[arg(long, env = "SLUICE_REMOTE_PROXY", hide_env_values = true, value_name = "URL")]
     pub remote_proxy: Option<RemoteProxy>,
     /// Hosts of workload API servers that --remote-proxy does not apply to, in the form of --remote-allow-proxy (default: none).
-    #[arg(
-        long,
-        env = "SLUICE_REMOTE_NO_PROXY",
-        value_name = "HOST",
-        value_delimiter = ',',
-        value_parser = host
-    )]
-    pub remote_no_proxy: Vec<HostPattern>,
+    #[arg(long, env = "SLUICE_REMOTE_NO_PROXY", value_name = "HOST")]
+    pub remote_no_proxy: Vec<Hosts>,
+}
+
+/// Hosts of one use of a flag, separated by commas.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hosts(Vec<HostPattern>);
+
+impl Hosts {
+    fn all(uses: &[Self]) -> Vec<HostPattern> {
+        uses.iter().flat_map(|Self(hosts)| hosts.clone()).collect()
+    }
+}
+
+impl FromStr for Hosts {
+    type Err = String;
+
+    /// Skips empty entries: a variable without a value counts as unset.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let hosts = text.split(',').map(str::trim).filter(|host| !host.is_empty());
+        hosts
+            .map(HostPattern::from_str)
+            .collect::<Result<_, _>>()
+            .map(Self)
+    }
 }
 
 /// URL of the proxy of the operator. A usage error of clap would repeat its password, so the check of the flags reports a wrong one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RemoteProxy {
+    /// No text, as in an empty variable.
+    Unset,
     /// Proxy of a supported protocol.
     Valid(Proxy),
     /// Any other text.
@@ -287,6 +300,11 @@ pub enum RemoteProxy {
 
 impl From<&str> for RemoteProxy {
     fn from(url: &str) -> Self {
+        // The key of a Secret often ends with a line end.
+        let url = url.trim();
+        if url.is_empty() {
+            return Self::Unset;
+        }
         // The CA of a tenant must not verify a proxy of the operator, and no flag has another one.
         let proxy = Proxy::parse(url).filter(|proxy| proxy.protocol != ProxyProtocol::Https);
         proxy.map_or(Self::Invalid, Self::Valid)
@@ -303,7 +321,7 @@ impl RemoteArgs {
             Some(RemoteProxy::Invalid) => {
                 Err("the value of --remote-proxy is not http://HOST:PORT or socks5://HOST:PORT".to_owned())
             }
-            Some(RemoteProxy::Valid(_)) | None => Ok(()),
+            Some(RemoteProxy::Valid(_) | RemoteProxy::Unset) | None => Ok(()),
         }
     }
 
@@ -312,12 +330,12 @@ impl RemoteArgs {
     pub fn proxies(&self) -> Proxies {
         let operator = match &self.remote_proxy {
             Some(RemoteProxy::Valid(proxy)) => Some(proxy.clone()),
-            Some(RemoteProxy::Invalid) | None => None,
+            Some(RemoteProxy::Invalid | RemoteProxy::Unset) | None => None,
         };
         Proxies {
-            allowed: self.remote_allow_proxy.clone(),
+            allowed: Hosts::all(&self.remote_allow_proxy),
             operator,
-            direct: self.remote_no_proxy.clone(),
+            direct: Hosts::all(&self.remote_no_proxy),
         }
     }
 }
@@ -415,5 +433,33 @@ mod tests {
             Some("proxy:3128")
         );
         assert_eq!((proxies.allowed.len(), proxies.direct.len()), (2, 1));
+    }
+
+    /// Variables come from Secrets and lists of people.
+    #[test]
+    fn values_of_proxies_may_have_white_space() {
+        let args = parsed(&[
+            "--remote-proxy= http://user:canary@proxy:3128\n",
+            "--remote-allow-proxy=10.0.0.0/8, .example.com,\n",
+            "--remote-allow-proxy=other",
+            "--remote-no-proxy= api.example.com ",
+        ]);
+        assert_eq!(args.check(), Ok(()));
+        let proxies = args.remote.proxies();
+        assert_eq!(
+            proxies.operator.map(|proxy| proxy.authority()).as_deref(),
+            Some("proxy:3128")
+        );
+        assert_eq!((proxies.allowed.len(), proxies.direct.len()), (3, 1));
+    }
+
+    #[test]
+    fn an_empty_value_of_a_proxy_counts_as_unset() {
+        for empty in ["", " \n"] {
+            let flags = ["allow-proxy", "no-proxy", "proxy"].map(|name| format!("--remote-{name}={empty}"));
+            let args = parsed(&flags.each_ref().map(String::as_str));
+            assert_eq!(args.check(), Ok(()), "{empty:?}");
+            assert_eq!(args.remote.proxies(), Proxies::default(), "{empty:?}");
+        }
     }
 }

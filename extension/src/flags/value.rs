@@ -7,7 +7,7 @@ use std::{
 };
 
 use sluice_cli::value::{duration, is_label};
-use sluice_core::{kubeconfig::HostPattern, names::LONGEST_NAME};
+use sluice_core::names::LONGEST_NAME;
 
 use super::listen::ListenAddress;
 
@@ -30,11 +30,6 @@ pub(super) fn group(text: &str) -> Result<String, String> {
             "{text} is not an API group such as controlplane.example.com"
         ))
     }
-}
-
-/// Parses an address, a range of addresses, a host name or a domain.
-pub(super) fn host(text: &str) -> Result<HostPattern, String> {
-    text.parse()
 }
 
 /// Parses the holder identity of a lease: a pod name or a host name.
