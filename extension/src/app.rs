@@ -318,7 +318,7 @@ async fn client(args: &Args, metrics: &RestClientMetrics, idle: Duration) -> any
     let mut config = match read.await? {
         Some(config) => config,
         None => Config::incluster()
-            .context("use the service account of the pod; outside a pod, set --kubeconfig or KUBECONFIG")?,
+            .context("use the service account of the pod; outside a pod, set --kubeconfig or KUBECONFIG to an existing file")?,
     };
     // A retry inside a request would bypass the fence of the lease, and hide a failing server for minutes. The next reconcile retries
     // instead.

@@ -25,8 +25,8 @@ const SHORTEST_RETRY: Duration = Duration::from_millis(100);
 #[derive(Debug, Parser)]
 #[command(name = "sluice", version, about)]
 pub struct Args {
-    /// Kubeconfig of the management cluster (default: the files of KUBECONFIG, merged as kubectl does, or else the service account of the
-    /// pod).
+    /// Kubeconfig of the management cluster (default: the files of KUBECONFIG, merged as kubectl does, or the service account of the pod if
+    /// they are missing or empty).
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
 

@@ -221,7 +221,7 @@ fn a_key_of_another_certificate_is_one_line_that_names_both_files() -> TestResul
 }
 
 #[test]
-fn missing_files_of_kubeconfig_are_one_line_that_names_them() -> TestResult {
+fn missing_files_of_kubeconfig_are_a_warning_that_names_them() -> TestResult {
     let directory = tempfile::tempdir()?;
     let certificate = rcgen::generate_simple_self_signed(["localhost".to_owned()])?;
     std::fs::write(directory.path().join("tls.crt"), certificate.cert.pem())?;
@@ -239,11 +239,20 @@ fn missing_files_of_kubeconfig_are_one_line_that_names_them() -> TestResult {
         .env("KUBECONFIG", std::env::join_paths(&files)?)
         .output()?;
     assert_eq!(output.status.code(), Some(1));
-    let [one, other] = files.map(|file| file.display().to_string());
-    assert_eq!(
-        last_line(&output),
-        format!("sluice: no file of KUBECONFIG exists: {one}, {other}")
+    // No pod, either.
+    let line = last_line(&output);
+    assert!(
+        line.starts_with("sluice: use the service account of the pod; "),
+        "{line}"
     );
+    let log = text(&output.stderr);
+    let warning = log
+        .lines()
+        .find(|line| line.contains("the files of KUBECONFIG are missing or empty"))
+        .ok_or("no warning")?;
+    for file in files {
+        assert!(warning.contains(&file.display().to_string()), "{warning}");
+    }
     Ok(())
 }
 

@@ -13,11 +13,13 @@ use kube::{
     Config,
     config::{KubeConfigOptions, Kubeconfig, KubeconfigError},
 };
+use tracing::warn;
 
-/// Reads the kubeconfig in `flag`, or merges the files in `variable` as kubectl does. Returns `None` if both name no file.
+/// Reads the kubeconfig in `flag`, or merges the files in `variable` as kubectl does. Returns `None` for the service account of the pod: if
+/// both name no file, or, as in client-go, if the files in `variable` are missing or empty.
 ///
 /// # Errors
-/// A file cannot be read or used, or no file in `variable` exists. The error names the file.
+/// A file cannot be read or used. The error names the file.
 pub(crate) async fn config(flag: Option<&Path>, variable: Option<&OsStr>) -> anyhow::Result<Option<Config>> {
     let (kubeconfig, source) = if let Some(path) = flag {
         let source = format!("--kubeconfig {}", path.display());
@@ -28,7 +30,15 @@ pub(crate) async fn config(flag: Option<&Path>, variable: Option<&OsStr>) -> any
         if files.is_empty() {
             return Ok(None);
         }
-        (merged(&files)?, format!("KUBECONFIG {}", listed(&files)))
+        let (merged, listed) = (merged(&files)?, listed(&files));
+        if is_empty(&merged) {
+            warn!(
+                files = listed,
+                "Using the service account of the pod, because the files of KUBECONFIG are missing or empty"
+            );
+            return Ok(None);
+        }
+        (merged, format!("KUBECONFIG {listed}"))
     };
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
     config.map(Some).with_context(|| format!("use {source}"))
@@ -42,7 +52,7 @@ fn files(variable: &OsStr) -> Vec<PathBuf> {
 
 /// Merges files as client-go does. The first file with an entry of a name, or with a current context, wins. Missing files are skipped.
 fn merged(files: &[PathBuf]) -> anyhow::Result<Kubeconfig> {
-    let mut merged: Option<Kubeconfig> = None;
+    let mut merged = Kubeconfig::default();
     for file in files {
         let mut read = match Kubeconfig::read_from(file) {
             Err(KubeconfigError::ReadConfig(error, _)) if error.kind() == io::ErrorKind::NotFound => continue,
@@ -50,10 +60,22 @@ fn merged(files: &[PathBuf]) -> anyhow::Result<Kubeconfig> {
         };
         // `kubectl config unset current-context` leaves an empty one.
         read.current_context = read.current_context.filter(|context| !context.is_empty());
-        let both = merged.unwrap_or_default().merge(read);
-        merged = Some(both.with_context(|| format!("merge {} of KUBECONFIG", file.display()))?);
+        let both = merged.merge(read);
+        merged = both.with_context(|| format!("merge {} of KUBECONFIG", file.display()))?;
     }
-    merged.with_context(|| format!("no file of KUBECONFIG exists: {}", listed(files)))
+    Ok(merged)
+}
+
+/// Returns whether a kubeconfig has neither entries nor a current context.
+fn is_empty(kubeconfig: &Kubeconfig) -> bool {
+    let Kubeconfig {
+        clusters,
+        contexts,
+        auth_infos,
+        current_context,
+        ..
+    } = kubeconfig;
+    clusters.is_empty() && contexts.is_empty() && auth_infos.is_empty() && current_context.is_none()
 }
 
 fn listed(files: &[PathBuf]) -> String {
@@ -159,22 +181,32 @@ mod tests {
     async fn errors_name_the_files() {
         let directory = tempfile::tempdir().unwrap();
         let variable = kubeconfig(&directory, &[None, Some("clusters: 1"), Some(CONTEXT)]);
-        let [missing, invalid, alone] = [0, 1, 2].map(|number| path(&directory, number));
+        let [invalid, alone] = [1, 2].map(|number| path(&directory, number));
 
         let error = refused(None, Some(&variable)).await;
         assert!(
             error.starts_with(&format!("read {} of KUBECONFIG", invalid.display())),
             "{error}"
         );
-        let other = missing.with_file_name("other");
-        let error = refused(None, Some(&env::join_paths([&missing, &other]).unwrap())).await;
-        let both = format!("{}, {}", missing.display(), other.display());
-        assert_eq!(error, format!("no file of KUBECONFIG exists: {both}"));
         let error = refused(None, Some(alone.as_os_str())).await;
         assert!(
             error.starts_with(&format!("use KUBECONFIG {}", alone.display())),
             "{error}"
         );
+    }
+
+    #[rstest]
+    #[case::missing(&[None::<&str>, None])]
+    #[case::empty(&[Some("")])]
+    #[case::without_entries(&[None, Some("apiVersion: v1\nkind: Config\nclusters: []\ncurrent-context: ''")])]
+    #[tokio::test]
+    async fn missing_and_empty_files_leave_the_service_account(#[case] texts: &[Option<&str>]) {
+        let directory = tempfile::tempdir().unwrap();
+        let variable = kubeconfig(&directory, texts);
+
+        let read = config(None, Some(&variable)).await.unwrap();
+
+        assert!(read.is_none());
     }
 
     #[tokio::test]
