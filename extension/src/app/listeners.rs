@@ -40,7 +40,7 @@ impl Addresses {
     }
 }
 
-/// Returns the address that stands for all addresses of the host. `::` accepts IPv4, too.
+/// Returns the address that stands for all addresses of the host. Listeners on `::` accept IPv4, too.
 fn all_addresses() -> IpAddr {
     match ipv6() {
         Ok(()) => Ipv6Addr::UNSPECIFIED.into(),

@@ -1,5 +1,6 @@
 //! Listener: binds a socket, accepts connections, and drains them at shutdown.
 
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,7 +10,8 @@ use axum::serve::Listener;
 use jiff::Timestamp;
 use sluice_core::limits::{Share, Shares};
 use sluice_hooks::{Peer, Repeats};
-use tokio::net::TcpListener;
+use socket2::SockRef;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -18,6 +20,9 @@ use tracing::{error, info, warn};
 use super::certificate::{self, CertificateHealth, Identity};
 use super::connection::{self, Shared};
 use super::{Config, Error, Limits, Metrics, TlsConfig, reload};
+
+/// Connections that wait to be accepted, as in the standard library.
+const BACKLOG: u32 = 128;
 
 /// Bound listener. Peers wait in its backlog until [`Server::run`].
 #[derive(Debug)]
@@ -45,6 +50,10 @@ pub struct Drained {
 
 impl Server {
     /// Reads the certificate, then binds the socket.
+    #[expect(
+        clippy::unused_async,
+        reason = "a socket belongs to the runtime that polls this"
+    )]
     pub async fn bind(config: Config, metrics: Metrics) -> Result<Self, Error> {
         let Config {
             serves,
@@ -59,7 +68,7 @@ impl Server {
             flags,
             reason,
         };
-        let listener = TcpListener::bind(address).await.map_err(refused)?;
+        let listener = listen(address).map_err(refused)?;
         let address = listener.local_addr().map_err(refused)?;
         Ok(Self {
             serves,
@@ -145,6 +154,24 @@ impl Tls {
             serving: watch::Sender::new(identity),
         })
     }
+}
+
+/// Binds a socket. Like in Go, all IPv6 addresses include those of IPv4, whatever the default of the host (`net.ipv6.bindv6only`).
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = match address {
+        SocketAddr::V4(_) => TcpSocket::new_v4()?,
+        SocketAddr::V6(address) => {
+            let socket = TcpSocket::new_v6()?;
+            if address.ip().is_unspecified() {
+                SockRef::from(&socket).set_only_v6(false)?;
+            }
+            socket
+        }
+    };
+    // A restarted process takes its port back at once.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
 }
 
 /// Accepts connections until the shutdown of the listener.
