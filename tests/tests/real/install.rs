@@ -217,7 +217,7 @@ kubectl create namespace releases
 kubectl create namespace team-a
 helm install sluice manifests/chart --namespace addons --set-file certificates.caBundle=\"$HOME/ca.crt\" \\
   --set certificates.source=given,certificates.secretName=my-certificate,systemNamespace=releases,replicas=3 \\
-  --set listenAddress=0.0.0.0 \\
+  --set listenAddress=0.0.0.0,remoteProxySecret=my-proxy,caBundleConfigMap=my-authorities \\
   --set extensionConfig.profile=capi-1.11,extensionConfig.name=other,statusService.enabled=true \\
   --set 'secretNamespaces={team-a},extensionConfig.namespaces={team-a,team-b},flags.sync-period=5m' \\
   --set monitoring.serviceMonitor=true,monitoring.rules=true,monitoring.dashboard=true
@@ -244,6 +244,8 @@ async fn chosen_parts_are_installed_and_missing_ones_are_reported() -> Result<()
     for warning in [
         "extensionConfig.namespaces has \"team-b\", and there is no such namespace",
         "there is no Secret addons/my-certificate",
+        "there is no Secret addons/my-proxy (remoteProxySecret)",
+        "there is no ConfigMap addons/my-authorities (caBundleConfigMap)",
         "kubectl label namespace addons pod-security.kubernetes.io/enforce=restricted",
     ] {
         ensure!(notes.contains(warning), "{warning:?} is not in {notes}");
@@ -273,6 +275,10 @@ async fn chosen_parts_are_installed_and_missing_ones_are_reported() -> Result<()
         "\"0.0.0.0:9445\"",
         "RoleBinding team-a/sluice-secrets",
         "my-certificate",
+        "\"SLUICE_REMOTE_PROXY\"",
+        "\"my-proxy\"",
+        "\"/etc/sluice/ca-bundle/ca.crt\"",
+        "\"my-authorities\"",
         "\"replicas\":3",
     ] {
         ensure!(all.contains(chosen), "{chosen:?} is not in {all}");
@@ -306,7 +312,7 @@ async fn chosen_parts_are_installed_and_missing_ones_are_reported() -> Result<()
 }
 
 /// Invalid values, the error message of each, and a valid value.
-const WRONG: [(&str, &str); 15] = [
+const WRONG: [(&str, &str); 17] = [
     ("replicas=0", "/replicas"),
     ("replicas=two", "/replicas"),
     ("replica=3", "'replica' not allowed"),
@@ -328,6 +334,11 @@ const WRONG: [(&str, &str); 15] = [
     ("flags.webhook-host=0.0.0.0", "by listenAddress"),
     ("flags.health-addr=:9440", "by listenAddress"),
     ("listenAddress=:9440", "/listenAddress"),
+    (
+        "remoteProxySecret=a,flags.remote-proxy=http://b",
+        "by remoteProxySecret",
+    ),
+    ("caBundleConfigMap=1", "/caBundleConfigMap"),
 ];
 
 #[tokio::test(flavor = "multi_thread")]
