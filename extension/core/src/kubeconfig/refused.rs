@@ -73,7 +73,7 @@ pub enum Refused {
         /// Path of the field.
         field: String,
     },
-    /// The URL of a proxy that client-go does not accept either.
+    /// Not the URL of a proxy. client-go accepts more: zones of IPv6, names beyond ASCII and port 0.
     #[error("{field} is not an http, https or socks5 URL of a proxy")]
     Proxy {
         /// Path of the field.
