@@ -58,6 +58,24 @@ impl FreeForm {
             _ => self == whole,
         }
     }
+
+    /// Whether both values have the same text. Either may be a digest.
+    #[must_use]
+    pub fn has_text_of(&self, other: &Self) -> bool {
+        self.is_of(other) || other.is_of(self)
+    }
+
+    /// Returns the digest of an object, without its text.
+    ///
+    /// # Errors
+    /// `json` is not an object.
+    pub fn digest_of(json: &str) -> serde_json::Result<Self> {
+        let mut sink = Sink::new(0);
+        let mut reading = serde_json::Deserializer::from_str(json);
+        reading.deserialize_map(Rewrite(&mut sink))?;
+        let Sink { digest, bytes, .. } = sink;
+        Ok(Self::LeftOut(LeftOut(digest.finalize().into(), bytes)))
+    }
 }
 
 impl LeftOut {
@@ -286,6 +304,23 @@ mod tests {
         assert!(inline(&kept).is_of(inline(&there)));
         let edited = read(&bootstrap(&json!({"a": "y".repeat(LONGEST)})), whole);
         assert!(!inline(&kept).is_of(inline(&edited)));
+    }
+
+    #[test]
+    fn a_digest_is_that_of_the_text_without_white_space() {
+        let read = |text: &str| serde_json::from_str::<FreeForm>(text).unwrap();
+        let digest = FreeForm::digest_of(r#"{ "a" : [1.50, "\u00e9"] }"#).unwrap();
+        assert_eq!(digest.text(), None);
+        for (text, is_same) in [
+            (r#"{"a":[1.5,"é"]}"#, true),
+            (r#"{"a":[1.5,"e"]}"#, false),
+            ("{}", false),
+        ] {
+            assert_eq!(digest.has_text_of(&read(text)), is_same, "{text}");
+            assert_eq!(read(text).has_text_of(&digest), is_same, "{text}");
+            assert_eq!(FreeForm::digest_of(text).unwrap().has_text_of(&digest), is_same);
+        }
+        assert!(FreeForm::digest_of("[1]").is_err());
     }
 
     /// Any text of a user stays a text.

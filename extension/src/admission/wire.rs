@@ -2,7 +2,7 @@
 //!
 //! Any Pod may send any body. Only parts that a rule needs are kept, with bounded size.
 
-use serde::{Deserialize, de::IgnoredAny};
+use serde::{Deserialize, Deserializer, de::IgnoredAny};
 use serde_json::value::RawValue;
 use sluice_core::{
     admission::{Kind, Review, State},
@@ -227,9 +227,20 @@ struct Package {
 #[serde(rename_all = "camelCase", default)]
 #[derive(Default)]
 struct Values {
-    inline: Option<IgnoredAny>,
+    inline: Option<Inline>,
     secret_ref: Option<Text>,
     provider_ref: Option<Reference>,
+}
+
+/// Inline values, of which only the digest is kept.
+struct Inline(FreeForm);
+
+impl<'de> Deserialize<'de> for Inline {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let decode::Text(json) = decode::Text::deserialize(deserializer)?;
+        // The definition rejects values that are no object, with the path of the field.
+        Ok(Self(FreeForm::digest_of(&json).unwrap_or_default()))
+    }
 }
 
 #[derive(Default, Deserialize)]
@@ -259,7 +270,7 @@ impl From<Package> for ClusterBootstrapPackage {
         Self {
             ref_name: package.ref_name.0,
             values_from: package.values_from.map(|values| ValuesFrom {
-                inline: values.inline.map(|_content| FreeForm::default()),
+                inline: values.inline.map(|Inline(digest)| digest),
                 secret_ref: values.secret_ref.map(|name| name.0),
                 provider_ref: values.provider_ref.map(|by| TypedLocalObjectReference {
                     api_group: by.api_group.map(|group| group.0),

@@ -56,7 +56,7 @@ pub(super) fn judge(review: &Review, finished: &Lookups) -> Result<Verdict, Vec<
         verdict: &mut verdict,
     };
     for listed in each(&new.spec) {
-        let is_same = |old: &Listed<'_>| old.role == listed.role && old.package == listed.package;
+        let is_same = |old: &Listed<'_>| old.role == listed.role && old.is_like(&listed);
         let facts = if before.iter().any(is_same) {
             rules.known(&listed.package.ref_name)
         } else {

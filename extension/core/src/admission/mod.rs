@@ -47,7 +47,7 @@ impl Kind {
     }
 }
 
-/// The fields of an object that the rules read. `valuesFrom.inline` is an empty object if it is set: no rule reads its content.
+/// The fields of an object that the rules read. `valuesFrom.inline` may be only a digest: no rule reads its content.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct State {
     /// Its spec.

@@ -26,6 +26,24 @@ impl Listed<'_> {
     pub(super) fn fault(&self, field: &str, value: &str, text: impl Into<String>) -> Fault {
         Fault::new(format!("{}.{field}", self.field), value, text)
     }
+
+    /// Whether `other` has the same name and source of values. No rule reads the content of inline values.
+    pub(super) fn is_like(&self, other: &Listed<'_>) -> bool {
+        let (one, other) = (self.package, other.package);
+        one.ref_name == other.ref_name && source_fields(one) == source_fields(other)
+    }
+}
+
+/// Returns the fields of the source of values, without the content of inline values.
+fn source_fields(
+    package: &ClusterBootstrapPackage,
+) -> Option<(bool, Option<&str>, Option<&TypedLocalObjectReference>)> {
+    let from = package.values_from.as_ref()?;
+    Some((
+        from.inline.is_some(),
+        from.secret_ref.as_deref(),
+        from.provider_ref.as_ref(),
+    ))
 }
 
 /// All packages of a spec.

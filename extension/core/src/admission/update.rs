@@ -41,7 +41,7 @@ pub(super) fn judge(
         if new
             .iter()
             .filter(in_its_field)
-            .any(|after| after.package == before.package)
+            .any(|after| after.is_like(&before))
         {
             continue;
         }

@@ -106,6 +106,7 @@ fn broken() -> Value {
 /// Stored faults and missing objects do not block the correction of another field.
 #[rstest]
 #[case::another_field(|spec: &mut Value| spec["kapp"]["refName"] = package("kapp-controller", "3.0.0").into(), "", &[])]
+#[case::inline_values(|spec: &mut Value| spec["csi"]["valuesFrom"]["inline"] = json!({"a": 1}), "", &[])]
 #[case::another_field_wrongly(|spec: &mut Value| spec["kapp"]["refName"] = package("kapp-controller", "1.0.0").into(), "", &["downgrade"])]
 #[case::what_is_gone(|spec: &mut Value| spec["csi"]["refName"] = "gone.example.com.1.1.0".into(), "", &["not found"])]
 #[case::another_package(|spec: &mut Value| spec["csi"]["refName"] = package("vsphere-csi", "1.0.0").into(), "", &["set \"gone=none\" in annotation"])]
