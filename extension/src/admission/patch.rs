@@ -2,10 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::{json, value::RawValue, value::to_raw_value};
-use sluice_core::{
-    admission::Completed,
-    packages::bootstrap::{Role, packages},
-};
+use sluice_core::packages::bootstrap::{Completed, Role, packages};
 use sluice_crds::run::{ClusterBootstrapPackage, ClusterBootstrapSpec};
 
 /// Operation of RFC 6902.

@@ -8,7 +8,7 @@ use sluice_crds::{
 use super::{Lookup, LookupResult, Lookups, Review, lookup::LookupReader};
 use crate::fault::Fault;
 use crate::packages::bootstrap::{
-    Filling, KeptVersions, Reapplied, Release, complete_names, fill, reapply, release_mismatch,
+    Completed, Filling, KeptVersions, Reapplied, Release, fill, reapply, release_mismatch,
 };
 
 /// Number of releases that a refusal suggests.
@@ -23,24 +23,9 @@ pub struct Completion {
     pub spec: Option<Completed>,
 }
 
-/// Completed spec.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Completed {
-    /// Spec of the user with whole names instead of wildcards.
-    pub named: ClusterBootstrapSpec,
-    /// Spec with the missing fields.
-    pub filled: ClusterBootstrapSpec,
-}
-
-impl Completed {
-    /// Returns the completion of `own`; `None` if nothing has to be written.
-    fn of(
-        own: &ClusterBootstrapSpec,
-        named: ClusterBootstrapSpec,
-        filled: ClusterBootstrapSpec,
-    ) -> Option<Self> {
-        (filled != *own).then_some(Self { named, filled })
-    }
+/// Returns `completed` if it differs from the spec of the user.
+fn changed(completed: Completed, own: &ClusterBootstrapSpec) -> Option<Completed> {
+    (completed.filled != *own).then_some(completed)
 }
 
 /// Completes the spec of a ClusterBootstrap that carries the annotation: from the release until it has an owner, then from the stored spec.
@@ -104,14 +89,10 @@ pub fn complete(review: &Review, finished: &Lookups) -> Result<Completion, Vec<L
                 unmanaged_cni: review.new.is_unmanaged(),
             };
             match fill(&review.new.spec, filling) {
-                Ok(filled) => {
-                    let own = &review.new.spec;
-                    let (named, _) = complete_names(own, filling.release);
-                    Completion {
-                        spec: Completed::of(own, named, filled),
-                        faults: Vec::new(),
-                    }
-                }
+                Ok(completed) => Completion {
+                    spec: changed(completed, &review.new.spec),
+                    faults: Vec::new(),
+                },
                 Err(faults) => refused(faults),
             }
         }
@@ -197,7 +178,7 @@ fn applied_again(review: &Review, name: &str, finished: &Lookups) -> Result<Comp
     };
     let completion = match reapply(own, from) {
         Ok((named, filled)) => Completion {
-            spec: Completed::of(own, named, filled),
+            spec: changed(Completed { named, filled }, own),
             faults: Vec::new(),
         },
         Err(faults) => refused(faults),

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 
 use sluice_crds::{labels::annotation, run::ClusterBootstrapSpec};
 
-pub use complete::{Completed, Completion, complete};
+pub use complete::{Completion, complete};
 pub use lookup::{Lookup, LookupResult, Lookups};
 
 /// Annotations that the rules read.

@@ -45,35 +45,61 @@ impl Filling<'_> {
     }
 }
 
+/// Partial spec of a user and its completion.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Completed {
+    /// Spec of the user with whole names instead of wildcards.
+    pub named: ClusterBootstrapSpec,
+    /// Spec with the missing fields.
+    pub filled: ClusterBootstrapSpec,
+}
+
+/// Whether an entry names a package. A server-side apply that drops an entry may leave fields of other owners, without the name.
+pub(super) fn is_named(package: &ClusterBootstrapPackage) -> bool {
+    !package.ref_name.is_empty()
+}
+
+/// Whether a package of `spec` has a wildcard.
+#[must_use]
+pub fn has_wildcard(spec: &ClusterBootstrapSpec) -> bool {
+    let mut all = packages(spec).into_iter();
+    all.any(|(_, package)| package.ref_name.ends_with(WILDCARD))
+}
+
 /// Fills the missing fields of `spec`, except the values of the template.
 ///
 /// # Errors
 /// Returns faults if a wildcard is ambiguous or matches nothing, or if the template lacks a required field, too.
-pub fn fill(spec: &ClusterBootstrapSpec, from: Filling<'_>) -> Result<ClusterBootstrapSpec, Vec<Fault>> {
-    let (mut filled, faults) = complete_names(spec, from.release);
+pub fn fill(spec: &ClusterBootstrapSpec, from: Filling<'_>) -> Result<Completed, Vec<Fault>> {
+    let (named, faults) = complete_names(spec, from.release.name, Some(from.release.packages));
     if !faults.is_empty() {
         return Err(faults);
     }
+    let mut filled = named.clone();
     let plain = |template: &ClusterBootstrapPackage| ClusterBootstrapPackage {
         ref_name: template.ref_name.clone(),
         values_from: None,
     };
     let template = from.template;
+    let cni = template.cni.as_ref().filter(|_| !from.unmanaged_cni);
     for (own, theirs) in [
-        (&mut filled.kapp, &template.kapp),
-        (&mut filled.cpi, &template.cpi),
-        (&mut filled.csi, &template.csi),
+        (&mut filled.kapp, template.kapp.as_ref()),
+        (&mut filled.cni, cni),
+        (&mut filled.cpi, template.cpi.as_ref()),
+        (&mut filled.csi, template.csi.as_ref()),
     ] {
-        if own.is_none() {
-            *own = theirs.as_ref().filter(|theirs| from.takes(theirs)).map(plain);
+        if own.as_ref().is_some_and(is_named) {
+            continue;
         }
-    }
-    if filled.cni.is_none() && !from.unmanaged_cni {
-        filled.cni = template
-            .cni
-            .as_ref()
-            .filter(|theirs| from.takes(theirs))
-            .map(plain);
+        let values_from = own.take().and_then(|unnamed| unnamed.values_from);
+        let theirs = theirs.filter(|theirs| from.takes(theirs));
+        let ref_name = theirs.map(|theirs| theirs.ref_name.clone());
+        // The API server refuses values without a package.
+        let is_refused = ref_name.is_none() && values_from.is_some();
+        *own = (ref_name.is_some() || is_refused).then(|| ClusterBootstrapPackage {
+            ref_name: ref_name.unwrap_or_default(),
+            values_from,
+        });
     }
     // In the order of the template, followed by packages that only the user has.
     let own = std::mem::take(&mut filled.additional_packages);
@@ -100,7 +126,7 @@ pub fn fill(spec: &ClusterBootstrapSpec, from: Filling<'_>) -> Result<ClusterBoo
         })
         .collect();
     if lacking.is_empty() {
-        Ok(filled)
+        Ok(Completed { named, filled })
     } else {
         Err(lacking)
     }
@@ -121,7 +147,7 @@ pub fn fill_with_values(
     if let Some(hold) = unmanaged_conflict(cluster, spec, from.unmanaged_cni) {
         return Err(hold);
     }
-    let mut filled = fill(spec, from).map_err(|faults| not_filled(cluster, &faults))?;
+    let Completed { mut filled, .. } = fill(spec, from).map_err(|faults| not_filled(cluster, &faults))?;
     if filled.upgrade_policy.is_none() {
         filled.upgrade_policy.clone_from(&from.template.upgrade_policy);
     }
@@ -235,11 +261,12 @@ pub fn release_mismatch(release: &str, label: &str) -> Option<Fault> {
     })
 }
 
-/// Resolves the wildcards of `spec` to packages of the release, and returns a fault for each that has none or several.
-#[must_use]
-pub fn complete_names(
+/// Resolves the wildcards of `spec` to `packages` of TanzuKubernetesRelease `tkr`, and returns a fault for each that has none or several.
+/// A release that does not exist has no `packages`.
+pub(super) fn complete_names(
     spec: &ClusterBootstrapSpec,
-    release: Release<'_>,
+    tkr: &str,
+    packages: Option<&[String]>,
 ) -> (ClusterBootstrapSpec, Vec<Fault>) {
     let mut filled = spec.clone();
     let mut faults = Vec::new();
@@ -250,7 +277,7 @@ pub fn complete_names(
         ("spec.csi", &mut filled.csi),
     ] {
         let Some(package) = package else { continue };
-        match one_of(&package.ref_name, release) {
+        match one_of(&package.ref_name, tkr, packages) {
             Some(Ok(name)) => package.ref_name = name,
             Some(Err(text)) => faults.push(Fault::new(format!("{field}.refName"), &package.ref_name, text)),
             None => {}
@@ -258,7 +285,7 @@ pub fn complete_names(
     }
     for (index, package) in spec.additional_packages.iter().enumerate() {
         let own = || Ok(package.ref_name.clone());
-        let name = one_of(&package.ref_name, release).unwrap_or_else(own);
+        let name = one_of(&package.ref_name, tkr, packages).unwrap_or_else(own);
         let is_taken = |name: &String| {
             let first = &filled.additional_packages[..index];
             first.iter().any(|first| first.ref_name == *name)
@@ -273,38 +300,52 @@ pub fn complete_names(
             }
             Err(text) => text,
         };
-        let field = format!("spec.additionalPackages[{index}].refName");
-        faults.push(Fault::new(field, &package.ref_name, text));
+        faults.push(Fault::new(additional_name(index), &package.ref_name, text));
     }
     (filled, faults)
 }
 
+/// Returns the path of the name of an additional package.
+pub(super) fn additional_name(index: usize) -> String {
+    format!("spec.additionalPackages[{index}].refName")
+}
+
+/// Whether `name` is a Package of this wildcard.
+pub(super) fn matches(wildcard: &str, name: &str) -> bool {
+    let prefix = wildcard.strip_suffix(WILDCARD);
+    prefix.is_some_and(|prefix| name.starts_with(prefix))
+}
+
 /// Returns the package of the release that matches a wildcard; none if `name` is not a wildcard.
-fn one_of(name: &str, release: Release<'_>) -> Option<Result<String, String>> {
-    let prefix = name.strip_suffix(WILDCARD)?;
-    let matching: Vec<&String> = release
-        .packages
-        .iter()
-        .filter(|package| package.starts_with(prefix))
-        .collect();
-    let tkr = release.name;
+fn one_of(name: &str, tkr: &str, packages: Option<&[String]>) -> Option<Result<String, String>> {
+    if !name.ends_with(WILDCARD) {
+        return None;
+    }
+    let Some(packages) = packages else {
+        return Some(Err(format!(
+            "TanzuKubernetesRelease {tkr} does not exist; write the whole name of a Package"
+        )));
+    };
+    let all = packages.iter().map(String::as_str);
+    let matching: Vec<&str> = all.clone().filter(|package| matches(name, package)).collect();
     Some(match matching.as_slice() {
-        [one] => Ok((*one).clone()),
+        [one] => Ok((*one).to_owned()),
+        [] if packages.is_empty() => Err(format!("TanzuKubernetesRelease {tkr} lists no packages")),
         [] => Err(format!(
             "no package of TanzuKubernetesRelease {tkr} has this prefix; it has {}",
-            some(release.packages.iter())
+            candidates(all)
         )),
         several => Err(format!(
             "{} packages of TanzuKubernetesRelease {tkr} have this prefix: {}; write more of the name",
             several.len(),
-            some(several.iter().copied())
+            candidates(several.iter().copied())
         )),
     })
 }
 
 /// Lists at most [`CANDIDATES`] names.
-fn some<'a>(names: impl Iterator<Item = &'a String>) -> String {
-    let names: Vec<&str> = names.map(String::as_str).collect();
+pub(super) fn candidates<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    let names: Vec<&str> = names.collect();
     match names.len().checked_sub(CANDIDATES) {
         None | Some(0) => names.join(", "),
         Some(more) => format!("{} and {more} more", names[..CANDIDATES].join(", ")),

@@ -26,7 +26,8 @@ pub use credentials::{
 pub use duplicates::{duplicate_hold, duplicate_indexes};
 pub use embedded::{EmbeddedReference, embedded_references};
 pub use fill::{
-    Filling, complete_names, fill, fill_with_values, filled_from, other_hop, pinned_release, release_mismatch,
+    Completed, Filling, fill, fill_with_values, filled_from, has_wildcard, other_hop, pinned_release,
+    release_mismatch,
 };
 pub use kept_versions::KeptVersions;
 pub use limit::{MOST_ADDITIONAL, too_many};

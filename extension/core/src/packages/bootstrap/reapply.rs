@@ -41,7 +41,7 @@ pub fn reapply(
     own: &ClusterBootstrapSpec,
     from: Reapplied<'_>,
 ) -> Result<(ClusterBootstrapSpec, ClusterBootstrapSpec), Vec<Fault>> {
-    let (named, faults) = complete_names(&from.named(own), from.release);
+    let (named, faults) = complete_names(&from.named(own), from.release.name, Some(from.release.packages));
     if !faults.is_empty() {
         return Err(faults);
     }

@@ -54,6 +54,7 @@ fn filled(own: &ClusterBootstrapSpec, unmanaged_cni: bool) -> Result<ClusterBoot
     let (template, packages) = (template(), release());
     let kept = KeptVersions::default();
     fill(own, filling(&template, &packages, unmanaged_cni, &kept))
+        .map(|completed| completed.filled)
         .map_err(|faults| faults.iter().map(ToString::to_string).collect())
 }
 
@@ -124,15 +125,43 @@ fn whole(own: &ClusterBootstrapSpec, unmanaged_cni: bool) -> Result<Draft, Hold>
         ],
     }),
 )]
+#[case::names(
+    json!({
+        "kapp": {"refName": "", "valuesFrom": {"secretRef": "own"}}, "cni": {"refName": ""},
+        "cpi": {"refName": "", "valuesFrom": {"secretRef": "own"}},
+    }),
+    json!({
+        "kapp": {"refName": "kapp/1", "valuesFrom": {"secretRef": "own"}}, "cni": {"refName": "antrea/1"},
+        "cpi": {"refName": "", "valuesFrom": {"secretRef": "own"}}, "csi": {"refName": "csi/1"},
+        "additionalPackages": [{"refName": "metrics/1"}, {"refName": "secretgen/1"}],
+    }),
+)]
 fn missing_fields_come_from_the_template(#[case] own: Value, #[case] expected: Value) {
     assert_eq!(filled(&spec(own), false), Ok(spec(expected)));
 }
 
 #[test]
 fn an_unmanaged_cni_is_not_filled() {
-    let without = filled(&spec(json!({})), true).unwrap();
-    assert_eq!(without.cni, None);
-    assert!(without.kapp.is_some() && without.csi.is_some());
+    for own in [json!({}), json!({"cni": {"refName": ""}})] {
+        let without = filled(&spec(own), true).unwrap();
+        assert_eq!(without.cni, None);
+        assert!(without.kapp.is_some() && without.csi.is_some());
+    }
+}
+
+#[test]
+fn whole_names_keep_the_order_of_the_user() {
+    let (template, packages) = (template(), release());
+    let kept = KeptVersions::default();
+    let own = spec(json!({"additionalPackages": [{"refName": "secretgen*"}, {"refName": "metrics*"}]}));
+    let Completed { named, filled } = fill(&own, filling(&template, &packages, false, &kept)).unwrap();
+    let names = |spec: &ClusterBootstrapSpec| {
+        let all = spec.additional_packages.iter();
+        all.map(|package| package.ref_name.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(names(&named), ["secretgen/1", "metrics/1"]);
+    assert_eq!(names(&filled), ["metrics/1", "secretgen/1"]);
+    assert_eq!(named.kapp, None);
 }
 
 #[rstest]
@@ -163,11 +192,12 @@ fn excluded_packages_are_not_filled() {
     );
     packages.clear();
     let kept = KeptVersions::parse("csi=none,metrics.x=none").unwrap();
-    let filled = fill(&spec(json!({})), filling(&theirs, &packages, false, &kept)).unwrap();
+    let own = spec(json!({"csi": {"refName": ""}}));
+    let completed = fill(&own, filling(&theirs, &packages, false, &kept)).unwrap();
     let mut expected = theirs.clone();
     expected.csi = None;
     expected.additional_packages.remove(0);
-    assert_eq!(filled, expected);
+    assert_eq!(completed.filled, expected);
 }
 
 #[test]
