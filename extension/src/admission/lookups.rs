@@ -197,6 +197,7 @@ impl Caches {
                 .map(LookupResult::Package),
             Lookup::Release(name) => Some(self.release(name)),
             Lookup::Template(name) => Some(self.template(places.system, name)),
+            Lookup::TemplateNames => Some(self.template_names()),
             Lookup::Secret(_) | Lookup::Provider { .. } => None,
         }
     }
@@ -222,6 +223,11 @@ impl Caches {
             Some(template) => LookupResult::Template(Box::new(template.spec.0.clone())),
             None => absent(&Key::of::<ClusterBootstrapTemplate>(Server::Management, None, "").resource),
         }
+    }
+
+    fn template_names(&self) -> LookupResult {
+        let names = self.stores.templates.names();
+        LookupResult::TemplateNames(names.iter().map(|template| template.name().to_owned()).collect())
     }
 
     fn cluster(&self, namespace: &str, name: &str) -> LookupResult {
@@ -251,7 +257,7 @@ impl Caches {
         let _one_of_all = self.gets.acquire().await;
         let own = Some(places.own);
         match lookup {
-            Lookup::Cluster(_) | Lookup::Release(_) | Lookup::Template(_) => {
+            Lookup::Cluster(_) | Lookup::Release(_) | Lookup::Template(_) | Lookup::TemplateNames => {
                 self.cached(lookup, places).unwrap_or_else(not_kept)
             }
             Lookup::Package(name) => {

@@ -36,7 +36,7 @@ use tracing::{debug, error, info};
 
 use self::{
     answer::{ReviewedObject, plain, reviewed},
-    patch::Written,
+    patch::ReviewedSpec,
     wire::{Asked, Malformed},
 };
 pub use self::{
@@ -238,22 +238,18 @@ impl Admission {
                 Err(_) => return Ok(starting()),
             },
         };
-        let own = Written {
+        let own = ReviewedSpec {
             text: spec,
             spec: &review.new.spec,
         };
-        let stored = review.old.as_ref().map(|old| Written {
+        let stored = review.old.as_ref().map(|old| ReviewedSpec {
             text: old_spec,
             spec: &old.spec,
         });
-        let patch = completion
-            .spec
-            .as_ref()
-            .map(|completed| patch::patch(own, stored, completed));
-        let patch = patch.transpose().map_err(|error| Malformed(error.to_string()))?;
+        let patch = patch::patch(own, stored, &completion).map_err(|error| Malformed(error.to_string()))?;
         let verdict = Verdict {
             faults: completion.faults,
-            warnings: Vec::new(),
+            warnings: completion.warnings,
         };
         let outcome = Outcome::of(&verdict);
         said(Webhook::Default, &review.namespace, &review.name, outcome);

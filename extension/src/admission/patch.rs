@@ -2,15 +2,23 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::{json, value::RawValue, value::to_raw_value};
-use sluice_core::packages::bootstrap::{Completed, Role, packages};
-use sluice_crds::run::{ClusterBootstrapPackage, ClusterBootstrapSpec};
+use sluice_core::{
+    admission::Completion,
+    names::short,
+    packages::bootstrap::{Completed, Role, packages},
+};
+use sluice_crds::{
+    labels::annotation,
+    run::{ClusterBootstrapPackage, ClusterBootstrapSpec},
+};
 
 /// Operation of RFC 6902.
 #[derive(Serialize)]
 struct Step {
     op: &'static str,
     path: String,
-    value: Box<RawValue>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    value: Option<Box<RawValue>>,
 }
 
 impl Step {
@@ -18,22 +26,30 @@ impl Step {
         Self {
             op: "add",
             path,
-            value,
+            value: Some(value),
+        }
+    }
+
+    const fn remove(path: String) -> Self {
+        Self {
+            op: "remove",
+            path,
+            value: None,
         }
     }
 }
 
-/// Spec and its text.
+/// Spec and its text in the review.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Written<'a> {
+pub(super) struct ReviewedSpec<'a> {
     /// Text; empty without a spec.
     pub(super) text: &'a str,
     pub(super) spec: &'a ClusterBootstrapSpec,
 }
 
-impl<'a> Written<'a> {
+impl<'a> ReviewedSpec<'a> {
     /// Returns all packages with their text.
-    fn packages(self) -> serde_json::Result<Vec<(Role, &'a ClusterBootstrapPackage, &'a RawValue)>> {
+    fn packages(self) -> serde_json::Result<Vec<PackageWithText<'a>>> {
         if self.text.is_empty() {
             return Ok(Vec::new());
         }
@@ -48,6 +64,9 @@ impl<'a> Written<'a> {
             .collect())
     }
 }
+
+/// Package, and the text of its entry.
+type PackageWithText<'a> = (Role, &'a ClusterBootstrapPackage, &'a RawValue);
 
 /// Texts of the packages of a spec, in their order.
 #[derive(Default, Deserialize)]
@@ -73,27 +92,56 @@ struct Values<'a> {
     values_from: Option<&'a RawValue>,
 }
 
-/// Returns the RFC 6902 patch that completes the spec `own`, with values of the `stored` one.
+/// Returns the RFC 6902 patch of `completion` for the spec `own`, with values of the `stored` one; `None` if nothing changes.
 pub(super) fn patch(
-    own: Written<'_>,
-    stored: Option<Written<'_>>,
-    Completed { named, filled }: &Completed,
-) -> serde_json::Result<String> {
-    let stored = stored.map(Written::packages).transpose()?.unwrap_or_default();
-    let was = own.spec;
+    own: ReviewedSpec<'_>,
+    stored: Option<ReviewedSpec<'_>>,
+    completion: &Completion,
+) -> serde_json::Result<Option<String>> {
     let mut steps = Vec::new();
+    if let Some(release) = &completion.resolved_release {
+        // The object has annotations: one of them requests the completion.
+        let key = annotation::RESOLVED_TKR.replace('~', "~0").replace('/', "~1");
+        let path = format!("/metadata/annotations/{key}");
+        steps.push(Step::add(path, to_raw_value(release)?));
+    }
+    if let Some(completed) = &completion.spec {
+        complete_spec(own, stored, completed, &mut steps)?;
+    }
+    if steps.is_empty() {
+        return Ok(None);
+    }
+    serde_json::to_string(&steps).map(Some)
+}
+
+fn complete_spec(
+    own: ReviewedSpec<'_>,
+    stored: Option<ReviewedSpec<'_>>,
+    Completed { named, filled }: &Completed,
+    steps: &mut Vec<Step>,
+) -> serde_json::Result<()> {
+    let stored = stored
+        .map(ReviewedSpec::packages)
+        .transpose()?
+        .unwrap_or_default();
+    let was = own.spec;
     for (field, role, was, filled) in [
         ("kapp", Role::KappController, &was.kapp, &filled.kapp),
         ("cni", Role::Cni, &was.cni, &filled.cni),
         ("cpi", Role::Cpi, &was.cpi, &filled.cpi),
         ("csi", Role::Csi, &was.csi, &filled.csi),
     ] {
-        let Some(filled) = filled else { continue };
         let path = format!("/spec/{field}");
-        let stored = valued(&stored, role, filled);
-        match was {
-            None => steps.push(Step::add(path, entry(filled, stored)?)),
-            Some(was) => complete(&path, was, filled, stored, &mut steps)?,
+        match (was, filled) {
+            (None, None) => {}
+            (Some(_), None) => steps.push(Step::remove(path)),
+            (None, Some(filled)) => {
+                let entry = entry(filled, text_with_values(&stored, role, filled))?;
+                steps.push(Step::add(path, entry));
+            }
+            (Some(was), Some(filled)) => {
+                complete(&path, was, filled, text_with_values(&stored, role, filled), steps)?;
+            }
         }
     }
     if was.additional_packages != filled.additional_packages {
@@ -102,7 +150,7 @@ pub(super) fn patch(
         let mut list: Vec<Box<RawValue>> = Vec::new();
         let mut completions = Vec::new();
         for (index, package) in filled.additional_packages.iter().enumerate() {
-            let stored = valued(&stored, Role::Additional, package);
+            let stored = text_with_values(&stored, Role::Additional, package);
             let mut own = named.additional_packages.iter();
             let place = own.position(|own| own.ref_name == package.ref_name);
             match place.and_then(|place| written.get(place)) {
@@ -120,18 +168,20 @@ pub(super) fn patch(
         ));
         steps.extend(completions);
     }
-    serde_json::to_string(&steps)
+    Ok(())
 }
 
-/// Returns the text of the stored package with the values of `filled`, if it has any.
-fn valued<'a>(
-    stored: &[(Role, &ClusterBootstrapPackage, &'a RawValue)],
-    of: Role,
+/// Returns the text of the stored package whose values `filled` has, if it has any: of the same name, otherwise of another version.
+fn text_with_values<'a>(
+    stored: &[PackageWithText<'a>],
+    role: Role,
     filled: &ClusterBootstrapPackage,
 ) -> Option<&'a RawValue> {
     filled.values_from.as_ref()?;
-    let mut stored = stored.iter();
-    let found = stored.find(|(role, package, _)| *role == of && package.ref_name == filled.ref_name);
+    let of_role = || stored.iter().filter(move |(of, ..)| *of == role);
+    let same_name = of_role().find(|(_, package, _)| package.ref_name == filled.ref_name);
+    let found = same_name
+        .or_else(|| of_role().find(|(_, package, _)| short(&package.ref_name) == short(&filled.ref_name)));
     found.map(|(.., text)| *text)
 }
 

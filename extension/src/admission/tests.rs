@@ -90,14 +90,17 @@ async fn admission(network: &Frozen) -> (Admission, tokio::task::JoinHandle<()>)
                 },
             })]
         } else if path.ends_with("/clusterbootstraptemplates") {
-            vec![json!({
-                "metadata": {"name": "v1", "namespace": "system"},
-                "spec": {
-                    "kapp": {"refName": "kapp-controller.x.1.0.0", "valuesFrom": {"inline": {"a": 1}}},
-                    "cni": {"refName": "antrea.x.1.0.0"},
-                    "additionalPackages": [{"refName": "metrics.x.1.0.0"}],
-                },
-            })]
+            let template = |name: &str, additional: &str| {
+                json!({
+                    "metadata": {"name": name, "namespace": "system"},
+                    "spec": {
+                        "kapp": {"refName": "kapp-controller.x.1.0.0", "valuesFrom": {"inline": {"a": 1.50}}},
+                        "cni": {"refName": "antrea.x.1.0.0"},
+                        "additionalPackages": [{"refName": additional}],
+                    },
+                })
+            };
+            vec![template("v0", "early.x.1.0.0"), template("v1", "metrics.x.1.0.0")]
         } else {
             Vec::new()
         }
@@ -397,53 +400,118 @@ async fn what_is_missing_is_patched_and_nothing_else() {
     );
 }
 
+/// The stored spec of an adopted ClusterBootstrap.
+fn adopted() -> Value {
+    json!({
+        "kapp": {"refName": "kapp-controller.x.1.0.0", "valuesFrom": {"inline": {"a": 1.50}}},
+        "cni": {"refName": "antrea.x.1.0.0", "valuesFrom": {"inline": {"x": 1.0}}},
+        "additionalPackages": [{"refName": "metrics.x.1.0.0"}, {"refName": "own.x.1.0.0"}],
+    })
+}
+
+const RESOLVED: &str = "lifecycle.sluice.dev/resolved-tkr";
+
+/// Replaces an adopted ClusterBootstrap by a file without its owner and record. Returns the object with the patch, and the response.
+async fn replaced(admission: &Admission, stored: &Value, own: &Value) -> (Value, Value) {
+    let mut review = partial(own, "v1");
+    review["request"]["operation"] = json!("UPDATE");
+    review["request"]["oldObject"] = json!({
+        "metadata": {
+            "name": "one", "namespace": "team-a", "ownerReferences": [{"kind": "Cluster"}],
+            "annotations": {"tkg.tanzu.vmware.com/add-missing-fields-from-tkr": "v1", RESOLVED: "v1"},
+        },
+        "spec": stored,
+    });
+    let answer = completed(admission, &review).await;
+    assert_eq!(answer["allowed"], true, "{answer}");
+    let patch = base64::Engine::decode(
+        &base64::prelude::BASE64_STANDARD,
+        answer["patch"].as_str().unwrap(),
+    );
+    let steps: Vec<Value> = serde_json::from_slice(&patch.unwrap()).unwrap();
+    let mut object = review["request"]["object"].take();
+    for step in steps {
+        let (parent, key) = step["path"].as_str().unwrap().rsplit_once('/').unwrap();
+        let parent = object.pointer_mut(parent).unwrap().as_object_mut().unwrap();
+        let key = key.replace("~1", "/");
+        match step["op"].as_str().unwrap() {
+            "add" => drop(parent.insert(key, step["value"].clone())),
+            "remove" => assert!(parent.remove(&key).is_some(), "{step}"),
+            other => panic!("{other}"),
+        }
+    }
+    (object, answer)
+}
+
 /// A file in Git that is applied again after the Cluster has adopted the ClusterBootstrap.
 #[tokio::test(start_paused = true)]
 async fn a_partial_one_that_is_applied_again_changes_nothing() {
     let (admission, _following) = admission(&Frozen::new()).await;
-    let stored = json!({
-        "kapp": {"refName": "kapp-controller.x.1.0.0", "valuesFrom": {"inline": {"a": 1.50}}},
-        "cni": {"refName": "antrea.x.1.0.0", "valuesFrom": {"inline": {"x": 1.0}}},
-        "additionalPackages": [{"refName": "metrics.x.1.0.0"}, {"refName": "own.x.1.0.0"}],
-    });
+    let stored = adopted();
     // As a client-side apply merges it, and as a replacement.
     let merged = json!({
         "kapp": stored["kapp"],
         "cni": {"refName": "antrea*", "valuesFrom": {"inline": {"x": 1.0}}},
         "additionalPackages": [{"refName": "own.x.1.0.0"}],
     });
-    let mut replaced = merged.clone();
-    replaced["kapp"] = json!({"refName": "kapp-controller*"});
+    let mut shortened = merged.clone();
+    shortened["kapp"] = json!({"refName": "kapp-controller*"});
     let mut without = merged.clone();
     without["kapp"] = Value::Null;
-    for own in [merged, replaced, without] {
-        let mut review = partial(&own, "v1");
-        review["request"]["operation"] = json!("UPDATE");
-        review["request"]["oldObject"] = json!({
-            "metadata": {
-                "name": "one", "namespace": "team-a", "ownerReferences": [{"kind": "Cluster"}],
-                "annotations": {
-                    "tkg.tanzu.vmware.com/add-missing-fields-from-tkr": "v1",
-                    "lifecycle.sluice.dev/resolved-tkr": "v1",
-                },
-            },
-            "spec": stored,
-        });
-        let answer = completed(&admission, &review).await;
-        assert_eq!(answer["allowed"], true, "{answer}");
-        let patch = base64::Engine::decode(
-            &base64::prelude::BASE64_STANDARD,
-            answer["patch"].as_str().unwrap(),
-        );
-        let steps: Vec<Value> = serde_json::from_slice(&patch.unwrap()).unwrap();
-        let mut spec = own;
-        for step in steps {
-            let field = step["path"].as_str().unwrap().strip_prefix("/spec").unwrap();
-            let (parent, key) = field.rsplit_once('/').unwrap();
-            spec.pointer_mut(parent).unwrap()[key] = step["value"].clone();
-        }
-        assert_eq!(spec, stored);
+    // As a server-side apply leaves fields of other owners.
+    let mut unnamed = merged.clone();
+    unnamed["kapp"] = json!({"valuesFrom": stored["kapp"]["valuesFrom"]});
+    unnamed["cpi"] = json!({});
+    for own in [merged, shortened, without, unnamed] {
+        let (object, answer) = replaced(&admission, &stored, &own).await;
+        assert_eq!(object["spec"], stored);
+        assert_eq!(object["metadata"]["annotations"][RESOLVED], "v1");
+        assert_eq!(object["metadata"]["annotations"]["other"], "x");
+        assert_eq!(answer["warnings"], Value::Null);
     }
+    // The spec needs no completion.
+    let (object, _) = replaced(&admission, &stored, &stored).await;
+    assert_eq!(object["metadata"]["annotations"][RESOLVED], "v1");
+}
+
+#[tokio::test(start_paused = true)]
+async fn values_that_were_filled_in_stay_with_another_version() {
+    let (admission, _following) = admission(&Frozen::new()).await;
+    let mut own = adopted();
+    own["kapp"] = json!({"refName": "kapp-controller.x.2.0.0"});
+    let mut expected = adopted();
+    expected["kapp"]["refName"] = json!("kapp-controller.x.2.0.0");
+    let (object, _) = replaced(&admission, &adopted(), &own).await;
+    assert_eq!(object["spec"], expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn values_of_a_user_do_not_come_back() {
+    let (admission, _following) = admission(&Frozen::new()).await;
+    let mut stored = adopted();
+    stored["kapp"]["valuesFrom"]["inline"] = json!({"a": 2});
+    let mut own = adopted();
+    own["kapp"] = json!({"refName": "kapp-controller*"});
+    let (object, _) = replaced(&admission, &stored, &own).await;
+    assert_eq!(
+        object["spec"]["kapp"],
+        json!({"refName": "kapp-controller.x.1.0.0"})
+    );
+}
+
+/// Also if only the template of another release has the package.
+#[tokio::test(start_paused = true)]
+async fn an_edit_without_effect_is_warned_of() {
+    let (admission, _following) = admission(&Frozen::new()).await;
+    let mut stored = adopted();
+    stored["additionalPackages"][0]["refName"] = json!("early.x.1.0.0");
+    let mut own = stored.clone();
+    own["additionalPackages"].as_array_mut().unwrap().remove(0);
+    let (object, answer) = replaced(&admission, &stored, &own).await;
+    assert_eq!(object["spec"], stored);
+    let says = "spec.additionalPackages: early.x.1.0.0 was filled in and stays; to leave it out set \"early=none\" in annotation \
+                lifecycle.sluice.dev/keep-package-versions";
+    assert_eq!(answer["warnings"], json!([says]));
 }
 
 #[rstest]

@@ -1,26 +1,36 @@
 //! Completes a partial ClusterBootstrap of a user before the API server stores it (addons-manager §6.2).
 
+use std::cmp::Reverse;
+
 use sluice_crds::{
     labels::{annotation, label},
     run::ClusterBootstrapSpec,
 };
 
-use super::{Lookup, LookupResult, Lookups, Review, lookup::LookupReader};
-use crate::fault::Fault;
+use super::{Lookup, LookupResult, Lookups, Review, State, lookup::LookupReader, update::none};
 use crate::packages::bootstrap::{
-    Completed, Filling, KeptVersions, Reapplied, Release, fill, reapply, release_mismatch,
+    Completed, Filling, KeptVersions, Reapplied, ReapplyInputs, Release, Role, fill, has_wildcard,
+    is_ambiguous, reapply, release_mismatch,
 };
+use crate::{fault::Fault, releases::from_label, version::Ordered};
 
 /// Number of releases that a refusal suggests.
 const NEAREST: usize = 3;
+
+/// Maximum number of templates beside those of the recorded release and of the annotation: each is decoded.
+const MOST_TEMPLATES: usize = 32;
 
 /// Result of a review of the mutating webhook.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Completion {
     /// Reasons to refuse the object.
     pub faults: Vec<Fault>,
-    /// The completed spec; `None` if nothing has to be written.
+    /// Edits without effect.
+    pub warnings: Vec<String>,
+    /// The completed spec; `None` if it does not change.
     pub spec: Option<Completed>,
+    /// Release to write to annotation `lifecycle.sluice.dev/resolved-tkr`, which a replacement of the object has removed.
+    pub resolved_release: Option<String>,
 }
 
 /// Returns `completed` if it differs from the spec of the user.
@@ -91,7 +101,7 @@ pub fn complete(review: &Review, finished: &Lookups) -> Result<Completion, Vec<L
             match fill(&review.new.spec, filling) {
                 Ok(completed) => Completion {
                     spec: changed(completed, &review.new.spec),
-                    faults: Vec::new(),
+                    ..Completion::default()
                 },
                 Err(faults) => refused(faults),
             }
@@ -145,45 +155,128 @@ fn pinned_late(review: &Review, name: &str, finished: &Lookups) -> Result<Option
     lookups.complete(fault)
 }
 
-/// Completes a ClusterBootstrap from the stored one and the release that this one records.
-fn applied_again(review: &Review, name: &str, finished: &Lookups) -> Result<Completion, Vec<Lookup>> {
-    let own = &review.new.spec;
-    let old = review.old.as_ref().filter(|old| old.spec != *own);
-    let Some(old) = old.filter(|_| !review.spec_missing) else {
+/// Completes a ClusterBootstrap whose annotation names the release `annotated`, from the stored one and the release that this one records.
+fn applied_again(review: &Review, annotated: &str, finished: &Lookups) -> Result<Completion, Vec<Lookup>> {
+    let (own, Some(old)) = (&review.new.spec, &review.old) else {
         return Ok(Completion::default());
     };
-    let recorded = old.annotations.get(annotation::RESOLVED_TKR);
-    let recorded = recorded.map_or(name, String::as_str);
-    let mut lookups = LookupReader::of(finished);
-    let packages: &[String] = match lookups.see(Lookup::Release(recorded.to_owned())) {
-        Some(LookupResult::Release { packages, .. }) => packages,
-        _ => &[],
+    // Without the annotation the spec would count as one that was never completed, and be compared with the release of the annotation.
+    let lost = resolved_release(old).filter(|_| resolved_release(&review.new).is_none());
+    let unchanged = Completion {
+        resolved_release: lost.map(str::to_owned),
+        ..Completion::default()
     };
-    let templates = [recorded, name].map(
-        |release| match lookups.see(Lookup::Template(release.to_owned())) {
-            Some(LookupResult::Template(template)) => Some(&**template),
-            _ => None,
-        },
-    );
-    let from = Reapplied {
+    if review.spec_missing || old.spec == *own {
+        return Ok(unchanged);
+    }
+    let recorded = resolved_release(old).unwrap_or(annotated);
+    let mut lookups = LookupReader::of(finished);
+    let packages = packages_of(recorded, &mut lookups);
+    let annotated_packages = if is_ambiguous(own, &old.spec) {
+        packages_of(annotated, &mut lookups)
+    } else {
+        None
+    };
+    let templates = templates_of([recorded, annotated], &mut lookups);
+    if !lookups.is_complete() {
+        return lookups.complete(unchanged);
+    }
+    let kept = kept(review);
+    let inputs = ReapplyInputs {
         cluster: &review.name,
         stored: &old.spec,
-        release: Release {
-            name: recorded,
-            packages,
-        },
-        templates,
+        release: recorded,
+        packages,
+        annotated_packages,
+        templates: &templates,
         unmanaged_cni: review.new.is_unmanaged(),
-        kept: &kept(review),
+        kept: &kept,
     };
-    let completion = match reapply(own, from) {
-        Ok((named, filled)) => Completion {
-            spec: changed(Completed { named, filled }, own),
-            faults: Vec::new(),
+    let mut reapplied = reapply(own, inputs);
+    if reapplied.as_ref().is_ok_and(|reapplied| reapplied.drops_unknown) {
+        let others = other_templates([recorded, annotated], &mut lookups);
+        let all: Vec<_> = templates.iter().copied().chain(others).collect();
+        let inputs = ReapplyInputs {
+            templates: &all,
+            ..inputs
+        };
+        reapplied = reapply(own, inputs);
+    }
+    lookups.complete(match reapplied {
+        Ok(reapplied) => Completion {
+            warnings: warnings(own, &reapplied),
+            spec: changed(reapplied.completed, own),
+            ..unchanged
         },
         Err(faults) => refused(faults),
+    })
+}
+
+/// Returns the release in annotation `lifecycle.sluice.dev/resolved-tkr`.
+fn resolved_release(state: &State) -> Option<&str> {
+    let release = state.annotations.get(annotation::RESOLVED_TKR)?;
+    Some(release.as_str()).filter(|release| !release.is_empty())
+}
+
+/// Returns the packages of a release; `None` if it does not exist.
+fn packages_of<'a>(release: &str, lookups: &mut LookupReader<'a>) -> Option<&'a [String]> {
+    match lookups.see(Lookup::Release(release.to_owned())) {
+        Some(LookupResult::Release { packages, .. }) => Some(packages),
+        _ => None,
+    }
+}
+
+/// Returns the existing templates of these releases.
+fn templates_of<'a, 'r>(
+    releases: impl IntoIterator<Item = &'r str>,
+    lookups: &mut LookupReader<'a>,
+) -> Vec<&'a ClusterBootstrapSpec> {
+    let mut templates = Vec::new();
+    for release in releases {
+        let seen = lookups.see(Lookup::Template(release.to_owned()));
+        if let Some(LookupResult::Template(template)) = seen {
+            templates.push(&**template);
+        }
+    }
+    templates
+}
+
+/// Returns at most [`MOST_TEMPLATES`] templates of other releases than `known`, those next below the recorded release first: a package
+/// that none of the known releases has comes from one on the way between them.
+fn other_templates<'a>(known: [&str; 2], lookups: &mut LookupReader<'a>) -> Vec<&'a ClusterBootstrapSpec> {
+    let Some(LookupResult::TemplateNames(names)) = lookups.see(Lookup::TemplateNames) else {
+        return Vec::new();
     };
-    lookups.complete(completion)
+    let version = |release: &str| Ordered::of(&from_label(release));
+    let recorded = version(known[0]);
+    let names = names.iter().map(String::as_str);
+    let mut others: Vec<_> = names
+        .filter(|name| !known.contains(name))
+        .map(|name| (version(name) > recorded, Reverse(version(name)), name))
+        .collect();
+    others.sort();
+    let nearest = others.into_iter().take(MOST_TEMPLATES);
+    templates_of(nearest.map(|(.., name)| name), lookups)
+}
+
+/// Returns a warning for each package that stays although the user does not list it. A file with wildcards is partial, so its omissions are
+/// no edits.
+fn warnings(own: &ClusterBootstrapSpec, reapplied: &Reapplied) -> Vec<String> {
+    if has_wildcard(own) {
+        return Vec::new();
+    }
+    let restored = reapplied.restored.iter();
+    restored
+        .map(|(role, package)| {
+            let stays = format!("{}: {package} was filled in and stays", role.field());
+            match role {
+                Role::KappController | Role::Cni => format!("{stays}, because the field is required"),
+                Role::Cpi | Role::Csi | Role::Additional => {
+                    format!("{stays}; to leave it out set {}", none(package))
+                }
+            }
+        })
+        .collect()
 }
 
 /// Versions that the annotation keeps; none if it is unreadable, which the validating webhook refuses.
@@ -192,8 +285,11 @@ fn kept(review: &Review) -> KeptVersions {
     KeptVersions::parse(kept.map_or("", String::as_str)).unwrap_or_default()
 }
 
-const fn refused(faults: Vec<Fault>) -> Completion {
-    Completion { faults, spec: None }
+fn refused(faults: Vec<Fault>) -> Completion {
+    Completion {
+        faults,
+        ..Completion::default()
+    }
 }
 
 /// The releases whose names share the longest prefix with `name`.

@@ -6,7 +6,7 @@ use sluice_crds::run::{ClusterBootstrapSpec, TypedLocalObjectReference};
 
 use crate::packages::bootstrap::PackageFacts;
 
-/// Object to look up by name: a Package in the system namespace, any other kind in the namespace of the ClusterBootstrap.
+/// Object to look up: a Package in the system namespace, any other kind in the namespace of the ClusterBootstrap unless stated otherwise.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Lookup {
     /// A Cluster.
@@ -17,6 +17,8 @@ pub enum Lookup {
     Release(String),
     /// A ClusterBootstrapTemplate, in the system namespace.
     Template(String),
+    /// The names of all ClusterBootstrapTemplates in the system namespace.
+    TemplateNames,
     /// A Secret.
     Secret(String),
     /// An object that provides values.
@@ -71,6 +73,8 @@ pub enum LookupResult {
     },
     /// The spec of a ClusterBootstrapTemplate.
     Template(Box<ClusterBootstrapSpec>),
+    /// The names of all ClusterBootstrapTemplates.
+    TemplateNames(Vec<String>),
     /// A Secret.
     Secret {
         /// Whether it is a credential by its type.
@@ -115,9 +119,14 @@ impl<'a> LookupReader<'a> {
         seen
     }
 
+    /// Whether no lookup is missing.
+    pub(super) fn is_complete(&self) -> bool {
+        self.needed.is_empty()
+    }
+
     /// Returns `verdict` if no lookup is missing, otherwise the missing lookups.
     pub(super) fn complete<T>(self, verdict: T) -> Result<T, Vec<Lookup>> {
-        if self.needed.is_empty() {
+        if self.is_complete() {
             Ok(verdict)
         } else {
             Err(self.needed.into_iter().collect())

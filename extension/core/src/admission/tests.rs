@@ -53,7 +53,7 @@ pub(crate) fn seen(lookup: &Lookup) -> LookupResult {
             }
             _ => absent("packages.data.packaging.carvel.dev"),
         },
-        Lookup::Release(_) | Lookup::Template(_) => absent("releases"),
+        Lookup::Release(_) | Lookup::Template(_) | Lookup::TemplateNames => absent("releases"),
         Lookup::Secret(name) if name.starts_with("no-") => absent("secrets"),
         Lookup::Secret(name) => LookupResult::Secret {
             credential: name.starts_with("credential"),
@@ -334,6 +334,169 @@ fn a_partial_one_is_completed_from_the_release_of_its_cluster(
         faults.iter().zip(says).all(|(fault, says)| fault.contains(says)),
         "{faults:?}"
     );
+}
+
+/// Result of every lookup in a catalogue with releases v1, v2 and v3. An upgrade from v1 to v3 has passed v2, which alone lists `extra`.
+fn cataloged(lookup: &Lookup) -> LookupResult {
+    let release = |packages: &[&str]| LookupResult::Release {
+        kubernetes: "v1.36.3".to_owned(),
+        packages: packages.iter().map(|name| (*name).to_owned()).collect(),
+    };
+    let spec = |additional: &[&str]| {
+        let additional: Vec<_> = additional.iter().map(|name| json!({"refName": name})).collect();
+        let spec = json!({
+            "kapp": {"refName": "kapp.x.1"}, "cni": {"refName": "antrea.x.1"}, "additionalPackages": additional,
+        });
+        LookupResult::Template(Box::new(serde_json::from_value(spec).unwrap()))
+    };
+    match lookup {
+        Lookup::Release(name) if name == "v1" => release(&["metrics-server.x.1", "new.x.1"]),
+        Lookup::Release(name) if name == "v3" => release(&["new.x.3"]),
+        Lookup::Template(name) if name == "v1" => spec(&["old.x.1", "metrics-server.x.1"]),
+        Lookup::Template(name) if name == "v2" => spec(&["extra.x.1"]),
+        Lookup::Template(name) if name == "v3" => spec(&["late.x.3", "metrics-exporter.x.3"]),
+        Lookup::TemplateNames => LookupResult::TemplateNames(["v1", "v2", "v3"].map(str::to_owned).into()),
+        other => seen(other),
+    }
+}
+
+/// Completes with the result of every lookup that is needed, and returns the lookups.
+fn completed(review: &Review) -> (Completion, Vec<Lookup>) {
+    let mut finished = Lookups::new();
+    loop {
+        match complete(review, &finished) {
+            Ok(completion) => return (completion, finished.into_keys().collect()),
+            Err(needed) => {
+                finished.extend(
+                    needed
+                        .into_iter()
+                        .map(|lookup| (lookup.clone(), cataloged(&lookup))),
+                );
+            }
+        }
+    }
+}
+
+/// The stored ClusterBootstrap of an adopted Cluster.
+fn adopted(additional: &[&str]) -> Value {
+    let additional: Vec<_> = additional.iter().map(|name| json!({"refName": name})).collect();
+    json!({
+        "kapp": {"refName": "kapp.x.3"}, "cni": {"refName": "antrea.x.3"}, "additionalPackages": additional,
+    })
+}
+
+/// A review of `file`, applied to a ClusterBootstrap with these additional packages that was upgraded from v1 to v3.
+fn applied_again(additional: &[&str], file: &Value) -> Review {
+    let marks = [(FILL, "v1"), (annotation::RESOLVED_TKR, "v3")];
+    let old = state(&adopted(additional), &marks);
+    let mut again = review("one", Some(old), state(file, &marks));
+    again.owned = true;
+    again
+}
+
+fn filled(completion: &Completion) -> Option<ClusterBootstrapSpec> {
+    assert_eq!(completion.faults, Vec::new());
+    completion.spec.as_ref().map(|completed| completed.filled.clone())
+}
+
+/// The templates are those of the recorded release and of the annotation; others are read only if these lack a package.
+#[rstest]
+#[case::of_the_recorded_release(&["late.x.3"], false)]
+#[case::of_the_annotation(&["old.x.1"], false)]
+#[case::of_a_release_between(&["old.x.1", "late.x.3", "extra.x.1"], true)]
+fn packages_of_earlier_releases_come_back(#[case] additional: &[&str], #[case] reads_others: bool) {
+    let again = applied_again(additional, &json!({"kapp": {"refName": "kapp*"}}));
+    let (completion, lookups) = completed(&again);
+    assert_eq!(filled(&completion), Some(state(&adopted(additional), &[]).spec));
+    let template = |name: &str| Lookup::Template(name.to_owned());
+    let mut expected = vec![Lookup::Release("v3".to_owned()), template("v1"), template("v3")];
+    if reads_others {
+        expected.extend([Lookup::TemplateNames, template("v2")]);
+    }
+    expected.sort();
+    assert_eq!(lookups, expected);
+}
+
+/// The release of the annotation is looked up only to decide between several stored packages.
+#[test]
+fn an_ambiguous_wildcard_means_that_of_the_annotation() {
+    let stored = ["metrics-exporter.x.3", "metrics-server.x.3"];
+    let file = json!({"kapp": {"refName": "kapp*"}, "additionalPackages": [{"refName": "metrics*"}]});
+    let (completion, lookups) = completed(&applied_again(&stored, &file));
+    assert_eq!(filled(&completion), Some(state(&adopted(&stored), &[]).spec));
+    assert!(lookups.contains(&Lookup::Release("v1".to_owned())), "{lookups:?}");
+}
+
+/// A ClusterBootstrap that the addons-manager has adopted records no release.
+#[test]
+fn without_a_record_the_release_is_that_of_the_annotation() {
+    let mut again = applied_again(&[], &json!({"additionalPackages": [{"refName": "new*"}]}));
+    for state in again.old.iter_mut().chain([&mut again.new]) {
+        state.annotations.remove(annotation::RESOLVED_TKR);
+    }
+    let (completion, _) = completed(&again);
+    assert_eq!(filled(&completion), Some(state(&adopted(&["new.x.1"]), &[]).spec));
+    assert_eq!(completion.resolved_release, None);
+}
+
+#[test]
+fn a_new_wildcard_of_a_deleted_release_is_refused() {
+    let mut again = applied_again(&[], &json!({"additionalPackages": [{"refName": "new*"}]}));
+    for state in again.old.iter_mut().chain([&mut again.new]) {
+        let deleted = (annotation::RESOLVED_TKR.to_owned(), "v2".to_owned());
+        state.annotations.extend([deleted]);
+    }
+    let faults = completed(&again).0.faults;
+    let texts: Vec<String> = faults.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        texts,
+        [
+            "spec.additionalPackages[0].refName: Invalid value: \"new*\": TanzuKubernetesRelease v2 does not exist; write the whole \
+             name of a Package"
+        ]
+    );
+}
+
+/// A replacement of an adopted object with a file from Git has neither owner nor record.
+#[rstest]
+#[case::partial(false, &[(FILL, "v1")], Some("v3"))]
+#[case::whole(true, &[(FILL, "v1")], Some("v3"))]
+#[case::empty_record(true, &[(FILL, "v1"), (annotation::RESOLVED_TKR, "")], Some("v3"))]
+#[case::with_its_record(false, &[(FILL, "v1"), (annotation::RESOLVED_TKR, "v3")], None)]
+#[case::without_the_request(true, &[], None)]
+fn a_record_that_is_replaced_comes_back(
+    #[case] whole: bool,
+    #[case] annotations: &[(&str, &str)],
+    #[case] release: Option<&str>,
+) {
+    let file = if whole {
+        adopted(&["late.x.3"])
+    } else {
+        json!({"kapp": {"refName": "kapp*"}})
+    };
+    let mut replaced = applied_again(&["late.x.3"], &file);
+    replaced.new = state(&file, annotations);
+    let (completion, _) = completed(&replaced);
+    assert_eq!(completion.faults, Vec::new());
+    assert_eq!(completion.resolved_release.as_deref(), release);
+}
+
+#[rstest]
+#[case::additional_package(
+    |spec: &mut Value| drop(spec["additionalPackages"].as_array_mut().unwrap().remove(0)),
+    &[r#"spec.additionalPackages: late.x.3 was filled in and stays; to leave it out set "late=none" in annotation lifecycle.sluice.dev/keep-package-versions"#]
+)]
+#[case::required_field(
+    |spec: &mut Value| spec["cni"] = Value::Null,
+    &["spec.cni: antrea.x.3 was filled in and stays, because the field is required"]
+)]
+#[case::partial_file(|spec: &mut Value| *spec = json!({"kapp": {"refName": "kapp*"}}), &[])]
+#[case::unchanged(|_: &mut Value| {}, &[])]
+fn edits_without_effect_are_warned_of(#[case] edit: Edit, #[case] says: &[&str]) {
+    let mut file = adopted(&["late.x.3"]);
+    edit(&mut file);
+    let (completion, _) = completed(&applied_again(&["late.x.3"], &file));
+    assert_eq!(completion.warnings, says);
 }
 
 /// A Cluster is paused during a move, and an object that it owns was stored before.

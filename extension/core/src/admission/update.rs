@@ -274,7 +274,7 @@ impl UpdateReview<'_, '_> {
 }
 
 /// Annotation entry that leaves out the package of this Package name.
-fn none(package: &str) -> String {
+pub(super) fn none(package: &str) -> String {
     let (key, short) = (annotation::KEEP_PACKAGE_VERSIONS, short(package));
     format!("\"{short}=none\" in annotation {key}")
 }

@@ -35,7 +35,7 @@ pub use merge::{Inputs, Release, merge};
 pub(crate) use packages::missing;
 pub use packages::{Catalogue, PackageFacts, Role, packages};
 pub use provided::Provided;
-pub use reapply::{Reapplied, reapply};
+pub use reapply::{Reapplied, ReapplyInputs, is_ambiguous, reapply};
 pub use resolved_release::{ReleaseChange, ResolvedRelease};
 pub use source::{Source, source};
 pub use unmanaged::unmanaged_conflict;
