@@ -245,6 +245,24 @@ fn the_release_that_a_bootstrap_pins_is_taken() {
     assert_eq!(world.becomes(Some(&cluster), &cluster).0, cluster);
 }
 
+#[rstest]
+#[case::does_not_exist("v1.35.4---a.8", None, "does not exist")]
+#[case::deactivated("v1.35.4---a.9", Some(label::DEACTIVATED), "is deactivated")]
+fn a_pinned_release_that_cannot_be_taken_is_named(
+    #[case] pinned: &'static str,
+    #[case] marked: Option<&str>,
+    #[case] why: &str,
+) {
+    let mut world = World::new();
+    world.pinned = Some(pinned);
+    if let Some(marked) = marked {
+        world.label(pinned, marked);
+    }
+    let refusal = world.refusal(None, &new("v1.35.4", &json!([])));
+    let says = format!("pins TanzuKubernetesRelease {pinned}, which {why}");
+    assert!(refusal.contains(&says), "{refusal}");
+}
+
 /// A ClusterBootstrap that is created after its Cluster pins a release, too.
 #[test]
 fn a_cluster_without_machines_moves_to_the_pinned_release() {
