@@ -11,6 +11,7 @@ use sluice_tests::wait;
 use crate::common::{given, is_completed, proven_before_written};
 
 const FILL: &str = "tkg.tanzu.vmware.com/add-missing-fields-from-tkr";
+const RESOLVED: &str = "lifecycle.sluice.dev/resolved-tkr";
 const UNMANAGED: &str = "tkg.tanzu.vmware.com/unmanaged-cni";
 const CUSTOM: &str = "tkg.tanzu.vmware.com/custom-clusterbootstrap";
 const RUN: &str = "/apis/run.tanzu.vmware.com/v1alpha3/namespaces";
@@ -207,6 +208,28 @@ async fn run_partial(scene: Scene) -> Result<()> {
         .await?;
     let after = cluster.bootstrap().await?["spec"].take();
     ensure!(before == after, "the same file changes {before} to {after}");
+
+    // A replacement with the file has neither the owner nor the annotation of Sluice.
+    let file = with_calico(&scene, "one", "calico*", &release);
+    scene.objects().restore(&path, &file).await?;
+    let replaced = cluster.bootstrap().await?;
+    let (after, mark) = (&replaced["spec"], &replaced["metadata"]["annotations"][RESOLVED]);
+    ensure!(
+        before == *after && *mark == new.release.name(),
+        "a replacement changes {before} to {after} of {mark}"
+    );
+    let what = "the replaced ClusterBootstrap to belong to its Cluster again".to_owned();
+    cluster
+        .bootstrap_until(what, TIMEOUT, |bootstrap| {
+            let owner = &bootstrap["metadata"]["ownerReferences"][0];
+            if owner["name"] == "one" {
+                Ok(())
+            } else {
+                wait::not_yet(owner)
+            }
+        })
+        .await?;
+    cluster.is_settled(TIMEOUT).await?;
     unregister(&scene.client(), &webhooks).await
 }
 
