@@ -117,6 +117,9 @@ pub struct Observed<'a> {
     pub problem: Option<&'a Hold>,
     /// Whether the packages were uninstalled from a Cluster that is being deleted.
     pub uninstalled: bool,
+    /// Whether the API server has these generations of the Cluster and the ClusterBootstrap, though the record has higher ones: it was
+    /// restored from a backup.
+    pub restored: bool,
     /// Current time.
     pub now: Timestamp,
 }
@@ -174,11 +177,12 @@ pub fn observed_progress(previous: Option<&UpgradeRecord>, seen: &Observed<'_>) 
 
 /// Computes the next record from the observed state: a pure, total and idempotent function.
 ///
-/// A state from before the latest recorded edit of the Cluster or of its ClusterBootstrap changes nothing.
+/// A state from before the latest recorded edit of the Cluster or of its ClusterBootstrap changes nothing, unless it was restored.
 #[must_use]
 pub fn advance(previous: Option<&UpgradeRecord>, seen: &Observed<'_>) -> UpgradeRecord {
     let previous = of_cluster(previous, seen.cluster.uid);
-    if let Some(previous) = previous.filter(|previous| is_older(seen, previous)) {
+    let generations = (seen.cluster.generation, seen.bootstrap.generation);
+    if let Some(previous) = previous.filter(|previous| !seen.restored && is_older(generations, previous)) {
         return previous.clone();
     }
     // A hop that was just proven is left in the same step: consequences of a record are part of it.
@@ -226,9 +230,10 @@ fn settling_since(record: &UpgradeRecord, now: Timestamp) -> Option<Time> {
         .filter(|_| record.outcome.is_none())
 }
 
-fn is_older(seen: &Observed<'_>, previous: &UpgradeRecord) -> bool {
-    seen.cluster.generation < previous.observed_cluster_generation
-        || seen.bootstrap.generation < previous.observed_bootstrap_generation
+/// Whether these generations of the Cluster and the ClusterBootstrap are from before the latest recorded edit.
+#[must_use]
+pub const fn is_older((cluster, bootstrap): (i64, i64), previous: &UpgradeRecord) -> bool {
+    cluster < previous.observed_cluster_generation || bootstrap < previous.observed_bootstrap_generation
 }
 
 /// Whether a new upgrade begins: there is no record, or the record is closed and an input has changed.

@@ -233,6 +233,23 @@ fn a_package_install_of_an_earlier_cluster_is_not_kept() {
     walk.finish();
 }
 
+/// The leader records edits that the restore of a backup has taken back.
+#[test]
+fn a_restored_api_server_holds_no_cluster() {
+    let mut walk = Walk::new();
+    walk.take(&[
+        User(Edit::Steps(PlannedBy::Class)),
+        Step::BackUp,
+        User(Edit::Target(2)),
+        User(Edit::Target(1)),
+        Watch(0),
+        Step::Restore,
+    ]);
+    walk.calm();
+    walk.finish();
+    walk.drift();
+}
+
 #[test]
 fn deleted_values_are_copied_again() {
     upgraded(&[&[User(Edit::NoValues)], &MERGED]);

@@ -430,6 +430,7 @@ impl Search {
                     }
                     if edits[which] == Edit::Move {
                         state.leaders.iter_mut().for_each(Leader::crash);
+                        state.kapp.interrupt(0);
                     }
                 }
             }

@@ -253,6 +253,7 @@ impl Walk {
                 edit(servers, Edit::Move);
                 // The management cluster and the processes are new.
                 self.leaders.iter_mut().for_each(Leader::crash);
+                self.kapp.interrupt(0);
                 self.capi = ClusterApi::default();
                 self.late.clear();
                 self.history.clear();

@@ -18,7 +18,7 @@ use super::{
     interrupt::{needs_of, together},
     opening::{has_new_proof, opens_a_gate, opens_any_gate, unconfirmed, withheld},
     packages::{DriftCheckResult, Packages},
-    validate::Validated,
+    validate::{Validated, is_restored},
     workload::Reach,
     write::Write,
 };
@@ -319,6 +319,7 @@ pub(super) fn deleting(
             .unwrap_or_default()),
         problem: waiting,
         uninstalled: waiting.is_none(),
+        restored: is_restored(context)?,
         ..blank(context)
     };
     let record = advance(previous, &observed);
@@ -440,6 +441,7 @@ pub(super) fn observe<'a>(
             judged,
         }),
         problem: packages.problem.as_ref(),
+        restored: validated.restored,
         ..blank(context)
     }
 }
@@ -461,6 +463,7 @@ fn blank<'a>(context: &'a Context<'_>) -> Observed<'a> {
         packages: None,
         problem: None,
         uninstalled: false,
+        restored: false,
         now: context.began.now,
     }
 }

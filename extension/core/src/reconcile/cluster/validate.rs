@@ -2,11 +2,15 @@
 
 use kube::ResourceExt;
 use sluice_crds::{
+    foreign::Cluster,
     labels::{annotation, label},
     run::{ClusterBootstrap, ClusterBootstrapSpec, TanzuKubernetesRelease},
 };
 
-use super::{Context, Facts, Step};
+use super::{
+    Context, Facts, Key, ReadPhase, Server, Step,
+    interrupt::{needs_of, together},
+};
 use crate::{
     cluster::{is_custom, is_legacy},
     packages::{
@@ -19,7 +23,7 @@ use crate::{
     reasons::{GateReason, Hold},
     upgrade::{
         hop::{Progress, progress},
-        record::pause,
+        record::{is_older, pause},
         tkr::{TkrFacts, for_progress, pinned, template_not_found, tkr_legacy, tkr_not_found},
     },
 };
@@ -36,6 +40,8 @@ pub(super) struct Validated {
     pub(super) paused: Option<Hold>,
     /// Problem that leaves the release or the ClusterBootstrap unknown.
     pub(super) problem: Option<Hold>,
+    /// Whether the record is from before the restore of a backup.
+    pub(super) restored: bool,
 }
 
 impl Validated {
@@ -85,7 +91,41 @@ pub(super) fn validate(context: &Context<'_>) -> Step<Validated> {
         change,
         paused,
         problem,
+        restored: is_restored(context)?,
     })
+}
+
+/// Whether the record is ahead of the API server, and not only of the cache: a leader that had seen edits wrote it after the restore of a
+/// backup, which took the edits back.
+pub(super) fn is_restored(context: &Context<'_>) -> Step<bool> {
+    let found = context.facts;
+    let (cluster, Some(bootstrap)) = (&found.cluster.metadata, &found.bootstrap) else {
+        return Ok(false);
+    };
+    let bootstrap = &bootstrap.metadata;
+    let cached = [cluster.generation, bootstrap.generation].map(Option::unwrap_or_default);
+    if !found
+        .record()
+        .is_some_and(|record| is_older(cached.into(), record))
+    {
+        return Ok(false);
+    }
+    let at = |key: Key| context.object(key, ReadPhase::Plan);
+    let (namespace, name) = (Some(found.owner.namespace.as_str()), &found.owner.name);
+    let read = [
+        at(Key::of::<Cluster>(Server::Management, namespace, name)),
+        at(Key::of::<ClusterBootstrap>(Server::Management, namespace, name)),
+    ];
+    together(read.each_ref().map(needs_of))?;
+    let mut is_same = true;
+    for (read, cached) in read.into_iter().zip([cluster, bootstrap]) {
+        is_same &= read?.is_some_and(|read| {
+            let metadata = &read["metadata"];
+            metadata["uid"].as_str() == cached.uid.as_deref()
+                && metadata["generation"].as_i64() == cached.generation
+        });
+    }
+    Ok(is_same)
 }
 
 fn release(found: &Facts, progress: &Progress, context: &[TkrFacts]) -> Result<String, Hold> {

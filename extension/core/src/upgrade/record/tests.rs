@@ -140,6 +140,7 @@ impl Scene {
             packages: None,
             problem: self.problem.as_ref(),
             uninstalled: self.uninstalled,
+            restored: false,
             now: self.now,
         }
     }

@@ -96,7 +96,10 @@ fn reconciled(
     }
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "an answer of the API server, as `refused`")]
+#[expect(
+    clippy::unnecessary_wraps,
+    reason = "an answer of the API server, as `refused`"
+)]
 fn labelled(release: &str) -> Result<Object, Failure> {
     Ok(Object(json!({"metadata": {"labels": {label::TKR: release}}})))
 }
