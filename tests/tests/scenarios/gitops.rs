@@ -19,6 +19,14 @@ pub(crate) fn scenario() -> Scenario {
     )
 }
 
+pub(crate) fn cluster_first() -> Scenario {
+    Scenario::new(
+        "gitops-cluster-first",
+        "a Cluster that waits for its ClusterBootstrap is resolved to the newest release, and moved to the one that its ClusterBootstrap pins before machines exist",
+        |scene| Box::pin(run_cluster_first(scene)),
+    )
+}
+
 /// The page, and a shell with its file.
 struct Page {
     guide: Guide,
@@ -26,6 +34,13 @@ struct Page {
 }
 
 impl Page {
+    async fn open(scene: &Scene, home: &str) -> Result<Self> {
+        Ok(Self {
+            guide: Guide::page("docs/gitops.md")?,
+            shell: shell(scene, home).await?,
+        })
+    }
+
     async fn run(&self, commands: &str, variables: &[(&str, &str)]) -> Result<Said> {
         let commands = format!("cd\n{}", self.guide.commands(commands)?);
         self.shell.run(&commands, variables).await
@@ -61,14 +76,8 @@ async fn run(scene: Scene) -> Result<()> {
     let webhooks = format!("addons-sluice-{}", scene.namespace());
     let extension = scene.world().extension()?;
     extension.admit(&webhooks, &[scene.namespace()]).await?;
-    let page = Page {
-        guide: Guide::page("docs/gitops.md")?,
-        shell: shell(&scene, "home-gitops").await?,
-    };
-    // Releases of other scenarios do not have these prefixes.
-    let prefix = |release: &Release| format!("{}+{}", release.kubernetes(), scene.namespace());
-
-    let cluster = created(&scene, &page, &old, &prefix(&old)).await?;
+    let page = Page::open(&scene, "home-gitops").await?;
+    let cluster = created(&scene, &page, &old).await?;
     changes_nothing(&page, &cluster).await?;
 
     page.run("edit", &[]).await?.well()?;
@@ -89,7 +98,7 @@ async fn run(scene: Scene) -> Result<()> {
     is_at_rest(&cluster).await?;
 
     let before = scene.world().observer().catch_up().await?;
-    let version = prefix(&new);
+    let version = prefix(&scene, &new);
     page.run("upgrade", &[("VERSION", version.as_str())])
         .await?
         .well()?;
@@ -102,15 +111,46 @@ async fn run(scene: Scene) -> Result<()> {
     unregister(&scene.client(), &webhooks).await
 }
 
-/// Applies the file, and returns the Cluster once it has all packages of its release.
-async fn created(scene: &Scene, page: &Page, release: &Release, version: &str) -> Result<Cluster> {
+async fn run_cluster_first(scene: Scene) -> Result<()> {
+    let pinned = release(&scene, VERSIONS[1], 1, "1.0.0")?;
+    let newer = release(&scene, VERSIONS[1], 2, "1.1.0")?;
+    scene.publish(&pinned).await?;
+    scene.publish(&newer).await?;
+    let webhooks = format!("addons-sluice-{}", scene.namespace());
+    let extension = scene.world().extension()?;
+    extension.admit(&webhooks, &[scene.namespace()]).await?;
+    let page = Page::open(&scene, "home-gitops-cluster-first").await?;
+    written_bootstrap(&scene, &page, &pinned).await?;
+    page.shell.run("cd\nrm edge-1.yaml", &[]).await?.well()?;
+
+    let version = prefix(&scene, &pinned);
+    let variables = [("VERSION", version.as_str()), ("CLASS", Class::name())];
+    page.run("write a Cluster", &variables).await?.well()?;
+    let waits = r#"sed -i '/resolve-tkr/a\    tkg.tanzu.vmware.com/custom-clusterbootstrap: ""' edge-1.yaml"#;
+    page.shell.run(&format!("cd\n{waits}"), &[]).await?.well()?;
+    let shown = page.run("apply", &[]).await?.well()?;
+    ensure!(shown.contains(&newer.name()), "kubectl shows {shown}");
+    written_bootstrap(&scene, &page, &pinned).await?;
+    page.run("apply", &[]).await?.well()?;
+
+    let cluster = scene.cluster("edge-1").existing();
+    cluster.packages_proven(&pinned, 0, TIMEOUT).await?;
+    is_at_rest(&cluster).await?;
+    is_of(&cluster, &pinned).await?;
+    unregister(&scene.client(), &webhooks).await
+}
+
+/// A prefix of the version of a release, which releases of other scenarios do not have.
+fn prefix(scene: &Scene, release: &Release) -> String {
+    format!("{}+{}", release.kubernetes(), scene.namespace())
+}
+
+/// Writes the file of a ClusterBootstrap, and waits until the webhooks complete it.
+async fn written_bootstrap(scene: &Scene, page: &Page, release: &Release) -> Result<()> {
     let name = release.name();
-    let variables = [
-        ("RELEASE", name.as_str()),
-        ("VERSION", version),
-        ("CLASS", Class::name()),
-    ];
-    page.run("write a ClusterBootstrap", &variables).await?.well()?;
+    page.run("write a ClusterBootstrap", &[("RELEASE", name.as_str())])
+        .await?
+        .well()?;
     // The API server calls the webhooks only some time after their registration.
     let antrea = scene.package("antrea", "1.0.0").name();
     wait::until("a dry run to show the release's CNI", TIMEOUT, || async {
@@ -121,7 +161,14 @@ async fn created(scene: &Scene, page: &Page, release: &Release, version: &str) -
             wait::not_yet(said.output + &said.errors)
         }
     })
-    .await?;
+    .await
+}
+
+/// Applies the file, and returns the Cluster once it has all packages of its release.
+async fn created(scene: &Scene, page: &Page, release: &Release) -> Result<Cluster> {
+    written_bootstrap(scene, page, release).await?;
+    let (name, version) = (release.name(), prefix(scene, release));
+    let variables = [("VERSION", version.as_str()), ("CLASS", Class::name())];
     page.run("write a Cluster", &variables).await?.well()?;
     let shown = page.run("apply", &[]).await?.well()?;
     ensure!(shown.contains(&name), "kubectl shows {shown}");

@@ -92,6 +92,7 @@ fn main() -> ExitCode {
         partial::custom(),
         partial::unmanaged_cni(),
         gitops::scenario(),
+        gitops::cluster_first(),
         releases::compatibility(),
         releases::updates_available(),
         tkr_packages::installed(),
