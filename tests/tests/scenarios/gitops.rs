@@ -161,7 +161,8 @@ async fn written_bootstrap(scene: &Scene, page: &Page, release: &Release) -> Res
             wait::not_yet(said.output + &said.errors)
         }
     })
-    .await
+    .await?;
+    Ok(())
 }
 
 /// Applies the file, and returns the Cluster once it has all packages of its release.
