@@ -7,10 +7,7 @@ use sluice_core::{
     names::short,
     packages::bootstrap::{Completed, Role, packages},
 };
-use sluice_crds::{
-    labels::annotation,
-    run::{ClusterBootstrapPackage, ClusterBootstrapSpec},
-};
+use sluice_crds::run::{ClusterBootstrapPackage, ClusterBootstrapSpec};
 
 /// Operation of RFC 6902.
 #[derive(Serialize)]
@@ -99,11 +96,11 @@ pub(super) fn patch(
     completion: &Completion,
 ) -> serde_json::Result<Option<String>> {
     let mut steps = Vec::new();
-    if let Some(release) = &completion.resolved_release {
+    if let Some((key, value)) = &completion.annotation {
         // The object has annotations: one of them requests the completion.
-        let key = annotation::RESOLVED_TKR.replace('~', "~0").replace('/', "~1");
+        let key = key.replace('~', "~0").replace('/', "~1");
         let path = format!("/metadata/annotations/{key}");
-        steps.push(Step::add(path, to_raw_value(release)?));
+        steps.push(Step::add(path, to_raw_value(value)?));
     }
     if let Some(completed) = &completion.spec {
         complete_spec(own, stored, completed, &mut steps)?;

@@ -436,7 +436,7 @@ fn without_a_record_the_release_is_that_of_the_annotation() {
     }
     let (completion, _) = completed(&again);
     assert_eq!(filled(&completion), Some(state(&adopted(&["new.x.1"]), &[]).spec));
-    assert_eq!(completion.resolved_release, None);
+    assert_eq!(completion.annotation, None);
 }
 
 #[test]
@@ -478,7 +478,8 @@ fn a_record_that_is_replaced_comes_back(
     replaced.new = state(&file, annotations);
     let (completion, _) = completed(&replaced);
     assert_eq!(completion.faults, Vec::new());
-    assert_eq!(completion.resolved_release.as_deref(), release);
+    let added = release.map(|release| (annotation::RESOLVED_TKR, release.to_owned()));
+    assert_eq!(completion.annotation, added);
 }
 
 #[rstest]
