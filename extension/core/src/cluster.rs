@@ -3,7 +3,7 @@
 mod reference;
 
 use kube::{ResourceExt, core::ObjectMeta};
-use sluice_crds::foreign::Cluster;
+use sluice_crds::foreign::{Cluster, cluster::ClusterStatus};
 use sluice_crds::labels::{annotation, label};
 use sluice_crds::run::{Gate, Hook, UpgradeRecord};
 
@@ -44,10 +44,11 @@ pub fn is_custom(cluster: &Cluster) -> bool {
         .contains_key(annotation::CUSTOM_CLUSTER_BOOTSTRAP)
 }
 
-/// Whether Cluster API may have created objects of the Cluster, and so machines. It calls `BeforeClusterCreate` until then.
+/// Whether the API server of the workload has responded once. Until then no package can be deployed.
 #[must_use]
-pub const fn is_created(cluster: &Cluster) -> bool {
-    cluster.spec.control_plane_ref.is_some() || cluster.spec.infrastructure_ref.is_some()
+pub fn is_initialized(cluster: &Cluster) -> bool {
+    let status = cluster.status.as_ref();
+    status.and_then(ClusterStatus::control_plane_initialized) == Some(true)
 }
 
 /// Whether Cluster API does not reconcile the Cluster: `spec.paused` or the annotation `cluster.x-k8s.io/paused` is set.

@@ -22,7 +22,7 @@ pub(crate) fn scenario() -> Scenario {
 pub(crate) fn cluster_first() -> Scenario {
     Scenario::new(
         "gitops-cluster-first",
-        "a Cluster that waits for its ClusterBootstrap is resolved to the newest release, and moved to the one that its ClusterBootstrap pins before machines exist",
+        "a Cluster that waits for its ClusterBootstrap is resolved to the newest release, and moved to the one that its ClusterBootstrap pins",
         |scene| Box::pin(run_cluster_first(scene)),
     )
 }

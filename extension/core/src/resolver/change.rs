@@ -20,7 +20,7 @@ use super::{
     steps::{control_plane_overrides, overrides, replace},
 };
 use crate::{
-    cluster::{is_created, is_stopped, release_of},
+    cluster::{is_initialized, is_stopped, release_of},
     fault::Fault,
     releases::{from_label, prefixes, version_label},
 };
@@ -305,13 +305,13 @@ impl ClusterChange<'_> {
         }
     }
 
-    /// Refuses the label of a new Cluster whose ClusterBootstrap pins another release, and a change to such a label before Cluster API creates
-    /// anything: the reconcile sets the label to the pinned release.
+    /// Refuses the label of a new Cluster whose ClusterBootstrap pins another release, and a change to such a label until the control plane is
+    /// initialized: the reconcile sets the label to the pinned release.
     fn agrees(&self, release: &TanzuKubernetesRelease) -> Result<(), Fault> {
         let label = release.name_any();
         let is_chosen = self
             .old
-            .is_none_or(|old| !is_created(old) && release_of(&old.metadata) != label);
+            .is_none_or(|old| !is_initialized(old) && release_of(&old.metadata) != label);
         let pinned = self.pinned.filter(|_| is_chosen);
         match pinned.filter(|pinned| *pinned != label) {
             None => Ok(()),

@@ -32,7 +32,7 @@ pub use unresolved::{class_in_cache, requires_resolution, unresolved};
 
 use crate::{
     cache::stores::{Images, Releases},
-    cluster::{is_created, release_of},
+    cluster::{is_initialized, release_of},
     decode::Undecodable,
     fault::Fault,
 };
@@ -101,14 +101,14 @@ pub fn asks<'a>(cluster: &'a ObjectMeta, class: Option<&'a ClusterClass>) -> Opt
 }
 
 /// Returns `topology.version` of a resolved Cluster whose release still follows its ClusterBootstrap: the Cluster or its class requests a
-/// resolution, and Cluster API has created nothing yet.
+/// resolution, and its control plane is not initialized yet.
 #[must_use]
 pub fn follows_bootstrap<'a>(cluster: &'a Cluster, class: Option<&'a ClusterClass>) -> Option<&'a str> {
     let topology = cluster.spec.topology.as_ref()?;
     let follows = asks(&cluster.metadata, class).is_some()
         && !release_of(&cluster.metadata).is_empty()
         && cluster.metadata.deletion_timestamp.is_none()
-        && !is_created(cluster);
+        && !is_initialized(cluster);
     follows.then_some(topology.version.as_str())
 }
 

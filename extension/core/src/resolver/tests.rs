@@ -284,9 +284,10 @@ fn a_cluster_without_machines_moves_to_the_pinned_release() {
             && refusal.contains("write the same release in both"),
         "{refusal}"
     );
-    // The label of a Cluster with machines is a choice of its user.
+    // The label of a Cluster with an API server is a choice of its user.
     let mut made = moved.clone();
     made["spec"]["controlPlaneRef"] = json!({"kind": "X", "name": "one"});
+    made["status"] = json!({"initialization": {"controlPlaneInitialized": true}});
     let mut relabelled = made.clone();
     relabelled["metadata"]["labels"][label::TKR] = json!("v1.35.4---a.10");
     assert_eq!(world.refusal(Some(&made), &relabelled), "");
@@ -300,10 +301,10 @@ fn a_cluster_without_machines_moves_to_the_pinned_release() {
 #[case::with_a_control_plane(
     |cluster: &mut Value| cluster["spec"]["controlPlaneRef"] = json!({"kind": "X", "name": "one"}),
     false,
-    None
+    Some("v1.35.4")
 )]
-#[case::with_an_infrastructure(
-    |cluster: &mut Value| cluster["spec"]["infrastructureRef"] = json!({"kind": "X", "name": "one"}),
+#[case::with_an_api_server(
+    |cluster: &mut Value| cluster["status"] = json!({"initialization": {"controlPlaneInitialized": true}}),
     false,
     None
 )]

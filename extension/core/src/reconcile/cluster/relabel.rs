@@ -1,7 +1,7 @@
 //! Moves a new Cluster to the release that its ClusterBootstrap pins.
 //!
 //! The resolver takes the pinned release if it knows the ClusterBootstrap. A ClusterBootstrap that is created later, or that the cache of the
-//! resolver did not show yet, finds a Cluster on the newest release. As long as Cluster API has created nothing, Sluice changes the label, and
+//! resolver did not show yet, finds a Cluster on the newest release. Until the control plane is initialized, Sluice changes the label, and
 //! the resolver reviews this change like that of a user: it checks the release and replaces `TKR_DATA`.
 
 use std::time::Instant;

@@ -29,6 +29,7 @@ fn resolved() -> World {
         cluster["metadata"]["annotations"] =
             json!({annotation::RESOLVE_TKR: "", annotation::CUSTOM_CLUSTER_BOOTSTRAP: ""});
         cluster["spec"].as_object_mut().unwrap().remove("controlPlaneRef");
+        cluster["status"]["initialization"] = json!({"infrastructureProvisioned": true});
     });
     management.edit(BOOTSTRAP, |bootstrap| {
         bootstrap["metadata"]["annotations"] = json!({annotation::ADD_MISSING_FIELDS: RELEASE});
