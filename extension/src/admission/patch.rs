@@ -96,7 +96,7 @@ pub(super) fn patch(
     completion: &Completion,
 ) -> serde_json::Result<Option<String>> {
     let mut steps = Vec::new();
-    if let Some((key, value)) = &completion.annotation {
+    if let Some((key, value)) = &completion.restored_annotation {
         // The object has annotations: one of them requests the completion.
         let key = key.replace('~', "~0").replace('/', "~1");
         let path = format!("/metadata/annotations/{key}");

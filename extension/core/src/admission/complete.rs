@@ -30,7 +30,7 @@ pub struct Completion {
     /// The completed spec; `None` if it does not change.
     pub spec: Option<Completed>,
     /// Key and value of an annotation of Sluice that a replacement of the object has removed.
-    pub annotation: Option<(&'static str, String)>,
+    pub restored_annotation: Option<(&'static str, String)>,
 }
 
 /// Returns `completed` if it differs from the spec of the user.
@@ -163,7 +163,7 @@ fn applied_again(review: &Review, annotated: &str, finished: &Lookups) -> Result
     // Without the annotation the spec would count as one that was never completed, and be compared with the release of the annotation.
     let lost = resolved_release(old).filter(|_| resolved_release(&review.new).is_none());
     let unchanged = Completion {
-        annotation: lost.map(|release| (annotation::RESOLVED_TKR, release.to_owned())),
+        restored_annotation: lost.map(|release| (annotation::RESOLVED_TKR, release.to_owned())),
         ..Completion::default()
     };
     if review.spec_missing || old.spec == *own {

@@ -436,7 +436,7 @@ fn without_a_record_the_release_is_that_of_the_annotation() {
     }
     let (completion, _) = completed(&again);
     assert_eq!(filled(&completion), Some(state(&adopted(&["new.x.1"]), &[]).spec));
-    assert_eq!(completion.annotation, None);
+    assert_eq!(completion.restored_annotation, None);
 }
 
 #[test]
@@ -479,7 +479,7 @@ fn a_record_that_is_replaced_comes_back(
     let (completion, _) = completed(&replaced);
     assert_eq!(completion.faults, Vec::new());
     let added = release.map(|release| (annotation::RESOLVED_TKR, release.to_owned()));
-    assert_eq!(completion.annotation, added);
+    assert_eq!(completion.restored_annotation, added);
 }
 
 #[rstest]
