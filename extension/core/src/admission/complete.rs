@@ -129,8 +129,7 @@ fn pinned_late(review: &Review, name: &str, finished: &Lookups) -> Result<Option
     let Some(old) = &review.old else {
         return Ok(None);
     };
-    let recorded = old.annotations.get(annotation::RESOLVED_TKR);
-    let Some(recorded) = recorded.filter(|recorded| !recorded.is_empty() && *recorded != name) else {
+    let Some(recorded) = resolved_release(old).filter(|recorded| *recorded != name) else {
         return Ok(None);
     };
     let is_unchanged = old.annotations.get(key).is_some_and(|before| before == name);

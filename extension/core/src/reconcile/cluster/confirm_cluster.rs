@@ -118,7 +118,8 @@ fn is_control_plane(found: &Value, cached: &CachedControlPlane) -> bool {
         && ControlPlaneFacts::in_object(found) == cached.versions
 }
 
-fn is_same(found: &Value, uid: Option<&str>, generation: Option<i64>) -> bool {
+/// Whether an object has this UID and generation.
+pub(super) fn is_same(found: &Value, uid: Option<&str>, generation: Option<i64>) -> bool {
     let metadata = &found["metadata"];
     metadata["uid"].as_str() == uid && metadata["generation"].as_i64() == generation
 }

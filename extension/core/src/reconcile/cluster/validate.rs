@@ -9,6 +9,7 @@ use sluice_crds::{
 
 use super::{
     Context, Facts, Key, ReadPhase, Server, Step,
+    confirm_cluster::is_same,
     interrupt::{needs_of, together},
 };
 use crate::{
@@ -117,15 +118,11 @@ pub(super) fn is_restored(context: &Context<'_>) -> Step<bool> {
         at(Key::of::<ClusterBootstrap>(Server::Management, namespace, name)),
     ];
     together(read.each_ref().map(needs_of))?;
-    let mut is_same = true;
+    let mut is_unchanged = true;
     for (read, cached) in read.into_iter().zip([cluster, bootstrap]) {
-        is_same &= read?.is_some_and(|read| {
-            let metadata = &read["metadata"];
-            metadata["uid"].as_str() == cached.uid.as_deref()
-                && metadata["generation"].as_i64() == cached.generation
-        });
+        is_unchanged &= read?.is_some_and(|read| is_same(read, cached.uid.as_deref(), cached.generation));
     }
-    Ok(is_same)
+    Ok(is_unchanged)
 }
 
 fn release(found: &Facts, progress: &Progress, context: &[TkrFacts]) -> Result<String, Hold> {
