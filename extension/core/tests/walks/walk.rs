@@ -1,46 +1,28 @@
-//! One walk: its steps and invariants.
+//! One walk and its steps.
+
+mod invariants;
 
 use std::{collections::BTreeMap, time::Instant};
 
-use serde_json::{Value, json};
-use sluice_core::reconcile::cluster::{Server, Verb, Write};
-use sluice_crds::{
-    labels::{annotation, label},
-    run::{Hook, Outcome, PackageState, UpgradeRecord},
-};
+use serde_json::json;
+use sluice_core::reconcile::cluster::Server;
+use sluice_crds::run::UpgradeRecord;
+
+pub(crate) use invariants::cluster_state;
 
 use crate::{
-    capi::{ClusterApi, brief, record, roll, version_at},
+    capi::{ClusterApi, record, roll},
     connection::WATCHED,
     defect::Defect,
     fault::Fault,
     kapp::Kapp,
-    leader::{Leader, SYNC_PERIOD, Surroundings},
-    objects::{
-        PACKAGES, VERSIONS, bootstrap, cluster, control_plane, kube_system, kubeconfig, of_package, servers,
-        values_source, worker,
-    },
-    odd::undecodable,
+    leader::{Leader, Surroundings},
+    objects::{PACKAGES, VERSIONS, cluster, control_plane, kube_system, servers, worker},
     replica::Reading,
-    servers::{Late, Place, Servers, place_of},
-    truth::{
-        Right, assert_in_order, concerned, is_deployed, is_known, opened, recorded_cluster, releases_step,
-        right, version_of,
-    },
-    users::{Edit, edit, mend},
+    servers::{Late, Place, Servers},
+    truth::{Right, is_deployed, right},
+    users::{Edit, edit},
 };
-
-/// Rounds of a fair schedule that complete an upgrade of two hops.
-const ROUNDS: u32 = 120;
-
-/// Rounds after which a Cluster with a completed upgrade is settled.
-const SETTLING: u32 = 12;
-
-/// Rounds of two reconciles after which a gate with an invalid proof is closed.
-const CALM_ROUNDS: u32 = 4;
-
-/// The same limit for an unresponsive workload.
-const SILENT_ROUNDS: u32 = 9;
 
 /// UID of another API server of the workload.
 const DUPLICATE: &str = "duplicate";
@@ -382,259 +364,6 @@ impl Walk {
         }
     }
 
-    fn judge_installs(&mut self, which: usize) {
-        self.observe();
-        let leader = &self.leaders[which];
-        Self::assert_installs(leader, leader.saw_all, self.first_deployed_at);
-    }
-
-    /// Asserts that the last step of a leader wrote no PackageInstall in a pause that the leader saw, and, if its caches were current, none in
-    /// the workload before kapp-controller was deployed, or while a user had stopped it. The PackageInstall of the addons-manager does not
-    /// show where kapp-controller was deployed.
-    pub(crate) fn assert_installs(leader: &Leader, is_current: bool, first_deployed_at: Option<u64>) {
-        let is_install =
-            |write: &&Write| write.key.resource.plural == "packageinstalls" && write.verb != Verb::Delete;
-        let makes_first = leader
-            .made
-            .iter()
-            .any(|write| place_of(&write.key) == of_package(0, "packageinstalls"));
-        for write in leader.made.iter().filter(is_install) {
-            let place = place_of(&write.key);
-            assert!(!is_paused(&leader.saw), "paused: {place:?} is written in a pause");
-            let stopped = ["packageinstalls", "apps"].iter().any(|kind| {
-                let spec = leader.saw.get(&of_package(0, kind)).map(|object| &object["spec"]);
-                spec.is_some_and(|spec| spec["paused"] == json!(true) || spec["canceled"] == json!(true))
-            });
-            let deployed = first_deployed_at.is_some_and(|at| at >= leader.began)
-                || is_of_addons_manager(&leader.saw) && !makes_first;
-            assert!(
-                !is_current || write.key.server == Server::Management || deployed && !stopped,
-                "order: {place:?} is written by a reconcile that began at {}, and kapp-controller was deployed last at {first_deployed_at:?}",
-                leader.began,
-            );
-        }
-    }
-
-    /// Asserts that all packages of a gate were correctly deployed when the status opened it.
-    fn judge(&mut self, before: Option<&UpgradeRecord>, write: &Write, began: u64) {
-        self.observe();
-        let Some(record) = record(&self.servers) else {
-            // A reconcile of an earlier Cluster of the same name: its record releases nothing of this one.
-            return;
-        };
-        let of = recorded_cluster(&record);
-        for gate in opened(&self.servers, before, &record) {
-            let seen = self.clusters.get(&of);
-            assert!(
-                seen.is_some_and(|at| *at >= began),
-                "outdated: {:?} {} is opened for {of} by a reconcile that began at {began}, and the Cluster was so last at {seen:?}",
-                gate.hook,
-                gate.version,
-            );
-            assert_in_order(&self.servers, &record, gate);
-            let version = version_of(gate);
-            for package in concerned(&self.servers, gate.hook) {
-                let right = self.right_at[package][version];
-                assert!(
-                    right.is_some_and(|at| at >= began),
-                    "early: {:?} {} is opened by a reconcile that began at {began}, and package {package} was last correct at {right:?}; \
-                     {write:?}; {:?}, {}",
-                    gate.hook,
-                    gate.version,
-                    self.kapp,
-                    brief(Some(&record)),
-                );
-            }
-        }
-    }
-
-    /// Runs only reconciles, then asserts that all gates with invalid proofs are closed.
-    pub(crate) fn calm(&mut self) {
-        let rounds = if self.servers.silent {
-            SILENT_ROUNDS
-        } else {
-            CALM_ROUNDS
-        };
-        for _ in 0..rounds {
-            self.come_to_an_end(0);
-            self.leaders[0].watch(&self.servers, self.now);
-            self.come_to_an_end(0);
-            self.now += 10;
-            self.tick();
-        }
-        let Some(record) = record(&self.servers).filter(|record| record.outcome.is_none()) else {
-            return;
-        };
-        // An undecodable object holds hooks regardless of the record, and no reconcile can write another record.
-        let is_odd = |place: Place| {
-            self.servers
-                .get(&place)
-                .is_some_and(|found| undecodable(found).is_some())
-        };
-        if is_odd(cluster()) || is_odd(bootstrap()) {
-            return;
-        }
-        let unseen = self.servers.silent || self.servers.get(&kubeconfig()).is_none();
-        let is_paused = !self.is_deleting() && is_paused(&self.servers);
-        for gate in record
-            .gates
-            .iter()
-            .filter(|gate| releases_step(&self.servers, gate))
-        {
-            let version = version_of(gate);
-            let stays = match gate.hook {
-                Hook::AfterControlPlaneUpgrade => true,
-                // A gate of a passed version stays open, and an unresponsive workload closes none.
-                Hook::BeforeWorkersUpgrade => unseen || record.hop.as_ref() != Some(&gate.version),
-                _ => false,
-            };
-            if stays {
-                continue;
-            }
-            let wrong: Vec<usize> = concerned(&self.servers, gate.hook)
-                .filter(|package| !right(&self.servers, &self.kapp, *package)[version])
-                .collect();
-            assert!(
-                wrong.is_empty() && !self.servers.silent && !is_paused && is_known(&self.servers, version),
-                "open: {:?} {} stays open, packages {wrong:?} are wrong, paused: {is_paused}; last {:?}, {:?}, {}",
-                gate.hook,
-                gate.version,
-                self.leaders[0].last,
-                self.kapp,
-                brief(Some(&record)),
-            );
-        }
-    }
-
-    /// Corrects all inputs, then asserts that the upgrade or the deletion completes and the Cluster settles.
-    pub(crate) fn finish(&mut self) {
-        self.step(Step::Arrive);
-        self.capi.replica.lags = None;
-        let to = mend(&mut self.servers, self.chosen);
-        let mut rounds = 0;
-        while !self.is_over(to) {
-            rounds += 1;
-            assert!(
-                rounds <= ROUNDS,
-                "held: not at {} after {ROUNDS} rounds: last {:?}, {:?}, {}",
-                VERSIONS[to],
-                self.leaders[0].last,
-                self.kapp,
-                brief(record(&self.servers).as_ref()),
-            );
-            self.round();
-            // The packages of the release may have been merged since.
-            mend(&mut self.servers, self.chosen);
-        }
-        self.settle();
-        if self.chosen && !self.is_deleting() {
-            // The annotation of the release, which a user may have removed, is written again.
-            mend(&mut self.servers, self.chosen);
-            self.settle();
-        }
-        let clone = self.servers.get(&values_source());
-        assert!(
-            clone.is_some() || self.is_deleting(),
-            "missing: the values that the ClusterBootstrap refers to"
-        );
-    }
-
-    /// Asserts that writes end, also those of resyncs.
-    fn settle(&mut self) {
-        for _ in 0..SETTLING {
-            self.round();
-            let before = self.servers.writes();
-            for _ in 0..3 {
-                self.come_to_an_end(0);
-                self.leaders[0].watch(&self.servers, self.now);
-                self.now += 10;
-            }
-            self.now += SYNC_PERIOD.as_secs();
-            self.tick();
-            self.come_to_an_end(0);
-            if self.servers.writes() == before {
-                return;
-            }
-        }
-        panic!("settled: writes to the Cluster never end");
-    }
-
-    /// Asserts that a settled Cluster repairs or reports drift within a sync period.
-    pub(crate) fn drift(&mut self) {
-        let closed = record(&self.servers).filter(|record| record.outcome == Some(Outcome::Completed));
-        let (Some(closed), false) = (closed, self.is_deleting()) else {
-            return;
-        };
-        let drifts = [
-            Step::User(Edit::Remove("packageinstalls", 0)),
-            Step::User(Edit::Remove("secrets", 0)),
-            Step::User(Edit::Remove("packages", 1)),
-            Step::User(Edit::Remove("clusterroles", 0)),
-            Step::User(Edit::Remove("serviceaccounts", 0)),
-            Step::User(Edit::Alter("secrets", 1)),
-            Step::User(Edit::Alter("packages", 0)),
-            Step::User(Edit::Install(1, "values")),
-            Step::User(Edit::ReplaceServer),
-            Step::End(1, false),
-        ];
-        // The kind of drift varies between walks.
-        let which = usize::try_from(self.servers.writes()).unwrap_or_default() % drifts.len();
-        self.drifts(&closed, drifts[which]);
-    }
-
-    /// Asserts the same for this drift.
-    pub(crate) fn drifts(&mut self, closed: &UpgradeRecord, drift: Step) {
-        if matches!(drift, Step::End(..)) {
-            self.step(Step::Begin(1));
-        }
-        self.step(drift);
-        for package in PACKAGES {
-            self.kapp.sync(&mut self.servers, package);
-        }
-        self.now += SYNC_PERIOD.as_secs();
-        self.tick();
-        // The stores of a connection may fill only after the reconcile that opened it.
-        for _ in 0..2 {
-            self.come_to_an_end(0);
-            self.leaders[0].watch(&self.servers, self.now);
-            self.now += 10;
-        }
-        let seen = record(&self.servers).expect("a record");
-        assert_eq!(
-            (seen.outcome, &seen.gates),
-            (closed.outcome, &closed.gates),
-            "settled: {drift:?} reopens the record"
-        );
-        let failed = seen
-            .packages
-            .iter()
-            .any(|package| package.state == PackageState::Failed);
-        assert!(
-            failed || !matches!(drift, Step::End(..)),
-            "drift: a failed package is not reported: {:?}",
-            seen.packages
-        );
-        self.settle();
-        let version = VERSIONS.iter().position(|version| *version == closed.to);
-        let version = version.expect("a version of the walk");
-        let healed = record(&self.servers).expect("a record");
-        let wrong = PACKAGES
-            .iter()
-            .find(|package| !right(&self.servers, &self.kapp, **package)[version]);
-        assert!(
-            wrong.is_none()
-                && healed
-                    .packages
-                    .iter()
-                    .all(|package| package.state == PackageState::Ready),
-            "drift: {drift:?} is not repaired, package {wrong:?} is wrong; last {:?}, {:?}, {:?}",
-            self.leaders[0].last,
-            self.kapp,
-            healed.packages,
-        );
-        assert_eq!(healed.gates, closed.gates, "settled: {drift:?} changes a gate");
-    }
-
     fn round(&mut self) {
         // A running reconcile may have stale reads.
         self.come_to_an_end(0);
@@ -688,80 +417,8 @@ impl Walk {
         cluster.is_some_and(|cluster| !cluster["metadata"]["deletionTimestamp"].is_null())
     }
 
-    fn is_over(&self, to: usize) -> bool {
-        if self.is_deleting() {
-            return self.capi.deleted;
-        }
-        // An upgrade with a reverted target is cancelled.
-        let closed =
-            record(&self.servers).is_some_and(|record| record.outcome.is_some() && record.to == VERSIONS[to]);
-        closed && version_at(&self.servers, &worker(), "status") == to && !self.capi.awaits_hooks()
-    }
-
     /// Returns the number of steps of leaders so far.
     pub(crate) fn led(&self) -> usize {
         self.led
     }
-}
-
-/// Whether objects forbid writes of packages: a pause, a deletion, or an annotation that keeps the next upgrade from starting.
-fn is_paused(servers: &Servers) -> bool {
-    let (Some(cluster), bootstrap) = (servers.get(&cluster()), servers.get(&bootstrap())) else {
-        return false;
-    };
-    let is_set = |object: &Value| object["spec"]["paused"] == json!(true);
-    is_set(cluster)
-        || bootstrap.is_some_and(is_set)
-        || !cluster["metadata"]["deletionTimestamp"].is_null()
-        || is_start_held(servers, cluster)
-}
-
-/// Whether an annotation keeps a settled Cluster at its version.
-fn is_start_held(servers: &Servers, cluster: &Value) -> bool {
-    let annotations = cluster["metadata"]["annotations"].as_object();
-    let is_held = annotations.is_some_and(|annotations| {
-        annotations
-            .keys()
-            .any(|key| key.starts_with(annotation::BEFORE_UPGRADE_PREFIX))
-    });
-    let Some(settled) = record(servers).filter(|record| record.outcome == Some(Outcome::Completed)) else {
-        return false;
-    };
-    let parts = [
-        (control_plane(), "spec"),
-        (control_plane(), "status"),
-        (worker(), "spec"),
-        (worker(), "status"),
-    ];
-    let is_settled = parts.iter().all(|(place, part)| {
-        servers.get(place).is_some() && VERSIONS[version_at(servers, place, part)] == settled.to
-    });
-    is_held && is_settled && cluster["spec"]["topology"]["version"].as_str() > Some(settled.to.as_str())
-}
-
-/// Whether the addons-manager made the PackageInstall of kapp-controller of the current Cluster, for its current workload cluster.
-fn is_of_addons_manager(servers: &Servers) -> bool {
-    let Some(install) = servers.get(&of_package(0, "packageinstalls")) else {
-        return false;
-    };
-    let uid = |object: &serde_json::Value| object["metadata"]["uid"].clone();
-    let workload = record(servers).and_then(|record| record.workload_uid);
-    install["spec"]["values"][0]["secretRef"]["name"] == "one-kapp-controller-data-values"
-        && servers.get(&cluster()).map(uid) == Some(install["metadata"]["ownerReferences"][0]["uid"].clone())
-        && workload.is_none_or(|recorded| servers.get(&kube_system()).map(uid) == Some(json!(recorded)))
-}
-
-/// Returns UID, generation, label and target of the Cluster.
-pub(crate) fn cluster_state(servers: &Servers) -> Option<String> {
-    let cluster = servers.get(&cluster())?;
-    let (metadata, topology) = (&cluster["metadata"], &cluster["spec"]["topology"]);
-    let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
-    let generation = metadata["generation"].as_i64().unwrap_or_default().to_string();
-    let of = [
-        text(&metadata["uid"]),
-        generation,
-        text(&metadata["labels"][label::TKR]),
-        text(&topology["version"]),
-    ];
-    Some(of.join(" "))
 }
