@@ -41,6 +41,10 @@ pub mod label {
     pub const CAPI_CLUSTER_NAME: &str = "cluster.x-k8s.io/cluster-name";
     /// Cluster API: on objects that a topology owns.
     pub const TOPOLOGY_OWNED: &str = "topology.cluster.x-k8s.io/owned";
+    /// Cluster API, on a MachineDeployment: name of its pool in the topology.
+    pub const DEPLOYMENT_NAME: &str = "topology.cluster.x-k8s.io/deployment-name";
+    /// Cluster API, on a MachinePool: name of its pool in the topology.
+    pub const POOL_NAME: &str = "topology.cluster.x-k8s.io/pool-name";
     /// Cluster API, on every object of a provider's components.
     pub const PROVIDER: &str = "cluster.x-k8s.io/provider";
     /// clusterctl, on a CRD: a move discovers its objects, and moves those that a Cluster owns.
@@ -119,6 +123,8 @@ pub mod annotation {
     /// On a ClusterBootstrap: exact versions of packages that do not follow a release, `antrea=1.7.1+vmware.1-tkg.1`, and `none`
     /// for one that is left out on purpose; comma separated.
     pub const KEEP_PACKAGE_VERSIONS: &str = "lifecycle.sluice.dev/keep-package-versions";
+    /// On a paused Cluster: Kubernetes version whose entry in `TKR_DATA` the same request changes, although machines may run it.
+    pub const EDIT_TKR_DATA: &str = "lifecycle.sluice.dev/edit-tkr-data";
 
     /// kapp-controller, on an App: version of the Package that it works on.
     pub const PACKAGE_VERSION: &str = "packaging.carvel.dev/package-version";
@@ -224,7 +230,7 @@ pub fn is_kept(key: &str) -> bool {
 }
 
 /// Every key of [`label`] and [`annotation`].
-const READ: [&str; 55] = [
+const READ: [&str; 58] = [
     label::TKR,
     label::LEGACY_TKR,
     label::INCOMPATIBLE,
@@ -244,6 +250,8 @@ const READ: [&str; 55] = [
     label::CAPV_AGGREGATE_TO_MANAGER,
     label::CAPI_CLUSTER_NAME,
     label::TOPOLOGY_OWNED,
+    label::DEPLOYMENT_NAME,
+    label::POOL_NAME,
     label::PROVIDER,
     label::CLUSTERCTL,
     label::CLUSTERCTL_MOVE,
@@ -276,6 +284,7 @@ const READ: [&str; 55] = [
     annotation::CONFIGURATION_UID,
     annotation::RESOLVED_TKR,
     annotation::KEEP_PACKAGE_VERSIONS,
+    annotation::EDIT_TKR_DATA,
     annotation::PACKAGE_VERSION,
     annotation::MANUALLY_CONTROLLED,
     annotation::DOWNGRADABLE,

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::lenient::{each, shortened};
+use super::lenient::{each, or_default, shortened};
 use crate::labels::name::CLUSTER_CONDITIONS;
 
 /// A condition of Cluster API (either version) or of kapp-controller.
@@ -14,6 +14,13 @@ pub struct Condition {
     pub type_: String,
     /// `True`, `False` or `Unknown`.
     pub status: String,
+    /// The generation of the object that it is about (v1beta2).
+    #[serde(
+        default,
+        deserialize_with = "or_default",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub observed_generation: Option<i64>,
     /// The reason, PascalCase.
     #[serde(
         default,

@@ -31,12 +31,27 @@ pub struct ControlPlaneSpec {
     /// Kubernetes version.
     #[serde(deserialize_with = "or_default", skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
+    /// Number of machines; absent for a control plane without machines.
+    #[serde(deserialize_with = "or_default", skip_serializing_if = "Option::is_none")]
+    pub replicas: Option<i32>,
 }
 
 /// Observed state of a control plane.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
+#[serde(rename_all = "camelCase", default)]
 pub struct ControlPlaneStatus {
+    /// The generation that the status is about.
+    #[serde(deserialize_with = "or_default", skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// Number of machines.
+    #[serde(deserialize_with = "or_default", skip_serializing_if = "Option::is_none")]
+    pub replicas: Option<i32>,
+    /// Number of machines with the desired template (v1beta2).
+    #[serde(deserialize_with = "or_default", skip_serializing_if = "Option::is_none")]
+    pub up_to_date_replicas: Option<i32>,
+    /// Number of machines with the desired template (v1beta1).
+    #[serde(deserialize_with = "or_default", skip_serializing_if = "Option::is_none")]
+    pub updated_replicas: Option<i32>,
     /// Lowest Kubernetes version of its machines.
     #[serde(deserialize_with = "or_default", skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,

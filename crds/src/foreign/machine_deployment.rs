@@ -61,9 +61,30 @@ pub struct WorkerStatus {
     /// Number of machines that match the template (v1beta2).
     #[serde(deserialize_with = "or_default", skip_serializing_if = "Option::is_none")]
     pub up_to_date_replicas: Option<i32>,
+    /// Fields of v1beta1.
+    #[serde(deserialize_with = "or_default", skip_serializing_if = "Option::is_none")]
+    pub deprecated: Option<DeprecatedStatus>,
     /// Kubernetes versions of the machines; empty if Cluster API does not report them.
     #[serde(deserialize_with = "each", skip_serializing_if = "Vec::is_empty")]
     pub versions: Vec<VersionReplicas>,
+}
+
+/// Fields of earlier API versions in a status of v1beta2.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DeprecatedStatus {
+    /// Fields of v1beta1.
+    #[serde(deserialize_with = "or_default", skip_serializing_if = "Option::is_none")]
+    pub v1beta1: Option<V1Beta1Status>,
+}
+
+/// Fields of a status of v1beta1.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct V1Beta1Status {
+    /// Number of machines of the MachineSet with the current template.
+    #[serde(deserialize_with = "or_default", skip_serializing_if = "Option::is_none")]
+    pub updated_replicas: Option<i32>,
 }
 
 /// Number of machines with a Kubernetes version.

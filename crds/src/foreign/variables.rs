@@ -15,6 +15,9 @@ use crate::{
     labels::name::VARIABLES,
 };
 
+/// Field with the index of a variable that is cached without an earlier one. API servers drop it.
+const INDEX: &str = "sluice.dev/index";
+
 /// Memory limit of the parsed value of one variable, in bytes. An entry of `TKR_DATA` takes about 8 KiB.
 const LARGEST: usize = 512 * 1024;
 
@@ -29,7 +32,7 @@ pub struct Variables {
 /// A variable with its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Variable {
-    /// Its index in the list of the API server. In a cached Cluster it is the index among the read variables.
+    /// Its index in the list of the API server.
     pub at: usize,
     /// Name of the variable.
     pub name: String,
@@ -79,12 +82,15 @@ impl Serialize for Variables {
         struct Named<'a> {
             name: &'a str,
             value: &'a RawValue,
+            #[serde(rename = "sluice.dev/index", skip_serializing_if = "Option::is_none")]
+            at: Option<usize>,
         }
         let mut all = serializer.serialize_seq(None)?;
-        for variable in &self.known {
+        for (index, variable) in self.known.iter().enumerate() {
             all.serialize_element(&Named {
                 name: &variable.name,
                 value: serde_json::from_str(&variable.text).map_err(S::Error::custom)?,
+                at: (index != variable.at).then_some(variable.at),
             })?;
         }
         all.end()
@@ -98,15 +104,22 @@ impl<'de> Deserialize<'de> for Variables {
             let Element(element) = Element::deserialize(&mut serde_json::Deserializer::from_str(text))?;
             Ok(element)
         };
-        let count = each_text(deserializer, read, |at, (name, text)| {
+        let count = each_text(deserializer, read, |index, (name, text, at)| {
+            let at = at.unwrap_or(index);
             known.push(Variable { at, name, text });
         })?;
-        Ok(Self { known, count })
+        let cached = known
+            .last()
+            .map_or(0, |last: &Variable| last.at.saturating_add(1));
+        Ok(Self {
+            known,
+            count: count.max(cached),
+        })
     }
 }
 
 /// A variable; `None` if Sluice does not read it.
-struct Element(Option<(String, Box<str>)>);
+struct Element(Option<(String, Box<str>, Option<usize>)>);
 
 impl<'de> Deserialize<'de> for Element {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -119,11 +132,12 @@ impl<'de> Deserialize<'de> for Element {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Element, A::Error> {
-                let (mut name, mut value) = (None, Text(Cow::Borrowed("null")));
+                let (mut name, mut value, mut at) = (None, Text(Cow::Borrowed("null")), None);
                 while let Some(field) = fields.next_key::<String>()? {
                     match field.as_str() {
                         "name" => name = Some(fields.next_value::<String>()?),
                         "value" => value = fields.next_value()?,
+                        INDEX => at = Some(fields.next_value::<usize>()?),
                         _ => drop(fields.next_value::<IgnoredAny>()?),
                     }
                 }
@@ -139,7 +153,7 @@ impl<'de> Deserialize<'de> for Element {
                     Ok(None)
                 })?;
                 decode::take(value.0.len())?;
-                Ok(Element(Some((name, value.0.into()))))
+                Ok(Element(Some((name, value.0.into(), at))))
             }
         }
         deserializer.deserialize_map(Fields)

@@ -24,4 +24,6 @@ pub use tkr::{
     ContainerImage, KubernetesSpec, LocalObjectReference, TanzuKubernetesRelease, TanzuKubernetesReleaseSpec,
     TanzuKubernetesReleaseStatus,
 };
-pub use upgrade::{FirstSeenRun, Gate, Hook, Outcome, PackageRecord, PackageState, SCHEMA, UpgradeRecord};
+pub use upgrade::{
+    FirstSeenRun, Gate, Hook, Outcome, PackageRecord, PackageState, SCHEMA, Swap, UpgradeRecord,
+};

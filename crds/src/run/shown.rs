@@ -24,6 +24,8 @@ pub enum ClusterPhase {
     ProvingPackages,
     /// Workers may take the version, or are taking it.
     UpgradingWorkers,
+    /// Machines are being replaced by those of another release of their Kubernetes version.
+    ReplacingMachines,
     /// Only packages that are not on every node yet are waited for.
     Settling,
     /// Control plane, workers and packages are at the target.
@@ -53,6 +55,12 @@ pub struct PastUpgrade {
     pub from: String,
     /// The target.
     pub to: String,
+    /// The TanzuKubernetesRelease of the machines when it began, if the upgrade stays at the Kubernetes version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from_release: Option<String>,
+    /// The TanzuKubernetesRelease that the machines were to be made of, if the upgrade stays at the Kubernetes version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to_release: Option<String>,
     /// When it was seen first.
     pub began: Time,
     /// When the control plane was seen at the first new version; absent before.

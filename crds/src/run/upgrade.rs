@@ -130,6 +130,34 @@ pub struct UpgradeRecord {
     /// How the record was closed; absent while it is open.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<Outcome>,
+    /// Replacement of machines by those of another release of the Kubernetes version that they run; absent in any other upgrade.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub swap: Option<Swap>,
+}
+
+/// Replacement of machines by those of another release of the same Kubernetes version. No hook covers it: Cluster API replaces the
+/// machines once the entry for their version in `TKR_DATA` is that of another release.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Swap {
+    /// The Kubernetes version of the machines, byte for byte.
+    pub version: String,
+    /// The TanzuKubernetesRelease that the machines are made of; empty if no entry names one.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub from: String,
+    /// The TanzuKubernetesRelease that the label names.
+    pub to: String,
+    /// Whether the entry may be written, or was written.
+    pub open: bool,
+    /// Why the machines are not replaced yet, PascalCase; empty if nothing is waited for.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+    /// What it waits for; empty if nothing is waited for.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub message: String,
+    /// When the entry of `to` was seen first; absent before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub written_at: Option<Time>,
 }
 
 /// How a record was closed.

@@ -4,7 +4,7 @@
 use std::{borrow::Cow, fmt};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use sluice_crds::run::{Gate, Hook, PackageRecord, PackageState, UpgradeRecord};
+use sluice_crds::run::{Gate, Hook, PackageRecord, PackageState, Swap, UpgradeRecord};
 
 use crate::reasons::{Class, GateReason, Hold, PackageReason};
 use crate::text::one_line;
@@ -19,7 +19,7 @@ const SHORTEST_NAME: usize = 10;
 /// Why a Cluster waits: for its worst package, or for the reason of its gate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explanation<'a> {
-    /// First closed gate, with its hook and version; none while all gates are open.
+    /// First closed gate, with its hook and version; none while all gates are open, also for a swap that waits.
     pub gate: Option<&'a Gate>,
     /// Package that the Cluster waits for; none if the gate does not wait for packages.
     pub package: Option<&'a PackageRecord>,
@@ -39,7 +39,10 @@ pub struct Explanation<'a> {
 #[must_use]
 pub fn explain(record: &UpgradeRecord, since: Option<Time>) -> Option<Explanation<'_>> {
     let gate = closed_gate(record);
-    let of_gate = gate.map(|gate| Explanation::of_gate(gate, since.clone()));
+    let swap = record.swap.as_ref().filter(|_| record.outcome.is_none());
+    let of_gate = gate
+        .map(|gate| Explanation::of_gate(gate, since.clone()))
+        .or_else(|| swap.and_then(|swap| Explanation::of_swap(swap, since.clone())));
     let waits_for_other = of_gate
         .as_ref()
         .is_some_and(|explanation| explanation.class.is_some_and(|class| class != Class::Retries));
@@ -59,15 +62,27 @@ pub fn hold_of(gate: &Gate) -> Option<Hold> {
 
 impl<'a> Explanation<'a> {
     fn of_gate(gate: &'a Gate, since: Option<Time>) -> Self {
-        let reason = GateReason::parse(&gate.reason);
-        let text = reason.map(GateReason::text);
         Self {
             gate: Some(gate),
+            ..Self::of_reason(&gate.reason, &gate.message, since)
+        }
+    }
+
+    /// Explains a swap that waits. One that keeps the machines does not.
+    fn of_swap(swap: &'a Swap, since: Option<Time>) -> Option<Self> {
+        let waits = !swap.reason.is_empty() && swap.reason != GateReason::MachinesKept.as_str();
+        waits.then(|| Self::of_reason(&swap.reason, &swap.message, since))
+    }
+
+    fn of_reason(reason: &'a str, message: &'a str, since: Option<Time>) -> Self {
+        let known = GateReason::parse(reason);
+        Self {
+            gate: None,
             package: None,
-            reason: &gate.reason,
-            text: text.unwrap_or(&gate.reason),
-            message: &gate.message,
-            class: reason.map(GateReason::class),
+            reason,
+            text: known.map_or(reason, |known| known.text()),
+            message,
+            class: known.map(GateReason::class),
             since,
         }
     }
@@ -112,12 +127,14 @@ impl<'a> Explanation<'a> {
         is_created.then_some(self)
     }
 
-    /// Returns the hold to report in an event: that of the gate, else that of a failed package, which no gate reports after an upgrade.
+    /// Returns the hold to report in an event: that of the gate, else that of a failed package, which no gate reports after an upgrade, or
+    /// that of a swap.
     #[must_use]
     pub fn hold(&self) -> Option<Hold> {
-        match self.gate {
-            Some(gate) => hold_of(gate),
-            None => failed(self.package),
+        match (self.gate, self.package) {
+            (Some(gate), _) => hold_of(gate),
+            (None, Some(package)) => failed([package]),
+            (None, None) => Some(Hold::new(GateReason::parse(self.reason)?, self.message)),
         }
     }
 
@@ -148,7 +165,9 @@ impl<'a> Explanation<'a> {
     #[must_use]
     pub fn in_column(&self, longest: usize) -> String {
         let Some(package) = self.package else {
-            return one_line(self.text, longest);
+            // The message shows the progress.
+            let is_replacing = self.gate.is_none() && self.reason == GateReason::ReplacingMachines.as_str();
+            return one_line(if is_replacing { self.message } else { self.text }, longest);
         };
         let version = package.version.split('+').next().unwrap_or_default();
         let cause = self.cause();

@@ -10,7 +10,7 @@ use kube::{Client, core::ObjectMeta};
 use sluice_core::{
     cache::{Discoveries, NamedKind, NamedKinds, PERIOD, Standing, Turn, Waiting},
     reconcile::cluster::{CachedControlPlane, Key, Server, Unknown},
-    upgrade::hop::ControlPlaneFacts,
+    upgrade::hop::{ControlPlaneFacts, Rollout},
 };
 use sluice_crds::foreign::{ControlPlane, cluster::ObjectReference};
 
@@ -240,6 +240,7 @@ fn found(
                 generation: found.metadata.generation,
                 resource_version: found.metadata.resource_version.clone(),
                 versions: ControlPlaneFacts::of(&found),
+                rollout: Rollout::of(&found),
             }))
         }
         State::Reading => Err(Unknown::Reading),

@@ -148,14 +148,6 @@ impl Stores {
         self.ended.get().map(String::as_str)
     }
 
-    /// Returns all OSImages; none before the first list.
-    #[must_use]
-    pub fn images(&self) -> Option<Arc<Images>> {
-        self.images
-            .is_filled()
-            .then(|| Arc::clone(&lock(&self.whole).images))
-    }
-
     /// Waits until the stores hold every object that reviews use without an extra request.
     pub async fn filled_for_reviews(&self) {
         self.clusters.filled().await;
@@ -248,6 +240,12 @@ impl Stored<TanzuKubernetesRelease> for Stores {
 impl stores::Stores for Stores {
     fn releases(&self) -> Arc<Releases> {
         Arc::clone(&lock(&self.whole).releases)
+    }
+
+    fn images(&self) -> Option<Arc<Images>> {
+        self.images
+            .is_filled()
+            .then(|| Arc::clone(&lock(&self.whole).images))
     }
 
     fn undecodable_release(&self) -> Option<Arc<Undecodable>> {

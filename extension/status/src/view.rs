@@ -5,7 +5,11 @@ use kube::core::ObjectMeta;
 use sluice_core::{
     cache::stores::{Found, Stores, is_legacy_release},
     cluster::{ClusterRef, is_managed, release_of},
-    upgrade::{record::of_cluster, tkr::pinned},
+    upgrade::{
+        record::of_cluster,
+        swap::{is_cancelled_swap, is_requested},
+        tkr::pinned,
+    },
 };
 use sluice_crds::{
     foreign::{Cluster, cluster::Topology},
@@ -80,15 +84,16 @@ pub fn view(stores: &impl Stores, cluster: &ClusterRef) -> Option<ClusterView> {
 /// Whether a Cluster requests another version or release than those of an ended record. An open record follows the request of the Cluster,
 /// or soon will.
 ///
-/// `TKR_DATA` takes precedence over the label in the choice of a release (decision 33): then a change of the label alone requests nothing.
-/// A cancelled upgrade keeps its release independent of the label.
+/// A label requests nothing while `TKR_DATA` pins a release (decision 33), unless it names a newer one than the machines are made of
+/// (decision 49). A cancelled upgrade keeps its release until then.
 fn is_pending(record: &UpgradeRecord, topology: &Topology, label: &str) -> bool {
     let another_version = record.to != topology.version;
+    let is_newer = is_requested(topology, &topology.version, label);
     match record.outcome {
         None => false,
-        Some(Outcome::Cancelled) => another_version,
+        Some(Outcome::Cancelled) => another_version || (is_newer && is_cancelled_swap(record)),
         Some(Outcome::Completed) => {
-            let pinned = pinned(topology, &topology.version);
+            let pinned = pinned(topology, &topology.version).filter(|_| !is_newer);
             let release = pinned.as_deref().unwrap_or(label);
             another_version || (!release.is_empty() && record.tkr.as_deref() != Some(release))
         }
@@ -105,7 +110,7 @@ mod tests {
     use sluice_core::{
         cache::{
             stored_kind::StoredKind,
-            stores::{Releases, Stored},
+            stores::{Images, Releases, Stored},
         },
         decode::Undecodable,
         packages::bootstrap::Catalogue,
@@ -163,6 +168,10 @@ mod tests {
     impl Stores for Given {
         fn releases(&self) -> Arc<Releases> {
             Arc::default()
+        }
+
+        fn images(&self) -> Option<Arc<Images>> {
+            None
         }
 
         fn undecodable_release(&self) -> Option<Arc<Undecodable>> {

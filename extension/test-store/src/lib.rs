@@ -37,6 +37,8 @@ pub enum Refused {
     AlreadyExists,
     /// The object has another UID or resourceVersion.
     Conflict,
+    /// An operation of a JSON patch failed.
+    Unprocessable,
 }
 
 impl Refused {
@@ -46,6 +48,7 @@ impl Refused {
         match self {
             Self::NotFound => 404,
             Self::AlreadyExists | Self::Conflict => 409,
+            Self::Unprocessable => 422,
         }
     }
 
@@ -207,6 +210,15 @@ impl<K: Ord + Clone, S: Strategy<K>> Store<K, S> {
     /// Merges a patch (RFC 7386) into an object.
     pub fn patch(&mut self, place: &K, patch: &Value) -> Result<Value, Refused> {
         self.update(place, &patch["metadata"], |found| merge(found, patch))
+    }
+
+    /// Executes operations of RFC 6902 on an object. A failed operation, such as the test of another resourceVersion, changes nothing.
+    pub fn json_patch(&mut self, place: &K, operations: &Value) -> Result<Value, Refused> {
+        let mut object = Value::clone(self.check(place, &Value::Null)?);
+        let operations: json_patch::Patch =
+            serde_json::from_value(operations.clone()).map_err(|_| Refused::Unprocessable)?;
+        json_patch::patch(&mut object, &operations).map_err(|_| Refused::Unprocessable)?;
+        Ok(self.put(place.clone(), object))
     }
 
     /// Merges fields into an object, or creates it. As in `applyPatch` of kube-apiserver v1.36.3 (`pkg/endpoints/handlers/patch.go`), a UID

@@ -74,6 +74,9 @@ pub trait Stores:
     /// Returns all releases, by name.
     fn releases(&self) -> Arc<Releases>;
 
+    /// Returns all OSImages, by name; `None` before the first list.
+    fn images(&self) -> Option<Arc<Images>>;
+
     /// Returns a release that cannot be decoded, if there is one.
     fn undecodable_release(&self) -> Option<Arc<Undecodable>>;
 
@@ -221,6 +224,7 @@ pub(crate) mod tests {
         pub(crate) machine_deployments: Vec<Arc<MachineDeployment>>,
         pub(crate) machine_pools: Vec<Arc<MachinePool>>,
         pub(crate) packages: Vec<Arc<Package>>,
+        pub(crate) images: Vec<Arc<OSImage>>,
         /// Undecodable objects of any kind.
         pub(crate) undecodable: Vec<Arc<Undecodable>>,
         /// Kinds that were never listed.
@@ -286,6 +290,14 @@ pub(crate) mod tests {
             Arc::new(named.collect())
         }
 
+        fn images(&self) -> Option<Arc<Images>> {
+            let named = self
+                .images
+                .iter()
+                .map(|image| (image.name_any(), Arc::clone(image)));
+            Some(Arc::new(named.collect()))
+        }
+
         fn undecodable_release(&self) -> Option<Arc<Undecodable>> {
             Given::undecodable::<TanzuKubernetesRelease>(self, |_| true)
         }
@@ -343,6 +355,10 @@ pub(crate) mod tests {
     impl Stores for Filling {
         fn releases(&self) -> Arc<Releases> {
             self.given.releases()
+        }
+
+        fn images(&self) -> Option<Arc<Images>> {
+            self.given.images()
         }
 
         fn undecodable_release(&self) -> Option<Arc<Undecodable>> {

@@ -20,7 +20,7 @@ use sluice_crds::{
 use crate::{
     cache::{
         stored_kind::StoredKind,
-        stores::{Found, Releases, Stored, Stores},
+        stores::{Found, Images, Releases, Stored, Stores},
     },
     decode::{Decode, Item, Undecodable},
     gate::{
@@ -375,6 +375,10 @@ cached!(ClusterBootstrapTemplate, MachineDeployment, MachinePool, Package);
 impl<S: Stores> Stores for Confirmed<'_, S> {
     fn releases(&self) -> Arc<Releases> {
         self.stores.releases()
+    }
+
+    fn images(&self) -> Option<Arc<Images>> {
+        self.stores.images()
     }
 
     fn undecodable_release(&self) -> Option<Arc<Undecodable>> {

@@ -193,6 +193,7 @@ mod tests {
 
     fn says(reason: &str, message: &str) -> Cluster {
         let condition = Condition {
+            observed_generation: None,
             type_: "TopologyReconciled".to_owned(),
             status: "False".to_owned(),
             reason: reason.to_owned(),

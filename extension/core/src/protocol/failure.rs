@@ -69,6 +69,16 @@ impl Failure {
         self.code == Some(409)
     }
 
+    /// Returns whether an operation of a JSON patch failed, such as the test of a resourceVersion: kube-apiserver states no details then
+    /// (`NewGenericServerResponse` of apimachinery).
+    #[must_use]
+    pub fn is_failed_patch(&self) -> bool {
+        self.code == Some(422)
+            && self
+                .message
+                .starts_with("the server rejected our request due to an error in our request")
+    }
+
     /// Returns whether the failure is expected: a conflict, a deleted object, or an API that kapp-controller does not serve yet.
     #[must_use]
     pub fn is_expected(&self) -> bool {

@@ -1,6 +1,6 @@
 //! HTTP requests for reads and writes.
 
-use http::Request;
+use http::{HeaderValue, Request, header::CONTENT_TYPE};
 use kube::{
     Resource as _,
     core::{
@@ -108,6 +108,12 @@ impl Write {
             Verb::Replace => kind.replace(name, &post, bytes()?),
             Verb::ReplaceStatus => kind.replace_subresource("status", name, &post, bytes()?),
             Verb::Patch => kind.patch(name, &patch, &Patch::Merge(body)),
+            // Both patches are sent in the same way, except for the type of their content.
+            Verb::JsonPatch => kind.patch(name, &patch, &Patch::Merge(body)).map(|mut request| {
+                let content = HeaderValue::from_static("application/json-patch+json");
+                request.headers_mut().insert(CONTENT_TYPE, content);
+                request
+            }),
             Verb::PatchStatus => kind.patch_subresource("status", name, &patch, &Patch::Merge(body)),
             Verb::Apply => kind.patch(name, &patch.force(), &Patch::Apply(body)),
             Verb::ApplyStatus => kind.patch_subresource("status", name, &patch.force(), &Patch::Apply(body)),
@@ -209,6 +215,18 @@ mod tests {
         assert_eq!(pairs.join("&"), query);
         assert_eq!(request.headers()["content-type"], content);
         assert_eq!(serde_json::from_slice::<Value>(request.body()).unwrap(), body);
+    }
+
+    #[test]
+    fn a_json_patch_tests_the_version() {
+        let operation = json!({"op": "replace", "path": "/data/a", "value": "b"});
+        let write = Write::json_patch(key("one"), "7", vec![operation.clone()], "");
+        let request = write.request("sluice").unwrap();
+        assert_eq!((request.method().as_str(), request.uri().path()), ("PATCH", ONE));
+        assert_eq!(request.headers()["content-type"], "application/json-patch+json");
+        let test = json!({"op": "test", "path": "/metadata/resourceVersion", "value": "7"});
+        let body: Value = serde_json::from_slice(request.body()).unwrap();
+        assert_eq!(body, json!([test, operation]));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use kube::ResourceExt;
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::read::{Key, Server};
 
@@ -17,6 +17,8 @@ pub enum Verb {
     ReplaceStatus,
     /// Merge patch with uid and resourceVersion, or of Sluice's own annotations only.
     Patch,
+    /// JSON patch (RFC 6902), whose first operation tests the resourceVersion.
+    JsonPatch,
     /// Merge patch of the status, with the same precondition.
     PatchStatus,
     /// Forced server-side apply, which creates a missing object. Only for fields that no other client writes.
@@ -78,6 +80,16 @@ impl Write {
             verb: Verb::Patch,
             body: patch,
             why,
+        }
+    }
+
+    /// Executes the operations `patch` of RFC 6902 on the object of `key`, if it has this resourceVersion.
+    pub(crate) fn json_patch(key: Key, version: &str, patch: Vec<Value>, why: &'static str) -> Self {
+        let test = json!({"op": "test", "path": "/metadata/resourceVersion", "value": version});
+        Self {
+            verb: Verb::JsonPatch,
+            body: std::iter::once(test).chain(patch).collect(),
+            ..Self::patch(key, Value::Null, why)
         }
     }
 

@@ -81,6 +81,17 @@ held! {
                 "remove one of the two that the message names; in an upgrade, the one in the field where the template of the release \
                  does not have it",
             ),
+        /// The packages of a release of the same Kubernetes version are proven, but its machines cannot be created: the release is
+        /// deactivated or incompatible, a part of the topology has not exactly one OSImage of it, or the ClusterClass does not exist.
+        MachinesNotResolved("`status.upgrade.swap`, event"): "machines not resolved", Blocked,
+            act("correct what the message names, or set the label to another release"),
+        /// The packages follow a release of the same Kubernetes version, but the machines stay as they are: the ClusterClass does not
+        /// declare variable `TKR_DATA`, or the variable has no entry for the version.
+        MachinesKept("`status.upgrade.swap`"): "machines stay as they are", Progress,
+            wait(
+                "ever, because the upgrade continues without the machines",
+                "see [resolution](reference/resolution.md#tkr_data); the next Kubernetes version replaces them",
+            ),
         /// A ClusterBootstrap, or the ClusterBootstrapTemplate of a release, lists more than 128 additional packages: it predates the
         /// limit in the definitions. Sluice reads and writes nothing for such a ClusterBootstrap.
         PackagesTooMany("gate, event"): "too many additional packages", Blocked,
@@ -219,6 +230,14 @@ held! {
                 "the time that Cluster API takes to write the version to all MachineDeployments and MachinePools, one after the other",
                 "check condition `TopologyReconciled` of the Cluster, and the MachineDeployments and MachinePools; for two builds, see \
                  [decision 48](decisions/0048-rule-of-cluster-api-for-reported-versions.md)",
+            ),
+        /// Cluster API replaces machines by those of another release of the same Kubernetes version. The message shows replaced and
+        /// desired machines of each part.
+        ReplacingMachines("`status.upgrade.swap`"): "machines being replaced", ClusterApi,
+            wait(
+                "the time that the replacement of each machine takes, often 5 to 15 min for one; control plane and pools are replaced at \
+                 the same time",
+                "check condition `TopologyReconciled` of the Cluster, its Machines, and PodDisruptionBudgets of the workload",
             ),
     }
     "The workload cluster" {

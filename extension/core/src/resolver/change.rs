@@ -12,17 +12,20 @@ use sluice_crds::{
 
 use super::{
     Asked, Resolution, ResolverInputs, Unknown, asks, data,
-    part::{MAX_FAULTS, Part, PartLocation, Parts, is_short, parts, pools, shortened},
+    part::{MAX_FAULTS, Part, PartLocation, Parts, is_short, parts, shortened},
+    paused_edit::paused_edit,
     pick::{Picked, Query},
     pinned_data::pinned_data,
     running::Machines,
     selector,
-    steps::{control_plane_overrides, overrides, replace},
+    steps::{replace, variable_lists},
+    swap,
 };
 use crate::{
     cluster::{is_initialized, is_stopped, release_of},
     fault::Fault,
     releases::{from_label, prefixes, version_label},
+    version::Ordered,
 };
 
 /// Resolves a Cluster.
@@ -34,9 +37,12 @@ pub fn resolve(asked: &Asked, inputs: ResolverInputs<'_>) -> Result<Resolution, 
     let Some(topology) = &new.spec.topology else {
         return Ok(Resolution::default());
     };
-    // A Cluster is paused during a move, and while a user corrects its entries.
-    if new.metadata.deletion_timestamp.is_some() || is_stopped(new) {
+    if new.metadata.deletion_timestamp.is_some() {
         return Ok(Resolution::default());
+    }
+    // A Cluster is paused during a move, and while a user corrects its entries.
+    if is_stopped(new) {
+        return paused_edit(asked, topology, inputs.running);
     }
     let class = match inputs.class {
         Ok(Some(class)) => Some(class),
@@ -63,7 +69,7 @@ pub fn resolve(asked: &Asked, inputs: ResolverInputs<'_>) -> Result<Resolution, 
         }
     };
     let (Some(text), Some(class)) = (asks(&new.metadata, class), class) else {
-        return pinned_data(asked, topology, inputs.running);
+        return pinned_data(asked, topology, inputs);
     };
     let mut faults = Vec::new();
     let selector = is_short(text).and_then(|()| selector::parse(text).map_err(|error| error.to_string()));
@@ -141,7 +147,7 @@ fn without_class(Asked { old, new }: &Asked, topology: &Topology) -> Result<Opti
     }))
 }
 
-const fn refused(faults: Vec<Fault>) -> Resolution {
+pub(super) const fn refused(faults: Vec<Fault>) -> Resolution {
     Resolution {
         faults,
         warnings: Vec::new(),
@@ -162,21 +168,8 @@ fn pins(release: &str) -> String {
 
 /// Checks the shape of `TKR_DATA`, of the Cluster and of its parts.
 fn shape_faults(topology: &Topology) -> Vec<Fault> {
-    let own = (
-        "spec.topology.variables".to_owned(),
-        data::value_in(&topology.variables),
-    );
-    let of_control_plane = (
-        "spec.topology.controlPlane.variables.overrides".to_owned(),
-        data::value_in(control_plane_overrides(topology)),
-    );
-    let of_pools = pools(topology).map(|(list, _, pool)| {
-        let field = format!("spec.topology.workers.{list}[{}].variables.overrides", pool.name);
-        (field, data::value_in(overrides(pool.variables.as_ref())))
-    });
-    let all = [own, of_control_plane].into_iter().chain(of_pools);
-    let faults = all.filter_map(|(field, value)| {
-        let value = value?;
+    let faults = variable_lists(topology).filter_map(|(field, variables)| {
+        let value = data::value_in(variables)?;
         let why = data::entries(&value).err()?;
         let value = shortened(&value.to_string());
         Some(Fault::new(format!("{field}[{}]", name::TKR_DATA), value, why))
@@ -207,6 +200,8 @@ impl ClusterChange<'_> {
         }
         let (release, images) = if let Some(release) = self.stays()? {
             self.agrees(&release)?;
+            (release, None)
+        } else if let Some(release) = self.running_release() {
             (release, None)
         } else {
             let Picked { release, images } = self.pinned_or_newest()?;
@@ -266,14 +261,17 @@ impl ClusterChange<'_> {
         let release = self.query.releases.get(&label);
         if is_set {
             // An explicit choice of the request is accepted or refused, never replaced.
-            let taken = match release {
-                Some(release) => self.query.taken(release, self.needed_of(release)),
+            let chosen = match release {
+                Some(release) => self.chosen(release),
                 None => Err("does not exist".to_owned()),
             };
-            return match taken {
-                Ok(picked) => Ok(Some(picked.release)),
+            return match chosen {
+                Ok(release) => Ok(Some(release)),
                 Err(why) => {
                     let nearest = match self.query.newest(&self.parts) {
+                        Ok(picked) if self.lower(&picked.release).is_some() => {
+                            "no later one can be taken".to_owned()
+                        }
                         Ok(picked) => format!("{} can be taken", picked.release.name_any()),
                         Err(why) => why,
                     };
@@ -305,6 +303,40 @@ impl ClusterChange<'_> {
         }
     }
 
+    /// Returns a release that the request sets, if its machines may be made of it.
+    ///
+    /// # Errors
+    /// The reason for its rejection, to be read after its name.
+    fn chosen(&self, release: &Arc<TanzuKubernetesRelease>) -> Result<Arc<TanzuKubernetesRelease>, String> {
+        let version = &release.spec.kubernetes.version;
+        let before = self.entries_before.as_ref().filter(|_| self.declared);
+        let made_of = before.and_then(|before| data::made_of(before, version));
+        // The way back replaces no machine.
+        let is_back = made_of.is_some_and(|made_of| made_of == release.name_any());
+        if is_back && self.query.fits(release) && self.machines.may_run(version) {
+            return Ok(Arc::clone(release));
+        }
+        if let Some(why) = self.lower(release) {
+            return Err(why);
+        }
+        // Once its packages are proven, machines are replaced by those of this release.
+        let needed: &[Part] = if made_of.is_some() {
+            &self.parts
+        } else {
+            self.needed_of(release)
+        };
+        Ok(self.query.taken(release, needed)?.release)
+    }
+
+    /// Returns why machines are not replaced by those of a release, see [`swap::lower`].
+    fn lower(&self, release: &TanzuKubernetesRelease) -> Option<String> {
+        // Sluice itself moves a new Cluster to the release that its ClusterBootstrap pins.
+        let is_pinned = self.pinned.is_some_and(|pinned| pinned == release.name_any());
+        let before = self.entries_before.as_ref();
+        let before = before.filter(|_| self.declared && !is_pinned);
+        swap::lower(release, before, self.query.releases, &self.machines)
+    }
+
     /// Refuses the label of a new Cluster whose ClusterBootstrap pins another release, and a change to such a label until the control plane is
     /// initialized: the reconcile sets the label to the pinned release.
     fn agrees(&self, release: &TanzuKubernetesRelease) -> Result<(), Fault> {
@@ -324,6 +356,24 @@ impl ClusterChange<'_> {
                 ))
             }
         }
+    }
+
+    /// Returns the release that machines of the requested version are made of, as after the cancellation of an upgrade. The newest one would
+    /// replace them without a request.
+    fn running_release(&self) -> Option<Arc<TanzuKubernetesRelease>> {
+        let before = self.entries_before.as_ref();
+        let before = before.filter(|_| self.declared && self.pinned.is_none())?;
+        let running = before.keys().filter_map(|version| {
+            let release = self.query.releases.get(data::made_of(before, version)?)?;
+            let is_made = release.spec.kubernetes.version == *version
+                && self.query.fits(release)
+                && self.query.selects(release)
+                && self.machines.may_run(version);
+            is_made.then_some(release)
+        });
+        running
+            .max_by_key(|release| Ordered::of(&release.spec.version))
+            .cloned()
     }
 
     /// Returns the release that the ClusterBootstrap of the Cluster pins, otherwise the newest suitable one.

@@ -115,6 +115,12 @@ pub(super) fn is_whole(entry: &Value) -> bool {
     entry.get("osImageRef").is_some()
 }
 
+/// Returns the release that the entry for a version names, if machines can be made of the entry.
+pub(super) fn made_of<'a>(entries: &'a Entries, version: &str) -> Option<&'a str> {
+    let entry = entries.get(version).filter(|entry| is_whole(entry))?;
+    label_of(entry, label::TKR)
+}
+
 /// Returns the requested entries with the earlier ones restored, without a new entry.
 pub(super) fn kept(before: &Entries, asked: Option<&Entries>) -> Entries {
     let mut entries = asked.cloned().unwrap_or_default();

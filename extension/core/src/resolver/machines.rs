@@ -1,6 +1,6 @@
 //! Entries of `TKR_DATA`: of the Cluster, and of pools with other images.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{cmp::Ordering, collections::BTreeMap, sync::Arc};
 
 use kube::ResourceExt as _;
 use serde_json::Value;
@@ -16,6 +16,7 @@ use super::{
     part::{Part, pools},
     pick::Picked,
     steps::{control_plane_overrides, overrides, put, put_control_plane, put_pool},
+    swap,
 };
 use crate::{cluster::release_of, fault::Fault};
 
@@ -112,7 +113,7 @@ impl<'a> ClusterChange<'a> {
         }
         let next = match before.get(version) {
             Some(entry) => {
-                Self::say_kept(entry, release, warnings);
+                self.say_kept(entry, release, warnings);
                 data::kept(before, asked)
             }
             None if self.runs_without(version) => {
@@ -161,14 +162,24 @@ impl<'a> ClusterChange<'a> {
     }
 
     /// Warns that the label alone changes no machine.
-    fn say_kept(entry: &Value, release: &TanzuKubernetesRelease, warnings: &mut Vec<String>) {
+    fn say_kept(&self, entry: &Value, release: &TanzuKubernetesRelease, warnings: &mut Vec<String>) {
         let (name, version) = (release.name_any(), &release.spec.kubernetes.version);
         let made_of = data::label_of(entry, label::TKR);
-        if let Some(made_of) = made_of.filter(|made_of| *made_of != name) {
-            warnings.push(format!(
+        let Some(made_of) = made_of.filter(|made_of| *made_of != name) else {
+            return;
+        };
+        let is_higher = swap::compared(release, made_of, self.query.releases) == Some(Ordering::Greater);
+        warnings.push(if is_higher && data::is_whole(entry) {
+            format!(
+                "{}: packages are upgraded to TanzuKubernetesRelease {name} first; then Sluice replaces the machines of {version}, which \
+                 are made of {made_of}",
+                name::TKR_DATA
+            )
+        } else {
+            format!(
                 "TKRDataKept: machines of {version} stay as TanzuKubernetesRelease {made_of} made them, although the label names {name}"
-            ));
-        }
+            )
+        });
     }
 
     /// Returns the entry of a restored Cluster, which names its release.

@@ -8,11 +8,13 @@ mod change;
 mod data;
 mod machines;
 mod part;
+mod paused_edit;
 mod pick;
 mod pinned_data;
 mod running;
 mod selector;
 mod steps;
+mod swap;
 mod unresolved;
 
 #[cfg(test)]
@@ -28,6 +30,7 @@ use sluice_crds::{
 pub use change::resolve;
 pub use running::Running;
 pub use selector::{NoSelector, parse as parse_selector};
+pub use swap::{ReleaseMachines, release_machines, render_swap};
 pub use unresolved::{class_in_cache, requires_resolution, unresolved};
 
 use crate::{
@@ -38,7 +41,12 @@ use crate::{
 };
 
 /// Labels and annotations of Clusters that the resolution reads.
-pub const KEYS: [&str; 3] = [label::TKR, annotation::RESOLVE_TKR, annotation::PAUSED];
+pub const KEYS: [&str; 4] = [
+    label::TKR,
+    annotation::RESOLVE_TKR,
+    annotation::PAUSED,
+    annotation::EDIT_TKR_DATA,
+];
 
 /// Created or changed Cluster.
 #[derive(Debug, Clone)]

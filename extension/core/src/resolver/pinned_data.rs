@@ -8,33 +8,52 @@ use sluice_crds::{
         Cluster,
         cluster::{Topology, Variables},
     },
-    labels::{label, name},
+    labels::{annotation, label, name},
 };
 
 use super::{
-    Asked, Resolution, Running, Unknown, asks,
+    Asked, Resolution, ResolverInputs, Unknown, asks,
+    change::refused,
     data::{self, Entries},
     part::pools,
     running::Machines,
     steps::{control_plane_overrides, overrides, put, put_control_plane, put_pool},
+    swap::lower,
 };
-use crate::cluster::release_of;
+use crate::{cluster::release_of, fault::Fault};
 
-/// Restores the entries of existing machines, if the Cluster requested a release before, or has one and entries that name one.
+/// Refuses the label of a lower release than the one that existing machines are made of. Restores their entries, if the Cluster requested
+/// a release before, or has one and entries that name one.
 ///
 /// Users may change entries without an image, which only pin a release for a step, and entries of versions that no machine runs.
 pub(super) fn pinned_data(
-    Asked { old, new: _ }: &Asked,
+    Asked { old, new }: &Asked,
     topology: &Topology,
-    running: Option<&Running>,
+    inputs: ResolverInputs<'_>,
 ) -> Result<Resolution, Unknown> {
-    let Some(before) = old.as_ref().and_then(|old| old.spec.topology.as_ref()) else {
+    let old = old.as_ref();
+    let Some((old, before)) = old.and_then(|old| Some((old, old.spec.topology.as_ref()?))) else {
         return Ok(Resolution::default());
     };
-    if !old.as_ref().is_some_and(|old| is_held_back(old, before)) {
+    let machines = Machines::of(Some(old), inputs.running);
+    let asked = release_of(&new.metadata);
+    if asked != release_of(&old.metadata)
+        && let Some(release) = inputs.releases.get(&asked)
+        && let Some(why) = lower(
+            release,
+            data::entries_in(&before.variables).as_ref(),
+            inputs.releases,
+            &machines,
+        )
+    {
+        machines.known()?;
+        let text = format!("TanzuKubernetesRelease {asked} {why}");
+        let field = format!("metadata.labels[{}]", label::TKR);
+        return Ok(refused(vec![Fault::new(field, asked, text)]));
+    }
+    if !is_held_back(old, before) {
         return Ok(Resolution::default());
     }
-    let machines = Machines::of(old.as_ref(), running);
     let held = Held { machines: &machines };
     let mut answer = Resolution::default();
     let mut places = Vec::new();
@@ -81,16 +100,18 @@ pub(super) fn pinned_data(
     if !places.is_empty() {
         places.truncate(8);
         answer.warnings.push(format!(
-            "{}: entries of {} stay as they were, because machines may run them; to correct one, pause the Cluster, edit it, and go on",
+            "{}: entries of {} stay as they were, because machines may run them; to correct one, pause the Cluster, and edit it together \
+             with annotation {}",
             name::TKR_DATA,
-            places.join(", ")
+            places.join(", "),
+            annotation::EDIT_TKR_DATA
         ));
     }
     Ok(answer)
 }
 
 /// Whether the machines of a Cluster follow a release.
-fn is_held_back(old: &Cluster, topology: &Topology) -> bool {
+pub(super) fn is_held_back(old: &Cluster, topology: &Topology) -> bool {
     let mut entries = data::entries_in(&topology.variables).into_iter().flatten();
     let is_labelled = !release_of(&old.metadata).is_empty();
     asks(&old.metadata, None).is_some()

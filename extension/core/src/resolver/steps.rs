@@ -6,7 +6,7 @@ use sluice_crds::{
     labels::name,
 };
 
-use super::data::Entries;
+use super::{data::Entries, part::pools};
 
 /// Returns the variable overrides of a part.
 pub(super) fn overrides(variables: Option<&VariableOverrides>) -> &Variables {
@@ -18,6 +18,21 @@ pub(super) fn overrides(variables: Option<&VariableOverrides>) -> &Variables {
 pub(super) fn control_plane_overrides(topology: &Topology) -> &Variables {
     let part = topology.control_plane.as_ref();
     overrides(part.and_then(|part| part.variables.as_ref()))
+}
+
+/// Returns the lists of variables that may have entries, each with its field: of the Cluster first, then of the control plane and of each
+/// pool.
+pub(super) fn variable_lists(topology: &Topology) -> impl Iterator<Item = (String, &Variables)> {
+    let own = ("spec.topology.variables".to_owned(), &topology.variables);
+    let of_control_plane = (
+        "spec.topology.controlPlane.variables.overrides".to_owned(),
+        control_plane_overrides(topology),
+    );
+    let of_pools = pools(topology).map(|(list, _, pool)| {
+        let field = format!("spec.topology.workers.{list}[{}].variables.overrides", pool.name);
+        (field, overrides(pool.variables.as_ref()))
+    });
+    [own, of_control_plane].into_iter().chain(of_pools)
 }
 
 /// Sets an entry of `variables`, which exist if `present`.

@@ -9,6 +9,9 @@ use crate::{explanation::Explanation, text::one_line};
 /// Longest version, in characters.
 const LONGEST_VERSION: usize = 32;
 
+/// Longest name of a release, in characters; that of a label.
+const LONGEST_RELEASE: usize = 63;
+
 /// Updates `history` with the upgrade of `record`. `ended` is an ended wait.
 ///
 /// The first installation is no upgrade. The entry of a closed upgrade does not change.
@@ -37,6 +40,10 @@ pub(super) fn with(
     if record.outcome != Some(Outcome::Cancelled) {
         upgrade.to = one_line(&record.to, LONGEST_VERSION);
     }
+    if let Some(swap) = &record.swap {
+        let release = |name: &str| Some(one_line(name, LONGEST_RELEASE)).filter(|name| !name.is_empty());
+        (upgrade.from_release, upgrade.to_release) = (release(&swap.from), release(&swap.to));
+    }
     upgrade.released = upgrade.released.take().or_else(|| record.released_at.clone());
     // A wait that ended at the beginning is not of this upgrade, and an earlier wait counts from the beginning.
     let ended = ended.filter(|wait| !begins && !wait.is_on_cluster_api());
@@ -59,6 +66,8 @@ fn new(from: &str, record: &UpgradeRecord, began: &Time) -> PastUpgrade {
     PastUpgrade {
         from: one_line(from, LONGEST_VERSION),
         to: one_line(&record.to, LONGEST_VERSION),
+        from_release: None,
+        to_release: None,
         began: began.clone(),
         released: None,
         ended: None,

@@ -8,7 +8,7 @@ mod history;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use sluice_crds::run::{
-    ClusterBootstrapStatus, ClusterPhase, Gate, HeldGate, Hook, Outcome, UpgradePolicy, UpgradeRecord,
+    ClusterBootstrapStatus, ClusterPhase, Gate, HeldGate, Hook, Outcome, Swap, UpgradePolicy, UpgradeRecord,
 };
 
 pub use self::deadline::{DEADLINE_EXCEEDED, exceeded, until_deadline};
@@ -94,10 +94,12 @@ fn phase(record: &UpgradeRecord) -> ClusterPhase {
     if closed.and_then(class_of).is_some_and(Class::is_pause) {
         return ClusterPhase::Paused;
     }
-    // A release with the same Kubernetes version rolls no machine.
     let Some(from) = &record.from else {
         return ClusterPhase::Creating;
     };
+    if let Some(swap) = record.swap.as_ref().filter(|_| same(from, &record.to)) {
+        return of_swap(swap);
+    }
     match closed.map(|gate| gate.hook) {
         Some(Hook::AfterControlPlaneUpgrade) if reason == Some(GateReason::ControlPlaneUpgrading) => {
             ClusterPhase::UpgradingControlPlane
@@ -111,6 +113,20 @@ fn phase(record: &UpgradeRecord) -> ClusterPhase {
         Some(_) if reason == Some(GateReason::WorkersUpgrading) => ClusterPhase::UpgradingWorkers,
         Some(Hook::AfterClusterUpgrade) => ClusterPhase::Settling,
         Some(_) => ClusterPhase::UpgradingPackages,
+    }
+}
+
+/// Phase of a Cluster whose machines are replaced by those of another release. No hook is called for it.
+fn of_swap(swap: &Swap) -> ClusterPhase {
+    let reason = GateReason::parse(&swap.reason);
+    if reason.is_some_and(|reason| reason.class().is_pause()) {
+        ClusterPhase::Paused
+    } else if swap.written_at.is_none() {
+        ClusterPhase::UpgradingPackages
+    } else if reason == Some(GateReason::ReplacingMachines) {
+        ClusterPhase::ReplacingMachines
+    } else {
+        ClusterPhase::Settling
     }
 }
 

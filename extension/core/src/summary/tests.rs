@@ -396,6 +396,8 @@ fn the_longest_wait_of_an_upgrade_is_kept() {
     done.completed_at = Some(Time(at(900)));
     status = next(&status, done.clone(), None, 900);
     let expected = PastUpgrade {
+        from_release: None,
+        to_release: None,
         from: V35.to_owned(),
         to: V36.to_owned(),
         began: Time(at(0)),

@@ -2,6 +2,7 @@
 
 mod control_plane;
 mod plan;
+mod rollout;
 mod worker;
 
 use std::cmp::Ordering;
@@ -10,6 +11,7 @@ use sluice_crds::run::{Hook, Outcome, UpgradeRecord};
 
 pub use self::control_plane::ControlPlaneFacts;
 pub use self::plan::Plan;
+pub use self::rollout::Rollout;
 pub use self::worker::{Worker, WorkerFacts};
 use crate::version::{KubernetesVersion, is_upgrading, reached, same, same_numbers};
 

@@ -4,6 +4,7 @@
 
 mod gates;
 mod holds;
+mod swap;
 mod ungated;
 mod unseen;
 mod urgent;
@@ -15,9 +16,11 @@ use sluice_crds::run::{Gate, Hook, Outcome, PackageRecord, SCHEMA, UpgradeRecord
 use crate::proof::Judgement;
 use crate::reasons::{GateReason, Hold};
 use crate::upgrade::hop::{ControlPlaneFacts, Plan, Progress, UpgradeDirection, WorkerFacts, progress};
+use crate::upgrade::swap::{SwapFacts, is_cancelled_swap};
 use crate::version::{reached, same};
 
 pub use self::holds::{class_of, failed};
+pub use self::swap::{ends_swap, is_pending, opens_swap};
 pub use self::ungated::{Part, Ungated, ungated};
 pub use self::unseen::held_for;
 pub use self::urgent::is_urgent;
@@ -111,6 +114,8 @@ pub struct Observed<'a> {
     pub tkr: Result<&'a str, &'a Hold>,
     /// Reachability of the workload cluster.
     pub workload: Workload<'a>,
+    /// Machines of another release of the Kubernetes version.
+    pub swap: &'a SwapFacts,
     /// Packages of the hop, as soon as they are known.
     pub packages: Option<PackageSet<'a>>,
     /// Hold from an error of the controller, if any.
@@ -198,6 +203,10 @@ fn step(previous: Option<&UpgradeRecord>, seen: &Observed<'_>) -> UpgradeRecord 
         Some(_) => view.with_deletion(record.gates),
         None => view.gates(&record),
     };
+    record.swap = match record.outcome {
+        Some(_) => record.swap,
+        None => swap::next(previous, seen, &progress, &record, begins),
+    };
     record.settling_since = settling_since(&record, seen.now);
     if record.begun_at.is_none() && has_begun(&record) {
         record.begun_at = Some(Time(seen.now));
@@ -220,13 +229,14 @@ fn has_begun(record: &UpgradeRecord) -> bool {
 
 /// Returns the time at which the packages of an open record began to settle. A run that fails meanwhile does not restart it.
 fn settling_since(record: &UpgradeRecord, now: Timestamp) -> Option<Time> {
-    let settles = |gate: &Gate| {
-        gate.hook == Hook::AfterClusterUpgrade && gate.reason == GateReason::PackagesNotSettled.as_str()
-    };
+    let is_settling = |reason: &str| reason == GateReason::PackagesNotSettled.as_str();
+    let settles = |gate: &Gate| gate.hook == Hook::AfterClusterUpgrade && is_settling(&gate.reason);
+    let settles = record.gates.iter().any(settles)
+        || record.swap.as_ref().is_some_and(|swap| is_settling(&swap.reason));
     record
         .settling_since
         .clone()
-        .or_else(|| record.gates.iter().any(settles).then_some(Time(now)))
+        .or_else(|| settles.then_some(Time(now)))
         .filter(|_| record.outcome.is_none())
 }
 
@@ -241,11 +251,11 @@ fn begins(previous: Option<&UpgradeRecord>, seen: &Observed<'_>, progress: &Prog
     let Some(previous) = previous else { return true };
     let moved = previous.to != seen.cluster.topology_version;
     match previous.outcome {
+        Some(_) if moved || seen.swap.is_requested() => true,
         None => false,
-        Some(Outcome::Cancelled) => moved,
-        Some(Outcome::Completed) if moved => true,
+        Some(Outcome::Cancelled) if !is_cancelled_swap(previous) => false,
         // A release with another package set for the same Kubernetes version is an upgrade without any hook.
-        Some(Outcome::Completed) => {
+        Some(_) => {
             progress.settled_at_hop() && seen.tkr.is_ok_and(|tkr| previous.tkr.as_deref() != Some(tkr))
         }
     }
@@ -257,12 +267,12 @@ fn stays_closed(record: &UpgradeRecord, progress: &Progress) -> bool {
     match record.outcome {
         None => false,
         Some(Outcome::Completed) => true,
-        Some(Outcome::Cancelled) => progress.settled_at().is_none(),
+        Some(Outcome::Cancelled) => progress.settled_at().is_none() || is_cancelled_swap(record),
     }
 }
 
 /// Whether PackageInstalls may stay as the addons-manager created them: control plane and workers specify the target, no hook call is
-/// pending, and no recorded upgrade has led there. A growing pool does not require another deployment of packages. While machines roll,
+/// pending, no recorded upgrade has led there, and no machines of another release are requested. A growing pool does not require another deployment of packages. While machines roll,
 /// the record does not include kept packages.
 #[must_use]
 pub fn may_keep(
@@ -270,6 +280,7 @@ pub fn may_keep(
     progress: &Progress,
     cluster: &ClusterFacts<'_>,
     workers: &[WorkerFacts],
+    swap: &SwapFacts,
 ) -> bool {
     let to = cluster.topology_version;
     let at_target = |worker: &WorkerFacts| {
@@ -287,6 +298,7 @@ pub fn may_keep(
         && workers.iter().all(at_target)
         && !cluster.awaits_hooks
         && !cluster.deleting
+        && !swap.is_requested()
         && !of_cluster(previous, cluster.uid).is_some_and(led_there)
 }
 
@@ -300,7 +312,7 @@ fn fitting<'a>(
     let cancelled = progress.direction == UpgradeDirection::Cancelled;
     let counts = || {
         !seen.workers.iter().any(|worker| worker.rolling)
-            && may_keep(previous, progress, &seen.cluster, seen.workers)
+            && may_keep(previous, progress, &seen.cluster, seen.workers, seen.swap)
     };
     seen.packages
         .filter(|set| !set.judged.iter().any(|judged| judged.kept) || counts())
@@ -367,6 +379,7 @@ fn frame(
             .and_then(|record| record.settling_since.clone()),
         completed_at: continued.and_then(|record| record.completed_at.clone()),
         outcome: closed.and_then(|record| record.outcome),
+        swap: closed.and_then(|record| record.swap.clone()),
     }
 }
 
@@ -385,10 +398,13 @@ fn close(
         record.released_at = of_hop.and_then(|previous| previous.released_at.clone());
         return;
     }
-    if progress.direction == UpgradeDirection::Cancelled {
+    let cancels_swap = swap::is_cancelled(previous, seen, record);
+    if progress.direction == UpgradeDirection::Cancelled || cancels_swap {
         record.outcome = Some(Outcome::Cancelled);
     } else if ends {
         record.outcome = Some(Outcome::Completed);
+    }
+    if record.outcome == Some(Outcome::Completed) || cancels_swap {
         record.gates.retain(|gate| gate.version == record.to);
         for gate in &mut record.gates {
             if gate.hook != Hook::BeforeClusterDelete {
@@ -427,6 +443,7 @@ fn is_complete(record: &UpgradeRecord, seen: &Observed<'_>, progress: &Progress)
             .iter()
             .any(|gate| gate.hook == Hook::AfterClusterUpgrade && gate.open)
         && !seen.workers.iter().any(|worker| worker.rolling)
+        && record.swap.as_ref().is_none_or(swap::is_over)
 }
 
 fn targets(packages: &[PackageRecord]) -> impl Iterator<Item = (&str, &str, &str)> {

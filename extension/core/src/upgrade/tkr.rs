@@ -10,6 +10,8 @@ use sluice_crds::labels::{label, name};
 pub struct TkrFacts {
     /// Name, which is the value of the label on Clusters.
     pub name: String,
+    /// `spec.version`, by which releases are ordered.
+    pub version: String,
     /// `spec.kubernetes.version`, byte for byte.
     pub kubernetes_version: String,
     /// Whether it is marked legacy; Sluice does not manage Clusters on it.
@@ -160,6 +162,7 @@ mod tests {
     fn release(name: &str, version: &str) -> TkrFacts {
         TkrFacts {
             name: name.into(),
+            version: String::new(),
             kubernetes_version: version.into(),
             legacy: false,
         }

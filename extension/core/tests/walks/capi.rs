@@ -14,6 +14,7 @@ use sluice_crds::{
 use crate::{
     connection::time_at,
     defect::Defect,
+    machines,
     objects::{
         PlannedBy, TEAM, VERSIONS, additional, bootstrap, cluster, control_plane, kubeconfig, planned_by,
         worker,
@@ -104,16 +105,18 @@ fn take(servers: &mut Servers, place: &Place, part: &str, version: usize) {
     });
 }
 
-/// Rolls a control plane or workers to their desired version. Returns whether they changed.
+/// Rolls a control plane or workers to their desired version or image. Returns whether they changed.
 pub(crate) fn roll(servers: &mut Servers, place: &Place) -> bool {
     let (spec, status) = (
         version_at(servers, place, "spec"),
         version_at(servers, place, "status"),
     );
-    if spec != status {
-        take(servers, place, "status", spec);
+    if spec == status {
+        return machines::replace(servers, place);
     }
-    spec != status
+    take(servers, place, "status", spec);
+    machines::take_image(servers, place);
+    true
 }
 
 /// Returns the versions that the control plane takes on its way to the target.
@@ -260,6 +263,7 @@ impl ClusterApi {
                 }
             });
         }
+        machines::reconcile(servers);
     }
 
     /// Whether the control plane has a version that workers may follow to.

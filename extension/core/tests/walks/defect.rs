@@ -4,7 +4,7 @@
 
 use serde_json::{Value, json};
 use sluice_core::reconcile::cluster::{Verb, Write};
-use sluice_crds::labels::annotation;
+use sluice_crds::labels::{annotation, label};
 use sluice_test_store::merge;
 
 use crate::{
@@ -59,6 +59,18 @@ pub(crate) enum Defect {
     StageUnseen,
     /// A write ignores its preconditions.
     PreconditionIgnored,
+    /// A leader writes entries of machines without a read of the ClusterClass.
+    ClassUnread,
+    /// ... of the TanzuKubernetesRelease.
+    ReleaseUnread,
+    /// ... of the OSImages.
+    ImagesUnread,
+    /// A leader does not observe that a release is deactivated.
+    DeactivationUnseen,
+    /// A leader takes a topology for one that Cluster API has reconciled.
+    ChangeOfTopologyUnseen,
+    /// A leader takes all machines for replaced.
+    ReplacementUnseen,
 }
 
 impl Defect {
@@ -69,6 +81,9 @@ impl Defect {
             Self::ClusterUnread => plural == "clusters",
             Self::PackagesUnread => ["packageinstalls", "apps"].contains(&plural),
             Self::ServerUnread => plural == "namespaces",
+            Self::ClassUnread => plural == "clusterclasses",
+            Self::ReleaseUnread => plural == "tanzukubernetesreleases",
+            Self::ImagesUnread => plural == "osimages",
             _ => false,
         }
     }
@@ -105,6 +120,22 @@ impl Defect {
                 remove(&mut object["spec"], |field| {
                     field == "paused" || field == "canceled"
                 });
+            }
+            Self::DeactivationUnseen if plural == "tanzukubernetesreleases" => {
+                remove(&mut object["metadata"]["labels"], |field| {
+                    field == label::DEACTIVATED
+                });
+            }
+            Self::ChangeOfTopologyUnseen if *place == cluster() => {
+                let generation = object["metadata"]["generation"].clone();
+                if let Some(condition) = object.pointer_mut("/status/conditions/0") {
+                    condition["observedGeneration"] = generation;
+                }
+            }
+            Self::ReplacementUnseen if plural == "goods" || plural == "machinedeployments" => {
+                let generation = object["metadata"]["generation"].clone();
+                object["status"]["observedGeneration"] = generation;
+                object["status"]["upToDateReplicas"] = object["status"]["replicas"].clone();
             }
             _ => {}
         }

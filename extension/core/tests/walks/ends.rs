@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use crate::{
     fault::Fault,
+    objects::HIGHER_RELEASE,
     random::number,
     servers::Place,
     users::Edit,
@@ -12,7 +13,8 @@ use crate::{
 };
 
 /// Fields with times and counters. Redeployed packages also have other digests.
-const PASSING: [&str; 24] = [
+const PASSING: [&str; 25] = [
+    "writtenAt",
     "repairs",
     "valuesDigest",
     "syncPeriod",
@@ -85,31 +87,61 @@ fn end(of: &Walk) -> Vec<(Place, Value)> {
 }
 
 /// Creates the Cluster, makes the edit and completes the walk.
-fn ended(edit: Edit, ends_at: (usize, Option<Fault>)) -> Walk {
-    let mut walk = Walk::new();
+fn ended(course: Course, ends_at: (usize, Option<Fault>)) -> Walk {
+    let Course { begin, edit, finish } = course;
+    let mut walk = begin();
     walk.ends_at = Some(ends_at);
     // Enough also for a disturbed creation.
     walk.take(&[Step::Round; 8]);
     walk.step(Step::User(edit));
-    walk.finish();
+    finish(&mut walk);
     walk
 }
+
+/// A walk with one edit.
+#[derive(Clone, Copy)]
+struct Course {
+    begin: fn() -> Walk,
+    edit: Edit,
+    finish: fn(&mut Walk),
+}
+
+const fn course(edit: Edit) -> Course {
+    Course {
+        begin: Walk::new,
+        edit,
+        finish: Walk::finish,
+    }
+}
+
+/// Machines are replaced by those of a higher release.
+const SWAP: Course = Course {
+    begin: Walk::with_images,
+    edit: Edit::Label(HIGHER_RELEASE),
+    finish: Walk::finish_swap,
+};
 
 /// Number of no step.
 const NEVER: usize = usize::MAX;
 
 /// A crash before the step, a write without a response, or a refused write: each at a sixth of all steps, by `SEED`.
 #[rstest]
-#[case::of_an_upgrade(Edit::Target(1))]
-#[case::of_a_deletion(Edit::Delete)]
-fn a_disturbance_at_any_step_leads_to_the_same_end(#[case] edit: Edit) {
-    let undisturbed = ended(edit, (NEVER, None));
+#[case::of_an_upgrade(course(Edit::Target(1)))]
+#[case::of_a_deletion(course(Edit::Delete))]
+#[case::of_a_swap(SWAP)]
+fn a_disturbance_at_any_step_leads_to_the_same_end(#[case] course: Course) {
+    let undisturbed = ended(course, (NEVER, None));
     let wanted = end(&undisturbed);
     let faults = [None, Some(Fault::Unanswered), Some(Fault::Refused(503))];
     let seed = number("SEED", 0_usize);
     for at in (seed % 2..undisturbed.led()).step_by(2) {
         let fault = faults[(at / 2 + seed) % 3];
-        let found = end(&ended(edit, (at, fault)));
+        let disturbed = ended(course, (at, fault));
+        assert_eq!(
+            disturbed.swaps.written, undisturbed.swaps.written,
+            "{fault:?} at step {at}"
+        );
+        let found = end(&disturbed);
         let differs = found.iter().zip(&wanted).find(|(found, wanted)| found != wanted);
         assert!(found == wanted, "{fault:?} at step {at}: {differs:#?}");
     }

@@ -20,9 +20,9 @@ use sluice_core::{
         Read, ReadPhase, ReadResult, Server, Settings, Verb, Watched, Write, reconcile,
     },
     schedule::SyncPeriod,
-    upgrade::hop::ControlPlaneFacts,
+    upgrade::hop::{ControlPlaneFacts, Rollout},
 };
-use sluice_crds::foreign::Cluster;
+use sluice_crds::foreign::{Cluster, ControlPlane};
 
 use crate::{
     connection::{Connection, WATCHED, time_at},
@@ -132,6 +132,12 @@ pub(crate) fn facts_of(package: &Value) -> PackageFacts {
         }
         known[spec].clone()
     })
+}
+
+/// Returns a Cluster as the cache stores it, without the variables that Sluice does not read.
+fn cached(cluster: &Cluster) -> Arc<Cluster> {
+    let json = serde_json::to_value(cluster).expect("JSON of a Cluster");
+    Arc::new(serde_json::from_value(json).expect("a Cluster"))
 }
 
 impl Hash for Leader {
@@ -427,6 +433,9 @@ impl Leader {
         }
         let stores = Shown(&seen);
         let cluster: Arc<Cluster> = stores.get(Some(TEAM), "one")?;
+        let topology = cluster.spec.topology.as_ref();
+        let has_variables = topology.is_some_and(|topology| !topology.variables.is_empty());
+        let cluster = if has_variables { cached(&cluster) } else { cluster };
         let text = |value: &Value| value.as_str().map(str::to_owned);
         let plane = seen.get(&control_plane())?;
         let settings = Settings {
@@ -446,6 +455,7 @@ impl Leader {
                 generation: plane["metadata"]["generation"].as_i64(),
                 resource_version: text(&plane["metadata"]["resourceVersion"]),
                 versions: ControlPlaneFacts::in_object(plane),
+                rollout: Rollout::of(&serde_json::from_value::<ControlPlane>(plane.clone()).ok()?),
             }),
             ..found
         })

@@ -15,6 +15,11 @@
 //! - missing: afterwards the values that the ClusterBootstrap refers to exist;
 //! - drift: Sluice repairs or reports a deletion, an edit or a failure on the workload of a settled Cluster within a sync period;
 //! - late: a late write of a dead process overwrites no newer spec, data or status;
+//! - entries of a release in `TKR_DATA` are written, and a record permits it, only if during the reconcile its packages were deployed (early),
+//!   the Cluster requested it (outdated), class, release and images gave these entries (unconfirmed), and nothing was paused (paused);
+//! - lower, ahead, other, unrecorded: entries replace only those of a lower release, of the version of all machines, by an open record;
+//! - re-rendered: no entries are written twice for a release;
+//! - early: no swap ends before all machines are made of the new images;
 //! - after a crash at any step, or a refused or unanswered request, the final state equals that of the undisturbed run.
 //!
 //! `WALKS` sets the number of walks, `SEED` their random seed.
@@ -32,6 +37,7 @@ mod ends;
 mod fault;
 mod kapp;
 mod leader;
+mod machines;
 mod named;
 mod objects;
 mod odd;
@@ -40,6 +46,7 @@ mod random;
 mod replica;
 mod search;
 mod servers;
+mod swap;
 mod truth;
 mod users;
 mod walk;

@@ -15,20 +15,31 @@ pub(crate) const SYSTEM: &str = "tkg-system";
 pub(crate) const TEAM: &str = "team-a";
 /// Kubernetes versions; the first releases and package versions have the same indexes.
 pub(crate) const VERSIONS: [&str; 3] = ["v1.35.4", "v1.36.3", "v1.37.1"];
-/// Releases. The last two exist only after an edit.
-pub(crate) const RELEASES: [&str; 5] = [
+/// Releases of a version in ascending order. Those after the first three exist only after an edit, or in walks with images.
+pub(crate) const RELEASES: [&str; 8] = [
     "v1.35.4---test.1",
     "v1.36.3---test.1",
     "v1.37.1---test.1",
     "v1.36.3---test.2",
     "v1.36.3---test.3",
+    "v1.35.4---test.2",
+    "v1.35.4---test.3",
+    "v1.35.4---test.4",
 ];
 /// Index of the other release of the second version.
 pub(crate) const OTHER_RELEASE: usize = 3;
 /// Index of the release of the second version with the packages of the first release.
 pub(crate) const SAME_RELEASE: usize = 4;
-/// Package versions of the other releases.
-pub(crate) const PACKAGE_VERSIONS: [&str; 4] = ["1.8.0", "1.9.0", "2.0.0", "1.9.5"];
+/// Index of a higher release of the first version, with later packages.
+pub(crate) const HIGHER_RELEASE: usize = 5;
+/// Index of the next higher release, with later packages.
+pub(crate) const HIGHEST_RELEASE: usize = 6;
+/// Index of a still higher release, with the packages of the first release.
+pub(crate) const REBUILT_RELEASE: usize = 7;
+/// Versions of each package.
+pub(crate) const PACKAGE_VERSIONS: [&str; 6] = ["1.8.0", "1.9.0", "2.0.0", "1.9.5", "1.8.3", "1.8.6"];
+/// Number of versions in the catalogue of every walk.
+pub(crate) const CATALOGUE: usize = 4;
 const REF_NAMES: [&str; 3] = [
     "kapp-controller.example.com",
     "antrea.example.com",
@@ -174,13 +185,18 @@ pub(crate) fn kubeconfig_with(token: &str) -> Value {
 pub(crate) fn version_of_release(index: usize) -> usize {
     match index {
         OTHER_RELEASE | SAME_RELEASE => 1,
+        HIGHER_RELEASE..=REBUILT_RELEASE => 0,
         _ => index,
     }
 }
 
 /// Returns the index of the package versions of a release.
 pub(crate) fn packages_of(release: usize) -> usize {
-    if release == SAME_RELEASE { 0 } else { release }
+    match release {
+        SAME_RELEASE | REBUILT_RELEASE => 0,
+        HIGHER_RELEASE | HIGHEST_RELEASE => release - 1,
+        _ => release,
+    }
 }
 
 pub(crate) fn a_release(index: usize) -> Value {
@@ -281,7 +297,7 @@ pub(crate) fn servers() -> Servers {
         put(release(index), a_release(index));
         put(template(index), a_template(index));
     }
-    for version in 0..PACKAGE_VERSIONS.len() {
+    for version in 0..CATALOGUE {
         for index in PACKAGES {
             put(
                 package_place(&package_name(index, version)),

@@ -8,13 +8,16 @@ use serde_json::{Value, json};
 use sluice_core::{
     cache::{
         stored_kind::StoredKind,
-        stores::{Found, Releases, Stored, Stores},
+        stores::{Found, Images, Releases, Stored, Stores},
     },
     decode::{Item, Undecodable},
     packages::bootstrap::Catalogue,
     reconcile::cluster::Server,
 };
-use sluice_crds::{foreign::Cluster, run::TanzuKubernetesRelease};
+use sluice_crds::{
+    foreign::Cluster,
+    run::{OSImage, TanzuKubernetesRelease},
+};
 
 use crate::{
     leader::facts_of,
@@ -136,6 +139,12 @@ impl Stores for Shown<'_> {
         let there = self.of::<TanzuKubernetesRelease>();
         let there = there.filter_map(|(place, object)| Some((place.3.clone(), Arc::new(decoded(object)?))));
         Arc::new(there.collect())
+    }
+
+    fn images(&self) -> Option<Arc<Images>> {
+        let there = self.of::<OSImage>();
+        let there = there.filter_map(|(place, object)| Some((place.3.clone(), Arc::new(decoded(object)?))));
+        Some(Arc::new(there.collect()))
     }
 
     fn undecodable_release(&self) -> Option<Arc<Undecodable>> {

@@ -6,11 +6,12 @@ use proptest::{
     prelude::*,
     test_runner::{Config, RngAlgorithm, TestRng, TestRunner},
 };
+use sluice_core::reconcile::cluster::Server;
 
 use crate::{
     fault::Fault,
     leader::CACHES,
-    objects::PlannedBy,
+    objects::{HIGHER_RELEASE, HIGHEST_RELEASE, PlannedBy, REBUILT_RELEASE},
     odd,
     replica::{self, Reading},
     users::{Edit, Paused},
@@ -19,6 +20,8 @@ use crate::{
 
 /// Default number of walks, and default seed.
 const WALKS: u32 = 200;
+/// Default number of walks with images.
+const SWAPS: u32 = 60;
 pub(crate) const SEED: u64 = 7;
 
 /// Returns the faults of a request.
@@ -159,6 +162,38 @@ fn steps() -> impl Strategy<Value = Step> {
     ]
 }
 
+/// Edits that start, change, hold or drop a swap.
+fn swap_edits() -> impl Strategy<Value = Edit> {
+    let release = || prop::sample::select(&[0, HIGHER_RELEASE, HIGHEST_RELEASE, REBUILT_RELEASE][..]);
+    prop_oneof![
+        10 => release().prop_map(Edit::Label),
+        1 => release().prop_map(Edit::UnsafeLabel),
+        2 => (release(), any::<bool>()).prop_map(|(release, sets)| Edit::Deactivate(release, sets)),
+        1 => release().prop_map(Edit::NoImage),
+        2 => (release(), prop::sample::select(&["a", "b"][..])).prop_map(|(release, content)| Edit::Image(release, content)),
+        2 => any::<bool>().prop_map(Edit::Declare),
+        1 => any::<bool>().prop_map(Edit::RefusePatches),
+        1 => paused().prop_map(Edit::Pause),
+        3 => paused().prop_map(Edit::Resume),
+        1 => Just(Edit::OldManifest),
+        1 => Just(Edit::Move),
+        1 => (0..2_usize).prop_map(Edit::Target),
+    ]
+}
+
+/// Most steps are those that complete a swap: otherwise few walks write entries.
+fn swap_steps() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        4 => steps(),
+        2 => swap_edits().prop_map(Step::User),
+        1 => Just(Step::WatchKind(0, Server::Management, "osimages")),
+        1 => Just(Step::WatchBut(0, "osimages")),
+        2 => Just(Step::Round),
+        2 => Just(Step::ClusterApi(Reading::AtOnce)),
+        2 => Just(Step::Roll),
+    ]
+}
+
 /// Returns the number in an environment variable.
 pub(crate) fn number<N: std::str::FromStr>(variable: &str, otherwise: N) -> N {
     let given = std::env::var(variable).ok();
@@ -167,7 +202,38 @@ pub(crate) fn number<N: std::str::FromStr>(variable: &str, otherwise: N) -> N {
 
 #[test]
 fn no_gate_opens_early_and_no_hold_lasts_forever() {
-    let (seed, walks) = (number("SEED", SEED), number("WALKS", WALKS));
+    let steps = prop::collection::vec(steps(), 0..160);
+    random(
+        number("WALKS", WALKS),
+        &(planned(), steps),
+        Walk::new,
+        Walk::finish,
+    );
+}
+
+#[test]
+fn no_machine_is_replaced_early_and_no_swap_lasts_forever() {
+    let steps = prop::collection::vec(swap_steps(), 0..120);
+    let finish = |walk: &mut Walk| {
+        walk.finish_swap();
+        walk.finish();
+    };
+    random(
+        number("WALKS", SWAPS),
+        &(planned(), steps),
+        Walk::with_images,
+        finish,
+    );
+}
+
+/// Takes random walks.
+fn random(
+    walks: u32,
+    steps: &impl Strategy<Value = (PlannedBy, Vec<Step>)>,
+    first: fn() -> Walk,
+    finish: fn(&mut Walk),
+) {
+    let seed = number("SEED", SEED);
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
     let config = Config {
@@ -178,23 +244,20 @@ fn no_gate_opens_early_and_no_hold_lasts_forever() {
     };
     let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
     let (began, made, said) = (Instant::now(), Cell::new(0_u32), Cell::new(0));
-    let outcome = TestRunner::new_with_rng(config, rng).run(
-        &(planned(), prop::collection::vec(steps(), 0..160)),
-        |(planned, steps)| {
-            let mut walk = Walk::new();
-            walk.step(Step::User(Edit::Steps(planned)));
-            walk.take(&steps);
-            walk.calm();
-            walk.finish();
-            walk.drift();
-            made.set(made.get() + 1);
-            let minutes = began.elapsed().as_secs() / 60;
-            if minutes > said.replace(minutes) {
-                eprintln!("seed {seed}: {} walks, {minutes} min", made.get());
-            }
-            Ok(())
-        },
-    );
+    let outcome = TestRunner::new_with_rng(config, rng).run(steps, |(planned, steps)| {
+        let mut walk = first();
+        walk.step(Step::User(Edit::Steps(planned)));
+        walk.take(&steps);
+        walk.calm();
+        finish(&mut walk);
+        walk.drift();
+        made.set(made.get() + 1);
+        let minutes = began.elapsed().as_secs() / 60;
+        if minutes > said.replace(minutes) {
+            eprintln!("seed {seed}: {} walks, {minutes} min", made.get());
+        }
+        Ok(())
+    });
     if let Err(error) = outcome {
         panic!("seed {seed}, after {} walks: {error}", made.get());
     }

@@ -14,6 +14,8 @@ use sluice_test_store::{Refused, Store, Strategy, identify};
 
 pub(crate) use sluice_test_store::digest;
 
+use crate::machines::refusing;
+
 /// Server, plural, namespace and name of an object.
 pub(crate) type Place = (bool, String, String, String);
 
@@ -32,6 +34,9 @@ pub(crate) fn place_of(key: &Key) -> Place {
     let namespace = key.namespace.as_deref().unwrap_or_default();
     place(key.server, &key.resource.plural, namespace, &key.name)
 }
+
+/// Message about a failed operation of a JSON patch.
+const FAILED_PATCH: &str = "the server rejected our request due to an error in our request";
 
 /// Kinds with a finalizer.
 const FINALIZED: &str = "packageinstalls";
@@ -213,6 +218,9 @@ impl Servers {
         if server == Server::Workload && self.silent {
             return Err(refused(server, None));
         }
+        if write.verb == Verb::JsonPatch && self.get(&refusing()).is_some() {
+            return Err(refused(server, Some(422)));
+        }
         let body: &Value = &self.body(&place, &write.body);
         let made = match write.verb {
             Verb::Create => self.create(place, body.clone()),
@@ -220,6 +228,7 @@ impl Servers {
             Verb::ReplaceStatus => self.replace_status(&place, body),
             Verb::Apply => self.apply(place, body),
             Verb::Patch | Verb::PatchStatus | Verb::ApplyStatus => self.patch(&place, body),
+            Verb::JsonPatch => self.json_patch(&place, body),
             Verb::Delete => {
                 let uid = json!({"uid": body.as_str().unwrap_or_default()});
                 if self.check(&place, &uid).err() == Some(Refused::Conflict) {
@@ -230,8 +239,13 @@ impl Servers {
                 }
             }
         };
-        made.map(Object)
-            .map_err(|reason| refused(server, Some(reason.code())))
+        made.map(Object).map_err(|reason| {
+            let mut failure = refused(server, Some(reason.code()));
+            if reason == Refused::Unprocessable {
+                FAILED_PATCH.clone_into(&mut failure.message);
+            }
+            failure
+        })
     }
 
     /// Returns the body of a write. Without preconditions, it has the UID and resourceVersion of the current object.
@@ -243,6 +257,8 @@ impl Servers {
         if body.is_string() {
             // The UID of a deletion.
             body = found["metadata"]["uid"].clone();
+        } else if body.is_array() {
+            body[0]["value"] = found["metadata"]["resourceVersion"].clone();
         } else {
             for field in ["uid", "resourceVersion"] {
                 if !body["metadata"][field].is_null() {

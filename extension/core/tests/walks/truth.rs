@@ -2,23 +2,27 @@
 
 use serde_json::Value;
 use sluice_crds::{
-    labels::{annotation, label},
+    labels::annotation,
     run::{Gate, Hook, UpgradeRecord},
 };
 
 use crate::{
     capi::version_at,
     kapp::Kapp,
+    machines::{labelled, pinned},
     objects::{
-        PACKAGES, RELEASES, SAME_RELEASE, VERSIONS, bootstrap, cluster, control_plane, no_values,
-        package_name, package_place, packages_of, ref_name, release, short_name, template, values_source,
+        PACKAGES, RELEASES, SAME_RELEASE, VERSIONS, bootstrap, control_plane, no_values, package_name,
+        package_place, packages_of, ref_name, release, short_name, template, values_source,
         version_of_release, worker,
     },
     servers::{Place, Servers},
 };
 
-/// Whether a package is correctly deployed, by release.
+/// Whether a package is correctly deployed, by Kubernetes version.
 pub(crate) type Right = [bool; VERSIONS.len()];
+
+/// Whether all packages are correctly deployed, by release.
+pub(crate) type Fits = [bool; RELEASES.len()];
 
 /// Whether the gate is open and releases a step that Cluster API has not taken yet.
 pub(crate) fn releases_step(servers: &Servers, gate: &Gate) -> bool {
@@ -71,16 +75,17 @@ fn policy(servers: &Servers, package: usize, field: &str, value: &str) -> bool {
     policies.any(|policy| policy["package"] == short_name(package) && policy[field] == value)
 }
 
-/// Returns the release of a version that the label of the Cluster selects. A version below the target has the only known release, which
-/// the ClusterBootstrap names.
+/// Returns the release of a version that the entry or the label of the Cluster selects. A version below the target has the only known
+/// release, which the ClusterBootstrap names.
 fn selected(servers: &Servers, version: usize) -> usize {
-    let release_in = |of: &Place, field: &str, key: &str| {
-        let name = &servers.get(of)?["metadata"][field][key];
+    if let Some(pinned) = pinned(servers, version) {
+        return pinned;
+    }
+    let merged = servers.get(&bootstrap()).and_then(|bootstrap| {
+        let name = &bootstrap["metadata"]["annotations"][annotation::RESOLVED_TKR];
         RELEASES.iter().position(|release| name == release)
-    };
-    let labelled = release_in(&cluster(), "labels", label::TKR);
-    let merged = release_in(&bootstrap(), "annotations", annotation::RESOLVED_TKR);
-    match labelled.filter(|release| version_of_release(*release) == version) {
+    });
+    match labelled(servers).filter(|release| version_of_release(*release) == version) {
         Some(release) => release,
         None if version == 1 && merged == Some(SAME_RELEASE) && servers.get(&release(1)).is_none() => {
             SAME_RELEASE
@@ -113,16 +118,31 @@ pub(crate) fn right(servers: &Servers, kapp: &Kapp, package: usize) -> Right {
     let Some(version) = deployed_version(servers, kapp, package) else {
         return [false; VERSIONS.len()];
     };
-    let has = |release: usize| {
-        // The version of a CNI follows the list of the release.
-        let least = match package {
-            1 => Some(package_name(package, packages_of(release))),
-            _ => named(servers, &template(release), package),
-        };
-        least.is_some_and(|least| least <= format!("{}.{version}", ref_name(package)))
-    };
+    let has = |release: usize| is_enough(servers, package, version, release);
     // Packages of a later release count as well.
     [0, 1, 2].map(|version| (version..VERSIONS.len()).any(|version| has(selected(servers, version))))
+}
+
+/// Whether the version of a package is that of the release or a later one.
+fn is_enough(servers: &Servers, package: usize, version: &str, release: usize) -> bool {
+    // The version of a CNI follows the list of the release.
+    let least = match package {
+        1 => Some(package_name(package, packages_of(release))),
+        _ => named(servers, &template(release), package),
+    };
+    least.is_some_and(|least| least <= format!("{}.{version}", ref_name(package)))
+}
+
+/// Returns the releases for which all packages are deployed with their current ClusterBootstrap, Package and values.
+pub(crate) fn fits(servers: &Servers, kapp: &Kapp) -> Fits {
+    let deployed = PACKAGES.map(|package| deployed_version(servers, kapp, package));
+    let fits = |release: usize| {
+        let mut each = PACKAGES.iter().zip(&deployed);
+        each.all(|(package, version)| {
+            version.is_some_and(|version| is_enough(servers, *package, version, release))
+        })
+    };
+    std::array::from_fn(fits)
 }
 
 /// Whether the control plane runs the version of a gate that comes after it.
@@ -134,8 +154,8 @@ fn has_rolled(servers: &Servers, gate: &Gate) -> bool {
     !comes_after || version_at(servers, &control_plane(), "status") >= version_of(gate)
 }
 
-/// Whether the label names a release of the target if the control plane is released to the target.
-fn is_labelled(record: &UpgradeRecord, gate: &Gate) -> bool {
+/// Whether an entry or the label names a release of the target if the control plane is released to the target.
+fn is_labelled(servers: &Servers, record: &UpgradeRecord, gate: &Gate) -> bool {
     let comes_before = matches!(
         gate.hook,
         Hook::BeforeClusterUpgrade | Hook::BeforeControlPlaneUpgrade
@@ -143,6 +163,7 @@ fn is_labelled(record: &UpgradeRecord, gate: &Gate) -> bool {
     let labelled = RELEASES.iter().position(|release| *release == record.label);
     !comes_before
         || gate.version != record.to
+        || pinned(servers, version_of(gate)).is_some()
         || labelled.is_some_and(|release| VERSIONS[version_of_release(release)] == gate.version)
 }
 
@@ -155,7 +176,7 @@ pub(crate) fn assert_in_order(servers: &Servers, record: &UpgradeRecord, gate: &
         gate.version,
     );
     assert!(
-        is_labelled(record, gate),
+        is_labelled(servers, record, gate),
         "early: {:?} {} is opened with label {}",
         gate.hook,
         gate.version,

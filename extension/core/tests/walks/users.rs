@@ -6,11 +6,12 @@ use sluice_crds::labels::{annotation, label};
 
 use crate::{
     capi::version_at,
+    machines,
     objects::{
-        OTHER_RELEASE, PACKAGE_VERSIONS, PACKAGES, PlannedBy, RELEASES, SAME_RELEASE, TEAM, VERSIONS,
-        a_class, a_release, a_template, bootstrap, class, cluster, control_plane, home, kube_system,
-        kubeconfig, kubeconfig_with, leaving_worker, leaving_workers, of_package, package, package_name,
-        package_place, packages_of, release, short_name, template, values, values_source, worker,
+        CATALOGUE, OTHER_RELEASE, PACKAGES, PlannedBy, RELEASES, SAME_RELEASE, TEAM, VERSIONS, a_template,
+        bootstrap, class, cluster, control_plane, home, kube_system, kubeconfig, kubeconfig_with,
+        leaving_worker, leaving_workers, of_package, package, package_name, package_place, packages_of,
+        planned_by, release, short_name, template, values, values_source, version_of_release, worker,
     },
     odd,
     servers::{Place, Servers, place},
@@ -36,6 +37,8 @@ pub(crate) enum Edit {
     /// The version, without the check that it is not below that of the control plane.
     UnsafeVersion(usize),
     Label(usize),
+    /// The label, without the check that its release is not below that of the machines.
+    UnsafeLabel(usize),
     NoLabel,
     /// Another release of the second version appears, with later packages, and the label names it.
     OtherRelease,
@@ -99,6 +102,18 @@ pub(crate) enum Edit {
     OfAddonsManager,
     /// An edit of the spec of the Cluster that nothing depends on.
     Unimportant,
+    /// The label that deactivates a release is set or removed.
+    Deactivate(usize, bool),
+    /// A release loses the image of the control plane.
+    NoImage(usize),
+    /// Both images of a release get this content.
+    Image(usize, &'static str),
+    /// The ClusterClass declares the variable `TKR_DATA`, or does not.
+    Declare(bool),
+    /// The Cluster loses the entries of its machines.
+    NoEntries,
+    /// A webhook of a user refuses JSON patches of Clusters, or does not.
+    RefusePatches(bool),
 }
 
 fn to_of(servers: &Servers) -> usize {
@@ -126,12 +141,23 @@ pub(crate) fn edit(servers: &mut Servers, edit: Edit) {
             let version = possible(servers, version);
             self::edit(servers, Edit::UnsafeVersion(version));
         }
-        Edit::UnsafeVersion(version) => servers.edit(&cluster(), |cluster| {
-            cluster["spec"]["topology"]["version"] = json!(VERSIONS[version]);
-        }),
-        Edit::Label(version) => servers.edit(&cluster(), |cluster| {
-            cluster["metadata"]["labels"][label::TKR] = json!(RELEASES[version]);
-        }),
+        Edit::UnsafeVersion(version) => {
+            servers.edit(&cluster(), |cluster| {
+                cluster["spec"]["topology"]["version"] = json!(VERSIONS[version]);
+            });
+            machines::review(servers);
+        }
+        Edit::Label(release) => {
+            if !machines::is_refused(servers, release) {
+                self::edit(servers, Edit::UnsafeLabel(release));
+            }
+        }
+        Edit::UnsafeLabel(release) => {
+            servers.edit(&cluster(), |cluster| {
+                cluster["metadata"]["labels"][label::TKR] = json!(RELEASES[release]);
+            });
+            machines::review(servers);
+        }
         Edit::NoLabel => servers.edit(&cluster(), |cluster| {
             if let Some(labels) = cluster["metadata"]["labels"].as_object_mut() {
                 labels.remove(label::TKR);
@@ -141,7 +167,10 @@ pub(crate) fn edit(servers: &mut Servers, edit: Edit) {
         Edit::SameRelease => add_release(servers, SAME_RELEASE),
         Edit::Pause(paused) => pause(servers, paused, true),
         Edit::Resume(paused) => pause(servers, paused, false),
-        Edit::Steps(planned_by) => drop(servers.put(class(), a_class(planned_by))),
+        Edit::Steps(planned_by) => {
+            let class_of = machines::class_of(servers, planned_by, true);
+            servers.put(class(), class_of);
+        }
         Edit::Delete => servers.edit(&cluster(), |cluster| {
             cluster["metadata"]["deletionTimestamp"] = json!("1970-01-01T00:00:00Z");
         }),
@@ -247,12 +276,23 @@ pub(crate) fn edit(servers: &mut Servers, edit: Edit) {
                 spec.retain(|field, _| field != "paused" && field != "canceled");
             }
         }),
+        Edit::Deactivate(release, sets) => machines::deactivate(servers, release, sets),
+        Edit::NoImage(release) => machines::remove_image(servers, release),
+        Edit::Image(release, content) => machines::replace_images(servers, release, content),
+        Edit::Declare(declares) => {
+            let edited = machines::class_of(servers, planned_by(servers), declares);
+            servers.edit(&class(), |class| class["spec"] = edited["spec"].clone());
+        }
+        Edit::NoEntries => machines::remove_entries(servers),
+        Edit::RefusePatches(true) => drop(servers.put(machines::refusing(), json!({"metadata": {}}))),
+        Edit::RefusePatches(false) => servers.remove(&machines::refusing()),
     }
 }
 
 /// Creates a release, which the label then names.
 fn add_release(servers: &mut Servers, index: usize) {
-    servers.put(release(index), a_release(index));
+    let added = machines::release_of(servers, index);
+    servers.put(release(index), added);
     servers.put(template(index), a_template(index));
     edit(servers, Edit::Label(index));
 }
@@ -368,7 +408,12 @@ fn again(servers: &mut Servers) {
 }
 
 fn moved(servers: &mut Servers) {
-    servers.put_another(&cluster(), |_| ());
+    servers.put_another(&cluster(), |cluster| {
+        let status = cluster.pointer_mut("/status").and_then(Value::as_object_mut);
+        if let Some(status) = status {
+            status.remove("conditions");
+        }
+    });
     let owner = servers
         .get(&cluster())
         .map(|cluster| cluster["metadata"]["uid"].clone());
@@ -392,10 +437,34 @@ fn moved(servers: &mut Servers) {
     servers.remove(&of_package(0, "apps"));
 }
 
-/// Corrects all inputs of the target, and the package versions if they were `chosen`. Returns the version of the target.
+/// Sets a target above the first version, and corrects all its inputs, with the package versions if they were `chosen`. Returns the
+/// version of the target.
 pub(crate) fn mend(servers: &mut Servers, chosen: bool) -> usize {
     let to = possible(servers, to_of(servers).max(1));
     edit(servers, Edit::Target(to));
+    mend_inputs(servers, to, chosen);
+    to
+}
+
+/// Corrects all inputs of the current target, whose label stays if it names one of its releases. Returns the version of the target.
+pub(crate) fn mend_target(servers: &mut Servers, chosen: bool) -> usize {
+    let to = possible(servers, to_of(servers));
+    edit(servers, Edit::Version(to));
+    mend_inputs(servers, to, chosen);
+    let is_usable =
+        |label: &usize| version_of_release(*label) == to && servers.get(&release(*label)).is_some();
+    let label = machines::labelled(servers).filter(is_usable);
+    let pinned = machines::pinned(servers, to);
+    let label = match (label, pinned) {
+        // The webhook would have refused a lower release.
+        (Some(label), Some(pinned)) => label.max(pinned),
+        (label, pinned) => label.or(pinned).unwrap_or(to),
+    };
+    edit(servers, Edit::Label(label));
+    to
+}
+
+fn mend_inputs(servers: &mut Servers, to: usize, chosen: bool) {
     odd::mend(servers);
     edit(servers, Edit::Silent(false));
     edit(servers, Edit::Kubeconfig("token"));
@@ -408,17 +477,21 @@ pub(crate) fn mend(servers: &mut Servers, chosen: bool) -> usize {
     // On the way to the last version, the release of the second one must be the only one.
     if to > 1 {
         for other in [OTHER_RELEASE, SAME_RELEASE] {
-            servers.remove(&release(other));
-            servers.remove(&template(other));
+            // An entry of machines names its release.
+            if machines::pinned(servers, version_of_release(other)) != Some(other) {
+                servers.remove(&release(other));
+                servers.remove(&template(other));
+            }
         }
     }
     restore_catalogue(servers);
+    machines::restore(servers);
     // A reconcile creates a missing one.
     if servers.get(&values_source()).is_some() {
         restore(servers, values_source(), values(1));
     }
     if !chosen {
-        return to;
+        return;
     }
     // A user corrects restored packages once those of the release were merged.
     let marked = servers
@@ -429,16 +502,16 @@ pub(crate) fn mend(servers: &mut Servers, chosen: bool) -> usize {
             edit(servers, Edit::Choose(which, packages_of(marked)));
         }
     }
-    to
 }
 
 /// Restores the initial releases, templates and Packages.
 fn restore_catalogue(servers: &mut Servers) {
     for version in 0..VERSIONS.len() {
-        restore(servers, release(version), a_release(version));
+        let restored = machines::release_of(servers, version);
+        restore(servers, release(version), restored);
         restore(servers, template(version), a_template(version));
     }
-    for version in 0..PACKAGE_VERSIONS.len() {
+    for version in 0..CATALOGUE {
         for which in PACKAGES {
             let place = package_place(&package_name(which, version));
             restore(servers, place, package(which, version, "a"));

@@ -1,6 +1,7 @@
 //! One walk and its steps.
 
 mod invariants;
+mod swaps;
 
 use std::{collections::BTreeMap, time::Instant};
 
@@ -9,6 +10,7 @@ use sluice_core::reconcile::cluster::Server;
 use sluice_crds::run::UpgradeRecord;
 
 pub(crate) use invariants::cluster_state;
+use swaps::{Moment, Swaps};
 
 use crate::{
     capi::{ClusterApi, record, roll},
@@ -17,6 +19,7 @@ use crate::{
     fault::Fault,
     kapp::Kapp,
     leader::{Leader, Surroundings},
+    machines::servers_with_images,
     objects::{PACKAGES, VERSIONS, cluster, control_plane, kube_system, servers, worker},
     replica::Reading,
     servers::{Late, Place, Servers},
@@ -104,6 +107,7 @@ struct Observed {
     /// Whether kapp-controller is deployed as its ClusterBootstrap says.
     is_first_deployed: bool,
     record: Option<UpgradeRecord>,
+    swaps: Option<Moment>,
 }
 
 #[derive(Clone)]
@@ -127,6 +131,7 @@ pub(crate) struct Walk {
     history: Vec<Servers>,
     /// Last time at which the Cluster had each combination of UID, generation, label and target.
     clusters: BTreeMap<String, u64>,
+    pub(crate) swaps: Swaps,
     backup: Option<Box<Backup>>,
     /// Workload objects and deployments of another API server.
     elsewhere: Option<Box<(Servers, Kapp)>>,
@@ -153,11 +158,20 @@ impl Walk {
             observed: None,
             history: Vec::new(),
             clusters: BTreeMap::new(),
+            swaps: Swaps::default(),
             backup: None,
             elsewhere: None,
             never_settles: None,
             led: 0,
             ends_at: None,
+        }
+    }
+
+    /// Returns a walk whose machines have images of releases.
+    pub(crate) fn with_images() -> Self {
+        Self {
+            servers: servers_with_images(),
+            ..Self::new()
         }
     }
 
@@ -181,7 +195,9 @@ impl Walk {
             Step::Crash(leader) => self.leaders[leader].crash(),
             Step::Arrive => {
                 for late in self.late.drain(..) {
+                    let before = servers.clone();
                     servers.arrive(&late);
+                    self.swaps.note(&before, servers);
                 }
             }
             Step::Round => self.round(),
@@ -243,6 +259,7 @@ impl Walk {
             Step::User(Edit::Again) => {
                 edit(servers, Edit::Again);
                 self.capi.renew();
+                self.swaps.forget();
             }
             Step::User(it) => {
                 self.chosen |= matches!(
@@ -281,6 +298,7 @@ impl Walk {
         self.right_at = Default::default();
         self.first_deployed_at = None;
         self.clusters.clear();
+        self.swaps.forget();
         self.observed = None;
         self.late.clear();
         for leader in &mut self.leaders {
@@ -318,6 +336,7 @@ impl Walk {
                 right: PACKAGES.map(|package| right(&self.servers, &self.kapp, package)),
                 is_first_deployed: is_deployed(&self.servers, &self.kapp, 0),
                 record: record(&self.servers),
+                swaps: Moment::of(&self.servers, &self.kapp),
             });
         }
         let Some(observed) = &self.observed else { return };
@@ -336,6 +355,9 @@ impl Walk {
         if let Some(state) = cluster_state(&observed.servers) {
             self.clusters.insert(state, self.now);
         }
+        if let Some(moment) = &observed.swaps {
+            self.swaps.observe(moment, self.now);
+        }
     }
 
     fn lead(&mut self, which: usize, fault: Fault) {
@@ -346,7 +368,7 @@ impl Walk {
             _ => {}
         }
         self.led += 1;
-        let before = record(&self.servers);
+        let (before, there) = (record(&self.servers), self.servers.clone());
         let mut around = Surroundings {
             servers: &mut self.servers,
             late: &mut self.late,
@@ -362,6 +384,7 @@ impl Walk {
         if let Some(write) = wrote {
             self.judge(before.as_ref(), &write, began);
         }
+        self.judge_swaps(which, &there);
     }
 
     fn round(&mut self) {
@@ -415,6 +438,11 @@ impl Walk {
     pub(crate) fn is_deleting(&self) -> bool {
         let cluster = self.servers.get(&cluster());
         cluster.is_some_and(|cluster| !cluster["metadata"]["deletionTimestamp"].is_null())
+    }
+
+    /// Whether a reconcile of the first leader is in progress.
+    pub(crate) fn is_reconciling(&self) -> bool {
+        self.leaders[0].is_running()
     }
 
     /// Returns the number of steps of leaders so far.

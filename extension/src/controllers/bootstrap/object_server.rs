@@ -293,6 +293,7 @@ impl State {
             Method::PATCH if self.keeps.is_some_and(|kept| path.contains(kept)) => objects
                 .check(&at, &sent["metadata"])
                 .map(|kept| Value::clone(kept)),
+            Method::PATCH if sent.is_array() => objects.json_patch(&at, sent),
             Method::PATCH => objects.patch(&at, sent),
             _ => objects.delete(&at, &sent["preconditions"]),
         };

@@ -6,7 +6,7 @@ use std::{
 };
 
 use kube::ResourceExt as _;
-use sluice_crds::run::{ClusterBootstrap, Outcome, PackageRecord, PackageState, UpgradeRecord};
+use sluice_crds::run::{ClusterBootstrap, PackageRecord, PackageState, UpgradeRecord};
 
 use super::{
     Context, effects::Effects, local_state::PlannedFrom, packages::Packages, plan::Planned,
@@ -17,7 +17,7 @@ use crate::{
     proof::{ProofStatus, proof_status},
     reasons::{GateReason, Hold},
     schedule::spread_back,
-    upgrade::record::is_ready,
+    upgrade::{record::is_ready, swap::has_ended},
 };
 
 /// Time after its last status write during which a settled Cluster stays hot while packages redeploy: most are proven soon.
@@ -66,7 +66,7 @@ pub(super) fn rests(
 /// Whether an upgrade is completed and each package is still proven, or has failed since: only a drift check shows a change.
 fn is_settled(record: &UpgradeRecord) -> bool {
     let is_settled = |package| is_ready(package) || has_failed(package);
-    record.outcome == Some(Outcome::Completed) && record.packages.iter().all(is_settled)
+    has_ended(record) && record.packages.iter().all(is_settled)
 }
 
 fn has_failed(package: &PackageRecord) -> bool {
@@ -98,10 +98,9 @@ pub(super) fn waits_for_operator(
             GateReason::AddonsManagerRuns | GateReason::WebhookUnavailable
         )
     };
-    let is_completed = |record: &UpgradeRecord| record.outcome == Some(Outcome::Completed);
     let waits = problem.is_some_and(is_shared)
         && validated.is_current(facts, bootstrap)
-        && facts.recorded(bootstrap).is_some_and(is_completed);
+        && facts.recorded(bootstrap).is_some_and(has_ended);
     let period = facts.settings.sync_period.length;
     let removals = &mut effects.local.removals;
     let again = removals.wait(waits, context.began.instant, period)?;
@@ -147,7 +146,7 @@ impl Packages {
         effects: &mut Effects,
         record: Option<&UpgradeRecord>,
     ) -> AtRest {
-        let Some(record) = record.filter(|record| record.outcome == Some(Outcome::Completed)) else {
+        let Some(record) = record.filter(|record| has_ended(record)) else {
             effects.local.forget_drift_check();
             return AtRest::No;
         };
@@ -174,7 +173,7 @@ impl Packages {
         effects: &mut Effects,
         record: Option<&UpgradeRecord>,
     ) -> bool {
-        let completed = record.filter(|record| record.outcome == Some(Outcome::Completed));
+        let completed = record.filter(|record| has_ended(record));
         let Some(record) = completed.filter(|_| self.problem.is_some()) else {
             return false;
         };

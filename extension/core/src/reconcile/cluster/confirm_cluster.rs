@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 use sluice_crds::{
     foreign::Cluster,
     labels::{annotation, label},
@@ -104,18 +104,39 @@ fn is_cluster(found: &Value, cached: &Cluster) -> bool {
     };
     let meta = &cached.metadata;
     is_same(found, meta.uid.as_deref(), meta.generation)
+        && is_deleted(found) == meta.deletion_timestamp.is_some()
         && text(&found["metadata"]["labels"][label::TKR]) == of_cache(meta.labels.as_ref(), label::TKR)
-        && [annotation::PAUSED, annotation::LEGACY_PAUSED].iter().all(|key| {
-            text(&found["metadata"]["annotations"][*key]) == of_cache(meta.annotations.as_ref(), key)
-        })
+        && [
+            annotation::PAUSED,
+            annotation::LEGACY_PAUSED,
+            annotation::RESOLVE_TKR,
+        ]
+        .iter()
+        .all(|key| text(&found["metadata"]["annotations"][*key]) == of_cache(meta.annotations.as_ref(), key))
         && spec["paused"].as_bool().unwrap_or_default() == cached.spec.paused
+        && starts_held(
+            found["metadata"]["annotations"]
+                .as_object()
+                .into_iter()
+                .flat_map(Map::keys),
+        ) == starts_held(meta.annotations.iter().flat_map(BTreeMap::keys))
         && text(&spec["topology"]["version"]) == topology.map(|topology| topology.version.clone())
+}
+
+/// Whether one of these annotations keeps an upgrade from starting.
+fn starts_held<'a>(mut annotations: impl Iterator<Item = &'a String>) -> bool {
+    annotations.any(|key| key.starts_with(annotation::BEFORE_UPGRADE_PREFIX))
 }
 
 /// Whether a control plane is the cached one.
 fn is_control_plane(found: &Value, cached: &CachedControlPlane) -> bool {
     is_same(found, cached.uid.as_deref(), cached.generation)
         && ControlPlaneFacts::in_object(found) == cached.versions
+}
+
+/// Whether an object is being deleted.
+pub(super) fn is_deleted(found: &Value) -> bool {
+    !found["metadata"]["deletionTimestamp"].is_null()
 }
 
 /// Whether an object has this UID and generation.
@@ -135,7 +156,7 @@ mod tests {
     use sluice_crds::run::{Gate, Hook, Outcome};
 
     use super::{super::opening::withheld, *};
-    use crate::protocol::Resource;
+    use crate::{protocol::Resource, upgrade::hop::Rollout};
 
     fn cluster() -> Value {
         json!({
@@ -174,6 +195,7 @@ mod tests {
             generation: metadata["generation"].as_i64(),
             resource_version: text(&metadata["resourceVersion"]),
             versions: ControlPlaneFacts::in_object(control_plane),
+            rollout: Rollout::default(),
         }
     }
 
@@ -183,10 +205,13 @@ mod tests {
     #[case::label("/metadata/labels", json!({label::TKR: "another"}), false)]
     #[case::without_label("/metadata/labels", json!({}), false)]
     #[case::paused_by_annotation("/metadata/annotations", json!({annotation::PAUSED: ""}), false)]
+    #[case::selector("/metadata/annotations", json!({annotation::RESOLVE_TKR: "a"}), false)]
     #[case::paused_by_addons_manager("/metadata/annotations", json!({annotation::LEGACY_PAUSED: "v1"}), false)]
+    #[case::start_held("/metadata/annotations", json!({"before-upgrade.hook.cluster.cluster.x-k8s.io/a": "b"}), false)]
     #[case::paused("/spec", json!({"paused": true, "topology": {"version": "v1.36.3"}}), false)]
     #[case::target("/spec/topology/version", json!("v1.37.1"), false)]
     #[case::without_topology("/spec", json!({}), false)]
+    #[case::deleted("/metadata/deletionTimestamp", json!("2026-01-01T00:00:00Z"), false)]
     #[case::other_annotation("/metadata/annotations", json!({"a": "b"}), true)]
     #[case::other_label("/metadata/labels", json!({label::TKR: "v1.36.3---sluice.1", "a": "b"}), true)]
     #[case::version("/metadata/resourceVersion", json!("101"), true)]
@@ -194,7 +219,10 @@ mod tests {
         let cached: Cluster = serde_json::from_value(cluster()).unwrap();
         assert!(is_cluster(&cluster(), &cached));
         let mut found = cluster();
-        *found.pointer_mut(field).unwrap() = value;
+        match field.rsplit_once('/') {
+            Some((parent, added)) => found.pointer_mut(parent).unwrap()[added] = value,
+            None => unreachable!("{field}"),
+        }
         assert_eq!(is_cluster(&found, &cached), expected);
     }
 

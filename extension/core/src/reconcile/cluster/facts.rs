@@ -16,7 +16,7 @@ use sluice_crds::{
 use crate::{
     cache::{
         stored_kind::StoredKind,
-        stores::{Found, Releases, Stored, Stores, is_legacy_release},
+        stores::{Found, Images, Releases, Stored, Stores, is_legacy_release},
     },
     cluster::{is_managed, is_paused},
     decode::Undecodable,
@@ -30,8 +30,9 @@ use crate::{
     resolver::follows_bootstrap,
     schedule::SyncPeriod,
     upgrade::{
-        hop::{ControlPlaneFacts, Plan, Worker, WorkerFacts},
+        hop::{ControlPlaneFacts, Plan, Rollout, Worker, WorkerFacts},
         record::{ClusterFacts, of_cluster},
+        swap::made_of,
     },
 };
 
@@ -81,6 +82,8 @@ pub struct CachedControlPlane {
     pub resource_version: Option<String>,
     /// Its versions.
     pub versions: ControlPlaneFacts,
+    /// Replacement of its machines.
+    pub rollout: Rollout,
 }
 
 impl CachedControlPlane {
@@ -108,6 +111,8 @@ pub struct Facts {
     pub topology: Topology,
     /// Whether its release still follows its ClusterBootstrap, see [`follows_bootstrap`].
     pub follows_bootstrap: bool,
+    /// Its class, if it exists.
+    pub class: Option<Arc<ClusterClass>>,
     /// Its ClusterBootstrap.
     pub bootstrap: Option<Arc<ClusterBootstrap>>,
     /// Its control plane, if it exists and is known.
@@ -120,6 +125,8 @@ pub struct Facts {
     pub plan: Plan,
     /// All releases.
     pub releases: Arc<Releases>,
+    /// All OSImages of a Cluster whose label and machines are of different releases; `None` for any other, and before the first list.
+    pub images: Option<Arc<Images>>,
     /// A release that cannot be decoded, if any: it may be for any version.
     pub undecodable_release: Option<Arc<Undecodable>>,
     /// All Packages of the system namespace.
@@ -175,6 +182,8 @@ impl Facts {
         ];
         let odd = odd.into_iter().flatten().next().cloned();
         let (bootstrap, class) = (bootstrap.ok().flatten(), class.ok().flatten());
+        let made_of = made_of(&topology, &topology.version);
+        let needs_images = made_of.is_some_and(|made_of| made_of != label);
         let undecodable = odd
             .or_else(|| Stored::<MachineDeployment>::undecodable_of(stores, &owner.namespace, &owner.name))
             .or_else(|| Stored::<MachinePool>::undecodable_of(stores, &owner.namespace, &owner.name))
@@ -191,6 +200,8 @@ impl Facts {
             follows_bootstrap: follows_bootstrap(cluster, class.as_deref()).is_some(),
             plan: Plan::of(class.as_deref(), cluster.status.as_ref()),
             releases: stores.releases(),
+            images: needs_images.then(|| stores.images()).flatten(),
+            class,
             undecodable_release: stores.undecodable_release(),
             catalogue: stores.catalogue(),
             cluster: Arc::clone(cluster),

@@ -150,6 +150,15 @@ pub(super) fn label_refused(context: &Context<'_>, pinned: &str, failure: &Failu
     )
 }
 
+/// Returns the hold for `object`, a Cluster whose machines cannot be replaced by those of a release.
+pub(super) fn swap_refused(object: &str, release: &str, failure: &Failure) -> Hold {
+    let said = refusal_message(failure);
+    Hold::new(
+        GateReason::WriteRefused,
+        format!("{object}: the entry of TanzuKubernetesRelease {release} in TKR_DATA is refused: {said}"),
+    )
+}
+
 /// Returns reason and message, with a remedy, for the leftover `what` of `object` that cannot be removed.
 pub(super) fn not_removed(object: &str, what: &str, failure: &Failure) -> (&'static str, String) {
     if let Some(hold) = webhook_in_the_way(object, failure) {

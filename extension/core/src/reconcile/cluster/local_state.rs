@@ -11,7 +11,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 use sluice_crds::{foreign::App, run::Hook};
 
-use super::{CachedControlPlane, Clock, WITH_PROBLEM, relabel::Relabelling, takeover::Removals};
+use super::{
+    CachedControlPlane, Clock, WITH_PROBLEM, relabel::Relabelling, swap::SwapWrite, takeover::Removals,
+};
 use crate::{
     proof::last_moved,
     protocol::LastDriftCheck,
@@ -79,6 +81,10 @@ pub struct LocalState {
     pub(super) removals: Removals,
     /// Last change of the release label of the Cluster.
     pub(super) relabelling: Option<Relabelling>,
+    /// Last write of the entries of another release.
+    pub(super) swap: Option<Box<SwapWrite>>,
+    /// Version of the last edited entry of machines that an event reported.
+    pub(super) edited: Option<String>,
     /// Names of values Secrets of the addons-manager on the workload that PackageInstalls no longer reference.
     left: BTreeSet<String>,
 }

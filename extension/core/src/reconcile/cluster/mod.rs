@@ -29,6 +29,7 @@ mod provider;
 mod record_first;
 mod relabel;
 mod status;
+mod swap;
 mod takeover;
 mod validate;
 mod values;
@@ -100,6 +101,7 @@ pub fn reconcile(context: &Context<'_>, effects: &mut Effects) -> Step<Done> {
     if status::report_takeover(context, effects, taken.said())? {
         return Ok(Done::RequeueAfter(UNWATCHED));
     }
+    swap::warn_of_edit(context, effects);
     match &facts.unknown {
         None => Ok(taken.sooner(packages_of(context, effects, taken.hold())?)),
         // The watch of the kind requeues the Cluster.

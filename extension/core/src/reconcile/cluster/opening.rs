@@ -4,6 +4,7 @@ use sluice_crds::run::{Gate, Hook, PackageRecord, PackageState, UpgradeRecord};
 
 use crate::proof::Judgement;
 use crate::reasons::{GateReason, Hold};
+use crate::upgrade::record::opens_swap;
 
 /// Whether a gate opens that releases the control plane or workers.
 pub(super) fn opens_a_gate(previous: Option<&UpgradeRecord>, next: &UpgradeRecord) -> bool {
@@ -49,7 +50,7 @@ pub(super) fn unconfirmed(
         releases_step(gate) && (is_ahead || !is_before_control_plane(gate.hook))
     };
     let mut open = next.gates.iter().filter(needs_proof);
-    if open.all(|gate| was_open(previous, gate)) {
+    if open.all(|gate| was_open(previous, gate)) && !opens_swap(next) {
         return None;
     }
     let judged = judged.iter().find(|judged| judged.ready() && !judged.confirmed)?;
@@ -75,6 +76,13 @@ pub(super) fn withheld(
         },
         _ => record,
     };
+    if opens_swap(&record)
+        && let Some(swap) = &mut record.swap
+    {
+        swap.open = false;
+        swap.reason = hold.reason.to_string();
+        swap.message.clone_from(&hold.message);
+    }
     let open = record.gates.iter_mut().filter(|gate| gate.open);
     for gate in open.filter(|gate| gate.hook != Hook::BeforeClusterDelete) {
         if is_before_control_plane(gate.hook) || !was_open(previous, gate) {

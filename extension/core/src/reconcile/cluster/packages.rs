@@ -120,6 +120,7 @@ pub(super) fn packages(
         &validated.progress,
         &context.facts.cluster(),
         &context.facts.workers,
+        &validated.swap,
     );
     preserved::by_record(record, may_keep, &mut packages.planned);
     match packages.at_rest(context, effects, record) {

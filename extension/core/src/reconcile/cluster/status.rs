@@ -5,7 +5,7 @@ mod writing;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use sluice_crds::run::{ClusterBootstrap, ClusterBootstrapStatus, Condition, Hook, Outcome, UpgradeRecord};
+use sluice_crds::run::{ClusterBootstrap, ClusterBootstrapStatus, Condition, Hook, UpgradeRecord};
 
 use self::writing::write;
 use super::{
@@ -18,6 +18,7 @@ use super::{
     interrupt::{needs_of, together},
     opening::{has_new_proof, opens_a_gate, opens_any_gate, unconfirmed, withheld},
     packages::{DriftCheckResult, Packages},
+    swap,
     validate::{Validated, is_restored},
     workload::Reach,
     write::Write,
@@ -32,8 +33,12 @@ use crate::{
         conditions::{Mirrored, mirror, with_nothing_to_prove, with_takeover, with_unseen},
         exceeded, summarize, until_deadline,
     },
-    upgrade::record::{
-        BootstrapFacts, Observed, PackageSet, Workload, advance, held_for, is_urgent, of_cluster,
+    upgrade::{
+        record::{
+            self, BootstrapFacts, Observed, PackageSet, Workload, advance, ends_swap, held_for, is_urgent,
+            of_cluster,
+        },
+        swap::{NO_SWAP, has_ended},
     },
 };
 
@@ -73,6 +78,71 @@ fn releases_upgrade(record: &UpgradeRecord) -> bool {
     is_upgrade && record.outcome.is_none() && record.gates.iter().any(|gate| gate.open && before(gate.hook))
 }
 
+/// Result of the evaluation of one reconcile.
+struct Evaluated {
+    record: UpgradeRecord,
+    /// Hold of an outdated cache.
+    outdated: Option<Hold>,
+    /// Whether the record permits entries of another release, confirmed by reads.
+    opens_swap: bool,
+}
+
+/// Computes the next record. Reads confirm the evidence of gates that open.
+fn evaluate(
+    context: &Context<'_>,
+    effects: &mut Effects,
+    validated: &Validated,
+    bootstrap: &ClusterBootstrap,
+    packages: &mut Packages,
+) -> Step<Evaluated> {
+    let found = context.facts;
+    let previous = found.recorded(bootstrap);
+    let mut record = advance(previous, &observe(context, validated, bootstrap, packages));
+    let opens_swap = record::opens_swap(&record);
+    let ends_swap = ends_swap(previous, &record);
+    let has_proof = opens_swap || opens_a_gate(previous, &record) || has_new_proof(previous, &record);
+    let mut outdated = None;
+    let needs_cluster =
+        ends_swap || opens_any_gate(previous, &record) || rests_on_control_plane(context, &record);
+    if has_proof || needs_cluster {
+        let cluster = confirm_cluster(context);
+        let proofs = if has_proof {
+            confirm(context, effects, validated, bootstrap, packages)
+        } else {
+            Ok(())
+        };
+        // What is confirmed may permit the entries, although the watches did not.
+        let of_swap = match (has_proof && validated.machines.is_some(), ends_swap) {
+            (true, _) => swap::confirm_swap(context, validated, bootstrap),
+            (false, true) => swap::confirm_workers(context),
+            (false, false) => Ok(None),
+        };
+        together([needs_of(&cluster), needs_of(&proofs), needs_of(&of_swap)])?;
+        let confirmed = cluster?;
+        proofs?;
+        effects.rolled_back = confirmed.rolled_back;
+        outdated = confirmed.outdated.or(of_swap?);
+        record = advance(previous, &observe(context, validated, bootstrap, packages));
+        effects.local.confirmed = found.control_plane.clone().filter(|_| outdated.is_none());
+    }
+    if ends_swap && outdated.is_some() {
+        record.swap = previous.and_then(|previous| previous.swap.clone());
+    }
+    let taken = validated.progress.taken;
+    if let Some(hold) = outdated
+        .clone()
+        .or_else(|| unconfirmed(previous, &record, &packages.judged, taken))
+    {
+        record = withheld(previous, record, &hold);
+    }
+    let opens_swap = opens_swap && record::opens_swap(&record);
+    Ok(Evaluated {
+        record,
+        outdated,
+        opens_swap,
+    })
+}
+
 /// Computes and writes the status of `bootstrap`.
 pub(super) fn status(
     context: &Context<'_>,
@@ -88,33 +158,16 @@ pub(super) fn status(
         at_rest::rest(context, effects, validated, bootstrap);
         return Ok(Done::RequeueAfter(again));
     }
+    if swap::is_written(context) {
+        // The watch will show the written entries.
+        return Ok(Done::RequeueAfter(UNWATCHED));
+    }
     let previous = found.recorded(bootstrap);
-    let mut record = advance(previous, &observe(context, validated, bootstrap, &packages));
-    let has_proof = opens_a_gate(previous, &record) || has_new_proof(previous, &record);
-    let mut outdated = None;
-    let needs_cluster = opens_any_gate(previous, &record) || rests_on_control_plane(context, &record);
-    if has_proof || needs_cluster {
-        let cluster = confirm_cluster(context);
-        let proofs = if has_proof {
-            confirm(context, effects, validated, bootstrap, &mut packages)
-        } else {
-            Ok(())
-        };
-        together([needs_of(&cluster), needs_of(&proofs)])?;
-        let confirmed = cluster?;
-        proofs?;
-        effects.rolled_back = confirmed.rolled_back;
-        outdated = confirmed.outdated;
-        record = advance(previous, &observe(context, validated, bootstrap, &packages));
-        effects.local.confirmed = found.control_plane.clone().filter(|_| outdated.is_none());
-    }
-    let taken = validated.progress.taken;
-    if let Some(hold) = outdated
-        .clone()
-        .or_else(|| unconfirmed(previous, &record, &packages.judged, taken))
-    {
-        record = withheld(previous, record, &hold);
-    }
+    let Evaluated {
+        mut record,
+        outdated,
+        opens_swap,
+    } = evaluate(context, effects, validated, bootstrap, &mut packages)?;
     effects.outdated = effects
         .local
         .outdated_for_long(outdated.as_ref(), context.began.instant);
@@ -123,7 +176,7 @@ pub(super) fn status(
     count(context, effects, previous, &record, &seen);
 
     let current = bootstrap.status.clone().unwrap_or_default();
-    let was_completed = previous.is_some_and(|previous| previous.outcome == Some(Outcome::Completed));
+    let had_ended = previous.is_some_and(has_ended);
     let next = match (&packages.problem, packages.connected) {
         _ if packages.record_first || outdated.is_some() => UNWATCHED,
         _ if packages.drift_check == DriftCheckResult::Seen => packages.after_drift_check(context, effects),
@@ -133,10 +186,10 @@ pub(super) fn status(
             found.settings.sync_period.length,
             context.began.instant,
         ),
-        (None, true) if !packages.conflict && was_completed => lately(context, HOT, WITH_PROBLEM),
+        (None, true) if !packages.conflict && had_ended => lately(context, HOT, WITH_PROBLEM),
         (None, true) if !packages.conflict => HOT,
         // The problem may affect every Cluster of a release, and the stores requeue the Clusters that they know.
-        (Some(_), _) if record.outcome == Some(Outcome::Completed) => WITH_PROBLEM,
+        (Some(_), _) if has_ended(&record) => WITH_PROBLEM,
         // An upgrade in progress and a connection that reopens need a short delay.
         _ if packages.connected
             || !matches!(packages.reach, Reach::NotYet(_))
@@ -158,18 +211,22 @@ pub(super) fn status(
     let policy = bootstrap.spec.upgrade_policy.as_ref();
     let next = until_deadline(&status, policy, context.began.now).map_or(next, |left| next.min(left));
     effects.events.extend(event(&status, packages.unseen()));
+    let opens_swap = opens_swap && !packages.record_first;
     // A write without changes confirms that the API server has no other status.
     if !packages.record_first {
-        if status == current {
-            return Ok(Done::RequeueAfter(next));
-        }
-        if let Some(left) = not_yet(context, &current, &status) {
-            return Ok(Done::RequeueAfter(left));
+        let left = if status == current {
+            Some(next)
+        } else {
+            not_yet(context, &current, &status)
+        };
+        if let Some(left) = left {
+            let stored = current.upgrade.as_ref().filter(|_| opens_swap);
+            return swap::write_swap(context, effects, validated, stored, left);
         }
     }
     let completed = completes(&current, &status);
     let late = late(&current, &status);
-    write(context, effects, bootstrap, status)?;
+    let stored = write(context, effects, bootstrap, status)?.filter(|_| opens_swap);
     effects.events.extend(late);
     if packages.drift_check == DriftCheckResult::Seen {
         effects.local.drift_check_made(next, context.began.instant);
@@ -180,7 +237,7 @@ pub(super) fn status(
             Err(stop) => return Err(stop),
         }
     }
-    Ok(Done::RequeueAfter(next))
+    swap::write_swap(context, effects, validated, stored.as_ref(), next)
 }
 
 /// Returns the status of `bootstrap` with this record.
@@ -434,6 +491,7 @@ pub(super) fn observe<'a>(
         tkr: validated.release.as_deref(),
         bootstrap: facts(bootstrap, resolved),
         workload: packages.reach.seen(),
+        swap: &validated.swap,
         packages: resolved.filter(|_| is_known).map(|tkr| PackageSet {
             tkr,
             hop: &validated.progress.hop,
@@ -460,6 +518,7 @@ fn blank<'a>(context: &'a Context<'_>) -> Observed<'a> {
             GateReason::ClusterDeleting,
             "the Cluster is being deleted",
         )),
+        swap: &NO_SWAP,
         packages: None,
         problem: None,
         uninstalled: false,

@@ -50,6 +50,8 @@ pub(super) fn facts() -> Facts {
         unknown: None,
         workers: Vec::new(),
         plan: Plan::Direct,
+        class: None,
+        images: None,
         releases: std::sync::Arc::default(),
         catalogue: std::sync::Arc::default(),
     }

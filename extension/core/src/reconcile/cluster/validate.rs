@@ -11,6 +11,7 @@ use super::{
     Context, Facts, Key, ReadPhase, Server, Step,
     confirm_cluster::is_same,
     interrupt::{needs_of, together},
+    swap::swap_facts,
 };
 use crate::{
     cluster::{is_custom, is_legacy},
@@ -22,9 +23,11 @@ use crate::{
         build::adopted,
     },
     reasons::{GateReason, Hold},
+    resolver::ReleaseMachines,
     upgrade::{
         hop::{Progress, progress},
         record::{is_older, pause},
+        swap::{self, SwapFacts, SwapInputs, has_ended},
         tkr::{TkrFacts, for_progress, pinned, template_not_found, tkr_legacy, tkr_not_found},
     },
 };
@@ -43,6 +46,10 @@ pub(super) struct Validated {
     pub(super) problem: Option<Hold>,
     /// Whether the record is from before the restore of a backup.
     pub(super) restored: bool,
+    /// Machines of another release of the Kubernetes version.
+    pub(super) swap: SwapFacts,
+    /// Images of that release, if machines are to be replaced and each part has one.
+    pub(super) machines: Option<ReleaseMachines>,
 }
 
 impl Validated {
@@ -54,6 +61,8 @@ impl Validated {
                 && record.to == found.topology.version
                 && Some(record.observed_cluster_generation) == found.cluster.metadata.generation
                 && Some(record.observed_bootstrap_generation) == bootstrap.metadata.generation
+                // The class may have come to declare the variable, which begins another upgrade.
+                && !(self.swap.is_requested() && has_ended(record))
         })
     }
 }
@@ -72,7 +81,22 @@ pub(super) fn validate(context: &Context<'_>) -> Step<Validated> {
     );
 
     let releases: Vec<TkrFacts> = found.releases.values().map(|release| facts(release)).collect();
-    let release = release(found, &progress, &releases);
+    let inputs = SwapInputs {
+        topology: &found.topology,
+        class: found.class.as_deref(),
+        label: &found.label,
+        workers: &found.workers,
+        record,
+        releases: &releases,
+    };
+    let request = swap::request(&progress, inputs);
+    let resolved = found.resolved_release();
+    let kept = match &request {
+        None => swap::kept_release(&progress, inputs, resolved.release()),
+        Some(_) => None,
+    };
+    let release = release(found, &progress, &releases, (request.is_some(), kept));
+    let (swap, machines) = swap_facts(context, request);
     let change = match &release {
         Ok(name) => change(context, name, &progress),
         Err(hold) => Err(hold.clone().into()),
@@ -93,6 +117,8 @@ pub(super) fn validate(context: &Context<'_>) -> Step<Validated> {
         paused,
         problem,
         restored: is_restored(context)?,
+        swap,
+        machines,
     })
 }
 
@@ -125,7 +151,14 @@ pub(super) fn is_restored(context: &Context<'_>) -> Step<bool> {
     Ok(is_unchanged)
 }
 
-fn release(found: &Facts, progress: &Progress, context: &[TkrFacts]) -> Result<String, Hold> {
+/// Selects the release of the hop. The label of a Cluster that requests machines of another release wins over the entry of its machines,
+/// and so does the release of packages that are kept.
+fn release(
+    found: &Facts,
+    progress: &Progress,
+    context: &[TkrFacts],
+    (follows_label, kept): (bool, Option<&str>),
+) -> Result<String, Hold> {
     if found.label.is_empty() {
         return Err(Hold::new(
             GateReason::TKRLabelRemoved,
@@ -137,7 +170,10 @@ fn release(found: &Facts, progress: &Progress, context: &[TkrFacts]) -> Result<S
         Some(release) if release.legacy => return Err(tkr_legacy(&found.label)),
         Some(_) => {}
     }
-    let pinned = pinned(&found.topology, &progress.hop);
+    if let Some(kept) = kept {
+        return Ok(kept.to_owned());
+    }
+    let pinned = pinned(&found.topology, &progress.hop).filter(|_| !follows_label);
     let pinned = pinned.as_deref();
     let to = &found.topology.version;
     let resolved = found.resolved_release();
@@ -233,7 +269,9 @@ pub(super) fn below_release(
     };
     let merged = ResolvedRelease::of(bootstrap).resolved(&validated.progress) == Some(release);
     // An unmerged ClusterBootstrap has its own hold.
-    if !merged || !must_match_release(&validated.progress, &found.workers, found.record()) {
+    let is_bound = validated.swap.is_requested()
+        || must_match_release(&validated.progress, &found.workers, found.record());
+    if !merged || !is_bound {
         return Ok(None);
     }
     match with_inputs(context, bootstrap, release, bootstrap::below_release) {
@@ -274,6 +312,7 @@ fn with_inputs<T>(
 fn facts(release: &TanzuKubernetesRelease) -> TkrFacts {
     TkrFacts {
         name: release.name_any(),
+        version: release.spec.version.clone(),
         kubernetes_version: release.spec.kubernetes.version.clone(),
         legacy: is_legacy(&release.metadata),
     }

@@ -173,7 +173,11 @@ fn a_held_upgrade_moves_to_another_release_of_the_version() {
     world.runs("v1.36.3");
     let (after, warnings) = world.becomes(Some(&held), &repaired);
     assert_eq!((after, warnings.len()), (repaired.clone(), 1), "machines run it");
-    assert!(warnings[0].starts_with("TKRDataKept"), "{warnings:?}");
+    assert!(
+        warnings[0]
+            .contains("then Sluice replaces the machines of v1.36.3, which are made of v1.36.3---a.11"),
+        "{warnings:?}"
+    );
 
     // Before any machine exists.
     let (new, _) = world.becomes(None, &new("v1.36.3+a.11", &json!([])));
@@ -232,7 +236,7 @@ fn a_cluster_that_asks_no_more_keeps_its_entries() {
                 assert!(own.is_null() || own == "v1.35.4---a.10-ubuntu", "{own}");
             }
             assert!(
-                warnings[0].contains("pause the Cluster, edit it, and go on"),
+                warnings[0].contains("together with annotation lifecycle.sluice.dev/edit-tkr-data"),
                 "{warnings:?}"
             );
         }

@@ -23,6 +23,7 @@ fn worker(version: &str, rolling: bool) -> WorkerFacts {
         spec_version: Some(version.into()),
         versions: vec![version.into()],
         rolling,
+        ..WorkerFacts::default()
     }
 }
 

@@ -1,11 +1,15 @@
 //! Reduces MachineDeployments and MachinePools to their versions.
 
 use kube::ResourceExt;
-use sluice_crds::foreign::{
-    MachineDeployment, MachinePool,
-    machine_deployment::{WorkerSpec, WorkerStatus},
+use sluice_crds::{
+    foreign::{
+        MachineDeployment, MachinePool,
+        machine_deployment::{WorkerSpec, WorkerStatus},
+    },
+    labels::label,
 };
 
+use super::Rollout;
 use crate::version::{may_report, same_numbers};
 
 /// Facts about a MachineDeployment or MachinePool of the topology.
@@ -13,16 +17,25 @@ use crate::version::{may_report, same_numbers};
 pub struct WorkerFacts {
     /// Name of the object.
     pub name: String,
+    /// Whether the object is a MachinePool.
+    pub is_pool: bool,
+    /// Name of its pool in the topology; that of the object if it has no such label.
+    pub pool: String,
     /// `spec.template.spec.version`.
     pub spec_version: Option<String>,
     /// Versions of its machines.
     pub versions: Vec<String>,
     /// Whether Cluster API may treat it as upgrading.
     pub rolling: bool,
+    /// Replacement of its machines.
+    pub rollout: Rollout,
 }
 
 /// Kind of worker objects.
 pub trait Worker: ResourceExt {
+    /// Whether the kind is MachinePool.
+    const IS_POOL: bool;
+
     /// Returns the spec.
     fn spec(&self) -> &WorkerSpec;
     /// Returns the status, if there is one.
@@ -32,6 +45,8 @@ pub trait Worker: ResourceExt {
 }
 
 impl Worker for MachineDeployment {
+    const IS_POOL: bool = false;
+
     fn spec(&self) -> &WorkerSpec {
         &self.spec
     }
@@ -57,6 +72,8 @@ impl Worker for MachineDeployment {
 }
 
 impl Worker for MachinePool {
+    const IS_POOL: bool = true;
+
     fn spec(&self) -> &WorkerSpec {
         &self.spec
     }
@@ -80,7 +97,7 @@ impl Worker for MachinePool {
 impl WorkerFacts {
     /// Returns the facts of `worker`; none while it is being deleted, because Cluster API no longer changes its version.
     #[must_use]
-    pub fn of(worker: &impl Worker) -> Option<Self> {
+    pub fn of<K: Worker>(worker: &K) -> Option<Self> {
         if worker.meta().deletion_timestamp.is_some() {
             return None;
         }
@@ -96,8 +113,19 @@ impl WorkerFacts {
         let rolling = wanted.is_some_and(|wanted| {
             status.is_none_or(|status| is_outdated(status) || worker.may_be_upgrading(wanted, status))
         });
+        let pool = [label::DEPLOYMENT_NAME, label::POOL_NAME]
+            .iter()
+            .find_map(|key| worker.labels().get(*key).cloned());
         Some(Self {
             name: worker.name_any(),
+            is_pool: K::IS_POOL,
+            pool: pool.unwrap_or_else(|| worker.name_any()),
+            rollout: Rollout {
+                wanted: worker.spec().replicas,
+                replicas: status.and_then(|status| status.replicas),
+                up_to_date: status.and_then(up_to_date),
+                is_outdated: status.is_none_or(is_outdated),
+            },
             versions: versions.map(|each| each.version.clone()).collect(),
             spec_version: version,
             rolling,
@@ -118,12 +146,24 @@ impl WorkerFacts {
     }
 }
 
+/// Returns the number of machines with the desired template. Cluster API sets `upToDateReplicas` by conditions of Machines, which may be from
+/// before the change of a template that `observedGeneration` includes. It computes `updatedReplicas` of v1beta1 together with that generation
+/// (`calculateV1Beta1Status` in `core/reconcilers/machinedeployment`).
+fn up_to_date(status: &WorkerStatus) -> Option<i32> {
+    let deprecated = status
+        .deprecated
+        .as_ref()
+        .and_then(|deprecated| deprecated.v1beta1.as_ref());
+    let updated = deprecated.and_then(|status| status.updated_replicas);
+    [status.up_to_date_replicas, updated].into_iter().flatten().min()
+}
+
 #[cfg(test)]
 mod tests {
     use jiff::Timestamp;
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
     use rstest::rstest;
-    use sluice_crds::foreign::machine_deployment::VersionReplicas;
+    use sluice_crds::foreign::machine_deployment::{DeprecatedStatus, V1Beta1Status, VersionReplicas};
 
     use super::*;
 
@@ -208,6 +248,35 @@ mod tests {
         assert!(!rolls_at(&mut deployment, 3));
         deployment.spec.template.spec.version = None;
         assert!(!rolls_at(&mut deployment, 2), "Cluster API waits for no version");
+    }
+
+    #[rstest]
+    #[case::both(Some(2), Some(2), true)]
+    #[case::conditions_of_machines_are_behind(Some(2), Some(0), false)]
+    #[case::not_all_machines_are_up_to_date(Some(1), Some(2), false)]
+    #[case::of_v1beta2_alone(Some(2), None, true)]
+    #[case::none(None, None, true)]
+    fn machines_of_the_current_template_are_counted(
+        #[case] up_to_date: Option<i32>,
+        #[case] updated: Option<i32>,
+        #[case] complete: bool,
+    ) {
+        let mut deployment = deployment(&["v1.36.3"], None);
+        deployment.spec.replicas = Some(2);
+        deployment.status = Some(WorkerStatus {
+            replicas: Some(2),
+            up_to_date_replicas: up_to_date,
+            deprecated: Some(DeprecatedStatus {
+                v1beta1: Some(V1Beta1Status {
+                    updated_replicas: updated,
+                }),
+            }),
+            ..WorkerStatus::default()
+        });
+        assert_eq!(
+            WorkerFacts::of(&deployment).unwrap().rollout.is_complete(),
+            complete
+        );
     }
 
     #[rstest]

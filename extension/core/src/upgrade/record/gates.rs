@@ -9,7 +9,7 @@ use crate::upgrade::hop::{ControlPlanePhase, Progress, UpgradeDirection};
 use crate::version::{reached, same};
 
 const BEFORE: &[Phase] = &[Phase::BeforeControlPlane];
-const ALL: &[Phase] = &[Phase::BeforeControlPlane, Phase::AfterControlPlane];
+pub(super) const ALL: &[Phase] = &[Phase::BeforeControlPlane, Phase::AfterControlPlane];
 
 /// Verdict of a gate: hook, version, and the hold if it is closed.
 type Verdict<'a> = (Hook, &'a str, Option<Hold>);

@@ -49,12 +49,15 @@ pub(super) fn pause(
         ));
     }
     let starts = progress.settled_at().is_some() && !progress.taken && !begun(previous);
-    (cluster.start_held && starts).then(|| {
-        Hold::new(
-            GateReason::StartHeldByAnnotation,
-            "an annotation before-upgrade.hook.cluster.cluster.x-k8s.io is set on the Cluster",
-        )
-    })
+    (cluster.start_held && starts).then(start_held)
+}
+
+/// Returns the hold of an annotation that keeps an upgrade from starting.
+pub(super) fn start_held() -> Hold {
+    Hold::new(
+        GateReason::StartHeldByAnnotation,
+        "an annotation before-upgrade.hook.cluster.cluster.x-k8s.io is set on the Cluster",
+    )
 }
 
 /// Whether writes for the open upgrade were permitted at some point. From then on an annotation that holds starts has no effect.

@@ -9,6 +9,7 @@ mod after_control_plane;
 mod courses;
 mod properties;
 mod starts;
+mod swaps;
 
 pub(super) const V34: &str = "v1.34.4";
 pub(super) const V35: &str = "v1.35.4";
@@ -61,6 +62,7 @@ pub(super) struct Scene {
     /// Hop, release and stage of the judgement; those of the scene, unless set.
     pub(super) judged_for: (Option<&'static str>, Option<&'static str>, Option<&'static str>),
     pub(super) problem: Option<Hold>,
+    pub(super) swap: SwapFacts,
     pub(super) uninstalled: bool,
     pub(super) now: Timestamp,
 }
@@ -94,6 +96,7 @@ impl Scene {
             ]),
             judged_for: (None, None, None),
             problem: None,
+            swap: SwapFacts::default(),
             uninstalled: false,
             now: at(NOW),
         }
@@ -137,6 +140,7 @@ impl Scene {
             bootstrap: self.bootstrap.clone(),
             tkr: self.tkr.as_deref(),
             workload: self.workload.clone(),
+            swap: &self.swap,
             packages: None,
             problem: self.problem.as_ref(),
             uninstalled: self.uninstalled,
@@ -173,6 +177,7 @@ pub(super) fn worker(version: &str) -> WorkerFacts {
         spec_version: Some(version.into()),
         versions: vec![version.into()],
         rolling: false,
+        ..WorkerFacts::default()
     }
 }
 

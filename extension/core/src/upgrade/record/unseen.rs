@@ -2,16 +2,21 @@
 
 use sluice_crds::run::{Hook, UpgradeRecord};
 
-use super::holds::is_pause;
+use super::{holds::is_pause, swap::is_pending};
 use crate::reasons::Hold;
 
-/// Closes every gate that releases machines with `hold`. Gates after a step keep their verdict, and a closed record stays: it is about
+/// Closes every gate that releases machines with `hold`, also that of a swap whose entry is not written yet. Gates after a step keep their verdict, and a closed record stays: it is about
 /// completed steps. A pause stays, too: it determines the permitted writes once the Cluster is observed again.
 #[must_use]
 pub fn held_for(record: &UpgradeRecord, hold: &Hold) -> UpgradeRecord {
     let mut next = record.clone();
     if next.outcome.is_some() {
         return next;
+    }
+    if let Some(swap) = next.swap.as_mut().filter(|swap| is_pending(swap)) {
+        swap.open = false;
+        hold.reason.as_str().clone_into(&mut swap.reason);
+        swap.message.clone_from(&hold.message);
     }
     for gate in &mut next.gates {
         let withdrawn = matches!(

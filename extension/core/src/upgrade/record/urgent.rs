@@ -1,6 +1,8 @@
 //! Changes of a record that are written immediately, while other progress may wait.
 
-use sluice_crds::run::{FirstSeenRun, PackageRecord, PackageState, UpgradeRecord};
+use sluice_crds::run::{FirstSeenRun, PackageRecord, PackageState, Swap, UpgradeRecord};
+
+use super::swap::is_over;
 
 /// Whether `new` changes a hook decision of `old`, or an input of the next judgement: a first seen run, or the loss of a proof.
 #[must_use]
@@ -13,11 +15,23 @@ pub fn is_urgent(old: &UpgradeRecord, new: &UpgradeRecord) -> bool {
             record.outcome,
             record.observed_cluster_generation,
             record.observed_bootstrap_generation,
+            record.swap.as_ref().map(without_progress),
         )
     };
     answers(old) != answers(new)
         || first_seen(new).any(|run| first_seen(old).all(|known| known != run))
         || proofs(old).any(|proof| proofs(new).all(|kept| kept != proof))
+}
+
+/// Returns a swap without its progress: the reason and the number of replaced machines.
+fn without_progress(swap: &Swap) -> (Swap, bool) {
+    let (reason, message) = Default::default();
+    let step = Swap {
+        reason,
+        message,
+        ..swap.clone()
+    };
+    (step, is_over(swap))
 }
 
 /// Returns the entries on which later proofs of the same generations depend.

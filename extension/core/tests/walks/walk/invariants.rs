@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// Rounds of a fair schedule that complete an upgrade of two hops.
-const ROUNDS: u32 = 120;
+pub(super) const ROUNDS: u32 = 120;
 
 /// Rounds after which a Cluster with a completed upgrade is settled.
 const SETTLING: u32 = 12;
@@ -128,6 +128,7 @@ impl Walk {
         if is_odd(cluster()) || is_odd(bootstrap()) {
             return;
         }
+        self.assert_swap_is_valid();
         let unseen = self.servers.silent || self.servers.get(&kubeconfig()).is_none();
         let is_paused = !self.is_deleting() && is_paused(&self.servers);
         for gate in record
@@ -194,7 +195,7 @@ impl Walk {
     }
 
     /// Asserts that writes end, also those of resyncs.
-    fn settle(&mut self) {
+    pub(super) fn settle(&mut self) {
         for _ in 0..SETTLING {
             self.round();
             let before = self.servers.writes();
@@ -289,7 +290,7 @@ impl Walk {
         assert_eq!(healed.gates, closed.gates, "settled: {drift:?} changes a gate");
     }
 
-    fn is_over(&self, to: usize) -> bool {
+    pub(super) fn is_over(&self, to: usize) -> bool {
         if self.is_deleting() {
             return self.capi.deleted;
         }

@@ -20,6 +20,11 @@ fn a_definition_that_drops_the_beginning_is_detected() {
     };
     assert!(drops_fields(Some(&sent), &kept));
     assert!(!drops_fields(Some(&sent), &sent));
+    let with_swap = UpgradeRecord {
+        swap: Some(sluice_crds::run::Swap::default()),
+        ..sent.clone()
+    };
+    assert!(drops_fields(Some(&with_swap), &sent));
 }
 
 /// Otherwise columns would stay empty without a report.

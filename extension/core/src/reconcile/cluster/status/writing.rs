@@ -8,13 +8,13 @@ use crate::{
     reconcile::cluster::{Context, Server, Step, context::typed, effects::Effects, write::Write},
 };
 
-/// Writes the status, and reports fields that the API server dropped.
+/// Writes the status, and reports fields that the API server dropped. Returns the stored record.
 pub(super) fn write(
     context: &Context<'_>,
     effects: &mut Effects,
     bootstrap: &ClusterBootstrap,
     status: ClusterBootstrapStatus,
-) -> Step<()> {
+) -> Step<Option<UpgradeRecord>> {
     let sent = status.upgrade.clone();
     let shown = is_shown(&status);
     let next = ClusterBootstrap {
@@ -33,7 +33,7 @@ pub(super) fn write(
     effects.note = Some(None);
     let drops_what_is_shown = shown != written.status.as_ref().map_or_else(Default::default, is_shown);
     let kept = written.status.and_then(|status| status.upgrade);
-    if drops_what_is_shown || kept.is_none_or(|kept| drops_fields(sent.as_ref(), &kept)) {
+    if drops_what_is_shown || kept.as_ref().is_none_or(|kept| drops_fields(sent.as_ref(), kept)) {
         let hold = Hold::new(
             GateReason::CRDOutdated,
             "the ClusterBootstrap definition is older than this release and drops fields of its status; apply its CRDs",
@@ -41,7 +41,7 @@ pub(super) fn write(
         effects.note = Some(Some(hold.clone()));
         effects.events.push(Event::Held(hold));
     }
-    Ok(())
+    Ok(kept)
 }
 
 /// Returns which summary fields are set. A definition that drops them leaves columns empty without another sign.
@@ -66,6 +66,12 @@ pub(super) fn drops_fields(sent: Option<&UpgradeRecord>, kept: &UpgradeRecord) -
         )
     };
     let same = sent.packages.iter().map(has).eq(kept.packages.iter().map(has));
-    let dated = |record: &UpgradeRecord| (record.begun_at.is_some(), record.settling_since.is_some());
-    dated(sent) != dated(kept) || !same
+    let of_record = |record: &UpgradeRecord| {
+        (
+            record.begun_at.is_some(),
+            record.settling_since.is_some(),
+            record.swap.is_some(),
+        )
+    };
+    of_record(sent) != of_record(kept) || !same
 }
