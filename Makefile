@@ -2,6 +2,8 @@
 # workspace are built together. `cargo build -p` of a single crate would resolve other features and build them again.
 CARGO ?= cargo
 NAME ?=
+KIND ?=
+TIMES ?=
 RUNS ?= 10
 SEED ?=
 FIRST ?= 0
@@ -12,7 +14,7 @@ BUILT := $(or $(CARGO_TARGET_DIR),target)/release
 SOAK_SEEDS := 10 27 30
 
 # Tests of the product on real components: modules of tests/tests/real, and a target. The longest is first.
-REAL := configurations leader install status crds examples extension install_wrong standby
+REAL := configurations leader install status crds examples extension install_wrong policies standby
 # How many of them run at once. Two cores are busy with three; with all of them leaders lose their leases.
 REAL_AT_ONCE := 3
 # Targets of tests that no component is started for.
@@ -100,6 +102,7 @@ nightly: export PROPTEST_RNG_SEED := $(or $(PROPTEST_RNG_SEED),$(shell date +%s)
 nightly: say-seeds unit model harness real scenarios all-walls walls-one ## Everything with new seeds, for some hours
 	$(MAKE) --no-print-directory soak RUNS=60
 	$(MAKE) --no-print-directory demo-20
+	$(MAKE) --no-print-directory demo KIND=same-kubernetes TIMES=10
 
 say-seeds:
 	@echo "SEED=$(SEED) PROPTEST_RNG_SEED=$(PROPTEST_RNG_SEED)"
@@ -113,8 +116,8 @@ first-run:
 cold-demo: ## The demo with nothing built and nothing downloaded, timed in target/demo/cold.json
 	@tests/cold-demo.sh
 
-demo: first-run ## One upgrade that waits for its packages, shown as it happens
-	$(BUILT)/demo
+demo: first-run ## One upgrade that waits for its packages, shown as it happens; KIND=same-kubernetes: TIMES releases of one Kubernetes version
+	$(BUILT)/demo $(if $(KIND),$(KIND) --times $(or $(TIMES),1))
 
 capture: build ## Run the demo on a pseudo-terminal and write docs/img/demo.svg
 	$(BUILT)/demo capture

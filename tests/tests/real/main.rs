@@ -6,5 +6,6 @@ mod extension;
 mod install;
 mod install_wrong;
 mod leader;
+mod policies;
 mod standby;
 mod status;
