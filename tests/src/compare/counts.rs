@@ -26,7 +26,7 @@ const REST: SignedDuration = SignedDuration::from_secs(2);
 const TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Users whose requests are written down.
-pub(super) fn audited() -> Audited {
+pub(crate) fn audited() -> Audited {
     Audited::users(&[SLUICE, stand_in::NAME, ADMIN])
 }
 
@@ -44,14 +44,14 @@ pub struct Counts {
 }
 
 /// The logs of both servers of a Cluster.
-pub(super) struct Logs {
+pub(crate) struct Logs {
     flow: Flow,
     management: Log,
     workload: Log,
 }
 
 impl Logs {
-    pub(super) fn of(flow: Flow, cluster: &Cluster) -> Result<Self> {
+    pub(crate) fn of(flow: Flow, cluster: &Cluster) -> Result<Self> {
         Ok(Self {
             flow,
             management: cluster.scene().world().stack().management().audit(),
@@ -60,7 +60,7 @@ impl Logs {
     }
 
     /// Waits until the flow sends no more requests to either server.
-    pub(super) async fn are_at_rest(&mut self) -> Result<()> {
+    pub(crate) async fn are_at_rest(&mut self) -> Result<()> {
         let logs = tokio::sync::Mutex::new(self);
         wait::until("the flow to be done with an upgrade", TIMEOUT, || async {
             let mut logs = logs.lock().await;
@@ -84,7 +84,7 @@ impl Logs {
     }
 
     /// Requests of the flow to the management API server and to that of the workload, from `began` on.
-    pub(super) fn since(&mut self, began: Timestamp) -> Result<[Counts; 2]> {
+    pub(crate) fn since(&mut self, began: Timestamp) -> Result<[Counts; 2]> {
         let flow = self.flow;
         let count = |log: &mut Log, is_own: fn(Flow, &Request) -> bool| -> Result<Counts> {
             let own = log.requests()?.iter();

@@ -5,7 +5,7 @@
 //! logs of the API servers count requests.
 
 mod command;
-mod counts;
+pub(crate) mod counts;
 mod measure;
 mod plan;
 mod plot;

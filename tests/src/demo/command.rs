@@ -9,11 +9,13 @@ use anyhow::{Context as _, Result};
 use clap::{Parser, Subcommand};
 
 use super::terminal::{Terminal, Tone};
-use super::{capture, repeat, standing, upgrade};
+use super::{capture, repeat, same_kubernetes, standing, upgrade};
+use crate::compare::counts::audited;
 use crate::components::{Binaries, CLUSTER_API_VERSION, KAPP_CONTROLLER_VERSION, minor};
 use crate::extension::Scope;
 use crate::runtime::block_on;
 use crate::scenario::{Hooks, Scene, World};
+use crate::stack::Options;
 
 /// Shows an upgrade that waits for its packages, on real Cluster API, kapp-controllers and API servers.
 #[derive(Debug, Parser)]
@@ -31,6 +33,13 @@ enum Verb {
     Repeat {
         /// How many. The pace is judged from ten on, which make twenty releases.
         #[arg(long, default_value_t = 20)]
+        times: usize,
+    },
+    /// Moves a Cluster to higher releases of the Kubernetes version that it has, and writes `target/demo/same-kubernetes.json`; fails unless
+    /// all kept the order, the pace and the number of writes.
+    SameKubernetes {
+        /// How many. The pace is judged from ten on.
+        #[arg(long, default_value_t = 1)]
         times: usize,
     },
     /// Builds the programs of the stack that are not installed.
@@ -69,6 +78,7 @@ async fn perform(terminal: &Terminal, verb: Verb) -> Result<bool> {
     match verb {
         Verb::Run => with_world(terminal, Once).await,
         Verb::Repeat { times } => with_world(terminal, Series { times }).await,
+        Verb::SameKubernetes { times } => with_world(terminal, SameKubernetes { times }).await,
         Verb::Prepare => prepare(terminal, Once::EARLIER).await.map(|_| true),
         Verb::Capture => tokio::task::spawn_blocking(capture::capture)
             .await?
@@ -83,6 +93,11 @@ pub(super) trait Act {
     /// Kubernetes versions of its Clusters before the newest one.
     const EARLIER: usize;
 
+    /// Options of its stack.
+    fn options(&self) -> Options {
+        Options::new("demo")
+    }
+
     async fn play(&self, terminal: &Terminal, world: &Arc<World>) -> Result<bool>;
 }
 
@@ -92,11 +107,27 @@ struct Series {
     times: usize,
 }
 
+struct SameKubernetes {
+    times: usize,
+}
+
 impl Act for Series {
     const EARLIER: usize = 2;
 
     async fn play(&self, terminal: &Terminal, world: &Arc<World>) -> Result<bool> {
         repeat::run(terminal, world, self.times).await
+    }
+}
+
+impl Act for SameKubernetes {
+    const EARLIER: usize = 0;
+
+    fn options(&self) -> Options {
+        Options::new("demo").audited(audited())
+    }
+
+    async fn play(&self, terminal: &Terminal, world: &Arc<World>) -> Result<bool> {
+        same_kubernetes::run(terminal, world, self.times).await
     }
 }
 
@@ -177,7 +208,7 @@ async fn with_world<A: Act>(terminal: &Terminal, act: A) -> Result<bool> {
     }
     terminal.waiting("etcd, kube-apiserver, kube-controller-manager, Cluster API, kapp-controller, Sluice");
     let began = Instant::now();
-    let world = World::start("demo", &Hooks::AskedAbout(Scope::Everywhere)).await?;
+    let world = World::start_with(act.options(), &Hooks::AskedAbout(Scope::Everywhere)).await?;
     terminal.say(
         Tone::Good,
         format!("  ready after {:.1} s", began.elapsed().as_secs_f64()),

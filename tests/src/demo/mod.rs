@@ -5,6 +5,7 @@ mod command;
 pub(crate) mod facts;
 mod repeat;
 pub(crate) mod report;
+mod same_kubernetes;
 mod standing;
 mod story;
 mod terminal;

@@ -205,7 +205,7 @@ fn paused(facts: &Facts) -> f64 {
 }
 
 /// Seconds, to the millisecond.
-fn seconds(duration: SignedDuration) -> f64 {
+pub(super) fn seconds(duration: SignedDuration) -> f64 {
     (duration.as_secs_f64() * 1000.0).round() / 1000.0
 }
 

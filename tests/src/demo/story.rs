@@ -139,6 +139,10 @@ impl<'a> Story<'a> {
                     self.line(at, Tone::Waiting, "Cluster", &format!("held by {held}"));
                 }
             }
+            Event::ReleaseDataWritten { release, .. } => {
+                let text = format!("names {release}{}", self.since_last_proof(at));
+                self.line(at, Tone::Heading, "TKR_DATA", &text);
+            }
             Event::Paused { paused: true } => self.line(at, Tone::Bad, "Cluster", "paused"),
             // kapp-controller can report a false success here; it is no proof.
             Event::FalseSuccess { .. }

@@ -21,7 +21,7 @@ use crate::wait;
 pub(super) const NAMESPACE: &str = "demo";
 
 /// Time between two updates of the story.
-const UPDATE: Duration = Duration::from_millis(100);
+pub(super) const UPDATE: Duration = Duration::from_millis(100);
 
 /// How long an upgrade may take.
 const UPGRADE: Duration = Duration::from_mins(4);
@@ -94,12 +94,7 @@ pub(super) async fn create(
     terminal.waiting(format!("Cluster {name} at {}", release.kubernetes()));
     // As a user does: the beginning of a version, and no release.
     let version = minor(release.kubernetes());
-    let webhooks = format!("addons-sluice-{}", scene.namespace());
-    scene
-        .world()
-        .extension()?
-        .admit(&webhooks, &[scene.namespace()])
-        .await?;
+    admit(scene).await?;
     let asks = scene.cluster(name).unmanaged(version).annotated(RESOLVE, "");
     let cluster = asks.workers(1).create().await?;
     let resolved = cluster.object().await?["metadata"]["labels"][TKR].clone();
@@ -112,6 +107,13 @@ pub(super) async fn create(
     cluster.is_available(TIMEOUT * 2).await?;
     cluster.is_settled(TIMEOUT).await?;
     Ok(cluster)
+}
+
+/// Registers the webhooks for the demo's namespace.
+pub(super) async fn admit(scene: &Scene) -> Result<()> {
+    let webhooks = format!("addons-sluice-{}", scene.namespace());
+    let extension = scene.world().extension()?;
+    extension.admit(&webhooks, &[scene.namespace()]).await
 }
 
 /// Shows the releases as kubectl does, once each is said to be ready.
@@ -181,7 +183,8 @@ pub(super) async fn run(
     })
 }
 
-fn violations(cluster: &Cluster) -> Vec<crate::observer::Violation> {
+/// Writes of the Cluster that came too early.
+pub(super) fn violations(cluster: &Cluster) -> Vec<crate::observer::Violation> {
     let scene = cluster.scene();
     scene
         .world()

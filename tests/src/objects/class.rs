@@ -49,7 +49,7 @@ impl Infrastructure {
 /// Options of a ClusterClass.
 #[derive(Debug, Clone, Default)]
 pub struct Class {
-    /// Artificial pauses around a change of the control plane's version.
+    /// Artificial pauses around a change of version or image of the control plane.
     pub swap_delay: SwapDelay,
     /// By version: values of the API server's `--runtime-config`.
     pub runtime_config: BTreeMap<String, Vec<String>>,

@@ -79,6 +79,13 @@ impl Release {
         }
     }
 
+    /// The same under another build, a higher or lower release of the Kubernetes version.
+    #[must_use]
+    pub fn build(mut self, build: impl Into<String>) -> Self {
+        self.build = build.into();
+        self
+    }
+
     /// Sets the CPI.
     #[must_use]
     pub fn cpi(mut self, package: TestPackage) -> Self {

@@ -15,6 +15,7 @@ use super::evidence::{Evidence, Finding};
 use super::feed::{Change, Revision};
 use super::key::{self, Key, Kind, Place};
 use super::milestone::{Event, Milestone};
+use super::release_data::EntryWritten;
 use super::values::Sources;
 use super::violation::Violation;
 use super::workers::{Machine, Workers};
@@ -213,9 +214,25 @@ impl Ledger {
         // No hook covers a release with the same Kubernetes version: machines roll when their data changes.
         let Some(before) = before else { return };
         let versions = self.versions_of(&name);
-        for (part, version) in before.release_data.changed(&now.release_data, &versions) {
+        let mut noted = BTreeSet::new();
+        for entry in before.release_data.changed(&now.release_data, &versions) {
+            let EntryWritten {
+                part,
+                version,
+                release,
+            } = entry;
             let write = format!("TKR_DATA of {part} was changed for {version}");
-            self.judge(change, &name, &version, Step::ReleaseData, write);
+            self.judge(
+                change,
+                &name,
+                &version,
+                Step::ReleaseData(release.as_deref()),
+                write,
+            );
+            let release = release.unwrap_or_default();
+            if noted.insert((version.clone(), release.clone())) {
+                self.note(change, &name, Event::ReleaseDataWritten { version, release });
+            }
         }
     }
 
@@ -374,7 +391,7 @@ impl Ledger {
     }
 
     /// Records a violation if `step` to `version` lacks a proof at this revision.
-    fn judge(&mut self, change: &Change, name: &Name, version: &str, step: Step, write: String) {
+    fn judge(&mut self, change: &Change, name: &Name, version: &str, step: Step<'_>, write: String) {
         let cluster = self.clusters.get(name);
         let gate = cluster
             .filter(|_| step == Step::ControlPlane)

@@ -63,6 +63,13 @@ pub enum Event {
         /// The version.
         version: String,
     },
+    /// `TKR_DATA` was changed for a version that machines run, for at least one part of the topology.
+    ReleaseDataWritten {
+        /// The version.
+        version: String,
+        /// Name of the release of the new entry; empty if there is no entry or it names none.
+        release: String,
+    },
     /// `spec.paused` of the Cluster was set or taken back.
     Paused {
         /// Which of both.

@@ -12,7 +12,8 @@
 //!   (Cluster API takes AfterControlPlaneUpgrade off its pending hooks), the end of the upgrade, the next version of the control plane
 //!   and the workers need it.
 //! - MachineDeployments and MachinePools also need a control plane that runs their version, and no package that has failed since.
-//! - `TKR_DATA` for a version that machines run, of the Cluster or of a pool, changes only after the packages are proven.
+//! - `TKR_DATA` for a version that machines run, of the Cluster or of a pool, changes only after the packages of the release that the
+//!   new entry names are proven. The entry names the release of the label that the Cluster has at that write.
 //!
 //! What came after an answer that could not be called back is in module `answer`.
 

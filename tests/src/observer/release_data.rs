@@ -6,9 +6,21 @@ use serde_json::Value;
 
 const VARIABLE: &str = "TKR_DATA";
 
+/// Label of an entry that names the release that its machines are made of.
+const TKR: &str = "run.tanzu.vmware.com/tkr";
+
 /// The value that counts for each part of a topology: its own where it has one, else that of the Cluster.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct ReleaseData(BTreeMap<String, Value>);
+
+/// The entry of a part for a version, as a write has left it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct EntryWritten {
+    pub(super) part: String,
+    pub(super) version: String,
+    /// Release that the entry names, empty if it names none; none if the entry is gone.
+    pub(super) release: Option<String>,
+}
 
 impl ReleaseData {
     pub(super) fn of(cluster: &Value) -> Self {
@@ -40,8 +52,8 @@ impl ReleaseData {
         )
     }
 
-    /// Parts whose data for one of `versions` has become another, with that version. A part that is new, or gone, rolls nothing.
-    pub(super) fn changed(&self, after: &Self, versions: &BTreeSet<String>) -> Vec<(String, String)> {
+    /// Entries for one of `versions` that have become others. A part that is new, or gone, rolls nothing.
+    pub(super) fn changed(&self, after: &Self, versions: &BTreeSet<String>) -> Vec<EntryWritten> {
         let both = self
             .0
             .iter()
@@ -50,10 +62,18 @@ impl ReleaseData {
             versions
                 .iter()
                 .filter(|version| before.get(version) != after.get(version))
-                .map(|version| (part.clone(), version.clone()))
+                .map(|version| EntryWritten {
+                    part: part.clone(),
+                    version: version.clone(),
+                    release: after.get(version).map(|entry| release_of(entry).to_owned()),
+                })
         })
         .collect()
     }
+}
+
+fn release_of(entry: &Value) -> &str {
+    entry["labels"][TKR].as_str().unwrap_or_default()
 }
 
 fn variable(variables: &Value) -> Option<Value> {

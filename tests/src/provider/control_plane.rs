@@ -13,7 +13,7 @@ use kube::runtime::controller::Action;
 use serde_json::json;
 
 use super::error::Error;
-use super::kinds::{HarnessControlPlane, HarnessControlPlaneSpec};
+use super::kinds::{HarnessControlPlane, HarnessControlPlaneSpec, HarnessControlPlaneStatus};
 use super::runtime::{Context, REQUEUE};
 use super::workload::Workload;
 use super::{condition, owner, patch};
@@ -21,7 +21,7 @@ use crate::requests::apply::FIELD_MANAGER;
 use crate::stack::apiserver::ApiServer;
 use crate::stack::kubelet::Kubelet;
 
-/// Name under which a scenario sets how long a new control plane is unhealthy: it serves, and does not report its version.
+/// Name under which a scenario sets how long a new control plane is unhealthy: it serves, and does not report its version or image.
 pub const CONTROL_PLANE: &str = "control-plane";
 
 pub(super) async fn reconcile(
@@ -45,7 +45,9 @@ pub(super) async fn reconcile(
         Some(workload) => workload,
         None => start(&object, cluster, &context).await?,
     };
-    if workload.api.version() != object.spec.version {
+    if workload.api.version() == object.spec.version {
+        roll(&object, &workload, &context).await?;
+    } else {
         swap(&object, &workload, &context).await?;
     }
     if object.spec.control_plane_endpoint.is_none() {
@@ -86,11 +88,43 @@ async fn swap(object: &HarnessControlPlane, workload: &Workload, context: &Conte
     workload.api.set_arguments(arguments(&object.spec));
     workload.api.swap(&object.spec.version).await?;
     tokio::time::sleep(Duration::from_millis(delay.after_milliseconds)).await;
+    is_healthy(workload, context).await;
+    Ok(())
+}
+
+/// Reports a change of the image as a rollout: no replica is up to date at first, and all are at the end. The server runs on, because
+/// its version is the same.
+async fn roll(object: &HarnessControlPlane, workload: &Workload, context: &Context) -> Result<(), Error> {
+    let is_rolled = |plane: &HarnessControlPlane| {
+        let status = plane.status.as_ref();
+        let status = status.filter(|status| status.version.is_some());
+        status.is_none_or(|status| status.image == object.spec.image)
+    };
+    if is_rolled(object) {
+        return Ok(());
+    }
+    // The cache may not have the last report yet, and would have the same image rolled twice.
+    let current = patch::api(&context.client, object)
+        .get(&object.name_any())
+        .await?;
+    if is_rolled(&current) {
+        return Ok(());
+    }
+    let begun = json!({"upToDateReplicas": 0, "observedGeneration": object.metadata.generation});
+    patch::status(&context.client, object, &begun).await?;
+    let delay = object.spec.swap_delay;
+    let milliseconds = delay.before_milliseconds + delay.after_milliseconds;
+    tokio::time::sleep(Duration::from_millis(milliseconds)).await;
+    is_healthy(workload, context).await;
+    Ok(())
+}
+
+/// Returns after the delay that a scenario has set for the control plane.
+async fn is_healthy(workload: &Workload, context: &Context) {
     let Workload {
         namespace, cluster, ..
     } = workload;
     context.delays.passed(namespace, cluster, CONTROL_PLANE).await;
-    Ok(())
 }
 
 fn arguments(spec: &HarnessControlPlaneSpec) -> Vec<String> {
@@ -132,17 +166,26 @@ async fn publish_kubeconfig(
 
 async fn report(object: &HarnessControlPlane, context: &Context) -> Result<(), Error> {
     let HarnessControlPlaneSpec {
-        version, replicas, ..
+        version,
+        replicas,
+        image,
+        ..
     } = &object.spec;
     let replicas = replicas.unwrap_or(1);
-    let reported = object.status.as_ref();
-    if reported
-        .is_some_and(|status| status.version.as_ref() == Some(version) && status.replicas == Some(replicas))
-    {
+    let generation = object.metadata.generation;
+    let is_reported = |status: &HarnessControlPlaneStatus| {
+        status.version.as_ref() == Some(version)
+            && status.image == *image
+            && [status.replicas, status.up_to_date_replicas] == [Some(replicas); 2]
+            && status.observed_generation == generation
+    };
+    if object.status.as_ref().is_some_and(is_reported) {
         return Ok(());
     }
     let status = json!({
         "initialization": {"controlPlaneInitialized": true},
+        "observedGeneration": generation,
+        "image": image,
         "version": version,
         "versions": [{"version": version, "replicas": replicas}],
         "replicas": replicas,

@@ -27,7 +27,10 @@ pub struct HarnessControlPlaneSpec {
     /// Where the server listens, once it does.
     #[serde(default)]
     pub control_plane_endpoint: Option<Endpoint>,
-    /// Artificial pauses around a change of version.
+    /// Image of the machines, which a class may put here. There are no machines; a change is only reported as a rollout.
+    #[serde(default)]
+    pub image: Option<String>,
+    /// Artificial pauses around a change of version, and in a rollout of another image.
     #[serde(default)]
     pub swap_delay: SwapDelay,
     /// By version: values of `--runtime-config`, such as `storage.k8s.io/v1beta1=true`.
@@ -68,6 +71,15 @@ pub struct HarnessControlPlaneStatus {
     /// Replicas that run.
     #[serde(default)]
     pub replicas: Option<i32>,
+    /// Replicas of the current version and image.
+    #[serde(default)]
+    pub up_to_date_replicas: Option<i32>,
+    /// Image of the replicas.
+    #[serde(default)]
+    pub image: Option<String>,
+    /// Generation that the rest is about.
+    #[serde(default)]
+    pub observed_generation: Option<i64>,
 }
 
 /// The infrastructure of a Cluster; there is none, it only becomes ready after the control plane.

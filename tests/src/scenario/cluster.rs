@@ -1,5 +1,6 @@
 //! Clusters of a scenario.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -232,6 +233,41 @@ impl Cluster {
     /// The ClusterBootstrap of the Cluster.
     pub async fn bootstrap(&self) -> Result<Value> {
         read::get(&self.scene.client(), &self.bootstrap_path()).await
+    }
+
+    /// Names of its Machines.
+    pub async fn machines(&self) -> Result<BTreeSet<String>> {
+        let path = format!(
+            "/apis/cluster.x-k8s.io/v1beta2/namespaces/{}/machines?labelSelector=cluster.x-k8s.io/cluster-name%3D{}",
+            self.scene.namespace(),
+            self.name
+        );
+        let list = read::get(&self.scene.client(), &path).await?;
+        let machines = list["items"].as_array().into_iter().flatten();
+        let names = machines.filter_map(|machine| machine["metadata"]["name"].as_str());
+        Ok(names.map(str::to_owned).collect())
+    }
+
+    /// Moves the label alone, to another release of the same Kubernetes version. Returns the revision from before.
+    pub async fn relabel(&self, release: &Release) -> Result<Revision> {
+        let labels = serde_json::json!({objects::TKR: release.name()});
+        self.patch(&serde_json::json!({"metadata": {"labels": labels}}))
+            .await
+    }
+
+    /// Waits until the record says that packages and machines are those of `release`, which has the same Kubernetes version as the one
+    /// before.
+    pub async fn machines_replaced(&self, release: &Release, deadline: Duration) -> Result<()> {
+        let what = format!("the machines of {} to be those of {}", self.name, release.name());
+        self.bootstrap_until(what, deadline, |bootstrap| {
+            let (status, record) = (&bootstrap["status"], &bootstrap["status"]["upgrade"]);
+            if record["swap"]["to"] == release.name() && record["outcome"] == "Completed" {
+                Ok(())
+            } else {
+                wait::not_yet(format!("phase {}, record {record}", status["phase"]))
+            }
+        })
+        .await
     }
 
     /// The workload cluster.

@@ -18,6 +18,7 @@ mod runner;
 mod scene;
 mod table;
 pub mod verdict;
+mod watch_log;
 mod world;
 mod writes;
 
@@ -35,6 +36,7 @@ pub use runner::{Place, Scenario, TIMEOUT, main};
 pub use scene::Scene;
 pub use table::Table;
 pub use verdict::Identity;
+pub use watch_log::{WatchLog, Written};
 pub use world::{Hooks, World, sluice_definitions};
 pub use writes::{Writes, are_expected};
 

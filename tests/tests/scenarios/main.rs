@@ -46,6 +46,7 @@ mod releases;
 mod removed_api;
 mod resolve;
 mod resync;
+mod same_kubernetes;
 mod server_replaced;
 mod shown;
 mod stage_zero;
@@ -126,6 +127,7 @@ fn main() -> ExitCode {
         resolve::pools(),
         resolve::refused(),
         resolve::down(),
+        same_kubernetes::scenario(),
         resync::scenario(),
         shown::columns(),
         shown::deadline(),

@@ -12,15 +12,16 @@ use crate::observer::version;
 
 /// What needs a proof.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum Step<'a> {
     /// The control plane takes a version.
     ControlPlane,
     /// The control plane has taken a version, and everything was proven again by its API server.
     Reproof,
     /// Workers take a version. What was proven again may be edited since, but nothing may have failed.
     Workers,
-    /// Machines are made of something else, at the version that they have.
-    ReleaseData,
+    /// Machines are made of something else, at the version that they have: of the release that the entry names now, which is empty if
+    /// it names none. None if the entry is gone.
+    ReleaseData(Option<&'a str>),
 }
 
 /// Something that is missing.
@@ -67,7 +68,7 @@ impl Missing {
 
 impl Ledger {
     /// Missing proofs for `step` to `version`.
-    pub(super) fn missing(&self, name: &Name, version: &str, step: Step) -> Vec<Missing> {
+    pub(super) fn missing(&self, name: &Name, version: &str, step: Step<'_>) -> Vec<Missing> {
         let Some(cluster) = self.clusters.get(name).filter(|cluster| cluster.object.is_some()) else {
             return vec![Missing::new(format!("a Cluster {}/{}", name.0, name.1))];
         };
@@ -75,14 +76,29 @@ impl Ledger {
         if cluster.tkr().is_empty() && bootstrap.is_none() {
             return Vec::new();
         }
-        let release = match self.release(cluster.tkr(), version) {
+        let mut missing = Vec::new();
+        let label = cluster.tkr();
+        let mut tkr = label;
+        if let Step::ReleaseData(Some(named)) = step {
+            if named != label {
+                let what = format!("an entry of the label's release {label:?}, it is of {named:?}");
+                missing.push(Missing::new(what));
+            }
+            if !named.is_empty() {
+                tkr = named;
+            }
+        }
+        let release = match self.release(tkr, version) {
             Ok(release) => release,
-            Err(missing) => return vec![Missing::new(missing)],
+            Err(what) => {
+                missing.push(Missing::new(what));
+                return missing;
+            }
         };
         let Some(template) = self.templates.get(release) else {
-            return vec![Missing::new(format!("a template of release {release}"))];
+            missing.push(Missing::new(format!("a template of release {release}")));
+            return missing;
         };
-        let mut missing = Vec::new();
         if matches!(step, Step::Workers | Step::Reproof) && cluster.running != version {
             let running = &cluster.running;
             let what = format!("a control plane that runs {version}, it runs {running:?}");
@@ -105,7 +121,7 @@ impl Ledger {
                 // A run against the control plane that workers will talk to.
                 run_after: match step {
                     Step::Workers | Step::Reproof => cluster.running_since,
-                    Step::ControlPlane | Step::ReleaseData => 0,
+                    Step::ControlPlane | Step::ReleaseData(_) => 0,
                 },
             };
             let found: Vec<Found<'_>> = self.found(name, cluster, &wanted).collect();
@@ -129,7 +145,7 @@ impl Ledger {
         missing
     }
 
-    /// Name of the release whose packages belong to `version`: that of the label, else the only one there is.
+    /// Name of the release whose packages belong to `version`: the wanted one, else the only one there is.
     fn release(&self, tkr: &str, version: &str) -> Result<&str, String> {
         let mut fitting = self
             .releases

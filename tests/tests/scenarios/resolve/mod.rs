@@ -18,7 +18,7 @@ pub(crate) use prefix::scenario as prefix;
 pub(crate) use refused::scenario as refused;
 
 /// A class whose machines are made of images of the release.
-fn class(releases: Option<&'static str>) -> Class {
+pub(crate) fn class(releases: Option<&'static str>) -> Class {
     Class {
         images: Some(Images {
             releases,
@@ -29,7 +29,12 @@ fn class(releases: Option<&'static str>) -> Class {
 }
 
 /// A release with one image of each distribution, `ubuntu` the one that parts get which do not select any.
-fn release(scene: &Scene, kubernetes: &str, build: u32, distributions: &[&str]) -> Result<Release> {
+pub(crate) fn release(
+    scene: &Scene,
+    kubernetes: &str,
+    build: u32,
+    distributions: &[&str],
+) -> Result<Release> {
     let version = format!("{build}.0.0");
     let release = Release::new(
         kubernetes,
@@ -44,12 +49,12 @@ fn release(scene: &Scene, kubernetes: &str, build: u32, distributions: &[&str]) 
 }
 
 /// The name of an image of [`release`].
-fn image(release: &Release, distribution: &str) -> String {
+pub(crate) fn image(release: &Release, distribution: &str) -> String {
     format!("{}-{distribution}", release.name().replace('.', "-"))
 }
 
 /// Registers the webhooks for the scenario's namespace; returns their name.
-async fn admit(scene: &Scene) -> Result<String> {
+pub(crate) async fn admit(scene: &Scene) -> Result<String> {
     let webhooks = format!("addons-sluice-{}", scene.namespace());
     let extension = scene.world().extension()?;
     extension.admit(&webhooks, &[scene.namespace()]).await?;
@@ -58,7 +63,7 @@ async fn admit(scene: &Scene) -> Result<String> {
 
 /// Applies the manifest of a Cluster with a version prefix. Cluster API rejects it until the API server calls the webhook,
 /// which it does only some time after its registration.
-async fn apply_until_accepted(scene: &Scene, manifest: &Value) -> Result<()> {
+pub(crate) async fn apply_until_accepted(scene: &Scene, manifest: &Value) -> Result<()> {
     wait::until(
         format!("Cluster {} to be accepted", manifest["metadata"]["name"]),
         TIMEOUT,
@@ -74,7 +79,7 @@ async fn apply_until_accepted(scene: &Scene, manifest: &Value) -> Result<()> {
 }
 
 /// Fails unless the Cluster is of this release: label, version, and the image that all parts have in common.
-fn is_of(cluster: &Value, release: &Release, image: &str) -> Result<()> {
+pub(crate) fn is_of(cluster: &Value, release: &Release, image: &str) -> Result<()> {
     let topology = &cluster["spec"]["topology"];
     ensure!(
         topology["version"] == release.kubernetes(),
@@ -106,7 +111,7 @@ fn data(variables: &Value) -> Result<&Value> {
 }
 
 /// Waits until all machines of a pool are made of this image, and there are as many.
-async fn machines_are_of(cluster: &Cluster, pool: &str, image: &str, count: usize) -> Result<()> {
+pub(crate) async fn machines_are_of(cluster: &Cluster, pool: &str, image: &str, count: usize) -> Result<()> {
     let scene = cluster.scene();
     let path = format!(
         "/apis/harness.test/v1beta1/namespaces/{}/harnessmachines?labelSelector=cluster.x-k8s.io/cluster-name%3D{},topology.cluster.x-k8s.io/deployment-name%3D{pool}",
