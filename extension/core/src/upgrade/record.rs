@@ -272,8 +272,8 @@ fn stays_closed(record: &UpgradeRecord, progress: &Progress) -> bool {
 }
 
 /// Whether PackageInstalls may stay as the addons-manager created them: control plane and workers specify the target, no hook call is
-/// pending, no recorded upgrade has led there, and no machines of another release are requested. A growing pool does not require another deployment of packages. While machines roll,
-/// the record does not include kept packages.
+/// pending, no recorded upgrade has led there, and no machines of another release are requested. A growing pool does not require another
+/// deployment of packages. While machines roll, the record does not include kept packages.
 #[must_use]
 pub fn may_keep(
     previous: Option<&UpgradeRecord>,

@@ -64,7 +64,7 @@ pub(super) struct SwapWrite {
     delay: Duration,
 }
 
-/// Returns what is known of the machines of the Cluster, and the entries of the requested release.
+/// Returns what is known of the machines of the Cluster, and their images in the requested release.
 pub(super) fn swap_facts(
     context: &Context<'_>,
     request: Option<SwapRequest>,
@@ -73,13 +73,13 @@ pub(super) fn swap_facts(
     let made_of = made_of(&facts.topology, &facts.topology.version);
     let to = request.as_ref().filter(|request| request.replaces());
     let Some(to) = to.map(|request| request.to.as_str()) else {
-        let is_written = |record: &UpgradeRecord| record.outcome.is_none() && record.swap.is_some();
-        let outdated = facts.record().filter(|record| is_written(record));
+        let is_open = |record: &UpgradeRecord| record.outcome.is_none() && record.swap.is_some();
+        let waits = facts.record().is_some_and(is_open);
         let known = SwapFacts {
             made_of,
             request,
             hold: None,
-            outdated: outdated.and_then(|_| outdated_machines(facts)),
+            outdated: waits.then(|| outdated_machines(facts)).flatten(),
         };
         return (known, None);
     };
@@ -305,7 +305,7 @@ pub(super) fn write_swap(
     let swap = record
         .filter(|record| opens_swap(record))
         .and_then(|record| record.swap.as_ref());
-    let (Some(swap), Some(entries)) = (swap, &validated.machines) else {
+    let (Some(swap), Some(machines)) = (swap, &validated.machines) else {
         return Ok(Done::RequeueAfter(next));
     };
     let key = Key::of::<Cluster>(
@@ -316,7 +316,7 @@ pub(super) fn write_swap(
     // The read has confirmed the cached Cluster, whose status may be older.
     let read = context.object(key.clone(), ReadPhase::Confirm)?;
     let version = read.and_then(|read| read["metadata"]["resourceVersion"].as_str());
-    let rendered = render_swap(&facts.cluster, &entries.release, &entries.images);
+    let rendered = render_swap(&facts.cluster, &machines.release, &machines.images);
     let why = "the packages of the release are proven";
     let write = Write::json_patch(key, version.unwrap_or_default(), rendered, why);
     let refused = match context.write(write) {

@@ -103,7 +103,7 @@ fn the_label_moves_back_to_what_machines_are_made_of() {
     assert_eq!((back, warnings), (stored, Vec::<String>::new()));
 }
 
-/// A newer release would replace machines that nobody asked to replace.
+/// A newer release would replace machines without a request.
 #[rstest]
 #[case::prefix("v1.35")]
 #[case::version("v1.35.4")]
