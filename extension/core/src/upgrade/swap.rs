@@ -102,6 +102,8 @@ pub struct SwapInputs<'a> {
     pub topology: &'a Topology,
     /// Its class, if it exists.
     pub class: Option<&'a ClusterClass>,
+    /// Release that its machines at the target are [made of](made_of).
+    pub made_of: Option<&'a str>,
     /// Release of its label.
     pub label: &'a str,
     /// Its workers.
@@ -121,6 +123,7 @@ pub fn request(progress: &Progress, inputs: SwapInputs<'_>) -> Option<SwapReques
     let SwapInputs {
         topology,
         class,
+        made_of,
         label,
         workers,
         record,
@@ -144,13 +147,13 @@ pub fn request(progress: &Progress, inputs: SwapInputs<'_>) -> Option<SwapReques
         to: label.to_owned(),
         kept,
     };
-    let Some(from) = made_of(topology, version) else {
+    let Some(from) = made_of else {
         // An entry without an image pins the packages.
         let is_pinned = super::tkr::pinned(topology, version).is_some();
         let kept = format!("{} has no entry for {version}", name::TKR_DATA);
         return (!is_pinned).then(|| request(String::new(), Some(kept)));
     };
-    if !is_newer(label, &from, releases) {
+    if !is_newer(label, from, releases) {
         return None;
     }
     let declares = |class: &ClusterClass| class.spec.declares(name::TKR_DATA);
@@ -158,7 +161,7 @@ pub fn request(progress: &Progress, inputs: SwapInputs<'_>) -> Option<SwapReques
         let class = class.metadata.name.as_deref().unwrap_or_default();
         format!("ClusterClass {class} does not declare {}", name::TKR_DATA)
     });
-    Some(request(from, kept))
+    Some(request(from.to_owned(), kept))
 }
 
 /// Returns the version of a control plane that is settled at the target.
@@ -184,6 +187,7 @@ pub fn kept_release<'a>(
 ) -> Option<&'a str> {
     let SwapInputs {
         topology,
+        made_of,
         record,
         releases,
         ..
@@ -191,8 +195,8 @@ pub fn kept_release<'a>(
     let version = progress.hop.as_str();
     let is_there =
         progress.taken && progress.direction == UpgradeDirection::Forward && same(version, &topology.version);
-    let made_of = made_of(topology, version).filter(|_| is_there)?;
-    let resolved = resolved.filter(|resolved| is_newer(resolved, &made_of, releases))?;
+    let made_of = made_of.filter(|_| is_there)?;
+    let resolved = resolved.filter(|resolved| is_newer(resolved, made_of, releases))?;
     if record.is_some_and(is_under_way) {
         return None;
     }

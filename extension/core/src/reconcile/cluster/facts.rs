@@ -109,6 +109,8 @@ pub struct Facts {
     pub label: String,
     /// Its topology.
     pub topology: Topology,
+    /// Release that its machines at the target are [made of](made_of).
+    pub made_of: Option<String>,
     /// Whether its release still follows its ClusterBootstrap, see [`follows_bootstrap`].
     pub follows_bootstrap: bool,
     /// Its class, if it exists.
@@ -183,7 +185,7 @@ impl Facts {
         let odd = odd.into_iter().flatten().next().cloned();
         let (bootstrap, class) = (bootstrap.ok().flatten(), class.ok().flatten());
         let made_of = made_of(&topology, &topology.version);
-        let needs_images = made_of.is_some_and(|made_of| made_of != label);
+        let needs_images = made_of.as_ref().is_some_and(|made_of| *made_of != label);
         let undecodable = odd
             .or_else(|| Stored::<MachineDeployment>::undecodable_of(stores, &owner.namespace, &owner.name))
             .or_else(|| Stored::<MachinePool>::undecodable_of(stores, &owner.namespace, &owner.name))
@@ -202,6 +204,7 @@ impl Facts {
             releases: stores.releases(),
             images: needs_images.then(|| stores.images()).flatten(),
             class,
+            made_of,
             undecodable_release: stores.undecodable_release(),
             catalogue: stores.catalogue(),
             cluster: Arc::clone(cluster),

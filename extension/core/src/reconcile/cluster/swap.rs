@@ -33,7 +33,7 @@ use crate::{
     upgrade::{
         hop::{Worker, WorkerFacts},
         record::opens_swap,
-        swap::{SwapFacts, SwapRequest, made_of},
+        swap::{SwapFacts, SwapRequest},
     },
 };
 
@@ -70,7 +70,7 @@ pub(super) fn swap_facts(
     request: Option<SwapRequest>,
 ) -> (SwapFacts, Option<ReleaseMachines>) {
     let facts = context.facts;
-    let made_of = made_of(&facts.topology, &facts.topology.version);
+    let made_of = facts.made_of.clone();
     let to = request.as_ref().filter(|request| request.replaces());
     let Some(to) = to.map(|request| request.to.as_str()) else {
         let is_open = |record: &UpgradeRecord| record.outcome.is_none() && record.swap.is_some();

@@ -51,6 +51,7 @@ pub(super) fn facts() -> Facts {
         workers: Vec::new(),
         plan: Plan::Direct,
         class: None,
+        made_of: None,
         images: None,
         releases: std::sync::Arc::default(),
         catalogue: std::sync::Arc::default(),

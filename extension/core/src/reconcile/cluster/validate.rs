@@ -84,6 +84,7 @@ pub(super) fn validate(context: &Context<'_>) -> Step<Validated> {
     let inputs = SwapInputs {
         topology: &found.topology,
         class: found.class.as_deref(),
+        made_of: found.made_of.as_deref(),
         label: &found.label,
         workers: &found.workers,
         record,

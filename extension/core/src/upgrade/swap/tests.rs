@@ -104,8 +104,13 @@ impl Scene {
         )
     }
 
-    fn inputs<'a>(&'a self, releases: &'a [TkrFacts]) -> SwapInputs<'a> {
+    fn made_of(&self) -> Option<String> {
+        made_of(&self.topology, &self.topology.version)
+    }
+
+    fn inputs<'a>(&'a self, made_of: Option<&'a str>, releases: &'a [TkrFacts]) -> SwapInputs<'a> {
         SwapInputs {
+            made_of,
             topology: &self.topology,
             class: self.class.as_ref(),
             label: self.label,
@@ -116,12 +121,18 @@ impl Scene {
     }
 
     fn request(&self) -> Option<SwapRequest> {
-        request(&self.progress(), self.inputs(&releases()))
+        let made_of = self.made_of();
+        request(&self.progress(), self.inputs(made_of.as_deref(), &releases()))
     }
 
     fn kept(&self, resolved: &str) -> Option<String> {
-        let releases = releases();
-        kept_release(&self.progress(), self.inputs(&releases), Some(resolved)).map(str::to_owned)
+        let (made_of, releases) = (self.made_of(), releases());
+        kept_release(
+            &self.progress(),
+            self.inputs(made_of.as_deref(), &releases),
+            Some(resolved),
+        )
+        .map(str::to_owned)
     }
 }
 
