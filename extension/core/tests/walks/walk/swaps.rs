@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 
 use serde_json::Value;
-use sluice_core::reconcile::cluster::{Verb, Write};
+use sluice_core::{
+    reconcile::cluster::{Verb, Write},
+    upgrade::swap::is_cancelled_swap,
+};
 use sluice_crds::{
     labels::{annotation, name},
     run::{Outcome, Swap, UpgradeRecord},
@@ -383,9 +386,13 @@ impl Walk {
         );
     }
 
-    /// Whether the machines are those of the label's release, unless no entry names a release.
+    /// Whether the machines are those of the label's release, unless no entry names a release. After a cancelled upgrade to a later
+    /// Kubernetes version, the packages of that version stay, and the label of another release replaces no machine.
     fn is_swapped(&self, to: usize) -> bool {
         let pinned = pinned(&self.servers, to);
-        pinned.is_none() || pinned == labelled(&self.servers) && are_replaced(&self.servers)
+        let is_cancelled = record(&self.servers)
+            .is_some_and(|record| record.outcome == Some(Outcome::Cancelled) && !is_cancelled_swap(&record));
+        let is_labelled = is_cancelled || pinned == labelled(&self.servers);
+        pinned.is_none() || is_labelled && are_replaced(&self.servers)
     }
 }
