@@ -15,7 +15,8 @@ use crate::{
     labels::name::VARIABLES,
 };
 
-/// Field with the index of a variable that is cached without an earlier one. API servers drop it.
+/// Field with the index of a variable that is cached without an earlier one, or of the last variable, which is cached without its name and
+/// value. API servers drop it.
 const INDEX: &str = "sluice.dev/index";
 
 /// Memory limit of the parsed value of one variable, in bytes. An entry of `TKR_DATA` takes about 8 KiB.
@@ -85,6 +86,11 @@ impl Serialize for Variables {
             #[serde(rename = "sluice.dev/index", skip_serializing_if = "Option::is_none")]
             at: Option<usize>,
         }
+        #[derive(Serialize)]
+        struct Last {
+            #[serde(rename = "sluice.dev/index")]
+            at: usize,
+        }
         let mut all = serializer.serialize_seq(None)?;
         for (index, variable) in self.known.iter().enumerate() {
             all.serialize_element(&Named {
@@ -93,6 +99,11 @@ impl Serialize for Variables {
                 at: (index != variable.at).then_some(variable.at),
             })?;
         }
+        let last = self.count.checked_sub(1);
+        let last = last.filter(|last| self.known.last().is_none_or(|known| known.at < *last));
+        if let Some(at) = last {
+            all.serialize_element(&Last { at })?;
+        }
         all.end()
     }
 }
@@ -100,26 +111,33 @@ impl Serialize for Variables {
 impl<'de> Deserialize<'de> for Variables {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let mut known = Vec::new();
+        let mut count = 0_usize;
         let read = |_, text: &str| {
-            let Element(element) = Element::deserialize(&mut serde_json::Deserializer::from_str(text))?;
-            Ok(element)
+            let element = Element::deserialize(&mut serde_json::Deserializer::from_str(text))?;
+            Ok(Some(element))
         };
-        let count = each_text(deserializer, read, |index, (name, text, at)| {
-            let at = at.unwrap_or(index);
-            known.push(Variable { at, name, text });
+        let listed = each_text(deserializer, read, |index, element: Element| {
+            let at = element.at.unwrap_or(index);
+            count = count.max(at.saturating_add(1));
+            if let Some((name, text)) = element.known {
+                known.push(Variable { at, name, text });
+            }
         })?;
-        let cached = known
-            .last()
-            .map_or(0, |last: &Variable| last.at.saturating_add(1));
         Ok(Self {
             known,
-            count: count.max(cached),
+            // Undecodable variables count, too.
+            count: count.max(listed),
         })
     }
 }
 
-/// A variable; `None` if Sluice does not read it.
-struct Element(Option<(String, Box<str>, Option<usize>)>);
+/// A variable.
+struct Element {
+    /// Its index in the list of the API server, if the list is cached.
+    at: Option<usize>,
+    /// Name and value, if Sluice reads them.
+    known: Option<(String, Box<str>)>,
+}
 
 impl<'de> Deserialize<'de> for Element {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -143,7 +161,7 @@ impl<'de> Deserialize<'de> for Element {
                 }
                 let known = name.filter(|name| VARIABLES.contains(&name.as_str()));
                 let Some(name) = known else {
-                    return Ok(Element(None));
+                    return Ok(Element { at, known: None });
                 };
                 decode::take(decode::ELEMENT * size_of::<Variable>() + name.len())?;
                 // Only a value that can be parsed is kept.
@@ -153,7 +171,10 @@ impl<'de> Deserialize<'de> for Element {
                     Ok(None)
                 })?;
                 decode::take(value.0.len())?;
-                Ok(Element(Some((name, value.0.into(), at))))
+                Ok(Element {
+                    at,
+                    known: Some((name, value.0.into())),
+                })
             }
         }
         deserializer.deserialize_map(Fields)

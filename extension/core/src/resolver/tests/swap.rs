@@ -158,6 +158,22 @@ fn each_variable_is_tested_for_its_name() {
     }
 }
 
+/// The cache has no variable of the pool, but knows how many there are.
+#[test]
+fn other_overrides_of_a_pool_stay() {
+    let world = World::new();
+    let mut stored = made(&world, &json!([{"name": "md", "class": "photon"}]));
+    let pool = "/spec/topology/workers/machineDeployments/0/variables";
+    *stored.pointer_mut(pool).unwrap() = json!({"overrides": [{"name": "other", "value": 1}]});
+    let cached = serde_json::to_value(cluster(&stored)).unwrap();
+    for step in &render(&world, &cached, "v1.35.4---a.10").unwrap().patch {
+        apply(&mut stored, step);
+    }
+    let overrides = stored.pointer(pool).unwrap()["overrides"].clone();
+    assert_eq!(overrides[0], json!({"name": "other", "value": 1}));
+    assert_eq!(overrides[1]["name"], "TKR_DATA");
+}
+
 type Change = fn(&mut World, &mut Value);
 
 #[rstest]
