@@ -101,6 +101,10 @@ pub mod annotation {
     pub const PAUSED: &str = "cluster.x-k8s.io/paused";
     /// Cluster API, on a Cluster: any key with this prefix blocks the start of an upgrade.
     pub const BEFORE_UPGRADE_PREFIX: &str = "before-upgrade.hook.cluster.cluster.x-k8s.io";
+    /// Cluster API, on workers of a Cluster's topology, by its presence: they keep their version.
+    pub const DEFER_UPGRADE: &str = "topology.cluster.x-k8s.io/defer-upgrade";
+    /// Cluster API, on workers of a Cluster's topology, by its presence: they and all later ones of their kind keep their version.
+    pub const HOLD_UPGRADE_SEQUENCE: &str = "topology.cluster.x-k8s.io/hold-upgrade-sequence";
     /// Cluster API, on a Cluster: hooks that it still has to call, comma separated.
     pub const PENDING_HOOKS: &str = "runtime.cluster.x-k8s.io/pending-hooks";
     /// Cluster API, on a Cluster that is being deleted, by its presence: hook BeforeClusterDelete has released the deletion.
@@ -230,7 +234,7 @@ pub fn is_kept(key: &str) -> bool {
 }
 
 /// Every key of [`label`] and [`annotation`].
-const READ: [&str; 58] = [
+const READ: [&str; 60] = [
     label::TKR,
     label::LEGACY_TKR,
     label::INCOMPATIBLE,
@@ -275,6 +279,8 @@ const READ: [&str; 58] = [
     annotation::CLUSTER_NAME,
     annotation::CLUSTER_NAMESPACE,
     annotation::PAUSED,
+    annotation::DEFER_UPGRADE,
+    annotation::HOLD_UPGRADE_SEQUENCE,
     annotation::PENDING_HOOKS,
     annotation::OK_TO_DELETE,
     annotation::RETRIGGERED_AT,

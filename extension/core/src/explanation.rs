@@ -165,9 +165,14 @@ impl<'a> Explanation<'a> {
     #[must_use]
     pub fn in_column(&self, longest: usize) -> String {
         let Some(package) = self.package else {
-            // The message shows the progress.
-            let is_replacing = self.gate.is_none() && self.reason == GateReason::ReplacingMachines.as_str();
-            return one_line(if is_replacing { self.message } else { self.text }, longest);
+            let text: Cow<'_, str> = match GateReason::parse(self.reason) {
+                // The message shows the progress.
+                Some(GateReason::ReplacingMachines) if self.gate.is_none() => self.message.into(),
+                // The message names the pools.
+                Some(GateReason::WorkersDeferred) => format!("{}: {}", self.text, self.message).into(),
+                _ => self.text.into(),
+            };
+            return one_line(&text, longest);
         };
         let version = package.version.split('+').next().unwrap_or_default();
         let cause = self.cause();

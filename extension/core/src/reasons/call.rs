@@ -38,6 +38,10 @@ held! {
         /// with neither label nor ClusterBootstrap, while the cache of the replica lacks its latest generation or its class.
         ClusterNotObserved("hook message"): "latest edit of the Cluster not observed", Lag,
             wait("10 s", "check the log of the leader, and the network between the replicas and the API server"),
+        /// Cluster API calls about an earlier generation of the Cluster than the record has observed, because its cache is outdated. It
+        /// would continue without the latest edit, for example without an entry of `TKR_DATA` that Sluice has written since.
+        CallOutdated("hook message"): "call about an earlier generation of the Cluster", Lag,
+            wait("10 s", "check the log of Cluster API, and the network between Cluster API and the API server"),
         /// The ClusterBootstrap was edited after the record was computed.
         BootstrapNotObserved("hook message"): "latest edit of the ClusterBootstrap not observed", Lag,
             wait("10 s", "check the log of the leader for failed writes of the ClusterBootstrap"),

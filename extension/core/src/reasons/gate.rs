@@ -81,10 +81,18 @@ held! {
                 "remove one of the two that the message names; in an upgrade, the one in the field where the template of the release \
                  does not have it",
             ),
-        /// The packages of a release of the same Kubernetes version are proven, but its machines cannot be created: the release is
-        /// deactivated or incompatible, a part of the topology has not exactly one OSImage of it, or the ClusterClass does not exist.
-        MachinesNotResolved("`status.upgrade.swap`, event"): "machines not resolved", Blocked,
-            act("correct what the message names, or set the label to another release"),
+        /// The machines of a release cannot be created: the release is deactivated or incompatible, a part of the topology has not
+        /// exactly one OSImage of it, or the ClusterClass does not exist. The release is that of the next Kubernetes version, which needs
+        /// an entry in variable `TKR_DATA`, or another one of the same version, whose packages are proven.
+        MachinesNotResolved("gate, `status.upgrade.swap`, event"): "machines not resolved", Blocked,
+            act(
+                "correct what the message names, set the label to another release, or write the \
+                 [entry](reference/resolution.md#intermediate-versions) for the next version",
+            ),
+        /// The class declares variable `TKR_DATA`, and the Cluster has no entry for the next Kubernetes version yet. Sluice writes it before
+        /// any gate of that version opens.
+        EntryNotWritten("gate"): "entry for the next version not written yet", Progress,
+            wait("10 s", "check the log of the leader for failed writes of the Cluster"),
         /// The packages follow a release of the same Kubernetes version, but the machines stay as they are: the ClusterClass does not
         /// declare variable `TKR_DATA`, or the variable has no entry for the version.
         MachinesKept("`status.upgrade.swap`"): "machines stay as they are", Progress,
@@ -228,9 +236,15 @@ held! {
         WorkersUpgrading("gate"): "workers being upgraded", ClusterApi,
             wait(
                 "the time that Cluster API takes to write the version to all MachineDeployments and MachinePools, one after the other",
-                "check condition `TopologyReconciled` of the Cluster, and the MachineDeployments and MachinePools; for two builds, see \
+                "check condition `TopologyReconciled` of the Cluster, its MachineDeployments and MachinePools, and PodDisruptionBudgets of \
+                 the workload; for two builds, see \
                  [decision 48](decisions/0048-rule-of-cluster-api-for-reported-versions.md)",
             ),
+        /// Only pools have not taken the version that an annotation of the topology defers: `topology.cluster.x-k8s.io/defer-upgrade`, or
+        /// `…/hold-upgrade-sequence` of the pool or of an earlier one. The message names them. No deadline is exceeded meanwhile, and Cluster
+        /// API accepts no further version.
+        WorkersDeferred("gate"): "deferred by annotation", ClusterApi,
+            wait("as long as the upgrade of the pools shall wait", "remove the annotation"),
         /// Cluster API replaces machines by those of another release of the same Kubernetes version. The message shows replaced and
         /// desired machines of each part.
         ReplacingMachines("`status.upgrade.swap`"): "machines being replaced", ClusterApi,

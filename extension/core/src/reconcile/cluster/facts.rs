@@ -127,7 +127,7 @@ pub struct Facts {
     pub plan: Plan,
     /// All releases.
     pub releases: Arc<Releases>,
-    /// All OSImages of a Cluster whose label and machines are of different releases; `None` for any other, and before the first list.
+    /// All OSImages; `None` before the first list.
     pub images: Option<Arc<Images>>,
     /// A release that cannot be decoded, if any: it may be for any version.
     pub undecodable_release: Option<Arc<Undecodable>>,
@@ -185,7 +185,6 @@ impl Facts {
         let odd = odd.into_iter().flatten().next().cloned();
         let (bootstrap, class) = (bootstrap.ok().flatten(), class.ok().flatten());
         let made_of = made_of(&topology, &topology.version);
-        let needs_images = made_of.as_ref().is_some_and(|made_of| *made_of != label);
         let undecodable = odd
             .or_else(|| Stored::<MachineDeployment>::undecodable_of(stores, &owner.namespace, &owner.name))
             .or_else(|| Stored::<MachinePool>::undecodable_of(stores, &owner.namespace, &owner.name))
@@ -198,11 +197,11 @@ impl Facts {
         Some(Self {
             server_now: None,
             settings: settings.clone(),
-            workers: workers(stores, &owner),
+            workers: workers(stores, &owner, &topology),
             follows_bootstrap: follows_bootstrap(cluster, class.as_deref()).is_some(),
             plan: Plan::of(class.as_deref(), cluster.status.as_ref()),
             releases: stores.releases(),
-            images: needs_images.then(|| stores.images()).flatten(),
+            images: stores.images(),
             class,
             made_of,
             undecodable_release: stores.undecodable_release(),
@@ -303,7 +302,7 @@ fn of_catalogue(
 }
 
 /// Returns the workers of a topology, sorted by name.
-fn workers(stores: &impl Stores, owner: &Owner) -> Vec<WorkerFacts> {
+fn workers(stores: &impl Stores, owner: &Owner, topology: &Topology) -> Vec<WorkerFacts> {
     fn of<K: Worker>(stores: &impl Stored<K>, owner: &Owner) -> Vec<WorkerFacts> {
         let workers = stores.of_cluster(&owner.namespace, &owner.name);
         workers
@@ -314,7 +313,9 @@ fn workers(stores: &impl Stores, owner: &Owner) -> Vec<WorkerFacts> {
     let mut all = of::<MachineDeployment>(stores, owner);
     all.extend(of::<MachinePool>(stores, owner));
     all.sort_by(|a, b| a.name.cmp(&b.name));
-    all
+    all.into_iter()
+        .map(|worker| worker.in_topology(topology))
+        .collect()
 }
 
 #[cfg(test)]

@@ -4,9 +4,10 @@ use kube::ResourceExt;
 use sluice_crds::{
     foreign::{
         MachineDeployment, MachinePool,
+        cluster::{Topology, WorkerTopology},
         machine_deployment::{WorkerSpec, WorkerStatus},
     },
-    labels::label,
+    labels::{annotation, label},
 };
 
 use super::Rollout;
@@ -27,6 +28,8 @@ pub struct WorkerFacts {
     pub versions: Vec<String>,
     /// Whether Cluster API may treat it as upgrading.
     pub rolling: bool,
+    /// Whether a user has Cluster API keep its version, see [`WorkerFacts::in_topology`].
+    pub deferred: bool,
     /// Replacement of its machines.
     pub rollout: Rollout,
 }
@@ -129,7 +132,34 @@ impl WorkerFacts {
             versions: versions.map(|each| each.version.clone()).collect(),
             spec_version: version,
             rolling,
+            deferred: false,
         })
+    }
+
+    /// Returns the facts with what the topology of the Cluster says about the pool: Cluster API keeps the version of a pool with annotation
+    /// `defer-upgrade`, and of pools from the first one with `hold-upgrade-sequence` on (`isMachineDeploymentDeferred` in
+    /// `exp/topology/desiredstate`).
+    #[must_use]
+    pub fn in_topology(self, topology: &Topology) -> Self {
+        let has = |pool: &WorkerTopology, key: &str| {
+            let metadata = pool.metadata.as_ref();
+            metadata.is_some_and(|metadata| metadata.annotations.contains_key(key))
+        };
+        let pools = topology.workers.iter().flat_map(|workers| {
+            if self.is_pool {
+                &workers.machine_pools
+            } else {
+                &workers.machine_deployments
+            }
+        });
+        let mut is_held = false;
+        let found = pools
+            .inspect(|pool| is_held |= has(pool, annotation::HOLD_UPGRADE_SEQUENCE))
+            .find(|pool| pool.name == self.pool);
+        Self {
+            deferred: is_held || found.is_some_and(|pool| has(pool, annotation::DEFER_UPGRADE)),
+            ..self
+        }
     }
 
     /// Returns the version that its machines report while Cluster API may wait for another one forever: it rolls, and all its machines
@@ -160,9 +190,12 @@ fn up_to_date(status: &WorkerStatus) -> Option<i32> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use jiff::Timestamp;
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
     use rstest::rstest;
+    use serde_json::{Value, json};
     use sluice_crds::foreign::machine_deployment::{DeprecatedStatus, V1Beta1Status, VersionReplicas};
 
     use super::*;
@@ -292,6 +325,45 @@ mod tests {
             ..facts
         };
         assert_eq!(settled.reported_instead(), None);
+    }
+
+    #[rstest]
+    #[case::no_annotation([None; 3], [false; 3])]
+    #[case::a_deferred_pool([None, Some(annotation::DEFER_UPGRADE), None], [false, true, false])]
+    #[case::a_held_sequence([None, Some(annotation::HOLD_UPGRADE_SEQUENCE), None], [false, true, true])]
+    #[case::both(
+        [Some(annotation::DEFER_UPGRADE), None, Some(annotation::HOLD_UPGRADE_SEQUENCE)],
+        [true, false, true]
+    )]
+    fn annotations_of_the_topology_defer_pools(
+        #[case] annotations: [Option<&str>; 3],
+        #[case] deferred: [bool; 3],
+        #[values(false, true)] is_pool: bool,
+    ) {
+        let names = ["a", "b", "c"];
+        let pools = names.iter().zip(annotations).map(|(name, key)| {
+            let annotations: BTreeMap<&str, &str> = key.map(|key| (key, "")).into_iter().collect();
+            json!({"name": name, "metadata": {"annotations": annotations}})
+        });
+        let pools: Vec<Value> = pools.collect();
+        let [kind, other] = if is_pool {
+            ["machinePools", "machineDeployments"]
+        } else {
+            ["machineDeployments", "machinePools"]
+        };
+        let held =
+            json!([{"name": "d", "metadata": {"annotations": {annotation::HOLD_UPGRADE_SEQUENCE: ""}}}]);
+        let topology = json!({"version": "v1.36.3", "workers": {kind: pools, other: held}});
+        let topology: Topology = serde_json::from_str(&topology.to_string()).unwrap();
+        let found = names.map(|name| {
+            let facts = WorkerFacts {
+                pool: name.to_owned(),
+                is_pool,
+                ..WorkerFacts::default()
+            };
+            facts.in_topology(&topology).deferred
+        });
+        assert_eq!(found, deferred);
     }
 
     #[test]

@@ -121,13 +121,19 @@ pub(super) fn packages(judged: Option<&[Judgement]>, phases: &[Phase]) -> Option
 /// Names all packages of a gate, including the ready ones: the text stays the same until the last of them is ready. Each change of it
 /// costs Cluster API a write and a reconcile, and its next call comes a second later. See docs/decisions/0022.
 fn waits_for<'a>(packages: impl Iterator<Item = &'a PackageRecord>) -> String {
-    const NAMED: usize = 12;
-    let mut names: Vec<String> = packages.map(named).collect();
-    let more = if names.len() > NAMED { " and more" } else { "" };
-    names.truncate(NAMED);
+    let names: Vec<String> = packages.map(named).collect();
     match names.as_slice() {
         [one] => format!("waiting for {one}"),
-        several => format!("waiting for all of {}{more}", several.join(", ")),
+        several => format!("waiting for all of {}", listed(several)),
+    }
+}
+
+/// Lists the first twelve names.
+fn listed(names: &[String]) -> String {
+    const NAMED: usize = 12;
+    match names.get(..NAMED) {
+        Some(first) if names.len() > NAMED => format!("{} and more", first.join(", ")),
+        _ => names.join(", "),
     }
 }
 
@@ -199,7 +205,8 @@ pub(super) fn control_plane(progress: &Progress) -> Option<Hold> {
     Some(Hold::new(reason, message))
 }
 
-/// Returns the hold of workers whose spec does not have the version yet. Cluster API itself tracks their rollout.
+/// Returns the hold of workers whose spec does not have the version yet. Cluster API itself tracks their rollout. Deferred pools are named
+/// once no other one is left.
 pub(super) fn workers(workers: &[WorkerFacts], version: &str) -> Option<Hold> {
     let asked = |worker: &WorkerFacts| {
         worker
@@ -207,12 +214,18 @@ pub(super) fn workers(workers: &[WorkerFacts], version: &str) -> Option<Hold> {
             .as_deref()
             .is_some_and(|spec| reached(spec, version))
     };
-    (!workers.iter().all(asked)).then(|| {
-        Hold::new(
-            GateReason::WorkersUpgrading,
-            format!("waiting for the workers to be at {version}"),
-        )
-    })
+    let left: Vec<&WorkerFacts> = workers.iter().filter(|worker| !asked(worker)).collect();
+    if left.is_empty() {
+        return None;
+    }
+    if left.iter().all(|worker| worker.deferred) {
+        let pools: Vec<String> = left.iter().map(|worker| worker.pool.clone()).collect();
+        return Some(Hold::new(GateReason::WorkersDeferred, listed(&pools)));
+    }
+    Some(Hold::new(
+        GateReason::WorkersUpgrading,
+        format!("waiting for the workers to be at {version}"),
+    ))
 }
 
 /// Returns the hold of the step after `version` for workers that report a build of it. Cluster API takes no step while it waits for another

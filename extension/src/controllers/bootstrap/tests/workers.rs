@@ -1,10 +1,13 @@
 //! Workers of a Cluster whose control plane runs the version.
 
 use rstest::rstest;
-use sluice_crds::{labels::label::CAPI_CLUSTER_NAME, run::Hook};
+use sluice_crds::{
+    labels::{annotation, label::CAPI_CLUSTER_NAME},
+    run::Hook,
+};
 
 use super::*;
-use crate::controllers::bootstrap::world::{VALUES, VERSION, World, values};
+use crate::controllers::bootstrap::world::{CLUSTER, VALUES, VERSION, World, values};
 
 /// Adds workers of this kind that run a version.
 fn workers(world: &World, kind: &str, plural: &str, version: &str) {
@@ -44,6 +47,33 @@ async fn workers_of_each_kind_are_waited_for(#[case] kind: &str, #[case] plural:
     assert_eq!(
         world.held(Hook::AfterWorkersUpgrade),
         None,
+        "{:?}",
+        world.record()
+    );
+}
+
+#[rstest]
+#[case::a_machine_deployment("MachineDeployment", "machinedeployments", "machineDeployments")]
+#[case::a_machine_pool("MachinePool", "machinepools", "machinePools")]
+#[tokio::test(start_paused = true)]
+async fn deferred_workers_of_each_kind_are_named(
+    #[case] kind: &str,
+    #[case] plural: &str,
+    #[case] pools: &str,
+) {
+    let world = World::new();
+    world.control_plane_at(VERSION);
+    workers(&world, kind, plural, "v1.35.4");
+    world.management.edit(CLUSTER, |cluster| {
+        let metadata = json!({"annotations": {annotation::DEFER_UPGRADE: ""}});
+        cluster["spec"]["topology"]["workers"] = json!({pools: [{"name": "workers", "metadata": metadata}]});
+    });
+    world.reconcile().await;
+    world.deployed();
+    world.reconcile().await;
+    assert_eq!(
+        world.held(Hook::AfterWorkersUpgrade),
+        Some(GateReason::WorkersDeferred),
         "{:?}",
         world.record()
     );

@@ -23,6 +23,7 @@ fn wait_after_hours(prepare: impl FnOnce(&mut Scene)) -> u32 {
 #[case::was_not_asked_while_held("StartHeldByAnnotation", false)]
 #[case::was_not_asked_while_the_control_plane_rolled("ControlPlaneUpgrading", false)]
 #[case::was_not_asked_while_workers_rolled("WorkersUpgrading", false)]
+#[case::was_not_asked_while_workers_were_deferred("WorkersDeferred", false)]
 fn a_stuck_cluster_is_asked_rarely_unless_the_reason_is_about_to_pass(
     #[case] reason: &str,
     #[case] rarely: bool,

@@ -75,6 +75,36 @@ fn one_minor_from_bump_to_completion() {
 }
 
 #[test]
+fn pools_that_are_deferred_are_named_once_no_other_is_left() {
+    let pool = |name: &str, version: &str, deferred| WorkerFacts {
+        pool: name.to_owned(),
+        deferred,
+        ..worker(version)
+    };
+    let says = |workers: &[WorkerFacts]| {
+        let proven = Scene {
+            workers: workers.to_vec(),
+            ..Scene::ready().with_control_plane(V36, V36)
+        };
+        let record = proven.advance(Some(&Scene::ready().advance(None)));
+        assert_eq!(record.outcome, None);
+        let mut gates = record.gates.into_iter();
+        let gate = gates.find(|gate| gate.hook == Hook::AfterWorkersUpgrade && gate.version == V36);
+        gate.map(|gate| (gate.reason, gate.message)).unwrap()
+    };
+    let (reason, _) = says(&[pool("a", V35, false), pool("b", V35, true)]);
+    assert_eq!(reason, "WorkersUpgrading");
+    let others = [pool("a", V36, false), pool("b", V35, true), pool("c", V35, true)];
+    assert_eq!(says(&others), ("WorkersDeferred".to_owned(), "b, c".to_owned()));
+    let many: Vec<WorkerFacts> = (0..13).map(|each| pool(&format!("p{each}"), V35, true)).collect();
+    let (_, pools) = says(&many);
+    assert!(
+        pools.starts_with("p0, p1, ") && pools.ends_with(", p11 and more"),
+        "{pools}"
+    );
+}
+
+#[test]
 fn two_minors_one_after_the_other() {
     let plan = Plan::Listed([V34, V35, V36].map(str::to_owned).to_vec());
     let scene = || {
