@@ -131,8 +131,8 @@ demo-down: first-run ## Remove what demo-up left
 demo-20: first-run ## Twenty upgrades in a row; fails unless order and pace of all releases were kept
 	$(BUILT)/demo repeat --times 20
 
-bench: ## Criterion benches of the hook path and of resolutions
-	$(CARGO) bench --workspace --bench hook_path --bench resolve
+bench: ## Criterion benches of the hook path, of resolutions and of available updates
+	$(CARGO) bench --workspace --bench hook_path --bench resolve --bench offers
 
 bench-hooks: say-cost build ## Hooks under load beside an extension in Go and a bare echo, ratios in target/bench/hooks.json, six minutes
 	$(BUILT)/bench-hooks

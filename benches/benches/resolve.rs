@@ -1,49 +1,15 @@
 //! Cost of one resolution of a Cluster among 300 releases with 3,000 images: a new one, an unchanged one, and ones that are refused after
 //! a check of every release, with as many pools and selectors as the resolver checks.
 
-use std::{hint::black_box, sync::Arc};
+use std::hint::black_box;
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use serde_json::{Value, json};
-use sluice_core::{
-    cache::stores::{Images, Releases},
-    resolver::{Asked, ResolverInputs, resolve},
-};
-use sluice_crds::{foreign::ClusterClass, run::OSImage};
+use sluice_benches::catalogue;
+use sluice_core::resolver::{Asked, ResolverInputs, resolve};
+use sluice_crds::foreign::ClusterClass;
 
 const SELECTOR: &str = "run.tanzu.vmware.com/resolve-os-image";
-
-/// 20 minor versions of 15 releases, each with ten images of its own.
-fn catalogue() -> serde_json::Result<(Releases, Images)> {
-    let (mut releases, mut images) = (Releases::new(), Images::new());
-    for count in 0..300 {
-        let kubernetes = format!("v1.{}.{}+vmware.1", 20 + count / 15, count % 15);
-        let name = format!("{}-tkg.1", kubernetes.replace('+', "---"));
-        let mut named = Vec::new();
-        for image in 0..10 {
-            let name = format!("{name}-{image}");
-            let object: OSImage = serde_json::from_value(json!({
-                "apiVersion": "run.tanzu.vmware.com/v1alpha3", "kind": "OSImage", "metadata": {"name": name},
-                "spec": {
-                    "kubernetesVersion": kubernetes,
-                    "os": {"type": "linux", "name": format!("os-{image}"), "version": "5", "arch": "amd64"},
-                    "image": {"type": "ami", "ref": {"id": name, "region": "us-east-1"}},
-                },
-            }))?;
-            images.insert(name.clone(), Arc::new(object));
-            named.push(json!({"name": name}));
-        }
-        let release = serde_json::from_value(json!({
-            "apiVersion": "run.tanzu.vmware.com/v1alpha3", "kind": "TanzuKubernetesRelease", "metadata": {"name": name},
-            "spec": {
-                "version": format!("{kubernetes}-tkg.1"), "kubernetes": {"version": kubernetes}, "osImages": named,
-                "bootstrapPackages": [],
-            },
-        }))?;
-        releases.insert(name, Arc::new(release));
-    }
-    Ok((releases, images))
-}
 
 /// A Cluster whose parts select images by label.
 fn cluster(version: &str, os: &str) -> Value {
@@ -60,7 +26,7 @@ fn cluster(version: &str, os: &str) -> Value {
 }
 
 fn resolutions(criterion: &mut Criterion) {
-    let Ok((releases, images)) = catalogue() else {
+    let Ok((releases, images)) = catalogue::catalogue() else {
         return;
     };
     let class: ClusterClass = serde_json::from_value(json!({

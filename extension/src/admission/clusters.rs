@@ -131,11 +131,13 @@ fn decoded(spec: &str) -> Result<(ClusterSpec, usize), Malformed> {
     })
 }
 
-/// Resolves a Cluster from the caches. Its control plane is looked up where the result depends on the versions of machines.
+/// Resolves a Cluster from the caches. Its control plane is looked up where the result depends on the versions of machines. If `is_last`,
+/// unused entries stay while these versions are unknown.
 pub(super) fn resolved(
     asked: &Asked,
     stores: &Stores,
     control_planes: &ControlPlanes,
+    is_last: bool,
 ) -> Result<Resolution, Unknown> {
     let class = match class_of(&asked.new) {
         Some((namespace, name)) => stores.classes.found(Some(&namespace), name),
@@ -154,19 +156,20 @@ pub(super) fn resolved(
         running: None,
         pinned: bootstrap.and_then(pinned_release),
     };
-    match resolve(asked, known) {
-        Err(Unknown::Running) => {
-            let running = running(asked, stores, control_planes)?;
-            resolve(
-                asked,
-                ResolverInputs {
-                    running: Some(&running),
-                    ..known
-                },
-            )
-        }
-        resolution => resolution,
-    }
+    let running = || running(asked, stores, control_planes);
+    let running = match resolve(asked, known) {
+        Err(Unknown::Running) => running()?,
+        Err(Unknown::Unused) if is_last => running().unwrap_or(Running::UNKNOWN),
+        Err(Unknown::Unused) => running().map_err(|_| Unknown::Unused)?,
+        resolution => return resolution,
+    };
+    resolve(
+        asked,
+        ResolverInputs {
+            running: Some(&running),
+            ..known
+        },
+    )
 }
 
 /// Returns the versions that machines of the Cluster may run.

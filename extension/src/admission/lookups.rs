@@ -152,9 +152,13 @@ impl Caches {
         }
     }
 
-    /// Resolves a Cluster from the caches.
-    pub(super) fn resolve(&self, asked: &resolver::Asked) -> Result<Resolution, resolver::Unknown> {
-        clusters::resolved(asked, &self.stores, &self.control_planes)
+    /// Resolves a Cluster from the caches, see [`clusters::resolved`].
+    pub(super) fn resolve(
+        &self,
+        asked: &resolver::Asked,
+        is_last: bool,
+    ) -> Result<Resolution, resolver::Unknown> {
+        clusters::resolved(asked, &self.stores, &self.control_planes, is_last)
     }
 
     /// Completes when the kind of control plane of the cached Cluster is listed, or cannot be.

@@ -260,7 +260,7 @@ impl Admission {
     /// Responds from the caches alone, unless control planes have to be read first.
     fn resolved(&self, bytes: &[u8]) -> Result<Parsed, Malformed> {
         let review = clusters::parse(bytes)?;
-        Ok(match self.resolution(&review) {
+        Ok(match self.resolution(&review, false) {
             Ok(answer) => Parsed::Answered(answer),
             Err(_) => Parsed::Waits(Box::new(review)),
         })
@@ -275,7 +275,7 @@ impl Admission {
             let read = tokio::time::timeout(LOOKUP_TIMEOUT, caches.read_control_planes(asked));
             let _either_way = read.await.is_ok();
         }
-        self.resolution(&review)
+        self.resolution(&review, true)
             .unwrap_or_else(|unknown| unavailable(&unknown))
     }
 
@@ -283,7 +283,7 @@ impl Admission {
     ///
     /// # Errors
     /// The versions of machines are not known yet.
-    fn resolution(&self, review: &clusters::Review) -> Result<(Outcome, Response), Unknown> {
+    fn resolution(&self, review: &clusters::Review, is_last: bool) -> Result<(Outcome, Response), Unknown> {
         let clusters::Review {
             uid,
             namespace,
@@ -302,9 +302,9 @@ impl Admission {
             faults,
             warnings,
             patch,
-        } = match caches.resolve(asked) {
+        } = match caches.resolve(asked, is_last) {
             Ok(resolution) => resolution,
-            Err(Unknown::Running) => return Err(Unknown::Running),
+            Err(unknown @ (Unknown::Running | Unknown::Unused)) => return Err(unknown),
             Err(unknown) => return Ok(unavailable(&unknown)),
         };
         let verdict = Verdict { faults, warnings };

@@ -135,6 +135,7 @@ impl EventHandlers {
         let namespace = class.namespace.clone().unwrap_or_default();
         self.fan_outs
             .send(SharedDependency::Class(namespace, name(class)));
+        self.releases.send(ReleaseEvent::Classes);
     }
 }
 

@@ -170,7 +170,7 @@ struct Clause {
 }
 
 /// All conditions of a release.
-const CLAUSES: [Clause; 14] = [
+const CLAUSES: [Clause; 15] = [
     Clause {
         name: "all objects that the Cluster depends on can be decoded",
         objection: undecodable,
@@ -202,6 +202,10 @@ const CLAUSES: [Clause; 14] = [
     Clause {
         name: "the record has observed the Cluster's generation",
         objection: behind_the_cluster,
+    },
+    Clause {
+        name: "the call is about the generation of the record",
+        objection: ahead_of_the_call,
     },
     Clause {
         name: "the record has observed the ClusterBootstrap's generation",
@@ -276,6 +280,11 @@ fn of_another_cluster(call: &HookCall<'_>, cached: &CachedCluster<'_>) -> Option
 fn behind_the_cluster(call: &HookCall<'_>, cached: &CachedCluster<'_>) -> Option<Hold<HoldReason>> {
     (cached.record?.observed_cluster_generation < call.generation)
         .then(|| said(CallReason::ClusterNotObserved))
+}
+
+// Cluster API would continue without the edits since, such as the entry that the machines of the version are made of.
+fn ahead_of_the_call(call: &HookCall<'_>, cached: &CachedCluster<'_>) -> Option<Hold<HoldReason>> {
+    (call.generation < cached.record?.observed_cluster_generation).then(|| said(CallReason::CallOutdated))
 }
 
 fn behind_the_bootstrap(_: &HookCall<'_>, cached: &CachedCluster<'_>) -> Option<Hold<HoldReason>> {

@@ -15,6 +15,7 @@ use super::{
     conditions::{COMPATIBLE, READY, Said, VALID, is_false, quoted, say},
     labels::{Labels, version_label, version_labels},
     release_status::ReleaseStatus,
+    updates::Update,
 };
 use crate::{
     cache::stores::{Images, Releases},
@@ -86,8 +87,12 @@ impl Evaluation {
         let judged: BTreeMap<_, _> = judged.collect();
         let offered = facts.releases.iter().filter_map(|(name, release)| {
             let judged = judged.get(name)?;
-            let version = judged.version.as_ref()?;
-            is_offered(release, judged, facts.images).then_some((version, release.spec.version.as_str()))
+            let version = judged.version.clone()?;
+            is_offered(release, judged, facts.images).then(|| Update {
+                version,
+                text: release.spec.version.clone(),
+                name: name.clone(),
+            })
         });
         Self {
             updates: Updates::of(offered),

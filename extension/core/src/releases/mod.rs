@@ -21,7 +21,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::{cluster::ClusterRef, reasons::reasons};
 
-pub use available_updates::{UpdatesAvailableWrite, of_cluster};
+pub use available_updates::{Offers, UpdatesAvailableWrite};
 pub use compatibility::{Compatibility, ManagementClusters, Sources, Verdict};
 pub use evaluation::{Evaluation, Facts, Fault};
 pub use image::of_image;
@@ -60,6 +60,8 @@ reasons! {
 pub enum ReleaseEvent {
     /// Releases, OSImages, Packages or compatibility data.
     All,
+    /// ClusterClasses, which limit the available updates of their Clusters.
+    Classes,
     /// A Cluster.
     Cluster(ClusterRef),
     /// A Package of the system namespace, or its PackageInstall.

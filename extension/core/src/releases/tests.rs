@@ -14,7 +14,7 @@ use proptest::prelude::*;
 use rstest::rstest;
 use serde_json::{Value, json};
 use sluice_crds::{
-    foreign::Cluster,
+    foreign::{Cluster, ClusterClass},
     run::{OSImage, TanzuKubernetesRelease},
 };
 use sluice_test_store::merge;
@@ -92,6 +92,15 @@ impl World {
             packages: Some(&self.packages),
             compatibility: Some(&self.compatibility),
         })
+    }
+
+    fn offers(&self) -> Offers {
+        let images = Some(Arc::new(self.images.clone()));
+        Offers::of(
+            Arc::new(self.evaluation()),
+            Arc::new(self.releases.clone()),
+            images,
+        )
     }
 
     /// Carries out the writes of each release once. Returns the number of releases with a write.

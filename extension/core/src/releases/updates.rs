@@ -1,6 +1,6 @@
 //! Available updates.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::version::Ordered;
 
@@ -9,20 +9,35 @@ const NAMED: usize = 20;
 
 /// Releases that nothing excludes, by minor version, in order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Updates(BTreeMap<(u64, u64), Vec<(Ordered, String)>>);
+pub struct Updates(BTreeMap<(u64, u64), Vec<Update>>);
+
+/// One of these releases.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Update {
+    pub(super) version: Ordered,
+    /// The version as written.
+    pub(super) text: String,
+    /// Name of the release.
+    pub(super) name: String,
+}
 
 impl Updates {
     /// Creates the index of these releases by version.
-    pub(super) fn of<'a>(versions: impl IntoIterator<Item = (&'a Ordered, &'a str)>) -> Self {
+    pub(super) fn of(updates: impl IntoIterator<Item = Update>) -> Self {
         let mut minors = BTreeMap::<_, Vec<_>>::new();
-        for (version, text) in versions {
-            let releases = minors.entry(version.minor()).or_default();
-            releases.push((version.clone(), text.to_owned()));
+        for update in updates {
+            minors.entry(update.version.minor()).or_default().push(update);
         }
         for releases in minors.values_mut() {
             releases.sort_unstable();
         }
         Self(minors)
+    }
+
+    /// Returns the releases with these names.
+    pub(super) fn only(&self, names: &BTreeSet<&str>) -> Self {
+        let all = self.0.values().flatten();
+        Self::of(all.filter(|update| names.contains(update.name.as_str())).cloned())
     }
 
     /// Returns the versions above this one, of the same and the next minor version, the newest last, 20 at most.
@@ -35,10 +50,11 @@ impl Updates {
         let newest_first = minors
             .filter_map(|minor| self.0.get(&minor))
             .flat_map(|releases| {
-                let first = releases.partition_point(|(other, _)| other <= version);
+                let first = releases.partition_point(|other| other.version <= *version);
                 releases[first..].iter().rev()
             });
-        let mut newer: Vec<&str> = newest_first.take(NAMED).map(|(_, text)| text.as_str()).collect();
+        let newest_first = newest_first.map(|update| update.text.as_str());
+        let mut newer: Vec<&str> = newest_first.take(NAMED).collect();
         newer.reverse();
         newer
     }

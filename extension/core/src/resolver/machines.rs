@@ -5,7 +5,7 @@ use std::{cmp::Ordering, collections::BTreeMap, sync::Arc};
 use kube::ResourceExt as _;
 use serde_json::Value;
 use sluice_crds::{
-    foreign::cluster::WorkerTopology,
+    foreign::cluster::{Variables, WorkerTopology},
     labels::{annotation, label, name},
     run::{OSImage, TanzuKubernetesRelease},
 };
@@ -17,6 +17,7 @@ use super::{
     pick::Picked,
     steps::{control_plane_overrides, overrides, put, put_control_plane, put_pool},
     swap,
+    unused::VersionChange,
 };
 use crate::{cluster::release_of, fault::Fault};
 
@@ -58,12 +59,35 @@ impl<'a> ClusterChange<'a> {
         !has_entry && is_at && self.machines.may_run(version)
     }
 
-    /// Returns these entries without the replaced one.
+    /// Returns these earlier entries without the replaced one and the unused ones.
     fn staying(&self, mut entries: Entries, release: &TanzuKubernetesRelease) -> Entries {
         if self.is_replaced(release) {
             entries.remove(&release.spec.kubernetes.version);
         }
-        entries
+        self.version_change(release).without_unused(entries, |_| true)
+    }
+
+    /// Returns these new entries of the Cluster or of a part without unused ones that either had before. `own` are the earlier variables of
+    /// the part.
+    fn used(&self, entries: Entries, own: &Variables, release: &TanzuKubernetesRelease) -> Entries {
+        let own = data::entries_in(own);
+        let before = [own.as_ref(), self.entries_before.as_ref()];
+        self.version_change(release).without_unused(entries, |version| {
+            before
+                .into_iter()
+                .flatten()
+                .any(|before| before.contains_key(version))
+        })
+    }
+
+    fn version_change<'c>(&'c self, release: &'c TanzuKubernetesRelease) -> VersionChange<'c> {
+        let to = release.spec.kubernetes.version.as_str();
+        let old = self.old.and_then(|old| old.spec.topology.as_ref());
+        VersionChange {
+            from: old.map_or(to, |old| old.version.as_str()),
+            to,
+            machines: &self.machines,
+        }
     }
 
     /// Returns release and images for a version that no machine runs: the release that an entry without an image pins, otherwise the picked
@@ -133,6 +157,7 @@ impl<'a> ClusterChange<'a> {
                 }
             }
         };
+        let next = self.used(next, overrides(None), release);
         put(
             &self.topology.variables,
             !self.topology.variables.is_empty(),
@@ -140,9 +165,11 @@ impl<'a> ClusterChange<'a> {
             &next,
             steps,
         );
-        let of_control_plane = self.control_plane_entries(release, &next, warnings);
-        put_control_plane(self.topology, of_control_plane.as_ref(), steps);
         let old = self.old.and_then(|old| old.spec.topology.as_ref());
+        let own = old.map_or(overrides(None), control_plane_overrides);
+        let of_control_plane = self.control_plane_entries(release, &next, warnings);
+        let of_control_plane = of_control_plane.map(|entries| self.used(entries, own, release));
+        put_control_plane(self.topology, of_control_plane.as_ref(), steps);
         let old: BTreeMap<_, _> = old
             .into_iter()
             .flat_map(pools)
@@ -155,7 +182,9 @@ impl<'a> ClusterChange<'a> {
                 part: &self.parts[at + 1],
                 image: picked.images.get(at + 1),
             };
+            let own = overrides(of.old.and_then(|old| old.variables.as_ref()));
             let entries = self.pool_entries(&of, release, &next, warnings)?;
+            let entries = entries.map(|entries| self.used(entries, own, release));
             put_pool(list, index, pool, entries.as_ref(), steps);
         }
         Ok(())

@@ -6,7 +6,9 @@
 
 mod change;
 mod data;
+mod hop;
 mod machines;
+mod offers;
 mod part;
 mod paused_edit;
 mod pick;
@@ -16,6 +18,7 @@ mod selector;
 mod steps;
 mod swap;
 mod unresolved;
+mod unused;
 
 #[cfg(test)]
 mod tests;
@@ -28,9 +31,11 @@ use sluice_crds::{
 };
 
 pub use change::resolve;
+pub use hop::{describes_images, has_entries, lacks_entry, newest_release, odd_entries, render_missing};
+pub use offers::Constraints;
 pub use running::Running;
 pub use selector::{NoSelector, parse as parse_selector};
-pub use swap::{ReleaseMachines, release_machines, render_swap};
+pub use swap::{ReleaseMachines, pinned_machines, release_machines, render_swap};
 pub use unresolved::{class_in_cache, requires_resolution, unresolved};
 
 use crate::{
@@ -99,6 +104,9 @@ pub enum Unknown {
     /// The versions that machines of the Cluster may run.
     #[error("the versions that machines of the Cluster run are not listed yet; try again")]
     Running,
+    /// The same, and only the removal of unused entries depends on them. With [`Running::UNKNOWN`] all entries stay.
+    #[error("the versions that all parts of the Cluster have are not looked up yet")]
+    Unused,
 }
 
 /// Returns the release selector of a Cluster or of its class; `None` if neither requests a resolution.

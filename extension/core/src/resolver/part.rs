@@ -67,7 +67,7 @@ const MAX_SELECTOR_BYTES: usize = 1_024;
 
 /// Total length of all distinct image selectors, in bytes: each is compared with all images of all releases while all other reviews
 /// wait.
-const MAX_TOTAL_SELECTOR_BYTES: usize = 4_096;
+pub(super) const MAX_TOTAL_SELECTOR_BYTES: usize = 4_096;
 
 /// Maximum number of reported faults of a topology.
 pub(super) const MAX_FAULTS: usize = 8;
@@ -94,34 +94,75 @@ pub(super) fn parts(topology: &Topology, class: &ClusterClass) -> Result<Parts, 
         return Err(vec![Fault::new("spec.topology.workers", count.to_string(), why)]);
     }
     let mut reading = Reading::default();
-    let own = topology.control_plane.as_ref();
-    let of_class = class.spec.control_plane.as_ref();
-    let text = selector_of(own.and_then(|own| own.metadata.as_ref()))
-        .or_else(|| selector_of(of_class.and_then(|class| class.metadata.as_ref())));
-    reading.take(PartLocation::ControlPlane, text);
+    reading.take(
+        PartLocation::ControlPlane,
+        control_plane_selector(topology, class),
+    );
     for (list, index, pool) in pools(topology) {
         if reading.faults.len() >= MAX_FAULTS {
             break;
         }
         let name = pool.name.clone();
-        let classes = class.spec.workers.as_ref().map(|workers| match list {
-            "machineDeployments" => workers.machine_deployments.as_slice(),
-            _ => workers.machine_pools.as_slice(),
-        });
-        let classes = classes.unwrap_or_default();
         let place = PartLocation::Pool { list, index, name };
-        let Some(of_class) = classes.iter().find(|class| class.class == pool.class) else {
-            reading.faults.push(unknown_class(&place, pool, class, classes));
-            continue;
-        };
-        let text = selector_of(pool.metadata.as_ref()).or_else(|| selector_of(of_class.metadata.as_ref()));
-        reading.take(place, text);
+        match pool_selector(list, pool, class) {
+            Ok(text) => reading.take(place, text),
+            Err(classes) => reading.faults.push(unknown_class(&place, pool, class, classes)),
+        }
     }
-    if reading.faults.is_empty() {
-        Ok(reading.parts)
-    } else {
-        Err(reading.faults)
+    reading.read()
+}
+
+/// Returns the distinct image selectors of a topology, as written; `None` if the resolver refuses its pools.
+pub(super) fn image_selectors<'a>(
+    topology: &'a Topology,
+    class: &'a ClusterClass,
+) -> Option<BTreeSet<Option<&'a str>>> {
+    if pools(topology).count() > MAX_WORKER_POOLS {
+        return None;
     }
+    let of_pools = pools(topology).map(|(list, _, pool)| pool_selector(list, pool, class).ok());
+    [Some(control_plane_selector(topology, class))]
+        .into_iter()
+        .chain(of_pools)
+        .collect()
+}
+
+/// Reads one part for each of these selectors.
+///
+/// # Errors
+/// Invalid selectors, or an exceeded limit.
+pub(super) fn parts_of<'a>(selectors: impl Iterator<Item = Option<&'a str>>) -> Result<Parts, Vec<Fault>> {
+    let mut reading = Reading::default();
+    for text in selectors {
+        reading.take(PartLocation::ControlPlane, text);
+    }
+    reading.read()
+}
+
+fn control_plane_selector<'a>(topology: &'a Topology, class: &'a ClusterClass) -> Option<&'a str> {
+    let own = topology.control_plane.as_ref();
+    let of_class = class.spec.control_plane.as_ref();
+    selector_of(own.and_then(|own| own.metadata.as_ref()))
+        .or_else(|| selector_of(of_class.and_then(|class| class.metadata.as_ref())))
+}
+
+/// Returns the image selector of a pool.
+///
+/// # Errors
+/// The worker classes of its list, if its own is not among them.
+fn pool_selector<'a>(
+    list: &str,
+    pool: &'a WorkerTopology,
+    class: &'a ClusterClass,
+) -> Result<Option<&'a str>, &'a [WorkerClass]> {
+    let classes = class.spec.workers.as_ref().map(|workers| match list {
+        "machineDeployments" => workers.machine_deployments.as_slice(),
+        _ => workers.machine_pools.as_slice(),
+    });
+    let classes = classes.unwrap_or_default();
+    let of_class = classes.iter().find(|class| class.class == pool.class);
+    let of_class = of_class.ok_or(classes)?;
+    Ok(selector_of(pool.metadata.as_ref()).or_else(|| selector_of(of_class.metadata.as_ref())))
 }
 
 fn selector_of(metadata: Option<&TopologyMetadata>) -> Option<&str> {
@@ -143,6 +184,14 @@ struct Reading<'a> {
 }
 
 impl<'a> Reading<'a> {
+    fn read(self) -> Result<Parts, Vec<Fault>> {
+        if self.faults.is_empty() {
+            Ok(self.parts)
+        } else {
+            Err(self.faults)
+        }
+    }
+
     fn take(&mut self, place: PartLocation, text: Option<&'a str>) {
         let written = text.unwrap_or_default();
         match self.selector(written) {

@@ -124,6 +124,11 @@ impl Query<'_> {
         only(release, &candidates, parts)
     }
 
+    /// Whether this release is suitable for a Cluster of any version.
+    pub(super) fn accepts(&self, release: &Arc<TanzuKubernetesRelease>, parts: &[Part]) -> bool {
+        self.usable(release).is_ok() && self.images_in(release, parts).is_ok()
+    }
+
     /// Returns the only matching image of each part in a release, without a check of the release.
     ///
     /// # Errors

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use serde_json::Value;
 use sluice_crds::{
     foreign::{
         Cluster,
@@ -19,13 +20,16 @@ use super::{
     running::Machines,
     steps::{control_plane_overrides, overrides, put, put_control_plane, put_pool},
     swap::lower,
+    unused::VersionChange,
 };
 use crate::{cluster::release_of, fault::Fault};
 
 /// Refuses the label of a lower release than the one that existing machines are made of. Restores their entries, if the Cluster requested
 /// a release before, or has one and entries that name one.
 ///
-/// Users may change entries without an image, which only pin a release for a step, and entries of versions that no machine runs.
+/// Users may change entries without an image, which only pin a release for a step, and entries of versions that no machine runs. A change of
+/// the version removes the unused ones. A change of the label removes the entry of the release before while no machine runs its version: the
+/// leader writes that of the label.
 pub(super) fn pinned_data(
     Asked { old, new }: &Asked,
     topology: &Topology,
@@ -36,8 +40,8 @@ pub(super) fn pinned_data(
         return Ok(Resolution::default());
     };
     let machines = Machines::of(Some(old), inputs.running);
-    let asked = release_of(&new.metadata);
-    if asked != release_of(&old.metadata)
+    let (asked, label_before) = (release_of(&new.metadata), release_of(&old.metadata));
+    if asked != label_before
         && let Some(release) = inputs.releases.get(&asked)
         && let Some(why) = lower(
             release,
@@ -54,11 +58,28 @@ pub(super) fn pinned_data(
     if !is_held_back(old, before) {
         return Ok(Resolution::default());
     }
-    let held = Held { machines: &machines };
+    let held = Held {
+        change: VersionChange {
+            from: &before.version,
+            to: &topology.version,
+            machines: &machines,
+        },
+        common: data::entries_in(&before.variables),
+        outdated: inputs
+            .releases
+            .get(&asked)
+            .filter(|_| asked != label_before)
+            .map(|release| (release.spec.kubernetes.version.as_str(), label_before.as_str())),
+    };
     let mut answer = Resolution::default();
     let mut places = Vec::new();
     let common = held.entries(&before.variables);
-    if let Some(entries) = put_back(common.as_ref(), data::entries_in(&topology.variables).as_ref()) {
+    let asked = data::entries_in(&topology.variables);
+    let restored = put_back(common.as_ref(), asked.as_ref());
+    if restored.is_some() {
+        places.push("the Cluster".to_owned());
+    }
+    if let Some(entries) = held.changed(restored, asked.as_ref(), &before.variables) {
         let present = !topology.variables.is_empty();
         put(
             &topology.variables,
@@ -67,7 +88,6 @@ pub(super) fn pinned_data(
             &entries,
             &mut answer.patch,
         );
-        places.push("the Cluster".to_owned());
     }
     let part = |before: Option<&Variables>, asked: Option<&Entries>| {
         let of_part = before.and_then(|before| held.entries(before));
@@ -76,13 +96,14 @@ pub(super) fn pinned_data(
         let entries = of_part.or_else(|| before.and(common.clone()));
         put_back(entries.as_ref().filter(|_| is_own), asked)
     };
-    let asked = control_plane_overrides(topology);
-    if let Some(entries) = part(
-        Some(control_plane_overrides(before)),
-        data::entries_in(asked).as_ref(),
-    ) {
-        put_control_plane(topology, Some(&entries), &mut answer.patch);
+    let own = control_plane_overrides(before);
+    let asked = data::entries_in(control_plane_overrides(topology));
+    let restored = part(Some(own), asked.as_ref());
+    if restored.is_some() {
         places.push("the control plane".to_owned());
+    }
+    if let Some(entries) = held.changed(restored, asked.as_ref(), own) {
+        put_control_plane(topology, Some(&entries), &mut answer.patch);
     }
     let old: BTreeMap<_, _> = pools(before)
         .map(|(list, _, pool)| ((list, pool.name.as_str()), pool))
@@ -91,9 +112,13 @@ pub(super) fn pinned_data(
         let before = old.get(&(list, pool.name.as_str()));
         let before = before.map(|old| overrides(old.variables.as_ref()));
         let asked = data::entries_in(overrides(pool.variables.as_ref()));
-        if let Some(entries) = part(before, asked.as_ref()) {
-            put_pool(list, index, pool, Some(&entries), &mut answer.patch);
+        let restored = part(before, asked.as_ref());
+        if restored.is_some() {
             places.push(format!("{list}[{}]", pool.name));
+        }
+        let own = before.unwrap_or_else(|| overrides(None));
+        if let Some(entries) = held.changed(restored, asked.as_ref(), own) {
+            put_pool(list, index, pool, Some(&entries), &mut answer.patch);
         }
     }
     machines.known()?;
@@ -118,9 +143,14 @@ pub(super) fn is_held_back(old: &Cluster, topology: &Topology) -> bool {
         || (is_labelled && entries.any(|(_, entry)| data::label_of(&entry, label::TKR).is_some()))
 }
 
-/// Unchangeable entries of a Cluster.
+/// Earlier entries of a Cluster: those that nobody may change, and those that are removed.
 struct Held<'a> {
-    machines: &'a Machines<'a>,
+    change: VersionChange<'a>,
+    /// All earlier entries of the Cluster itself.
+    common: Option<Entries>,
+    /// Version of a changed label, and the release of the label before. While no machine runs the version, its entry of that release is
+    /// removed, and the leader writes that of the label.
+    outdated: Option<(&'a str, &'a str)>,
 }
 
 impl Held<'_> {
@@ -129,8 +159,42 @@ impl Held<'_> {
         let entries = data::entries_in(variables)?;
         let held = entries
             .into_iter()
-            .filter(|(version, entry)| data::is_whole(entry) && self.machines.may_run(version));
+            .filter(|(version, entry)| data::is_whole(entry) && self.change.machines.may_run(version));
         Some(held.collect())
+    }
+
+    /// Returns the restored or the requested entries of the Cluster or of a part without unused ones; `None` if they are those of the request.
+    /// `own` are the earlier variables.
+    fn changed(
+        &self,
+        restored: Option<Entries>,
+        asked: Option<&Entries>,
+        own: &Variables,
+    ) -> Option<Entries> {
+        let own = data::entries_in(own);
+        let before = [own.as_ref(), self.common.as_ref()];
+        let was_there = |version: &str| {
+            before
+                .into_iter()
+                .flatten()
+                .any(|before| before.contains_key(version))
+        };
+        let entries = restored.or_else(|| asked.cloned())?;
+        let mut entries = self.change.without_unused(entries, was_there);
+        entries.retain(|version, entry| !self.is_outdated(version, entry));
+        (Some(&entries) != asked).then_some(entries)
+    }
+}
+
+impl Held<'_> {
+    /// Whether an entry is that of an earlier label, and no machine runs its version.
+    fn is_outdated(&self, version: &str, entry: &Value) -> bool {
+        self.outdated.is_some_and(|(of, release)| {
+            of == version
+                && data::is_whole(entry)
+                && data::label_of(entry, label::TKR) == Some(release)
+                && !self.change.machines.may_run(version)
+        })
     }
 }
 

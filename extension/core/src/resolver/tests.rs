@@ -1,8 +1,10 @@
+mod hop;
 mod paused;
 mod refused;
 mod relabelled;
 mod running;
 mod swap;
+mod unused;
 
 use std::sync::Arc;
 

@@ -225,8 +225,20 @@ impl ClusterApi {
 
     /// Reconciles the Cluster once, with this behaviour of the reads that confirm releases.
     pub(crate) fn reconcile(&mut self, servers: &mut Servers, reading: Reading, now: u64) {
+        let object = servers.get(&cluster()).cloned();
+        self.reconcile_cached(servers, object, reading, now);
+    }
+
+    /// Reconciles this state of the Cluster, which the cache of Cluster API shows.
+    pub(crate) fn reconcile_cached(
+        &mut self,
+        servers: &mut Servers,
+        object: Option<Value>,
+        reading: Reading,
+        now: u64,
+    ) {
         self.reading = reading;
-        let Some(object) = servers.get(&cluster()).cloned() else {
+        let Some(object) = object else {
             return;
         };
         if object["spec"]["paused"] == json!(true) {
@@ -244,7 +256,7 @@ impl ClusterApi {
         let held =
             self.is_pending(Hook::AfterControlPlaneUpgrade) || self.is_pending(Hook::BeforeWorkersUpgrade);
         if let Some(next) = worker_steps(servers, to).first() {
-            if !rolling && !held && stable {
+            if !rolling && !held && stable && !machines::is_deferred(&object) {
                 take(servers, &worker(), "spec", *next);
             }
         } else if stable
@@ -263,7 +275,7 @@ impl ClusterApi {
                 }
             });
         }
-        machines::reconcile(servers);
+        machines::reconcile(servers, &object);
     }
 
     /// Whether the control plane has a version that workers may follow to.
@@ -399,6 +411,15 @@ impl ClusterApi {
         let Answer { released, asked: at } = self.replica.answer(servers, &call, self.reading, now);
         if released {
             self.judge(hook, step.unwrap_or(asked), at);
+            let observed = record(servers).map(|record| record.observed_cluster_generation);
+            let is_earlier = observed.is_some_and(|observed| call.generation < observed);
+            // Late answers are about an earlier record, and a deletion may exceed its limit.
+            assert!(
+                at < now || hook == Hook::BeforeClusterDelete || !is_earlier,
+                "generation: a call to {hook:?} {} about generation {} of the Cluster is released by a record of {observed:?}",
+                VERSIONS[asked],
+                call.generation,
+            );
         } else if let Some(delayed) = &mut self.delayed {
             delayed.insert(name);
         }

@@ -8,7 +8,7 @@ use sluice_crds::labels::{annotation, label};
 use sluice_test_store::merge;
 
 use crate::{
-    objects::{bootstrap, cluster, control_plane},
+    objects::{bootstrap, cluster, control_plane, worker},
     servers::{Place, Servers, place, place_of},
 };
 
@@ -23,7 +23,9 @@ pub(crate) enum Defect {
     ConfirmedByCache,
     /// A replica takes every record for one of the current generation of the Cluster.
     GenerationUnseen,
-    /// ... of the current label.
+    /// A replica takes a call about an earlier generation of the Cluster for one about that of the record.
+    EarlierGenerationTaken,
+    /// A replica takes every record for one of the current label.
     LabelUnseen,
     /// ... of the current ClusterBootstrap.
     BootstrapEditUnseen,
@@ -71,6 +73,8 @@ pub(crate) enum Defect {
     ChangeOfTopologyUnseen,
     /// A leader takes all machines for replaced.
     ReplacementUnseen,
+    /// The webhook takes workers for those of the version of the control plane.
+    DeferralUnseen,
 }
 
 impl Defect {
@@ -142,6 +146,21 @@ impl Defect {
         object
     }
 
+    /// Returns the objects of a replica as its webhook observes them.
+    pub(crate) fn reviewed(self, servers: &Servers) -> Servers {
+        let mut servers = servers.clone();
+        if self == Self::DeferralUnseen
+            && let (Some(plane), Some(mut workers)) =
+                (servers.get(&control_plane()), servers.get(&worker()).cloned())
+        {
+            let version = plane["spec"]["version"].clone();
+            workers["status"]["versions"][0]["version"] = version.clone();
+            workers["spec"]["template"]["spec"]["version"] = version;
+            servers.set(worker(), workers);
+        }
+        servers
+    }
+
     /// Returns the PackageInstall after a write that requests the same package and values for another version of the API server, if a
     /// leader takes its package for deployed.
     pub(crate) fn taken_for_deployed(self, servers: &Servers, write: &Write) -> Option<Value> {
@@ -180,6 +199,11 @@ impl Defect {
         };
         match self {
             Self::GenerationUnseen => record["observedClusterGeneration"] = json!(call.generation),
+            Self::EarlierGenerationTaken
+                if record["observedClusterGeneration"].as_i64() > Some(call.generation) =>
+            {
+                record["observedClusterGeneration"] = json!(call.generation);
+            }
             Self::LabelUnseen => record["label"] = json!(call.label),
             Self::BootstrapEditUnseen => record["observedBootstrapGeneration"] = generation,
             Self::EarlierClusterUnseen => record["clusterUID"] = json!(call.uid),

@@ -18,6 +18,9 @@ use crate::{
 const PARTS: [&str; 2] = ["ubuntu", "photon"];
 const POOL: usize = 1;
 
+/// Annotation by which a pool stays at its version.
+const DEFERRED: &str = "topology.cluster.x-k8s.io/defer-upgrade";
+
 /// Number of machines of each part.
 const REPLICAS: u8 = 1;
 
@@ -183,6 +186,22 @@ pub(crate) fn made_of(servers: &Servers) -> Option<usize> {
     pinned(servers, version_at(servers, &control_plane(), "spec"))
 }
 
+/// Whether both parts have an entry with an image for a version, or need none: the class does not declare the variable, or no entry names a
+/// release.
+pub(crate) fn are_entered(servers: &Servers, version: usize) -> bool {
+    let Some(cluster) = servers.get(&cluster()) else {
+        return true;
+    };
+    let names_release = |version: usize| release_in(entries(cluster, version)[0]).is_some();
+    let is_needed = is_declared(servers) && (0..VERSIONS.len()).any(names_release);
+    !is_needed || entries(cluster, version).iter().all(|entry| has_image(entry))
+}
+
+/// Whether machines can be made of an entry.
+pub(crate) fn has_image(entry: &Value) -> bool {
+    !entry["osImageRef"].is_null()
+}
+
 /// Returns the release that the label of the Cluster names.
 pub(crate) fn labelled(servers: &Servers) -> Option<usize> {
     let label = &servers.get(&cluster())?["metadata"]["labels"][label::TKR];
@@ -252,18 +271,18 @@ pub(crate) fn are_replaced(servers: &Servers) -> bool {
         .all(|(image, entry)| *image == entry["osImageRef"])
 }
 
-/// Cluster API writes the images of the entries to both parts at the same time, and reports the generation of the Cluster.
-pub(crate) fn reconcile(servers: &mut Servers) {
-    let Some(object) = servers.get(&cluster()).filter(|_| has_images(servers)).cloned() else {
+/// Cluster API writes the images of the entries of a cached Cluster to both parts at the same time, and reports its generation.
+pub(crate) fn reconcile(servers: &mut Servers, cached: &Value) {
+    if !has_images(servers) {
         return;
-    };
+    }
     let is_declared = is_declared(servers);
     let mut is_upgrading = false;
     for (part, place) in places().iter().enumerate() {
         let version = version_at(servers, place, "spec");
-        let is_at_target = object["spec"]["topology"]["version"] == VERSIONS[version];
+        let is_at_target = cached["spec"]["topology"]["version"] == VERSIONS[version];
         is_upgrading |= !is_at_target || version_at(servers, place, "status") != version;
-        let entry = entries(&object, version)[part];
+        let entry = entries(cached, version)[part];
         let image = &entry["osImageRef"];
         if is_declared && !image.is_null() {
             servers.edit(place, |object| image_in(object, part).clone_from(image));
@@ -275,7 +294,7 @@ pub(crate) fn reconcile(servers: &mut Servers) {
         "False"
     };
     servers.edit(&cluster(), |cluster| {
-        let generation = cluster["metadata"]["generation"].clone();
+        let generation = cached["metadata"]["generation"].clone();
         cluster["status"]["conditions"] =
             json!([{"type": name::TOPOLOGY_RECONCILED, "status": status, "observedGeneration": generation}]);
     });
@@ -358,6 +377,43 @@ pub(crate) fn review(servers: &mut Servers) {
             }
         }
     });
+}
+
+/// Stores an edited Cluster with the operations of the webhook. Asserts that each part keeps the entry of its versions.
+pub(crate) fn admit(servers: &mut Servers, before: &Value, patch: Vec<Value>) {
+    if patch.is_empty() {
+        return;
+    }
+    servers
+        .json_patch(&cluster(), &patch.into())
+        .expect("operations of the webhook");
+    let after = servers.get(&cluster()).expect("a Cluster");
+    for place in places() {
+        for of in ["spec", "status"] {
+            let version = version_at(servers, &place, of);
+            let [old, new] = [before, after].map(|cluster| entries(cluster, version)[part_of(&place)]);
+            assert!(
+                old.is_null() || !new.is_null(),
+                "pruned: the entry of {} is removed, and {of} of {place:?} has this version",
+                VERSIONS[version],
+            );
+        }
+    }
+}
+
+/// The pool stays at its version while Cluster API upgrades the others, or does not.
+pub(crate) fn defer(servers: &mut Servers, defers: bool) {
+    let annotations = if defers { json!({DEFERRED: ""}) } else { json!({}) };
+    servers.edit(&cluster(), |cluster| {
+        let pool = &mut cluster["spec"]["topology"]["workers"]["machineDeployments"][0];
+        pool["metadata"] = json!({"annotations": annotations});
+    });
+}
+
+/// Whether the pool stays at its version.
+pub(crate) fn is_deferred(cluster: &Value) -> bool {
+    let pool = &cluster["spec"]["topology"]["workers"]["machineDeployments"][0];
+    !pool["metadata"]["annotations"][DEFERRED].is_null()
 }
 
 /// Removes all entries.

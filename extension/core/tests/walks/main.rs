@@ -19,6 +19,11 @@
 //!   the Cluster requested it (outdated), class, release and images gave these entries (unconfirmed), and nothing was paused (paused);
 //! - lower, ahead, other, unrecorded: entries replace only those of a lower release, of the version of all machines, by an open record;
 //! - re-rendered: no entries are written twice for a release;
+//! - pruned: the webhook removes no entry of a version that control plane or workers have;
+//! - unmade: no gate before a version of the control plane opens without entries for the version;
+//! - ahead, mixed, open, other, unconfirmed: entries for the next version are those of one release, and Cluster API cannot take the version
+//!   meanwhile;
+//! - generation: no call about an earlier generation of the Cluster than that of the record is released;
 //! - early: no swap ends before all machines are made of the new images;
 //! - after a crash at any step, or a refused or unanswered request, the final state equals that of the undisturbed run.
 //!
@@ -42,6 +47,7 @@ mod named;
 mod objects;
 mod odd;
 mod planted;
+mod pruned;
 mod random;
 mod replica;
 mod search;

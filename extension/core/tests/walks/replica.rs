@@ -1,11 +1,11 @@
 //! Model of a replica that answers hooks: a cache of any age, and reads that confirm releases.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use kube::core::Status;
-use serde_json::json;
+use serde_json::{Value, json};
 use sluice_core::{
-    cache::stores::Stored as _,
+    cache::stores::{Stored as _, Stores as _},
     gate::{
         confirmation::{Confirmation, NotConfirmed, ObjectRead, Reads, ReleaseObject},
         decision::Decision,
@@ -16,12 +16,14 @@ use sluice_core::{
     },
     reasons::Hold,
     reconcile::cluster::Server,
+    resolver::{Asked, ResolverInputs, Running, resolve},
+    upgrade::hop::ControlPlaneFacts,
 };
-use sluice_crds::foreign::Cluster;
+use sluice_crds::foreign::{Cluster, ClusterClass};
 
 use crate::{
     defect::Defect,
-    objects::{SYSTEM, TEAM},
+    objects::{SYSTEM, TEAM, control_plane},
     odd::{Shown, text},
     servers::{Place, Servers, place},
 };
@@ -127,6 +129,35 @@ impl Replica {
         }
     }
 
+    /// Reviews an edit of the Cluster. Returns the operations of RFC 6902 that the webhook adds.
+    pub(crate) fn review(&self, old: &Value, new: &Value) -> Vec<Value> {
+        let seen = match self.defect {
+            Some(defect) => defect.reviewed(&self.seen),
+            None => self.seen.clone(),
+        };
+        let stores = Shown(&seen);
+        let plane = seen.get(&control_plane()).map(ControlPlaneFacts::in_object);
+        let running = Running::of(TEAM, "one", plane, &stores);
+        let class: Option<Arc<ClusterClass>> = stores.get(Some(TEAM), "class");
+        let cluster = |object: &Value| serde_json::from_value(object.clone()).expect("a Cluster");
+        let asked = Asked {
+            old: Some(cluster(old)),
+            new: cluster(new),
+        };
+        let (releases, images) = (stores.releases(), stores.images());
+        let inputs = ResolverInputs {
+            class: Ok(class.as_deref()),
+            releases: &releases,
+            images: images.as_deref(),
+            running: Some(&running),
+            pinned: None,
+        };
+        // A request that the webhook refuses is stored all the same: walks refuse edits themselves.
+        resolve(&asked, inputs)
+            .map(|resolution| resolution.patch)
+            .unwrap_or_default()
+    }
+
     /// Returns the state of the servers that the reads for a call find, which arrives now.
     fn read_by_flights(&mut self, servers: &Servers) -> Servers {
         let mut flights = Flights::<(), Caller>::default();
@@ -154,7 +185,7 @@ impl Replica {
         let (seen, read) = (shown(&self.seen), read.map(shown));
         let stores = Shown(&seen);
         // A cache without its Cluster stands for one that is not filled yet.
-        let cluster: Option<std::sync::Arc<Cluster>> = stores.get(Some(TEAM), "one");
+        let cluster: Option<Arc<Cluster>> = stores.get(Some(TEAM), "one");
         if cluster.is_none() && stores.undecodable_cluster().is_none() {
             return false;
         }

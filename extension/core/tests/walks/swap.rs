@@ -4,17 +4,17 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use rstest::rstest;
 use serde_json::Value;
-use sluice_crds::run::{self, Outcome, UpgradeRecord};
+use sluice_crds::run::{self, Gate, Hook, Outcome, UpgradeRecord};
 
 use crate::{
-    capi::{brief, record},
+    capi::{brief, record, version_at},
     defect::Defect,
     fault::Fault,
     machines::{made_of, pinned, reference},
     named::{CREATED, DEPLOYED, INSTALLED, SEEN},
     objects::{
-        HIGHER_RELEASE, HIGHEST_RELEASE, OTHER_RELEASE, PlannedBy, REBUILT_RELEASE, RELEASES, bootstrap,
-        package_name, packages_of,
+        HIGHER_RELEASE, HIGHEST_RELEASE, OTHER_RELEASE, PlannedBy, REBUILT_RELEASE, RELEASES, VERSIONS,
+        bootstrap, control_plane, package_name, packages_of,
     },
     random::number,
     replica::Reading,
@@ -580,4 +580,164 @@ fn a_patch_without_precondition_is_found() {
         .iter()
         .find(|message| message.starts_with("outdated: the entries"));
     assert!(outdated.is_some(), "{found:?}");
+}
+
+/// An upgrade over two minor versions starts.
+const CHAINED: [Step; 1] = [User(Edit::Target(2))];
+
+/// All packages of its first step are deployed, and the leader has observed them.
+const STEP_PROVEN: [&[Step]; 7] = [&SEEN, &SEEN, &SEEN, &INSTALLED, &DEPLOYED, &SEEN, &SEEN];
+
+/// Returns the gate of BeforeClusterUpgrade for the first step.
+fn first_gate(walk: &Walk) -> Gate {
+    let record = recorded(walk);
+    let is_first = |gate: &&Gate| gate.hook == Hook::BeforeClusterUpgrade && gate.version == VERSIONS[1];
+    let gate = record.gates.iter().find(is_first).cloned();
+    gate.unwrap_or_else(|| panic!("no gate in {}", brief(Some(&record))))
+}
+
+/// Completes an upgrade over two minor versions. The webhook writes the entry of the target.
+fn chained(mut walk: Walk) {
+    walk.calm();
+    walk.finish();
+    let pinned = [0, 1, 2].map(|version| pinned(&walk.servers, version));
+    assert_eq!(
+        pinned,
+        [Some(0), Some(1), Some(2)],
+        "{}",
+        brief(record(&walk.servers).as_ref())
+    );
+    assert_eq!(walk.swaps.entered, [1], "each entry is written once");
+    assert_eq!(walk.swaps.written, [0; 0]);
+}
+
+/// Machines roll once for each version that they take. Before each gate the Cluster has the entry (unmade).
+#[rstest]
+#[case::workers_take_the_last_version(PlannedBy::Class, &[0, 2])]
+#[case::workers_take_each_version(PlannedBy::Extension, &[0, 1, 2])]
+fn each_step_has_an_entry(#[case] planned_by: PlannedBy, #[case] of_workers: &[usize]) {
+    let mut walk = walked(&[User(Edit::Steps(planned_by)), Round]);
+    walk.take(&CHAINED);
+    assert_eq!(pinned(&walk.servers, 1), None);
+    walk.finish();
+    let images = |part: usize, releases: &[usize]| -> Vec<Value> {
+        let each = releases.iter().map(|release| reference(*release, part, "a"));
+        each.collect()
+    };
+    let expected = [images(0, &[0, 1, 2]), images(1, of_workers)];
+    assert_eq!(walk.swaps.images, expected);
+    chained(walk);
+}
+
+/// The entry is part of the request.
+#[test]
+fn the_only_step_has_the_entry_of_its_request() {
+    let mut walk = walked(&[User(Edit::Steps(PlannedBy::Nobody)), Round, User(Edit::Target(2))]);
+    walk.finish();
+    assert_eq!(walk.swaps.entered, [0; 0]);
+    assert_eq!(
+        [1, 2].map(|version| pinned(&walk.servers, version)),
+        [None, Some(2)]
+    );
+}
+
+/// The disturbances happen at every third step of a leader that writes the entry, by `SEED`.
+#[rstest]
+#[case::nothing(&[])]
+#[case::another_process(&[Crash(0)])]
+#[case::two_leaders(&[Watch(1), Reconcile(1)])]
+#[case::late_write(&[Lead(0, Fault::Frozen), Watch(0), Reconcile(0), Arrive])]
+#[case::paused_cluster(&[User(Edit::Pause(Paused::Cluster)), Reconcile(0)])]
+#[case::start_held(&[User(Edit::Pause(Paused::Start)), Reconcile(0)])]
+#[case::edited(&[User(Edit::Unimportant), Reconcile(0)])]
+#[case::no_image_for_a_while(&[User(Edit::NoImage(1)), Reconcile(0)])]
+#[case::deactivated_for_a_while(&[User(Edit::Deactivate(1, true)), Reconcile(0)])]
+#[case::refused_for_a_while(&[User(Edit::RefusePatches(true)), Reconcile(0)])]
+#[case::not_declared_for_a_while(&[User(Edit::Declare(false)), Reconcile(0)])]
+#[case::no_record(&[User(Edit::NoStatus)])]
+#[case::moved(&[User(Edit::Move)])]
+fn a_disturbance_at_any_step_delays_an_entry(#[case] disturbance: &[Step]) {
+    let (first, mut step) = (number("SEED", 0_usize) % 3, 0);
+    let mut walk = walked(&CHAINED);
+    walk.step(Watch(0));
+    for _ in 0..STEPS {
+        step += 1;
+        if step % 3 == first {
+            let mut disturbed = walk.clone();
+            disturbed.take(disturbance);
+            chained(disturbed);
+        }
+        if !walk.is_reconciling() {
+            if pinned(&walk.servers, 1).is_some() {
+                return chained(walk);
+            }
+            walk.step(Watch(0));
+        }
+        walk.step(Lead(0, Fault::None));
+    }
+    panic!("no entry is written in {STEPS} steps");
+}
+
+#[rstest]
+#[case::without_an_image(User(Edit::NoImage(1)), "MachinesNotResolved")]
+#[case::of_a_deactivated_release(User(Edit::Deactivate(1, true)), "MachinesNotResolved")]
+#[case::refused(User(Edit::RefusePatches(true)), "WriteRefused")]
+fn an_entry_that_cannot_be_written_holds(#[case] edit: Step, #[case] reason: &str) {
+    let mut walk = walked(&[edit]);
+    walk.take(&[&CHAINED[..], &STEP_PROVEN.concat()].concat());
+    walk.take(&HELD);
+    let gate = first_gate(&walk);
+    assert_eq!((gate.open, gate.reason.as_str()), (false, reason), "{gate:?}");
+    assert_eq!(pinned(&walk.servers, 1), None);
+    assert_eq!(version_at(&walk.servers, &control_plane(), "spec"), 0);
+    chained(walk);
+}
+
+/// An earlier release of Sluice wrote no entries for steps, or the class has come to declare the variable.
+#[test]
+fn an_open_gate_is_closed_before_the_entry_is_written() {
+    let mut walk = walked(&[User(Edit::Declare(false))]);
+    walk.take(&[&CHAINED[..], &STEP_PROVEN.concat()].concat());
+    assert!(first_gate(&walk).open, "no entry is needed");
+    walk.step(User(Edit::Declare(true)));
+    for _ in 0..STEPS {
+        if pinned(&walk.servers, 1).is_some() {
+            break;
+        }
+        if !walk.is_reconciling() {
+            walk.step(Watch(0));
+        }
+        walk.step(Lead(0, Fault::None));
+    }
+    let gate = first_gate(&walk);
+    assert_eq!(
+        (gate.open, gate.reason.as_str()),
+        (false, "EntryNotWritten"),
+        "{gate:?}"
+    );
+    chained(walk);
+}
+
+/// The gate of the first step is open, and the cache of Cluster API does not show the entry of the step.
+fn called_before_the_entry(defect: Option<Defect>) -> Walk {
+    let mut walk = Walk::with_images();
+    walk.plant(defect);
+    walk.take(&CREATED);
+    walk.take(&[&CHAINED[..], &STEP_PROVEN.concat()].concat());
+    assert!(first_gate(&walk).open, "{}", brief(Some(&recorded(&walk))));
+    walk.take(&[Replica, OutdatedClusterApi(Reading::AtOnce)]);
+    walk
+}
+
+/// Otherwise the control plane would roll without its image, and then again.
+#[test]
+fn a_call_about_an_earlier_generation_is_held() {
+    let found = catch_unwind(|| called_before_the_entry(Some(Defect::EarlierGenerationTaken)))
+        .err()
+        .expect("the defect is not found");
+    let found = found.downcast_ref::<String>().expect("a message");
+    assert!(found.starts_with("generation: "), "{found}");
+    let walk = called_before_the_entry(None);
+    assert_eq!(version_at(&walk.servers, &control_plane(), "spec"), 0);
+    chained(walk);
 }

@@ -114,6 +114,8 @@ pub(crate) enum Edit {
     NoEntries,
     /// A webhook of a user refuses JSON patches of Clusters, or does not.
     RefusePatches(bool),
+    /// The pool stays at its version, or does not.
+    Defer(bool),
 }
 
 fn to_of(servers: &Servers) -> usize {
@@ -286,6 +288,7 @@ pub(crate) fn edit(servers: &mut Servers, edit: Edit) {
         Edit::NoEntries => machines::remove_entries(servers),
         Edit::RefusePatches(true) => drop(servers.put(machines::refusing(), json!({"metadata": {}}))),
         Edit::RefusePatches(false) => servers.remove(&machines::refusing()),
+        Edit::Defer(defers) => machines::defer(servers, defers),
     }
 }
 

@@ -5,7 +5,7 @@ mod swaps;
 
 use std::{collections::BTreeMap, time::Instant};
 
-use serde_json::json;
+use serde_json::{Value, json};
 use sluice_core::reconcile::cluster::Server;
 use sluice_crds::run::UpgradeRecord;
 
@@ -19,7 +19,7 @@ use crate::{
     fault::Fault,
     kapp::Kapp,
     leader::{Leader, Surroundings},
-    machines::servers_with_images,
+    machines::{admit, servers_with_images},
     objects::{PACKAGES, VERSIONS, cluster, control_plane, kube_system, servers, worker},
     replica::Reading,
     servers::{Late, Place, Servers},
@@ -68,6 +68,8 @@ pub(crate) enum Step {
     OtherReplica,
     /// Cluster API reconciles, with this behaviour of the reads that confirm releases.
     ClusterApi(Reading),
+    /// The same, and its cache shows the Cluster before the last edit of its spec.
+    OutdatedClusterApi(Reading),
     /// From now on, Cluster API calls a held hook again only after the next round.
     RetryAfterRound,
     /// The API servers and the deployments are backed up.
@@ -217,6 +219,11 @@ impl Walk {
             Step::AnotherCall => self.capi.replica.is_called_by_another(servers),
             Step::OtherReplica => self.capi.turn(),
             Step::ClusterApi(reading) => self.capi.reconcile(servers, reading, now),
+            Step::OutdatedClusterApi(reading) => {
+                let mut earlier = self.history.iter().rev();
+                let object = earlier.find_map(|state| of_another_generation(state, servers));
+                self.capi.reconcile_cached(servers, object, reading, now);
+            }
             Step::RetryAfterRound => self.capi.delay(),
             Step::BackUp => {
                 self.backup = Some(Box::new(Backup {
@@ -261,12 +268,19 @@ impl Walk {
                 self.capi.renew();
                 self.swaps.forget();
             }
+            // Without a review: the webhook puts the entries back.
+            Step::User(Edit::NoEntries) => edit(servers, Edit::NoEntries),
             Step::User(it) => {
                 self.chosen |= matches!(
                     it,
                     Edit::Choose(..) | Edit::UpdatesAvailableWrite(..) | Edit::OldManifest
                 );
+                let before = servers.get(&cluster()).cloned();
                 edit(servers, it);
+                if let Some((before, after)) = before.zip(servers.get(&cluster())) {
+                    let patch = self.capi.replica.review(&before, after);
+                    admit(servers, &before, patch);
+                }
             }
             Step::Calm => self.calm(),
         }
@@ -449,4 +463,11 @@ impl Walk {
     pub(crate) fn led(&self) -> usize {
         self.led
     }
+}
+
+/// Returns the Cluster of a state, if its generation is not the current one.
+fn of_another_generation(state: &Servers, current: &Servers) -> Option<Value> {
+    let generation = |cluster: &Value| cluster["metadata"]["generation"].clone();
+    let (state, current) = (state.get(&cluster())?, current.get(&cluster())?);
+    (generation(state) != generation(current)).then(|| state.clone())
 }

@@ -22,9 +22,10 @@ use sluice_core::{
     events::Uids,
     limits::Retries,
     releases::{
-        Evaluation, Facts, ManagementClusters, ReleaseEvent, ReleaseObject, TkrPackage, Underway, of_cluster,
-        of_image, package_in,
+        Evaluation, Facts, ManagementClusters, Offers, ReleaseEvent, ReleaseObject, TkrPackage, Underway,
+        UpdatesAvailableWrite, of_image, package_in,
     },
+    resolver::class_of,
 };
 use tokio::{
     task::yield_now,
@@ -120,6 +121,8 @@ struct Shared {
     sources: Sources,
     /// Last evaluation; `None` before the first one.
     evaluation: Mutex<Option<Arc<Evaluation>>>,
+    /// Available updates of Clusters by the last evaluation.
+    offers: Mutex<Option<Offers>>,
     /// Packages whose releases are being installed.
     underway: Mutex<Underway>,
     /// UIDs of reconciled objects.
@@ -158,6 +161,7 @@ async fn until_stopped(
     let shared = Arc::new(Shared {
         sources,
         evaluation: Mutex::default(),
+        offers: Mutex::default(),
         underway: Mutex::default(),
         uids: Mutex::default(),
         context,
@@ -188,11 +192,12 @@ async fn run_due(
     if !stores.are_packages_listed() {
         seen.insert(ReleaseEvent::All);
     }
-    // First and last change of releases since the last check of Clusters.
+    // First and last change of releases or classes since the last check of Clusters.
     let mut pending: Option<(Instant, Instant)> = None;
     let mut left = Vec::new();
     loop {
-        if seen.remove(&ReleaseEvent::All) && evaluate(shared, due).await {
+        let are_affected = seen.remove(&ReleaseEvent::All) && evaluate(shared, due).await;
+        if seen.remove(&ReleaseEvent::Classes) || are_affected {
             let now = Instant::now();
             pending = Some((pending.map_or(now, |(since, _)| since), now));
         }
@@ -211,7 +216,7 @@ async fn run_due(
                         let _ends = due.unbounded_send(ReleaseObject::Package(name.clone()));
                     }
                 }
-                ReleaseEvent::All => {}
+                ReleaseEvent::All | ReleaseEvent::Classes => {}
             }
         }
         let check_at = pending.map(|(since, last)| (last + QUIET).min(since + AT_LAST));
@@ -243,16 +248,21 @@ async fn run_due(
 
 /// Sends a Cluster to `due` if it has a pending write. Returns whether it does.
 fn consider(shared: &Shared, named: ClusterRef, due: &mpsc::UnboundedSender<ReleaseObject>) -> bool {
-    let Some(evaluation) = lock(&shared.evaluation).clone() else {
-        return false;
-    };
-    let clusters = &shared.context.stores.clusters;
-    let cluster = clusters.get(Some(named.namespace()), named.name());
-    let is_due = cluster.is_some_and(|cluster| of_cluster(&cluster, &evaluation).is_some());
+    let is_due = offer(shared, &named).is_some();
     if is_due {
         let _ends = due.unbounded_send(ReleaseObject::Cluster(named));
     }
     is_due
+}
+
+/// Returns the pending write of a Cluster.
+fn offer(shared: &Shared, named: &ClusterRef) -> Option<UpdatesAvailableWrite> {
+    let stores = &shared.context.stores;
+    let cluster = stores.clusters.get(Some(named.namespace()), named.name())?;
+    let class = class_of(&cluster).and_then(|(namespace, name)| stores.classes.get(Some(&namespace), name));
+    lock(&shared.offers)
+        .as_mut()?
+        .of_cluster(&cluster, class.as_deref())
 }
 
 /// Sends all Packages to `due`, and deleted Packages whose PackageInstall remains.
@@ -304,6 +314,15 @@ async fn evaluate(shared: &Shared, due: &mpsc::UnboundedSender<ReleaseObject>) -
         compatibility: compatibility.as_ref(),
     }));
     shared.context.metrics.evaluated(&evaluation);
+    let offers = Offers::of(Arc::clone(&evaluation), Arc::clone(&releases), images.clone());
+    let are_affected = {
+        let mut known = lock(&shared.offers);
+        let is_same = known
+            .as_ref()
+            .is_some_and(|known| offers.is_same_for_clusters(known));
+        *known = Some(offers);
+        !is_same
+    };
     let before = lock(&shared.evaluation).replace(Arc::clone(&evaluation));
     let mut count = 0_usize;
     for (checked, (name, release)) in releases.iter().enumerate() {
@@ -333,7 +352,7 @@ async fn evaluate(shared: &Shared, due: &mpsc::UnboundedSender<ReleaseObject>) -
             "Updating labels and conditions of releases and OSImages"
         );
     }
-    before.is_none_or(|before| !evaluation.is_same_for_clusters(&before))
+    are_affected
 }
 
 #[cfg(test)]

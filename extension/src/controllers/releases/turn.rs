@@ -10,14 +10,13 @@ use sluice_core::{
     limits::Again,
     protocol::{Done, Failure, Object, Read, ReadResult, Reconciler, Server, Write},
     releases::{
-        Install, InstallState, ReleaseObject, ReleaseStatus, TkrPackage, UpdatesAvailableWrite, of_cluster,
-        of_image,
+        Install, InstallState, ReleaseObject, ReleaseStatus, TkrPackage, UpdatesAvailableWrite, of_image,
     },
 };
 use sluice_crds::run::TanzuKubernetesRelease;
 use tracing::warn;
 
-use super::Shared;
+use super::{Shared, offer};
 use crate::{
     clock::{clock, now},
     controllers::executor::{self, Error, counted, isolated},
@@ -91,13 +90,10 @@ async fn reconcile_status(shared: &Shared, named: &ReleaseObject) -> Result<(), 
             None => Ok(()),
         },
         ReleaseObject::Package(_) => Ok(()),
-        ReleaseObject::Cluster(named) => {
-            let cluster = context.stores.clusters.get(Some(named.namespace()), named.name());
-            match cluster.and_then(|cluster| of_cluster(&cluster, &evaluation)) {
-                Some(offer) => carry_out(shared, (named.namespace(), named.name()), &offer).await,
-                None => Ok(()),
-            }
-        }
+        ReleaseObject::Cluster(named) => match offer(shared, named) {
+            Some(offer) => carry_out(shared, (named.namespace(), named.name()), &offer).await,
+            None => Ok(()),
+        },
     }
 }
 

@@ -12,7 +12,7 @@ use kube::ResourceExt;
 use sluice_crds::{foreign::App, run::Hook};
 
 use super::{
-    CachedControlPlane, Clock, WITH_PROBLEM, relabel::Relabelling, swap::SwapWrite, takeover::Removals,
+    CachedControlPlane, Clock, WITH_PROBLEM, relabel::Relabelling, swap::EntriesWrite, takeover::Removals,
 };
 use crate::{
     proof::last_moved,
@@ -81,8 +81,8 @@ pub struct LocalState {
     pub(super) removals: Removals,
     /// Last change of the release label of the Cluster.
     pub(super) relabelling: Option<Relabelling>,
-    /// Last write of the entries of another release.
-    pub(super) swap: Option<Box<SwapWrite>>,
+    /// Last write of entries of a release.
+    pub(super) entries: Option<Box<EntriesWrite>>,
     /// Version of the last edited entry of machines that an event reported.
     pub(super) edited: Option<String>,
     /// Names of values Secrets of the addons-manager on the workload that PackageInstalls no longer reference.

@@ -17,6 +17,7 @@ mod effects;
 mod evidence;
 mod facts;
 mod failure;
+mod hop_entry;
 mod install;
 mod local_state;
 mod local_states;
@@ -148,6 +149,12 @@ fn packages_of(context: &Context<'_>, effects: &mut Effects, hold: Option<Hold>)
         None if validated.paused.is_none() => relabel::relabel(context, effects)?,
         hold => hold,
     };
+    if hold.is_none()
+        && validated.paused.is_none()
+        && let Some(done) = hop_entry::write(context, effects, &validated)?
+    {
+        return Ok(done);
+    }
     let (bootstrap, problem, refusal) = draft::changed(context, &validated)?;
     let Some(bootstrap) = bootstrap else {
         return Ok(without_bootstrap(context, effects, problem));

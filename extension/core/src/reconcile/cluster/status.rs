@@ -112,10 +112,10 @@ fn evaluate(
             Ok(())
         };
         // What is confirmed may permit the entries, although the watches did not.
-        let of_swap = match (has_proof && validated.machines.is_some(), ends_swap) {
-            (true, _) => swap::confirm_swap(context, validated, bootstrap),
-            (false, true) => swap::confirm_workers(context),
-            (false, false) => Ok(None),
+        let of_swap = match validated.machines.as_ref().filter(|_| has_proof) {
+            Some(machines) => swap::confirm_machines(context, machines, Some(bootstrap)),
+            None if ends_swap => swap::confirm_workers(context),
+            None => Ok(None),
         };
         together([needs_of(&cluster), needs_of(&proofs), needs_of(&of_swap)])?;
         let confirmed = cluster?;

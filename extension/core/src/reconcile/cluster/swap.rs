@@ -27,7 +27,9 @@ use super::{
     write::Write,
 };
 use crate::{
+    cache::stores::{Images, Releases},
     events::Event,
+    packages::build::Owner,
     reasons::{GateReason, Hold},
     resolver::{ReleaseMachines, release_machines, render_swap},
     upgrade::{
@@ -51,7 +53,7 @@ const NAMED: usize = 4;
 
 /// Write of the entries of a release by this process.
 #[derive(Debug, Clone)]
-pub(super) struct SwapWrite {
+pub(super) struct EntriesWrite {
     /// Release of the entries.
     to: String,
     /// Generation of the Cluster before the write.
@@ -83,13 +85,8 @@ pub(super) fn swap_facts(
         };
         return (known, None);
     };
-    let refused = context
-        .local
-        .swap
-        .as_ref()
-        .filter(|write| write.is_refused(to, context.began.instant));
-    let (machines, hold) = match machines_of(facts, to) {
-        Ok(machines) => (Some(machines), refused.and_then(|write| write.refused.clone())),
+    let (machines, hold) = match machines_of(facts, to, release_machines) {
+        Ok(machines) => (Some(machines), refusal(context, to).cloned()),
         Err(why) => (None, Some(Hold::new(GateReason::MachinesNotResolved, why))),
     };
     let known = SwapFacts {
@@ -101,15 +98,24 @@ pub(super) fn swap_facts(
     (known, machines)
 }
 
-impl SwapWrite {
-    /// Whether the write of this release was refused, and its delay has not passed.
-    fn is_refused(&self, to: &str, now: Instant) -> bool {
-        self.to == to && self.refused.is_some() && now.saturating_duration_since(self.at) < self.delay
+impl EntriesWrite {
+    /// Returns the hold of a refused write of this release, until its delay has passed.
+    pub(super) fn refusal(&self, to: &str, now: Instant) -> Option<&Hold> {
+        let waits = self.to == to && now.saturating_duration_since(self.at) < self.delay;
+        self.refused.as_ref().filter(|_| waits)
     }
 }
 
+/// Returns the hold of a refused write of the entries of a release, until its delay has passed.
+pub(super) fn refusal<'a>(context: &Context<'a>, to: &str) -> Option<&'a Hold> {
+    context.local.entries.as_ref()?.refusal(to, context.began.instant)
+}
+
+/// Resolves the images of a release for the machines of a Cluster.
+type Resolve = fn(&Cluster, &ClusterClass, &Releases, &Images, &str) -> Result<ReleaseMachines, String>;
+
 /// Returns the image of each part in a release.
-fn machines_of(facts: &Facts, to: &str) -> Result<ReleaseMachines, String> {
+pub(super) fn machines_of(facts: &Facts, to: &str, resolve: Resolve) -> Result<ReleaseMachines, String> {
     let class = facts.class.as_deref().ok_or_else(|| {
         let class = facts.topology.class_name().unwrap_or_default();
         format!("ClusterClass {class} does not exist")
@@ -118,7 +124,7 @@ fn machines_of(facts: &Facts, to: &str) -> Result<ReleaseMachines, String> {
         .images
         .as_deref()
         .ok_or("Sluice has not listed all OSImages yet")?;
-    release_machines(&facts.cluster, class, &facts.releases, images, to)
+    resolve(&facts.cluster, class, &facts.releases, images, to)
 }
 
 /// Returns the machines that Cluster API has not replaced yet. Before it has observed the current Cluster, the other objects may be from
@@ -167,29 +173,26 @@ fn unobserved(status: Option<&ClusterStatus>, cluster: &ObjectMeta) -> Option<St
 /// Whether this process has written the entries, and the cache does not show them yet.
 pub(super) fn is_written(context: &Context<'_>) -> bool {
     let cluster = &context.facts.cluster.metadata;
-    let write = context.local.swap.as_ref();
+    let write = context.local.entries.as_ref();
     write.is_some_and(|write| {
         let since = context.began.instant.saturating_duration_since(write.at);
         write.refused.is_none() && write.generation == cluster.generation && since < UNSEEN
     })
 }
 
-/// Compares the ClusterBootstrap, and the objects that the entries are rendered from, with the API server. Returns the hold of an outdated
-/// cache. The status of the ClusterBootstrap may permit the entries already, so no write of it detects an edit.
-pub(super) fn confirm_swap(
+/// Compares the ClusterBootstrap, and the objects that the entries of `machines` are rendered from, with the API server. Returns the hold of an
+/// outdated cache. The status of the ClusterBootstrap may permit the entries already, so no write of it detects an edit.
+pub(super) fn confirm_machines(
     context: &Context<'_>,
-    validated: &Validated,
-    bootstrap: &ClusterBootstrap,
+    machines: &ReleaseMachines,
+    bootstrap: Option<&ClusterBootstrap>,
 ) -> Step<Option<Hold>> {
     let facts = context.facts;
     let namespace = Some(facts.owner.namespace.as_str());
-    let bootstrap = (
-        Key::of::<ClusterBootstrap>(Server::Management, namespace, &facts.owner.name),
-        bootstrap.meta(),
-    );
-    let Some(machines) = &validated.machines else {
-        return Ok(None);
-    };
+    let bootstrap = bootstrap.map(|bootstrap| {
+        let key = Key::of::<ClusterBootstrap>(Server::Management, namespace, &facts.owner.name);
+        (key, bootstrap.meta())
+    });
     let class = facts.class.as_deref().map(|class| {
         let key = Key::of::<ClusterClass>(
             Server::Management,
@@ -209,7 +212,8 @@ pub(super) fn confirm_swap(
     });
     let each = class
         .into_iter()
-        .chain([bootstrap, release])
+        .chain(bootstrap)
+        .chain([release])
         .chain(images)
         .map(|(key, cached)| {
             let read = context.object(key.clone(), ReadPhase::Confirm)?;
@@ -308,17 +312,31 @@ pub(super) fn write_swap(
     let (Some(swap), Some(machines)) = (swap, &validated.machines) else {
         return Ok(Done::RequeueAfter(next));
     };
-    let key = Key::of::<Cluster>(
-        Server::Management,
-        Some(&facts.owner.namespace),
-        &facts.owner.name,
-    );
-    // The read has confirmed the cached Cluster, whose status may be older.
-    let read = context.object(key.clone(), ReadPhase::Confirm)?;
-    let version = read.and_then(|read| read["metadata"]["resourceVersion"].as_str());
     let rendered = render_swap(&facts.cluster, &machines.release, &machines.images);
     let why = "the packages of the release are proven";
-    let write = Write::json_patch(key, version.unwrap_or_default(), rendered, why);
+    write_entries(context, effects, (&swap.version, &swap.to), rendered, why)
+}
+
+/// Returns the key of the Cluster.
+pub(super) fn cluster_key(facts: &Facts) -> Key {
+    let Owner { namespace, name, .. } = &facts.owner;
+    Key::of::<Cluster>(Server::Management, Some(namespace), name)
+}
+
+/// Writes the entries of a release for a Kubernetes version by one patch. This reconcile has confirmed the Cluster by a read.
+pub(super) fn write_entries(
+    context: &Context<'_>,
+    effects: &mut Effects,
+    (version, to): (&str, &str),
+    rendered: Vec<Value>,
+    why: &'static str,
+) -> Step<Done> {
+    let facts = context.facts;
+    let key = cluster_key(facts);
+    // The cached Cluster may have another status.
+    let read = context.object(key.clone(), ReadPhase::Confirm)?;
+    let read = read.and_then(|read| read["metadata"]["resourceVersion"].as_str());
+    let write = Write::json_patch(key, read.unwrap_or_default(), rendered, why);
     let refused = match context.write(write) {
         // A webhook that restores the entry leaves the generation unchanged.
         Ok(written) if written["metadata"]["generation"].as_i64() != facts.cluster.metadata.generation => {
@@ -327,13 +345,11 @@ pub(super) fn write_swap(
         Ok(_) => Some(Hold::new(
             GateReason::WriteRefused,
             format!(
-                "Cluster {}/{}: a webhook restores the entry for {} in {} after Sluice wrote that of {}; find the webhook and exempt \
-                 the account of Sluice",
+                "Cluster {}/{}: a webhook restores the entry for {version} in {} after Sluice wrote that of {to}; find the webhook and \
+                 exempt the account of Sluice",
                 facts.owner.namespace,
                 facts.owner.name,
-                swap.version,
                 name::TKR_DATA,
-                swap.to
             ),
         )),
         // The Cluster was edited since it was read.
@@ -346,14 +362,14 @@ pub(super) fn write_swap(
         {
             let object = format!("Cluster {}/{}", facts.owner.namespace, facts.owner.name);
             let hold = webhook_in_the_way(&object, &failure);
-            Some(hold.unwrap_or_else(|| swap_refused(&object, &swap.to, &failure)))
+            Some(hold.unwrap_or_else(|| swap_refused(&object, to, &failure)))
         }
         Err(stop) => return Err(stop),
     };
-    let before = context.local.swap.as_ref().filter(|before| before.to == swap.to);
+    let before = context.local.entries.as_ref().filter(|before| before.to == to);
     let delay = before.map_or(WITH_PROBLEM, |before| (before.delay * 2).min(LONGEST));
-    effects.local.swap = Some(Box::new(SwapWrite {
-        to: swap.to.clone(),
+    effects.local.entries = Some(Box::new(EntriesWrite {
+        to: to.to_owned(),
         generation: facts.cluster.metadata.generation,
         refused,
         at: context.began.instant,

@@ -10,6 +10,7 @@ use sluice_crds::{
 use super::{
     Context, Facts, Key, ReadPhase, Server, Step,
     confirm_cluster::is_same,
+    hop_entry,
     interrupt::{needs_of, together},
     swap::swap_facts,
 };
@@ -50,6 +51,8 @@ pub(super) struct Validated {
     pub(super) swap: SwapFacts,
     /// Images of that release, if machines are to be replaced and each part has one.
     pub(super) machines: Option<ReleaseMachines>,
+    /// Release and images of the entry for the hop, if it must be written first. Until the cache shows it, the release is held.
+    pub(super) entry: Option<ReleaseMachines>,
 }
 
 impl Validated {
@@ -96,16 +99,28 @@ pub(super) fn validate(context: &Context<'_>) -> Step<Validated> {
         None => swap::kept_release(&progress, inputs, resolved.release()),
         Some(_) => None,
     };
-    let release = release(found, &progress, &releases, (request.is_some(), kept));
+    let mut release = release(found, &progress, &releases, (request.is_some(), kept));
     let (swap, machines) = swap_facts(context, request);
     let change = match &release {
         Ok(name) => change(context, name, &progress),
         Err(hold) => Err(hold.clone().into()),
     };
-    let (change, problem) = match change {
+    let (mut change, mut problem) = match change {
         Ok(change) => (change, None),
         Err(stop) => (None, Some(stop.held()?)),
     };
+    let missing = match (&release, &problem) {
+        (Ok(name), None) => hop_entry::missing(context, &progress, name),
+        _ => Ok(None),
+    };
+    let (entry, hold) = match missing {
+        Ok(None) => (None, None),
+        Ok(Some(machines)) => (Some(machines), Some(hop_entry::not_written(&progress.hop))),
+        Err(hold) => (None, Some(hold)),
+    };
+    if let Some(hold) = hold {
+        (release, change, problem) = (Err(hold.clone()), None, Some(hold));
+    }
     let bootstrap_paused = found
         .bootstrap
         .as_ref()
@@ -120,6 +135,7 @@ pub(super) fn validate(context: &Context<'_>) -> Step<Validated> {
         restored: is_restored(context)?,
         swap,
         machines,
+        entry,
     })
 }
 
@@ -175,10 +191,14 @@ fn release(
         return Ok(kept.to_owned());
     }
     let pinned = pinned(&found.topology, &progress.hop).filter(|_| !follows_label);
-    let pinned = pinned.as_deref();
+    let chosen = match &pinned {
+        Some(_) => None,
+        None => hop_entry::chosen(found, progress, context)?,
+    };
+    let named = pinned.as_deref().or(chosen.as_deref());
     let to = &found.topology.version;
     let resolved = found.resolved_release();
-    let release = for_progress(progress, resolved.release(), to, pinned, &found.label, context)?;
+    let release = for_progress(progress, resolved.release(), to, named, &found.label, context)?;
     // The only known release of a version may not be the only one.
     let is_named = pinned.is_some() || release == found.label || resolved.release() == Some(&release);
     match &found.undecodable_release {

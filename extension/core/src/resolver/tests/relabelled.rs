@@ -189,3 +189,32 @@ fn a_cluster_without_a_request_gets_no_lower_release(#[case] release: &str, #[ca
     world.runs("v1.34.1");
     assert_eq!(world.refusal(Some(&stored), &labelled(&stored, release)), "");
 }
+
+/// Without the annotation, the leader writes the entry of the label, so a held upgrade follows a corrected label.
+#[rstest]
+#[case::of_the_label_before("v1.36.3---a.11", "v1.36.3---a.12", "v1.35.4", true)]
+#[case::of_a_user("own", "v1.36.3---a.12", "v1.35.4", false)]
+#[case::of_another_version("v1.36.3---a.11", "v1.35.4---a.14", "v1.35.4", false)]
+#[case::machines_run_it("v1.36.3---a.11", "v1.36.3---a.12", "v1.36.3", false)]
+fn the_entry_of_an_earlier_label_is_removed(
+    #[case] made_of: &str,
+    #[case] label: &str,
+    #[case] runs: &str,
+    #[case] removed: bool,
+) {
+    let (mut world, mut stored) = world();
+    world.release("v1.36.3", 12, &["ubuntu", "photon"]);
+    world.runs(runs);
+    stored["metadata"]["annotations"] = json!({});
+    stored["metadata"]["labels"][label::TKR] = json!("v1.36.3---a.11");
+    let topology = &mut stored["spec"]["topology"];
+    topology["version"] = json!("v1.36.3");
+    let entry = json!({"osImageRef": {"name": "x"}, "labels": {label::TKR: made_of}});
+    for list in ["/variables", "/workers/machineDeployments/0/variables/overrides"] {
+        topology.pointer_mut(list).unwrap()[0]["value"]["v1.36.3"] = entry.clone();
+    }
+    let (after, _) = world.becomes(Some(&stored), &labelled(&stored, label));
+    assert_eq!(common(&after, "v1.36.3").is_null(), removed);
+    assert_eq!(override_of(&after, 0, "v1.36.3").is_null(), removed);
+    assert_eq!(common(&after, "v1.35.4"), "v1.35.4---a.10-ubuntu");
+}

@@ -11,6 +11,7 @@ use super::{Step, Walk};
 use crate::{
     capi::{brief, record, version_at},
     leader::{Leader, SYNC_PERIOD},
+    machines::has_images,
     objects::{
         PACKAGES, VERSIONS, bootstrap, cluster, control_plane, kube_system, kubeconfig, of_package,
         values_source, worker,
@@ -86,6 +87,9 @@ impl Walk {
                 gate.version,
             );
             assert_in_order(&self.servers, &record, gate);
+            if has_images(&self.servers) {
+                self.swaps.judge_gate(gate, began);
+            }
             let version = version_of(gate);
             for package in concerned(&self.servers, gate.hook) {
                 let right = self.right_at[package][version];

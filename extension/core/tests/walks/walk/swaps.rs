@@ -9,7 +9,7 @@ use sluice_core::{
 };
 use sluice_crds::{
     labels::{annotation, name},
-    run::{Outcome, Swap, UpgradeRecord},
+    run::{Gate, Hook, Outcome, Swap, UpgradeRecord},
 };
 
 use super::{Step, Walk, invariants::ROUNDS};
@@ -17,12 +17,12 @@ use crate::{
     capi::{brief, record, version_at},
     kapp::Kapp,
     machines::{
-        are_replaced, brief_entry, entries, has_images, images, is_declared, labelled, made_of, pinned,
-        release_in, rendered,
+        are_entered, are_replaced, brief_entry, entries, has_image, has_images, images, is_declared,
+        labelled, made_of, pinned, release_in, rendered,
     },
-    objects::{RELEASES, VERSIONS, bootstrap, cluster, control_plane, worker},
+    objects::{RELEASES, VERSIONS, bootstrap, cluster, control_plane, version_of_release, worker},
     servers::{Servers, place_of},
-    truth::{Fits, fits, recorded_cluster},
+    truth::{Fits, fits, recorded_cluster, version_of},
     users::mend_target,
 };
 
@@ -39,6 +39,8 @@ pub(super) struct Moment {
     images: [Value; 2],
     /// Release whose entries the record permits to write.
     permitted: Option<usize>,
+    /// Whether the Cluster has the entries that it needs, by version.
+    entered: [bool; VERSIONS.len()],
 }
 
 impl Moment {
@@ -59,6 +61,7 @@ impl Moment {
             replaced: made_of(servers).filter(|_| are_replaced(servers)),
             images: images(servers),
             permitted: opened(record(servers).as_ref()).map(|swap| index_of(&swap.to)),
+            entered: std::array::from_fn(|version| are_entered(servers, version)),
         })
     }
 }
@@ -93,6 +96,12 @@ pub(crate) struct Swaps {
     allowed_at: Option<u64>,
     /// The record permitted to write the entries of each release.
     permitted_at: [Option<u64>; RELEASES.len()],
+    /// The Cluster had the entries that it needs, by version.
+    entered_at: [Option<u64>; VERSIONS.len()],
+    /// Whether the class did not declare the variable at some time.
+    was_undeclared: bool,
+    /// Versions whose first entries leaders have written, in order.
+    pub(crate) entered: Vec<usize>,
     /// Releases whose machines have replaced all others at some time.
     replaced: [bool; RELEASES.len()],
     /// Releases of the entries that leaders have written, in order.
@@ -108,6 +117,12 @@ impl Swaps {
                 *at = Some(now);
             }
         }
+        for (entered, at) in moment.entered.iter().zip(&mut self.entered_at) {
+            if *entered {
+                *at = Some(now);
+            }
+        }
+        self.was_undeclared |= !moment.is_declared;
         if let Some(release) = moment.permitted {
             self.permitted_at[release] = Some(now);
         }
@@ -132,7 +147,10 @@ impl Swaps {
 
     /// Forgets all evidence and all entries: the API server shows an earlier state, or another Cluster.
     pub(super) fn forget(&mut self) {
-        *self = Self::default();
+        *self = Self {
+            was_undeclared: self.was_undeclared,
+            ..Self::default()
+        };
     }
 
     /// Records an entry that a leader has written. Asserts that none is written again for its release.
@@ -163,6 +181,18 @@ impl Swaps {
         self.written.push(to);
     }
 
+    /// Asserts that the Cluster had the entries of the version of a gate that opens before the control plane takes it. Caches of the class
+    /// may be outdated.
+    pub(super) fn judge_gate(&self, gate: &Gate, began: u64) {
+        let entered = self.entered_at[version_of(gate)];
+        assert!(
+            !is_before(gate) || self.was_undeclared || entered.is_some_and(|at| at >= began),
+            "unmade: {:?} {} is opened by a reconcile that began at {began}, and the Cluster had its entries last at {entered:?}",
+            gate.hook,
+            gate.version,
+        );
+    }
+
     /// Asserts that the packages of a release were deployed, that its entries could be written, and that nothing forbade it, at some time
     /// during a reconcile.
     fn judge(&self, what: &str, to: usize, began: u64) {
@@ -187,6 +217,14 @@ impl Swaps {
             self.rendered_at,
         );
     }
+}
+
+/// Whether a gate opens before the control plane takes its version.
+fn is_before(gate: &Gate) -> bool {
+    matches!(
+        gate.hook,
+        Hook::BeforeClusterUpgrade | Hook::BeforeControlPlaneUpgrade
+    )
 }
 
 /// Returns the swap of a record that permits to write its entries.
@@ -245,7 +283,13 @@ impl Walk {
             "re-rendered: a reconcile writes entries {patches} times"
         );
         if patches == 1 {
-            self.judge_written(before, began);
+            match self.entered(before) {
+                Some(version) => {
+                    self.judge_entered(before, version, began);
+                    self.swaps.entered.push(version);
+                }
+                None => self.judge_written(before, began),
+            }
         }
         self.swaps.note(before, &self.servers);
         let is_over = |record: &UpgradeRecord| record.outcome == Some(Outcome::Completed);
@@ -260,6 +304,74 @@ impl Walk {
                 "early: the swap to {} ends, and machines are made of {:?}",
                 swap.to,
                 images(&self.servers),
+            );
+        }
+    }
+
+    /// Returns the version whose entries have changed, if the control plane does not have it.
+    fn entered(&self, before: &Servers) -> Option<usize> {
+        let (old, new) = (before.get(&cluster())?, self.servers.get(&cluster())?);
+        let is_changed = |version: &usize| {
+            entries(old, *version).map(brief_entry) != entries(new, *version).map(brief_entry)
+        };
+        let version = (0..VERSIONS.len()).find(is_changed)?;
+        (version != version_at(before, &control_plane(), "spec")).then_some(version)
+    }
+
+    /// Asserts that written entries are the first ones of a version that no machine runs and that Cluster API cannot take yet, and that nothing
+    /// else has changed.
+    fn judge_entered(&self, before: &Servers, version: usize, began: u64) {
+        let (old, new) = (before.get(&cluster()), self.servers.get(&cluster()));
+        let (old, new) = old.zip(new).expect("a Cluster");
+        let written = entries(new, version);
+        let release = release_in(written[0]).expect("an entry of a release");
+        let what = format!("the entries of {} are added", RELEASES[release]);
+        for (place, part) in [
+            (control_plane(), "spec"),
+            (control_plane(), "status"),
+            (worker(), "spec"),
+        ] {
+            let at = version_at(before, &place, part);
+            assert!(
+                at < version,
+                "ahead: {what}, and {part} of {place:?} is at {}",
+                VERSIONS[at]
+            );
+        }
+        assert!(
+            version_of_release(release) == version && release_in(written[1]) == Some(release),
+            "mixed: {what} for {}: {written:?}",
+            VERSIONS[version],
+        );
+        let is_first = !entries(old, version).into_iter().any(has_image);
+        assert!(
+            is_first && !self.swaps.entered.contains(&version),
+            "re-rendered: {what} after {:?}",
+            entries(old, version),
+        );
+        let is_paused = old["spec"]["paused"] == true || !old["metadata"]["deletionTimestamp"].is_null();
+        assert!(!is_paused, "paused: {what}");
+        let record = record(before).filter(|record| record.outcome.is_none());
+        let mut gates = record.iter().flat_map(|record| &record.gates);
+        let is_open = gates.any(|gate| gate.open && is_before(gate) && gate.version == VERSIONS[version]);
+        assert!(
+            !is_open || self.swaps.was_undeclared,
+            "open: {what} while Cluster API may take {}",
+            VERSIONS[version],
+        );
+        let (old, new) = (without_entries(old, version), without_entries(new, version));
+        assert!(old == new, "other: {what}, and {old} becomes {new}");
+        self.assert_rendered(&what, release, written, began);
+    }
+
+    /// Asserts that the objects of the API server gave these entries of a release at some time during a reconcile.
+    fn assert_rendered(&self, what: &str, release: usize, written: [&Value; 2], began: u64) {
+        for (part, entry) in written.iter().enumerate() {
+            let key = (part, release, brief_entry(entry).to_string());
+            let given = self.swaps.rendered_at.get(&key);
+            assert!(
+                given.is_some_and(|at| *at >= began),
+                "unconfirmed: {what} with {entry} by a reconcile that began at {began}, and the objects gave it last at {given:?}",
             );
         }
     }
@@ -320,16 +432,7 @@ impl Walk {
             "unrecorded: {what} by a reconcile that began at {began}, and the record permitted them last at {permitted:?}",
         );
         self.swaps.judge(&what, to, began);
-        for (part, entry) in written.iter().enumerate() {
-            let given = self
-                .swaps
-                .rendered_at
-                .get(&(part, to, brief_entry(entry).to_string()));
-            assert!(
-                given.is_some_and(|at| *at >= began),
-                "unconfirmed: {what} with {entry} by a reconcile that began at {began}, and the objects gave it last at {given:?}",
-            );
-        }
+        self.assert_rendered(&what, to, written, began);
     }
 
     /// Asserts that no record permits entries that must not be written now. The leader's caches are current.

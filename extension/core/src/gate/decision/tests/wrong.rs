@@ -3,7 +3,7 @@
 use super::*;
 
 /// Defect, called hook, edit that introduces the defect, and expected reason.
-pub(super) const WRONG: [(&str, Hook, Edit, HoldReason); 22] = [
+pub(super) const WRONG: [(&str, Hook, Edit, HoldReason); 23] = [
     (
         "an object that it depends on cannot be decoded",
         Hook::BeforeControlPlaneUpgrade,
@@ -69,6 +69,12 @@ pub(super) const WRONG: [(&str, Hook, Edit, HoldReason); 22] = [
         Hook::BeforeControlPlaneUpgrade,
         |s| s.call.generation = 8,
         HoldReason::Call(CallReason::ClusterNotObserved),
+    ),
+    (
+        "call from before an edit",
+        Hook::BeforeControlPlaneUpgrade,
+        |s| s.call.generation = 6,
+        HoldReason::Call(CallReason::CallOutdated),
     ),
     (
         "bootstrap edited",
