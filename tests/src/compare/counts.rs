@@ -10,14 +10,8 @@ use serde::{Deserialize, Serialize};
 use super::side::Flow;
 use super::stand_in;
 use crate::scenario::Cluster;
-use crate::stack::audit::{Audited, Log, Request, What};
+use crate::stack::audit::{ADMIN, Audited, Log, Request, SLUICE, What};
 use crate::wait;
-
-/// Sluice on the management cluster.
-const SLUICE: &str = "system:serviceaccount:sluice-system:sluice";
-
-/// On a workload cluster everything comes with the kubeconfig of the Cluster.
-const ADMIN: &str = "admin";
 
 /// Time without a request after which a flow is done with an upgrade.
 const REST: SignedDuration = SignedDuration::from_secs(2);

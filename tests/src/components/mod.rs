@@ -10,6 +10,7 @@ mod installed;
 mod once;
 mod origin;
 mod preflight;
+mod previous;
 mod progress;
 mod recorded;
 
@@ -22,6 +23,7 @@ use tokio::sync::OnceCell;
 pub use catalogue::{CLUSTER_API_VERSION, KAPP_CONTROLLER_VERSION, KUBERNETES_VERSIONS, MANAGEMENT_VERSION};
 pub use cluster_api::{ClusterApiFiles, ClusterApiRelease};
 pub use preflight::Isolation;
+pub use previous::previous_sluice;
 
 pub(crate) use cache::user_cache;
 pub(crate) use catalogue::{Module, module};

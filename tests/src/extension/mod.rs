@@ -91,8 +91,18 @@ impl Extension {
 
     /// Ends all processes in good order, so that no lease has to run out, and starts them again with the flags of another election.
     pub async fn restart_with(&self, election: [&'static str; 4]) -> Result<()> {
+        let change = move |settings: &mut Settings| settings.election = election;
         let replicas = self.replicas.iter();
-        try_join_all(replicas.map(|replica| replica.restart_with(election))).await?;
+        try_join_all(replicas.map(|replica| replica.restart_with(change))).await?;
+        Ok(())
+    }
+
+    /// Replaces one process after the other, as the rollout of a Deployment does: ends it in good order, starts it with changed
+    /// settings and waits until it is ready.
+    pub async fn roll_out(&self, change: impl Fn(&mut Settings)) -> Result<()> {
+        for replica in &self.replicas {
+            replica.restart_with(&change).await?;
+        }
         Ok(())
     }
 

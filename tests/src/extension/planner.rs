@@ -96,9 +96,8 @@ fn plan(request: &Value) -> Value {
         let from = from.as_str().unwrap_or_default();
         let to = request["toKubernetesVersion"].as_str().unwrap_or_default();
         // The versions of scenarios are of one length, so their order is that of their text.
-        let on_the_way = VERSIONS
-            .iter()
-            .filter(|version| **version > from && **version <= to);
+        let earlier = VERSIONS.into_iter().filter(|version| *version < to);
+        let on_the_way = earlier.chain([to]).filter(|version| *version > from);
         on_the_way.map(|version| json!({"version": version})).collect()
     };
     let workers = request["fromWorkersKubernetesVersion"].is_string();
@@ -127,5 +126,16 @@ mod tests {
             plan["workersUpgrades"],
             json!([{"version": "v1.35.4"}, {"version": "v1.36.3"}])
         );
+    }
+
+    #[test]
+    fn the_target_is_the_last_step() {
+        let plan = plan(&json!({
+            "fromControlPlaneKubernetesVersion": "v1.36.3",
+            "fromWorkersKubernetesVersion": "v1.36.4",
+            "toKubernetesVersion": "v1.36.4",
+        }));
+        assert_eq!(plan["controlPlaneUpgrades"], json!([{"version": "v1.36.4"}]));
+        assert_eq!(plan["workersUpgrades"], json!([]));
     }
 }

@@ -58,6 +58,8 @@ pub struct Settings {
     pub verbosity: u8,
     /// The flags of an election.
     pub election: [&'static str; 4],
+    /// Another binary than the one under test. It must know all arguments.
+    pub binary: Option<PathBuf>,
     /// Where it reaches the management API server (`https://127.0.0.1:<port>`); without anything between when absent.
     pub api_server: Option<String>,
     /// Whether the status service is served.
@@ -74,6 +76,7 @@ impl Settings {
             arguments: Vec::new(),
             verbosity: 4,
             election: ELECTION,
+            binary: None,
             api_server: None,
             status: true,
         }
@@ -83,7 +86,10 @@ impl Settings {
 /// A replica: ports, certificate and ServiceAccount for its whole life, and a process that may be replaced.
 pub struct Replica {
     core: Arc<StackCore>,
-    settings: Settings,
+    name: String,
+    /// How its next process is started.
+    settings: std::sync::Mutex<Settings>,
+    /// The binary under test.
     program: PathBuf,
     directory: PathBuf,
     pub(super) ca_bundle: String,
@@ -91,8 +97,6 @@ pub struct Replica {
     admission_port: Port,
     health_port: Port,
     status_port: Port,
-    /// The flags of its election.
-    election: std::sync::Mutex<[&'static str; 4]>,
     /// The file system that it runs in, where that is not the machine's.
     image: std::sync::Mutex<Option<Image>>,
     process: Mutex<Option<Process>>,
@@ -142,8 +146,8 @@ impl Replica {
 
         Ok(Self {
             core: core.clone(),
-            election: std::sync::Mutex::new(settings.election),
-            settings,
+            name: settings.name.clone(),
+            settings: std::sync::Mutex::new(settings),
             program,
             directory,
             ca_bundle: pki.ca_bundle(),
@@ -208,7 +212,7 @@ impl Replica {
         let process = self.process.lock().await;
         process
             .as_ref()
-            .is_some_and(|process| holder.starts_with(&format!("{}_{}_", self.settings.name, process.id())))
+            .is_some_and(|process| holder.starts_with(&format!("{}_{}_", self.name, process.id())))
     }
 
     /// Kills the process.
@@ -287,7 +291,7 @@ impl Replica {
     /// Its log file.
     #[must_use]
     pub fn log(&self) -> PathBuf {
-        self.core.directory().log_path(&self.settings.name)
+        self.core.directory().log_path(&self.name)
     }
 
     /// Kills the process if it runs, and starts it in `image` from now on, or from the machine's file system.
@@ -296,29 +300,29 @@ impl Replica {
         self.restart().await
     }
 
-    /// Ends the process if it runs, as a kubelet does, and starts it with the flags of another election from now on.
-    pub(super) async fn restart_with(&self, election: [&'static str; 4]) -> Result<()> {
+    /// Ends the process if it runs, as a kubelet does, and starts it with changed settings from now on. Its name stays.
+    pub(super) async fn restart_with(&self, change: impl FnOnce(&mut Settings)) -> Result<()> {
         let running = self.process.lock().await.take();
         if let Some(mut process) = running {
             let ended = process.terminate(GRACE).await?;
-            tracing::debug!("{} ended: {ended}", self.settings.name);
+            tracing::debug!("{} ended: {ended}", self.name);
         }
-        *self.election.lock().unwrap_or_else(PoisonError::into_inner) = election;
+        change(&mut self.settings.lock().unwrap_or_else(PoisonError::into_inner));
         self.restart().await
     }
 
     fn launch(&self) -> Launch {
-        let status = self
-            .settings
+        let settings = self.settings.lock().unwrap_or_else(PoisonError::into_inner);
+        let status = settings
             .status
             .then(|| format!("--status-addr={}", self.status_address()));
         let (launch, directory) = match &*self.image.lock().unwrap_or_else(PoisonError::into_inner) {
             None => (
-                Launch::new(&self.settings.name, &self.program),
+                Launch::new(&self.name, settings.binary.as_ref().unwrap_or(&self.program)),
                 self.directory.clone(),
             ),
             Some(image) => (
-                image.launch(&self.settings.name, &self.directory),
+                image.launch(&self.name, &self.directory),
                 PathBuf::from(CERTIFICATES),
             ),
         };
@@ -333,13 +337,13 @@ impl Replica {
             .arg(&directory)
             .args(["--health-addr", &self.health_address()])
             .args(["--system-namespace", SYSTEM_NAMESPACE])
-            .args(["--sync-period", &self.settings.sync_period])
+            .args(["--sync-period", &settings.sync_period])
             .args(["--logging-format", "json"])
-            .args(["--v", &self.settings.verbosity.to_string()])
-            .args(*self.election.lock().unwrap_or_else(PoisonError::into_inner))
-            .args(["--leader-elect-identity", &self.settings.name])
+            .args(["--v", &settings.verbosity.to_string()])
+            .args(settings.election)
+            .args(["--leader-elect-identity", &self.name])
             .args(status)
-            .args(&self.settings.arguments)
+            .args(&settings.arguments)
     }
 }
 

@@ -61,6 +61,8 @@ pub struct Class {
     pub infrastructure: Infrastructure,
     /// What images machines are made of; none leaves it open.
     pub images: Option<Images>,
+    /// Whether Nodes are drained before their Machines are deleted.
+    pub drains: bool,
 }
 
 /// How a class has machines made of images that a release brings.
@@ -134,6 +136,7 @@ impl Class {
         let mut control_plane = json!({
             "swapDelay": self.swap_delay,
             "runtimeConfig": self.runtime_config,
+            "drains": self.drains,
         });
         let machines = self.infrastructure.machines(namespace);
         if machines.is_some() {

@@ -19,6 +19,8 @@ use super::workload::Workload;
 use super::{condition, owner, patch};
 use crate::requests::apply::FIELD_MANAGER;
 use crate::stack::apiserver::ApiServer;
+use crate::stack::audit::Audited;
+use crate::stack::controller_manager::ControllerManager;
 use crate::stack::kubelet::Kubelet;
 
 /// Name under which a scenario sets how long a new control plane is unhealthy: it serves, and does not report its version or image.
@@ -68,11 +70,19 @@ async fn start(
     let uid = object.uid().unwrap_or_default();
     let spec = &object.spec;
     let prefix = format!("wl/{uid}");
-    let api = ApiServer::start_with(&context.core, &prefix, &spec.version, arguments(spec)).await?;
+    let audited = spec.drains.then(Audited::evictions);
+    let (core, arguments) = (&context.core, arguments(spec));
+    let api = ApiServer::start_audited(core, &prefix, &spec.version, arguments, audited.as_ref()).await?;
+    let controller_manager = if spec.drains {
+        Some(ControllerManager::start_for_workload(core, &api).await?)
+    } else {
+        None
+    };
     let api = Arc::new(api);
     let namespace = object.namespace().unwrap_or_default();
     let workload = Arc::new(Workload {
-        kubelet: Kubelet::start(&context.core, &api, &namespace, cluster, context.delays.clone()),
+        controller_manager,
+        kubelet: Kubelet::start(core, &api, &namespace, cluster, context.delays.clone()),
         namespace,
         cluster: cluster.to_owned(),
         api,
@@ -81,8 +91,9 @@ async fn start(
     Ok(workload)
 }
 
-/// Replaces the server. The status is left alone until the new one is ready: until then Cluster API sees an upgrade.
+/// Replaces the server. The version in the status stays until the new one is ready: until then Cluster API sees an upgrade.
 async fn swap(object: &HarnessControlPlane, workload: &Workload, context: &Context) -> Result<(), Error> {
+    begin(object, context).await?;
     let delay = object.spec.swap_delay;
     tokio::time::sleep(Duration::from_millis(delay.before_milliseconds)).await;
     workload.api.set_arguments(arguments(&object.spec));
@@ -110,13 +121,18 @@ async fn roll(object: &HarnessControlPlane, workload: &Workload, context: &Conte
     if is_rolled(&current) {
         return Ok(());
     }
-    let begun = json!({"upToDateReplicas": 0, "observedGeneration": object.metadata.generation});
-    patch::status(&context.client, object, &begun).await?;
+    begin(object, context).await?;
     let delay = object.spec.swap_delay;
     let milliseconds = delay.before_milliseconds + delay.after_milliseconds;
     tokio::time::sleep(Duration::from_millis(milliseconds)).await;
     is_healthy(workload, context).await;
     Ok(())
+}
+
+/// Reports the begin of a rollout: no replica is up to date.
+async fn begin(object: &HarnessControlPlane, context: &Context) -> Result<(), Error> {
+    let begun = json!({"upToDateReplicas": 0, "observedGeneration": object.metadata.generation});
+    patch::status(&context.client, object, &begun).await
 }
 
 /// Returns after the delay that a scenario has set for the control plane.
@@ -193,6 +209,8 @@ async fn report(object: &HarnessControlPlane, context: &Context) -> Result<(), E
         "availableReplicas": replicas,
         "upToDateReplicas": replicas,
         "selector": "",
+        // Cluster API drains no Node of a Cluster without control plane Machines, unless its control plane says that it has none.
+        "externalManagedControlPlane": object.spec.drains,
         "conditions": [condition::holds("Available", "Running")],
     });
     patch::status(&context.client, object, &status).await

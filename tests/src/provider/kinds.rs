@@ -36,6 +36,10 @@ pub struct HarnessControlPlaneSpec {
     /// By version: values of `--runtime-config`, such as `storage.k8s.io/v1beta1=true`.
     #[serde(default)]
     pub runtime_config: BTreeMap<String, Vec<String>>,
+    /// Whether Cluster API drains Nodes before it deletes their Machines. The workload cluster then has a kube-controller-manager, which
+    /// computes the status of PodDisruptionBudgets, and its API server writes down evictions.
+    #[serde(default)]
+    pub drains: bool,
 }
 
 /// Artificial pauses around a change of version, in milliseconds.

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use anyhow::Result;
 
 use crate::stack::apiserver::ApiServer;
+use crate::stack::controller_manager::ControllerManager;
 use crate::stack::kubelet::Kubelet;
 
 /// A Cluster of Cluster API, run by the provider.
@@ -18,6 +19,8 @@ pub struct Workload {
     pub api: Arc<ApiServer>,
     /// The stand-in for its nodes' kubelets.
     pub kubelet: Kubelet,
+    /// Its kube-controller-manager, where Nodes are drained.
+    pub controller_manager: Option<ControllerManager>,
 }
 
 impl Workload {
@@ -27,8 +30,11 @@ impl Workload {
         self.api.lose_data().await
     }
 
-    /// Ends the kubelet, its processes, and the API server.
+    /// Ends kube-controller-manager, the kubelet, its processes, and the API server.
     pub async fn stop(&self) -> Result<()> {
+        if let Some(controller_manager) = &self.controller_manager {
+            controller_manager.kill().await?;
+        }
         self.kubelet.stop().await?;
         self.api.kill().await
     }

@@ -8,12 +8,12 @@ use anyhow::{Result, anyhow};
 use futures::future::{join, join_all};
 use futures::{StreamExt as _, stream};
 
-use super::runner::{Place, Scenario, paint, say};
+use super::runner::{Needs, Place, Scenario, paint, say};
 use super::scene::Scene;
 use super::world::{Hooks, World};
-use crate::components::ClusterApiRelease;
 use crate::extension::Scope;
 use crate::stack::Options;
+use crate::stack::audit::{ADMIN, Audited, SLUICE};
 use crate::stack::complaints::Complaints;
 
 /// Scenarios that have not begun yet.
@@ -24,11 +24,11 @@ impl Waiting {
         Self(Mutex::new(scenarios))
     }
 
-    /// The first one of a place, on a stack with this Cluster API or, without one, on a stack that is started for it.
-    fn next(&self, place: Place, stack: Option<ClusterApiRelease>) -> Option<Scenario> {
+    /// The first one of a place, on a stack that has what it needs or, without one, on a stack that is started for it.
+    fn next(&self, place: Place, stack: Option<Needs>) -> Option<Scenario> {
         let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let next = waiting.iter().position(|scenario| {
-            scenario.place == place && stack.is_none_or(|release| scenario.cluster_api == release)
+            scenario.place == place && stack.is_none_or(|needs| scenario.needs() == needs)
         })?;
         Some(waiting.remove(next))
     }
@@ -38,7 +38,7 @@ impl Waiting {
         let waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let here = waiting
             .iter()
-            .filter(|scenario| scenario.place == place && scenario.cluster_api == first.cluster_api);
+            .filter(|scenario| scenario.place == place && scenario.needs() == first.needs());
         let asked: Vec<String> = iter::once(first)
             .chain(here)
             .filter(|scenario| scenario.asks_sluice)
@@ -96,19 +96,22 @@ async fn on_stacks(waiting: &Waiting, place: Place, jobs: usize) -> Ended {
 
 /// Starts the stack of a scenario, and runs all of its kind.
 async fn on_one_stack(waiting: &Waiting, first: Scenario, jobs: usize) -> Result<Ended> {
-    let (place, release) = (first.place, first.cluster_api);
+    let (place, needs) = (first.place, first.needs());
     let began = Instant::now();
-    let options = Options::new("scenarios").cluster_api(release);
+    let mut options = Options::new("scenarios").cluster_api(needs.cluster_api);
+    if needs.audited {
+        options = options.audited(Audited::users(&[SLUICE, ADMIN]));
+    }
     let world = World::start_with(options, &waiting.asked(place, &first)).await?;
     say(&format!(
         "the stack {} with Cluster API {} is ready after {:.1} s",
         place.of(),
-        release.version(),
+        needs.cluster_api.version(),
         began.elapsed().as_secs_f64()
     ));
     let firsts = iter::once(Some(first)).chain(iter::repeat_with(|| None));
     let all: Vec<Ended> = stream::iter(firsts.take(jobs))
-        .map(|first| one_after_the_other(&world, waiting, place, release, first))
+        .map(|first| one_after_the_other(&world, waiting, place, needs, first))
         .buffer_unordered(jobs)
         .collect()
         .await;
@@ -139,12 +142,12 @@ async fn one_after_the_other(
     world: &Arc<World>,
     waiting: &Waiting,
     place: Place,
-    release: ClusterApiRelease,
+    needs: Needs,
     first: Option<Scenario>,
 ) -> Ended {
     let mut ended = Ended::default();
     let mut next = first;
-    while let Some(scenario) = next.take().or_else(|| waiting.next(place, Some(release))) {
+    while let Some(scenario) = next.take().or_else(|| waiting.next(place, Some(needs))) {
         if perform(world, scenario).await {
             ended.passed += 1;
         } else {
@@ -203,6 +206,7 @@ async fn finish(scene: &Scene, scenario: &Scenario, outcome: Result<()>) -> Resu
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::components::ClusterApiRelease;
 
     fn scenario(name: &'static str, release: ClusterApiRelease) -> Scenario {
         Scenario::new(name, "", |_| Box::pin(async { Ok(()) })).cluster_api(release)
@@ -213,7 +217,7 @@ mod tests {
         let mut stacks = Vec::new();
         while let Some(first) = waiting.next(Place::OwnStack, None) {
             let mut names = vec![first.name];
-            while let Some(next) = waiting.next(Place::OwnStack, Some(first.cluster_api)) {
+            while let Some(next) = waiting.next(Place::OwnStack, Some(first.needs())) {
                 names.push(next.name);
             }
             stacks.push(names.join(","));
@@ -222,15 +226,16 @@ mod tests {
     }
 
     #[test]
-    fn a_stack_serves_all_scenarios_with_its_cluster_api() {
+    fn a_stack_serves_all_scenarios_that_need_the_same() {
         use ClusterApiRelease::{Newest, V1_11, V1_13};
         let waiting = Waiting::new(vec![
             scenario("a", Newest),
             scenario("older", V1_13),
             scenario("b", Newest),
             scenario("oldest", V1_11),
+            scenario("audited", Newest).audited(),
             scenario("c", Newest),
         ]);
-        assert_eq!(run_by_one_lane(&waiting), "a,b,c|older|oldest");
+        assert_eq!(run_by_one_lane(&waiting), "a,b,c|older|oldest|audited");
     }
 }

@@ -30,10 +30,19 @@ pub struct Scenario {
     pub place: Place,
     /// The Cluster API of its stack.
     pub cluster_api: ClusterApiRelease,
+    /// Whether the API servers of its stack write down the requests of Sluice.
+    pub audited: bool,
     /// Whether CI runs it for each submission. All others run in the night.
     pub each_time: bool,
     /// Runs it.
     pub run: fn(Scene) -> Running,
+}
+
+/// What a scenario needs of its stack. One stack serves the scenarios of a place that need the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Needs {
+    pub(super) cluster_api: ClusterApiRelease,
+    pub(super) audited: bool,
 }
 
 /// Resources that a scenario shares with others.
@@ -58,6 +67,13 @@ impl Place {
 }
 
 impl Scenario {
+    pub(super) fn needs(&self) -> Needs {
+        Needs {
+            cluster_api: self.cluster_api,
+            audited: self.audited,
+        }
+    }
+
     /// A scenario that runs beside others in the night, and has Sluice asked.
     #[must_use]
     pub fn new(name: &'static str, proves: &'static str, run: fn(Scene) -> Running) -> Self {
@@ -68,6 +84,7 @@ impl Scenario {
             asks_sluice: true,
             place: Place::Shared,
             cluster_api: ClusterApiRelease::Newest,
+            audited: false,
             each_time: false,
             run,
         }
@@ -91,6 +108,13 @@ impl Scenario {
     #[must_use]
     pub fn cluster_api(mut self, release: ClusterApiRelease) -> Self {
         self.cluster_api = release;
+        self.own_stack()
+    }
+
+    /// Has a stack of its own whose API servers write down the requests of Sluice; see [`Cluster::requests`](super::Cluster::requests).
+    #[must_use]
+    pub fn audited(mut self) -> Self {
+        self.audited = true;
         self.own_stack()
     }
 

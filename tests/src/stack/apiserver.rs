@@ -15,7 +15,7 @@ use crate::processes::probe::Probe;
 use crate::processes::process::{Launch, Process};
 use crate::requests::once_more;
 use crate::stack::StackCore;
-use crate::stack::audit::{self, Log};
+use crate::stack::audit::{self, Audited, Log};
 use crate::stack::pki::ClusterPki;
 
 const READY: Duration = Duration::from_mins(3);
@@ -35,6 +35,7 @@ pub struct ApiServer {
     version: Mutex<String>,
     arguments: Mutex<Vec<String>>,
     environment: Mutex<Vec<(&'static str, &'static str)>>,
+    is_audited: bool,
     process: tokio::sync::Mutex<Option<Process>>,
 }
 
@@ -54,6 +55,17 @@ impl ApiServer {
         version: &str,
         arguments: Vec<String>,
     ) -> Result<Self> {
+        Self::start_audited(core, prefix, version, arguments, None).await
+    }
+
+    /// [`Self::start_with`] of a server that writes down these requests, or those that its stack has written down.
+    pub async fn start_audited(
+        core: &Arc<StackCore>,
+        prefix: &str,
+        version: &str,
+        arguments: Vec<String>,
+        audited: Option<&Audited>,
+    ) -> Result<Self> {
         let prefix = prefix.trim_matches('/').to_owned();
         let name = format!("apiserver-{}", prefix.replace('/', "-"));
         let port = Port::reserve()?;
@@ -61,7 +73,8 @@ impl ApiServer {
         let kubeconfig = pki.admin_kubeconfig(&url(&port));
         core.directory().guard(Secret::of_kubeconfig(&name, &kubeconfig)?);
         let client = client(&kubeconfig).await?;
-        if let Some(audited) = core.audited() {
+        let audited = audited.or(core.audited());
+        if let Some(audited) = audited {
             audited.write_policy(pki.directory())?;
         }
         let server = Self {
@@ -74,6 +87,7 @@ impl ApiServer {
             version: Mutex::new(version.to_owned()),
             arguments: Mutex::new(arguments),
             environment: Mutex::default(),
+            is_audited: audited.is_some(),
             process: tokio::sync::Mutex::new(None),
         };
         server.swap(version).await?;
@@ -170,7 +184,7 @@ impl ApiServer {
         self.port.number()
     }
 
-    /// Requests that it has answered, where its stack writes them down.
+    /// Requests that it has answered, where they are written down.
     #[must_use]
     pub fn audit(&self) -> Log {
         Log::of(self.core.directory().log_path(&audit_log(&self.name)))
@@ -245,7 +259,7 @@ impl ApiServer {
         ]);
         let environment = self.environment.lock().unwrap_or_else(PoisonError::into_inner);
         let variables = environment.iter();
-        let audit = self.core.audited().map(|_| {
+        let audit = self.is_audited.then(|| {
             let log = self.core.directory().log_path(&audit_log(&self.name));
             audit::arguments(self.pki.directory(), &log)
         });

@@ -8,11 +8,17 @@ use anyhow::{Context as _, Result};
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde_json::json;
+use serde_json::{Value, json};
 
-/// Users whose requests are written down, without their bodies.
+/// The user that Sluice is on a management cluster.
+pub const SLUICE: &str = "system:serviceaccount:sluice-system:sluice";
+
+/// The user of the kubeconfig of a workload cluster, with which Sluice, Cluster API and the harness come.
+pub const ADMIN: &str = "admin";
+
+/// Requests that are written down, without their bodies: a rule of an audit policy.
 #[derive(Debug, Clone)]
-pub struct Audited(Vec<String>);
+pub struct Audited(Value);
 
 /// One request that was answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,6 +37,8 @@ pub struct Request {
     pub resource: String,
     /// Kind of the request.
     pub what: What,
+    /// Status code of the response; none if the log does not have it.
+    pub code: Option<u16>,
 }
 
 /// Kinds of requests.
@@ -72,6 +80,12 @@ struct Line {
     user_agent: String,
     request_received_timestamp: Timestamp,
     object_ref: Option<Object>,
+    response_status: Option<ResponseStatus>,
+}
+
+#[derive(Deserialize)]
+struct ResponseStatus {
+    code: Option<u16>,
 }
 
 #[derive(Deserialize)]
@@ -91,7 +105,14 @@ impl Audited {
     /// Requests of these users.
     #[must_use]
     pub fn users(users: &[&str]) -> Self {
-        Self(users.iter().map(|user| (*user).to_owned()).collect())
+        Self(json!({"level": "Metadata", "users": users}))
+    }
+
+    /// Evictions by any user.
+    #[must_use]
+    pub fn evictions() -> Self {
+        let evictions = json!([{"group": "", "resources": ["pods/eviction"]}]);
+        Self(json!({"level": "Metadata", "resources": evictions}))
     }
 
     pub(super) fn write_policy(&self, directory: &Path) -> Result<()> {
@@ -99,7 +120,7 @@ impl Audited {
             "apiVersion": "audit.k8s.io/v1",
             "kind": "Policy",
             "omitStages": ["RequestReceived"],
-            "rules": [{"level": "Metadata", "users": self.0}, {"level": "None"}],
+            "rules": [self.0, {"level": "None"}],
         });
         let path = policy_in(directory);
         fs::write(&path, policy.to_string()).with_context(|| format!("write {}", path.display()))
@@ -191,6 +212,7 @@ fn request(line: Line) -> Option<Request> {
         verb: line.verb,
         resource: resource.unwrap_or_default(),
         what,
+        code: line.response_status.and_then(|status| status.code),
     })
 }
 
@@ -236,6 +258,21 @@ mod tests {
             "ResponseStarted",
         );
         assert_eq!(begun.map(|begun| begun.what), Some(What::Read));
+    }
+
+    #[test]
+    fn a_refused_eviction_has_its_status_code() {
+        let line = json!({
+            "verb": "create", "stage": "ResponseComplete", "requestURI": "/api/v1/namespaces/a/pods/b/eviction",
+            "requestReceivedTimestamp": "2026-11-23T10:00:00Z", "user": {"username": "admin"},
+            "objectRef": {"resource": "pods", "subresource": "eviction"},
+            "responseStatus": {"metadata": {}, "status": "Failure", "reason": "TooManyRequests", "code": 429},
+        });
+        let request = request(serde_json::from_value(line).unwrap()).unwrap();
+        assert_eq!(
+            (request.resource.as_str(), request.code),
+            ("pods/eviction", Some(429))
+        );
     }
 
     #[test]

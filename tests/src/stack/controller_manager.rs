@@ -1,5 +1,5 @@
-//! kube-controller-manager for the management cluster: garbage collection, namespaces and what else Cluster
-//! API leans on.
+//! kube-controller-manager. For the management cluster: garbage collection, namespaces and what else Cluster API leans on. For a workload
+//! cluster: the status of PodDisruptionBudgets.
 
 use std::fs;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -25,6 +25,9 @@ const CONTROLLERS: [&str; 7] = [
     "replicaset-controller",
 ];
 
+/// Those of a workload cluster whose Nodes are drained. The first one computes how many Pods of a PodDisruptionBudget may be evicted.
+const OF_WORKLOADS: [&str; 2] = ["disruption-controller", "serviceaccount-controller"];
+
 /// A kube-controller-manager: a port for its whole life, and a process that may be replaced.
 #[derive(Debug)]
 pub struct ControllerManager {
@@ -43,6 +46,21 @@ impl ControllerManager {
 
     /// [`Self::start`] with a log of this name, unique in the stack.
     pub async fn start_named(core: &Arc<StackCore>, api: &ApiServer, name: &str) -> Result<Self> {
+        Self::start_with(core, api, name, &CONTROLLERS).await
+    }
+
+    /// Starts one for the API server of a workload cluster, and waits until it is healthy.
+    pub async fn start_for_workload(core: &Arc<StackCore>, api: &ApiServer) -> Result<Self> {
+        let name = format!("controllers-{}", api.name());
+        Self::start_with(core, api, &name, &OF_WORKLOADS).await
+    }
+
+    async fn start_with(
+        core: &Arc<StackCore>,
+        api: &ApiServer,
+        name: &str,
+        controllers: &[&str],
+    ) -> Result<Self> {
         let port = Port::reserve()?;
         let directory = core.directory().subdirectory(format!("kcm-{name}"))?;
         let kubeconfig = directory.join("kubeconfig");
@@ -65,7 +83,7 @@ impl ControllerManager {
             ),
             format!("--root-ca-file={}", api.pki().file("ca.crt").display()),
             "--profiling=false".to_owned(),
-            format!("--controllers={}", CONTROLLERS.join(",")),
+            format!("--controllers={}", controllers.join(",")),
         ]);
         let manager = Self {
             port,

@@ -6,6 +6,7 @@ mod back_and_forth;
 mod bootstrap_edited;
 mod broken_package;
 mod chained;
+mod chained_images;
 mod common;
 mod configured;
 mod create;
@@ -40,6 +41,7 @@ mod partial;
 mod paused;
 mod phase;
 mod plain_package;
+mod pools;
 mod provided;
 mod release_set;
 mod releases;
@@ -58,11 +60,13 @@ mod tkr_packages;
 mod twenty;
 mod undecodable;
 mod unmanaged;
+mod update_sluice;
 mod workers;
 mod workload_away;
 
 use std::process::ExitCode;
 
+#[expect(clippy::too_many_lines, reason = "the list of all scenarios")]
 fn main() -> ExitCode {
     sluice_tests::scenario::main(vec![
         // The longest one first, so that others run beside it.
@@ -123,6 +127,7 @@ fn main() -> ExitCode {
         deletion::scenario(),
         created_again::scenario(),
         workers::scenario(),
+        pools::scenario(),
         resolve::prefix(),
         resolve::pools(),
         resolve::refused(),
@@ -144,6 +149,8 @@ fn main() -> ExitCode {
         cut_off::scenario(),
         chained::scenario(),
         chained::workers_too(),
+        chained_images::listed(),
+        chained_images::planned(),
         killed::killed(),
         killed::outage(),
         package_stopped::stopped(),
@@ -162,5 +169,6 @@ fn main() -> ExitCode {
         deaths::scenario(),
         drift::scenario(),
         twenty::scenario(),
+        update_sluice::scenario(),
     ])
 }

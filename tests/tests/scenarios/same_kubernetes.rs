@@ -17,7 +17,7 @@ use crate::common::is_completed;
 use crate::resolve::{admit, apply_until_accepted, class, image, is_of, machines_are_of, release};
 
 /// Where images can be, and where the record is.
-const KINDS: [(&str, &str, &str); 7] = [
+pub(crate) const KINDS: [(&str, &str, &str); 7] = [
     ("run.tanzu.vmware.com", "v1alpha3", "ClusterBootstrap"),
     ("cluster.x-k8s.io", "v1beta2", "Cluster"),
     ("cluster.x-k8s.io", "v1beta2", "MachineDeployment"),
@@ -33,7 +33,7 @@ const CLUSTER_NAME: &str = "cluster.x-k8s.io/cluster-name";
 const PHASES: [&str; 3] = ["UpgradingPackages", "ReplacingMachines", "Completed"];
 
 /// The pools of the Cluster that is resolved, by the distribution of their image.
-const POOLS: [&str; 2] = ["ubuntu", "photon"];
+pub(crate) const POOLS: [&str; 2] = ["ubuntu", "photon"];
 
 pub(crate) fn scenario() -> Scenario {
     Scenario::new(
@@ -118,7 +118,7 @@ fn of_build(scene: &Scene, build: u32) -> Result<Release> {
 }
 
 /// A Cluster with two pools of different images. The label keeps it from a newer release.
-fn manifest(scene: &Scene, release: &Release) -> Value {
+pub(crate) fn manifest(scene: &Scene, release: &Release) -> Value {
     let mut manifest = cluster(
         scene.namespace(),
         "one",
@@ -138,7 +138,7 @@ fn manifest(scene: &Scene, release: &Release) -> Value {
     manifest
 }
 
-async fn is_installed(cluster: &Cluster, release: &Release) -> Result<()> {
+pub(crate) async fn is_installed(cluster: &Cluster, release: &Release) -> Result<()> {
     cluster.packages_proven(release, 0, TIMEOUT).await?;
     cluster.is_available(TIMEOUT).await?;
     cluster.is_settled(TIMEOUT).await?;
@@ -325,7 +325,7 @@ impl Swap<'_> {
 }
 
 /// `TKR_DATA` of the Cluster, and of each pool.
-fn release_data(cluster: &Value) -> Value {
+pub(crate) fn release_data(cluster: &Value) -> Value {
     let topology = &cluster["spec"]["topology"];
     let of = |variables: &Value| {
         let mut named = variables.as_array().into_iter().flatten();

@@ -1,8 +1,9 @@
 //! The stand-in for the nodes of a workload cluster: it brings Deployments and DaemonSets to ready after a delay that a scenario
-//! chooses, and really runs one of them, kapp-controller.
+//! chooses, and really runs one of them, kapp-controller. Pods that a scenario binds to a Node run, and end, without containers.
 
 mod delay;
 mod kapp_controller;
+mod pods;
 mod runtime;
 mod workload_kind;
 

@@ -17,6 +17,7 @@ use tokio::time::Instant;
 
 use super::delay::{DELAY_ANNOTATION, Delay, Delays};
 use super::kapp_controller::{self, KAPP_CONTROLLER_START, Pod, RunningProcess};
+use super::pods;
 use super::workload_kind::WorkloadKind;
 use crate::stack::StackCore;
 use crate::stack::apiserver::ApiServer;
@@ -104,6 +105,7 @@ impl Node {
         loops.spawn(self.clone().run::<Deployment>());
         loops.spawn(self.clone().run::<DaemonSet>());
         loops.spawn(self.clone().keep_alive());
+        loops.spawn(pods::run(self.api.admin_client()));
         loops
     }
 

@@ -188,7 +188,7 @@ pub(super) fn installed<'a>(cluster: &'a Cluster, release: &'a Release) -> Resul
 
 /// Makes of a settled Cluster at `release` what the addons-manager would have made: its PackageInstalls and values, its finalizers and
 /// annotations, and a ClusterBootstrap that Sluice has never seen.
-pub(super) async fn by_the_addons_manager(cluster: &Cluster, release: &Release) -> Result<()> {
+pub(crate) async fn by_the_addons_manager(cluster: &Cluster, release: &Release) -> Result<()> {
     let bootstrap = cluster.bootstrap().await?;
     for package in installed(cluster, release)? {
         let before = package.named().await?;
@@ -362,7 +362,7 @@ fn machine_path(cluster: &Cluster, machine: &Value) -> String {
 }
 
 /// Waits until nothing of the addons-manager is left of a Cluster that is there.
-pub(super) async fn nothing_is_left(cluster: &Cluster, deadline: Duration) -> Result<()> {
+pub(crate) async fn nothing_is_left(cluster: &Cluster, deadline: Duration) -> Result<()> {
     let what = format!("nothing of the addons-manager to be left of {}", cluster.name());
     let objects = cluster.scene().objects();
     wait::until(what, deadline, || async {

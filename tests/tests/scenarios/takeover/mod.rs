@@ -11,6 +11,7 @@ use serde_json::Value;
 use sluice_tests::scenario::Scene;
 
 pub(crate) use delete::scenario as delete;
+pub(crate) use left::{by_the_addons_manager, nothing_is_left};
 pub(crate) use paused::scenario as paused;
 pub(crate) use rest::scenario as rest;
 

@@ -1,0 +1,125 @@
+//! Requests of Sluice about one Cluster, by the audit logs of both API servers.
+
+use anyhow::{Result, ensure};
+use jiff::Timestamp;
+
+use super::cluster::Cluster;
+use crate::stack::audit::{ADMIN, Log, Request, SLUICE, What};
+
+/// Subresources and kinds that report.
+const REPORTS: [&str; 2] = ["/status", "events"];
+
+/// The audit logs, as far as they were read.
+pub struct Requests {
+    namespace: String,
+    management: Log,
+    workload: Log,
+}
+
+impl Cluster {
+    /// Requests of Sluice, in a scenario that is [audited](super::Scenario::audited).
+    pub fn requests(&self) -> Result<Requests> {
+        Ok(Requests {
+            namespace: format!("/namespaces/{}/", self.scene().namespace()),
+            management: self.scene().world().stack().management().audit(),
+            workload: self.workload()?.api.audit(),
+        })
+    }
+}
+
+impl Requests {
+    /// How often Sluice has read the object at `path` of the workload cluster since then.
+    pub fn reads(&mut self, path: &str, since: Timestamp) -> Result<usize> {
+        let requests = self.workload.requests()?.iter();
+        let reads = requests.filter(|request| {
+            on_workload(request) && request.at >= since && request.verb == "get" && path_of(request) == path
+        });
+        Ok(reads.count())
+    }
+
+    /// Writes of Sluice in the namespace of the scenario and in the workload cluster since then, without those of status, Events and
+    /// Leases.
+    pub fn writes(&mut self, since: Timestamp) -> Result<Vec<String>> {
+        let namespace = self.namespace.as_str();
+        let management = own(&mut self.management, on_management, since)?;
+        let workload = own(&mut self.workload, on_workload, since)?;
+        let in_namespace = management
+            .into_iter()
+            .filter(|request| request.uri.contains(namespace));
+        let changes = in_namespace
+            .chain(workload)
+            .filter(|request| changes_objects(request));
+        Ok(changes
+            .map(|request| format!("{} {}", request.verb, request.uri))
+            .collect())
+    }
+}
+
+/// Requests of Sluice to one server since then.
+///
+/// # Errors
+/// There is none, so the log is not the one that was meant.
+fn own(log: &mut Log, is_own: fn(&Request) -> bool, since: Timestamp) -> Result<Vec<&Request>> {
+    let requests = log.requests()?.iter();
+    let own: Vec<&Request> = requests
+        .filter(|request| is_own(request) && request.at >= since)
+        .collect();
+    ensure!(
+        !own.is_empty(),
+        "an audit log has no request of Sluice since {since}"
+    );
+    Ok(own)
+}
+
+fn on_management(request: &Request) -> bool {
+    request.user == SLUICE
+}
+
+/// Sluice sends no user agent; the harness and Cluster API do.
+fn on_workload(request: &Request) -> bool {
+    request.user == ADMIN && request.agent.is_empty()
+}
+
+fn changes_objects(request: &Request) -> bool {
+    request.what == What::Write && !REPORTS.iter().any(|report| request.resource.ends_with(report))
+}
+
+fn path_of(request: &Request) -> &str {
+    let uri = request.uri.as_str();
+    uri.split_once('?').map_or(uri, |(path, _)| path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(verb: &str, uri: &str, resource: &str, what: What) -> Request {
+        Request {
+            code: Some(200),
+            at: Timestamp::UNIX_EPOCH,
+            user: ADMIN.to_owned(),
+            agent: String::new(),
+            uri: uri.to_owned(),
+            verb: verb.to_owned(),
+            resource: resource.to_owned(),
+            what,
+        }
+    }
+
+    #[test]
+    fn only_writes_of_objects_are_changes() {
+        let changes = |resource: &str, what| changes_objects(&request("patch", "/apis", resource, what));
+        assert!(changes("packageinstalls", What::Write));
+        assert!(!changes("packageinstalls", What::Read));
+        assert!(!changes("clusterbootstraps/status", What::Write));
+        assert!(!changes("events", What::Write));
+        assert!(!changes("leases", What::Lease));
+    }
+
+    #[test]
+    fn a_path_has_no_query() {
+        let path = |uri: &str| path_of(&request("get", uri, "namespaces", What::Read)).to_owned();
+        assert_eq!(path("/api/v1/namespaces/a?"), "/api/v1/namespaces/a");
+        assert_eq!(path("/api/v1/namespaces/a"), "/api/v1/namespaces/a");
+    }
+}
