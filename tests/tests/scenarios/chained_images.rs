@@ -194,19 +194,34 @@ impl Upgrade {
     }
 }
 
-/// Waits until no part is rolling: meanwhile all entries stay.
+/// Waits until each pool reports only machines of its version: until then all entries stay.
 async fn is_rolled_out(cluster: &Cluster) -> Result<()> {
-    let what = "no part of the Cluster to be rolling".to_owned();
-    let probe = |cluster: &Value| {
-        let conditions = cluster["status"]["conditions"].as_array();
-        let mut conditions = conditions.into_iter().flatten();
-        let rolling = conditions.find(|condition| condition["type"] == "RollingOut");
-        match rolling {
-            Some(rolling) if rolling["status"] == "False" => Ok(()),
-            rolling => wait::not_yet(format!("{rolling:?}")),
+    let scene = cluster.scene();
+    let path = format!(
+        "/apis/cluster.x-k8s.io/v1beta2/namespaces/{}/machinedeployments",
+        scene.namespace()
+    );
+    let what = format!("{} pools to be rolled out", POOLS.len());
+    wait::until(what, TIMEOUT, || async {
+        let listed = scene.objects().get(&path).await?;
+        let listed = listed.context("no MachineDeployments are served")?;
+        let mut pools = listed["items"].as_array().into_iter().flatten();
+        match pools.find(|pool| !has_one_version(pool)) {
+            None => Ok(()),
+            Some(pool) => wait::not_yet(format!("{}", pool["status"])),
         }
-    };
-    cluster.until(what, TIMEOUT, probe).await
+    })
+    .await?;
+    Ok(())
+}
+
+fn has_one_version(pool: &Value) -> bool {
+    let (spec, status) = (&pool["spec"], &pool["status"]);
+    let versions = json!([{"version": spec["template"]["spec"]["version"], "replicas": spec["replicas"]}]);
+    status["versions"] == versions
+        && status["upToDateReplicas"] == spec["replicas"]
+        && status["deprecated"]["v1beta1"]["updatedReplicas"] == spec["replicas"]
+        && status["replicas"] == spec["replicas"]
 }
 
 /// Adds an entry that nothing needs, and has Cluster API accept another version while a pool is deferred.
