@@ -434,6 +434,22 @@ fn a_deletion_waits_for_its_packages(#[case] steps: &[Step]) {
     walk.finish();
 }
 
+/// The release of a step is deleted, and another one of its version is left.
+#[test]
+fn a_step_takes_the_only_release_that_is_left() {
+    let mut walk = Walk::new();
+    walk.step(User(Edit::Steps(PlannedBy::Extension)));
+    walk.take(&[
+        User(Edit::OtherRelease),
+        User(Edit::Target(2)),
+        User(Edit::NoRelease(1)),
+    ]);
+    walk.take(&CREATED);
+    walk.calm();
+    walk.finish();
+    walk.drift();
+}
+
 /// Two minor versions, with every source of their steps. `disturbance` happens after every fourth number of rounds: `SEED` 0 to 3
 /// together cover all.
 #[rstest]

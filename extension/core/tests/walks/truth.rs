@@ -11,8 +11,8 @@ use crate::{
     kapp::Kapp,
     machines::{labelled, pinned},
     objects::{
-        PACKAGES, RELEASES, SAME_RELEASE, VERSIONS, bootstrap, control_plane, no_values, package_name,
-        package_place, packages_of, ref_name, release, short_name, template, values_source,
+        OTHER_RELEASE, PACKAGES, RELEASES, SAME_RELEASE, VERSIONS, bootstrap, control_plane, no_values,
+        package_name, package_place, packages_of, ref_name, release, short_name, template, values_source,
         version_of_release, worker,
     },
     servers::{Place, Servers},
@@ -87,10 +87,14 @@ fn selected(servers: &Servers, version: usize) -> usize {
     });
     match labelled(servers).filter(|release| version_of_release(*release) == version) {
         Some(release) => release,
-        None if version == 1 && merged == Some(SAME_RELEASE) && servers.get(&release(1)).is_none() => {
-            SAME_RELEASE
-        }
-        None => version,
+        None => match merged {
+            Some(other @ (SAME_RELEASE | OTHER_RELEASE))
+                if version == 1 && servers.get(&release(1)).is_none() =>
+            {
+                other
+            }
+            _ => version,
+        },
     }
 }
 
