@@ -67,17 +67,11 @@ impl<'a> ClusterChange<'a> {
         self.version_change(release).without_unused(entries, |_| true)
     }
 
-    /// Returns these new entries of the Cluster or of a part without unused ones that either had before. `own` are the earlier variables of
-    /// the part.
+    /// Returns these new entries of the Cluster or of a part without [unused](VersionChange::without_unused_of) ones.
     fn used(&self, entries: Entries, own: &Variables, release: &TanzuKubernetesRelease) -> Entries {
-        let own = data::entries_in(own);
-        let before = [own.as_ref(), self.entries_before.as_ref()];
-        self.version_change(release).without_unused(entries, |version| {
-            before
-                .into_iter()
-                .flatten()
-                .any(|before| before.contains_key(version))
-        })
+        let common = self.entries_before.as_ref();
+        self.version_change(release)
+            .without_unused_of(entries, own, common)
     }
 
     fn version_change<'c>(&'c self, release: &'c TanzuKubernetesRelease) -> VersionChange<'c> {

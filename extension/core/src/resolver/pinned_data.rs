@@ -143,7 +143,7 @@ pub(super) fn is_held_back(old: &Cluster, topology: &Topology) -> bool {
         || (is_labelled && entries.any(|(_, entry)| data::label_of(&entry, label::TKR).is_some()))
 }
 
-/// Earlier entries of a Cluster: those that nobody may change, and those that are removed.
+/// Entries of a Cluster before a request: protected ones, and ones to remove.
 struct Held<'a> {
     change: VersionChange<'a>,
     /// All earlier entries of the Cluster itself.
@@ -171,22 +171,12 @@ impl Held<'_> {
         asked: Option<&Entries>,
         own: &Variables,
     ) -> Option<Entries> {
-        let own = data::entries_in(own);
-        let before = [own.as_ref(), self.common.as_ref()];
-        let was_there = |version: &str| {
-            before
-                .into_iter()
-                .flatten()
-                .any(|before| before.contains_key(version))
-        };
         let entries = restored.or_else(|| asked.cloned())?;
-        let mut entries = self.change.without_unused(entries, was_there);
+        let mut entries = self.change.without_unused_of(entries, own, self.common.as_ref());
         entries.retain(|version, entry| !self.is_outdated(version, entry));
         (Some(&entries) != asked).then_some(entries)
     }
-}
 
-impl Held<'_> {
     /// Whether an entry is that of an earlier label, and no machine runs its version.
     fn is_outdated(&self, version: &str, entry: &Value) -> bool {
         self.outdated.is_some_and(|(of, release)| {

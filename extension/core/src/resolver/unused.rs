@@ -1,6 +1,7 @@
 //! Removal of entries of `TKR_DATA` that no part of a Cluster uses any more, when its version changes.
 
 use serde_json::Value;
+use sluice_crds::foreign::cluster::Variables;
 
 use super::{
     data::{self, Entries},
@@ -27,6 +28,23 @@ impl VersionChange<'_> {
             entries.retain(|version, entry| !(was_there(version) && self.is_unused(version, entry)));
         }
         entries
+    }
+
+    /// Returns these new entries of the Cluster or of a part without unused ones that either had before. `own` are the earlier variables of
+    /// the part, and `common` the earlier entries of the Cluster.
+    pub(super) fn without_unused_of(
+        &self,
+        entries: Entries,
+        own: &Variables,
+        common: Option<&Entries>,
+    ) -> Entries {
+        let own = data::entries_in(own);
+        let before = [own.as_ref(), common];
+        let was_there = |version: &str| {
+            let mut lists = before.into_iter().flatten();
+            lists.any(|before| before.contains_key(version))
+        };
+        self.without_unused(entries, was_there)
     }
 
     /// Whether no part has the version of an entry, or gets it. An entry without an image stays: it only pins a release.
