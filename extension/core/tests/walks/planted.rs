@@ -1,5 +1,7 @@
 //! Walks with a planted defect.
 
+use std::panic::{UnwindSafe, catch_unwind};
+
 use rstest::rstest;
 
 use crate::{
@@ -171,12 +173,15 @@ fn a_planted_defect_is_found(#[case] defect: Defect, #[case] steps: &[Step], #[c
         walk.take(steps);
         walk
     };
-    let found = std::panic::catch_unwind(|| run(Some(defect)))
-        .err()
-        .expect("the defect is not found");
-    let found = found.downcast_ref::<String>().expect("a message");
-    assert!(found.starts_with(invariant), "{found}");
+    assert_is_found(|| run(Some(defect)), invariant);
     let mut walk = run(None);
     walk.calm();
     walk.finish();
+}
+
+/// Asserts that a walk with a planted defect violates this invariant.
+pub(crate) fn assert_is_found<T>(walk: impl FnOnce() -> T + UnwindSafe, invariant: &str) {
+    let found = catch_unwind(walk).err().expect("the defect is not found");
+    let found = found.downcast_ref::<String>().expect("a message");
+    assert!(found.starts_with(invariant), "{found}");
 }

@@ -1,7 +1,5 @@
 //! Walks in which the webhook removes entries of passed versions.
 
-use std::panic::catch_unwind;
-
 use rstest::rstest;
 
 use crate::{
@@ -10,6 +8,7 @@ use crate::{
     machines::pinned,
     named::CREATED,
     objects::{PlannedBy, control_plane, worker},
+    planted::assert_is_found,
     users::Edit,
     walk::{
         Step::{self, *},
@@ -66,8 +65,6 @@ fn the_entry_of_a_deferred_pool_stays() {
 
 #[test]
 fn an_entry_that_is_pruned_while_its_pool_is_deferred_is_found() {
-    let found = catch_unwind(|| deferred(Some(Defect::DeferralUnseen)).step(User(Edit::Target(2))))
-        .expect_err("the defect is not found");
-    let found = found.downcast_ref::<String>().expect("a message");
-    assert!(found.starts_with("pruned: "), "{found}");
+    let walk = || deferred(Some(Defect::DeferralUnseen)).step(User(Edit::Target(2)));
+    assert_is_found(walk, "pruned: ");
 }

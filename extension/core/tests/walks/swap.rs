@@ -16,6 +16,7 @@ use crate::{
         HIGHER_RELEASE, HIGHEST_RELEASE, OTHER_RELEASE, PlannedBy, REBUILT_RELEASE, RELEASES, VERSIONS,
         bootstrap, control_plane, package_name, packages_of,
     },
+    planted::assert_is_found,
     random::number,
     replica::Reading,
     users::{Edit, Paused},
@@ -553,11 +554,7 @@ fn a_planted_defect_of_a_swap_is_found(
         walk.take(steps);
         walk
     };
-    let found = catch_unwind(|| run(Some(defect)))
-        .err()
-        .expect("the defect is not found");
-    let found = found.downcast_ref::<String>().expect("a message");
-    assert!(found.starts_with(invariant), "{found}");
+    assert_is_found(|| run(Some(defect)), invariant);
     let mut walk = run(None);
     walk.calm();
     walk.finish_swap();
@@ -732,11 +729,8 @@ fn called_before_the_entry(defect: Option<Defect>) -> Walk {
 /// Otherwise the control plane would roll without its image, and then again.
 #[test]
 fn a_call_about_an_earlier_generation_is_held() {
-    let found = catch_unwind(|| called_before_the_entry(Some(Defect::EarlierGenerationTaken)))
-        .err()
-        .expect("the defect is not found");
-    let found = found.downcast_ref::<String>().expect("a message");
-    assert!(found.starts_with("generation: "), "{found}");
+    let defect = Some(Defect::EarlierGenerationTaken);
+    assert_is_found(|| called_before_the_entry(defect), "generation: ");
     let walk = called_before_the_entry(None);
     assert_eq!(version_at(&walk.servers, &control_plane(), "spec"), 0);
     chained(walk);

@@ -326,18 +326,7 @@ impl Walk {
         let written = entries(new, version);
         let release = release_in(written[0]).expect("an entry of a release");
         let what = format!("the entries of {} are added", RELEASES[release]);
-        for (place, part) in [
-            (control_plane(), "spec"),
-            (control_plane(), "status"),
-            (worker(), "spec"),
-        ] {
-            let at = version_at(before, &place, part);
-            assert!(
-                at < version,
-                "ahead: {what}, and {part} of {place:?} is at {}",
-                VERSIONS[at]
-            );
-        }
+        assert_versions(before, &what, |at| at < version);
         assert!(
             version_of_release(release) == version && release_in(written[1]) == Some(release),
             "mixed: {what} for {}: {written:?}",
@@ -402,18 +391,7 @@ impl Walk {
         let written = entries(new, version);
         let to = release_in(written[0]).expect("an entry of a release");
         let what = format!("the entries of {} are written", RELEASES[to]);
-        for (place, part) in [
-            (control_plane(), "spec"),
-            (control_plane(), "status"),
-            (worker(), "spec"),
-        ] {
-            let at = version_at(before, &place, part);
-            assert!(
-                at == version,
-                "ahead: {what}, and {part} of {place:?} is at {}",
-                VERSIONS[at]
-            );
-        }
+        assert_versions(before, &what, |at| at == version);
         let (target, label) = (&old["spec"]["topology"]["version"], labelled(before));
         assert!(
             *target == VERSIONS[version] && label == Some(to),
@@ -497,5 +475,21 @@ impl Walk {
             .is_some_and(|record| record.outcome == Some(Outcome::Cancelled) && !is_cancelled_swap(&record));
         let is_labelled = is_cancelled || pinned == labelled(&self.servers);
         pinned.is_none() || is_labelled && are_replaced(&self.servers)
+    }
+}
+
+/// Asserts that control plane and workers have versions that entries may be written for.
+fn assert_versions(servers: &Servers, what: &str, may_be: impl Fn(usize) -> bool) {
+    for (place, part) in [
+        (control_plane(), "spec"),
+        (control_plane(), "status"),
+        (worker(), "spec"),
+    ] {
+        let at = version_at(servers, &place, part);
+        assert!(
+            may_be(at),
+            "ahead: {what}, and {part} of {place:?} is at {}",
+            VERSIONS[at]
+        );
     }
 }
