@@ -22,7 +22,10 @@ pub struct ConfigRef {
 }
 
 /// Whether a kind provides values: a configuration kind of Sluice, or a kind of another project. Kinds of Kubernetes, Cluster API,
-/// Carvel and Tanzu are excluded, because Sluice has more rights to them than the tenants that reference them.
+/// Carvel, NSX and `run.tanzu.vmware.com` are excluded, because Sluice has more rights to them than the tenants that reference them.
+///
+/// To a kind of another group below `tanzu.vmware.com` Sluice has only the rights that an operator grants. The API server knows whether
+/// the kind is namespaced; cluster-scoped kinds provide no values.
 #[must_use]
 pub fn provides_values(group: &str, kind: &str) -> bool {
     let within = |domain: &str| group == domain || group.ends_with(&format!(".{domain}"));
@@ -31,11 +34,12 @@ pub fn provides_values(group: &str, kind: &str) -> bool {
         "x-k8s.io",
         "k14s.io",
         "carvel.dev",
-        "tanzu.vmware.com",
+        "run.tanzu.vmware.com",
         "nsx.vmware.com",
         "sluice.dev",
     ];
-    let is_of_others = group.contains('.') && !is_theirs.into_iter().any(within);
+    let is_of_others =
+        group.contains('.') && group != "tanzu.vmware.com" && !is_theirs.into_iter().any(within);
     is_of_others || own_resource(group, kind).is_some()
 }
 
@@ -83,7 +87,12 @@ mod tests {
     #[case::a_package("data.packaging.carvel.dev", "Package", false)]
     #[case::an_app("kappctrl.k14s.io", "App", false)]
     #[case::a_cluster_bootstrap("run.tanzu.vmware.com", "ClusterBootstrap", false)]
-    #[case::an_unknown_kind_of_tanzu("cni.tanzu.vmware.com", "OtherConfig", false)]
+    #[case::a_release("run.tanzu.vmware.com", "TanzuKubernetesRelease", false)]
+    #[case::below_the_group_of_releases("addons.run.tanzu.vmware.com", "OtherConfig", false)]
+    #[case::a_configuration_of_kapp_controller("run.tanzu.vmware.com", "KappControllerConfig", true)]
+    #[case::another_kind_in_a_group_of_sluice("cni.tanzu.vmware.com", "OtherConfig", true)]
+    #[case::in_another_group_of_tanzu("fleet.tanzu.vmware.com", "FleetConfig", true)]
+    #[case::in_the_domain_of_tanzu_itself("tanzu.vmware.com", "FleetConfig", false)]
     fn only_some_kinds_provide_values(#[case] group: &str, #[case] kind: &str, #[case] provides: bool) {
         assert_eq!(provides_values(group, kind), provides);
     }

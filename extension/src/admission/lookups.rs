@@ -9,7 +9,7 @@ use std::{
 
 use futures::{StreamExt as _, stream::FuturesUnordered};
 use k8s_openapi::api::core::v1::Secret;
-use kube::{Client, core::ApiResource};
+use kube::{Client, core::ApiResource, discovery::Scope};
 use serde::{
     Deserialize,
     de::{DeserializeOwned, IgnoredAny},
@@ -39,7 +39,7 @@ use crate::{
     clock::now,
     kube_client::{
         bounded::{Bounds, REQUEST, bounded},
-        responses::{failure, served},
+        responses::{failure, scoped},
     },
     lock::lock,
 };
@@ -60,8 +60,8 @@ pub struct Caches {
     discoveries: Arc<Mutex<Discoveries<Arc<OnceCell<Served>>>>>,
 }
 
-/// Resource of a kind, `None` if it is not served; or the reason why that is unknown.
-type Served = Result<Option<ApiResource>, String>;
+/// Resource of a kind and the scope of its objects, `None` if it is not served; or the reason why that is unknown.
+type Served = Result<Option<(ApiResource, Scope)>, String>;
 
 impl fmt::Debug for Caches {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -280,7 +280,8 @@ impl Caches {
                 let resource = match own_resource(group, kind) {
                     Some(ours) => ours,
                     None => match self.served(group, kind, places, until).await {
-                        Ok(Some(served)) => served,
+                        Ok(Some((served, Scope::Namespaced))) => served,
+                        Ok(Some((_, Scope::Cluster))) => return LookupResult::ClusterScoped,
                         Ok(None) => return LookupResult::NotServed,
                         Err(why) => return LookupResult::Unknown(why),
                     },
@@ -304,7 +305,7 @@ impl Caches {
         let (Turn::Now(found) | Turn::Before(found)) = turn else {
             return Err("too many kinds in reviews; try again in a minute".to_owned());
         };
-        let discover = async || match timeout_at(until, served(&self.client, group, kind)).await {
+        let discover = async || match timeout_at(until, scoped(&self.client, group, kind)).await {
             Ok(found) => found.map_err(|error| reason(&failure(Server::Management, &error))),
             Err(_elapsed) => Err(LATE.to_owned()),
         };

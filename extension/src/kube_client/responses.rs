@@ -1,6 +1,10 @@
 //! Responses of API servers: status codes, failures and discovery.
 
-use kube::{Client, api::ApiResource, discovery};
+use kube::{
+    Client,
+    api::ApiResource,
+    discovery::{self, Scope},
+};
 use sluice_core::{
     error_chain::error_chain,
     protocol::{Failure, Server},
@@ -36,8 +40,21 @@ pub(crate) fn failure(server: Server, error: &kube::Error) -> Failure {
 
 /// Discovers how a kind is served; `None` when it is not served.
 pub(crate) async fn served(client: &Client, group: &str, kind: &str) -> kube::Result<Option<ApiResource>> {
+    let found = scoped(client, group, kind).await?;
+    Ok(found.map(|(resource, _)| resource))
+}
+
+/// Discovers how a kind is served, and the scope of its objects; `None` when it is not served.
+pub(crate) async fn scoped(
+    client: &Client,
+    group: &str,
+    kind: &str,
+) -> kube::Result<Option<(ApiResource, Scope)>> {
     match discovery::group(client, group).await {
-        Ok(group) => Ok(group.recommended_kind(kind).map(|(resource, _)| resource)),
+        Ok(group) => {
+            let found = group.recommended_kind(kind);
+            Ok(found.map(|(resource, capabilities)| (resource, capabilities.scope)))
+        }
         Err(kube::Error::Discovery(_)) => Ok(None),
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
         Err(error) => Err(error),

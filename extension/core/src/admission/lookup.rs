@@ -89,6 +89,8 @@ pub enum LookupResult {
     },
     /// The API server does not serve the kind.
     NotServed,
+    /// The kind is cluster-scoped.
+    ClusterScoped,
     /// The lookup failed for this reason.
     Unknown(String),
 }

@@ -172,6 +172,15 @@ impl Rules<'_, '_> {
                 let text = format!("unable to find server preferred resource {group}/{}", by.kind);
                 self.missing(listed.fault("valuesFrom.providerRef", &by.kind, text));
             }
+            Some(LookupResult::ClusterScoped) => {
+                let group = by.api_group.as_deref().unwrap_or_default();
+                let text = format!(
+                    "{group}/{} is cluster-scoped and provides no values; name an object of a namespaced kind",
+                    by.kind
+                );
+                let fault = listed.fault("valuesFrom.providerRef.kind", &by.kind, text);
+                self.verdict.faults.push(fault);
+            }
             Some(seen) => self.absent(listed, ("valuesFrom.providerRef.name", &by.name), seen),
             None => {}
         }

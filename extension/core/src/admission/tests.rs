@@ -59,6 +59,7 @@ pub(crate) fn seen(lookup: &Lookup) -> LookupResult {
             credential: name.starts_with("credential"),
         },
         Lookup::Provider { kind, .. } if kind == "Unserved" => LookupResult::NotServed,
+        Lookup::Provider { kind, .. } if kind == "Wide" => LookupResult::ClusterScoped,
         Lookup::Provider { name, .. } if name.starts_with("no-") => {
             absent("calicoconfigs.cni.tanzu.vmware.com")
         }
@@ -168,6 +169,18 @@ fn texts(verdict: &Verdict) -> (Vec<String>, &[String]) {
     |spec: &mut Value| spec["cni"]["valuesFrom"]["providerRef"] = json!({"apiGroup": "cluster.x-k8s.io", "kind": "Cluster", "name": "one"}),
     "spec.cni.valuesFrom.providerRef.kind: Invalid value: \"Cluster\": cluster.x-k8s.io/Cluster provides no values"
 )]
+#[case::a_cluster_bootstrap(
+    |spec: &mut Value| spec["cni"]["valuesFrom"]["providerRef"] = json!({"apiGroup": "run.tanzu.vmware.com", "kind": "ClusterBootstrap", "name": "one"}),
+    "spec.cni.valuesFrom.providerRef.kind: Invalid value: \"ClusterBootstrap\": run.tanzu.vmware.com/ClusterBootstrap provides no values"
+)]
+#[case::a_release(
+    |spec: &mut Value| spec["cni"]["valuesFrom"]["providerRef"] = json!({"apiGroup": "run.tanzu.vmware.com", "kind": "TanzuKubernetesRelease", "name": "one"}),
+    "run.tanzu.vmware.com/TanzuKubernetesRelease provides no values"
+)]
+#[case::cluster_scoped_kind(
+    |spec: &mut Value| spec["cni"]["valuesFrom"]["providerRef"] = json!({"apiGroup": "fleet.tanzu.vmware.com", "kind": "Wide", "name": "one"}),
+    "spec.cni.valuesFrom.providerRef.kind: Invalid value: \"Wide\": fleet.tanzu.vmware.com/Wide is cluster-scoped and provides no values"
+)]
 #[case::no_name_of_a_provider(
     |spec: &mut Value| spec["cni"]["valuesFrom"]["providerRef"]["name"] = "one/status".into(),
     "no object can have this name"
@@ -215,6 +228,9 @@ fn a_new_one_is_refused_with_field_value_and_reason(#[case] edit: Edit, #[case] 
 )]
 #[case::of_another_project(
     |spec: &mut Value| spec["cni"]["valuesFrom"]["providerRef"] = json!({"apiGroup": "a.test", "kind": "Foo", "name": "one"}), &[]
+)]
+#[case::of_another_group_of_tanzu(
+    |spec: &mut Value| spec["cni"]["valuesFrom"]["providerRef"] = json!({"apiGroup": "fleet.tanzu.vmware.com", "kind": "Foo", "name": "one"}), &[]
 )]
 #[case::not_looked_up(
     |spec: &mut Value| spec["csi"]["refName"] = package("silent", "1.0.0").into(),

@@ -198,10 +198,17 @@ impl<'a, S: Reconciler> Context<'a, S> {
     /// Returns the API resource of a kind, if the API server serves it.
     pub(crate) fn served(&self, read: Read) -> Step<Option<Resource>, S::Hold> {
         match self.answer(read)? {
-            ReadResult::Served(resource) => Ok(Some(resource.clone())),
+            ReadResult::Served(resource) | ReadResult::ServedClusterWide(resource) => {
+                Ok(Some(resource.clone()))
+            }
             ReadResult::Absent => Ok(None),
             _ => Err(unexpected(Server::Management)),
         }
+    }
+
+    /// Returns whether the API server serves a cluster-scoped kind, by the result of [`Read::Served`].
+    pub(crate) fn is_cluster_wide(&self, read: &Read) -> bool {
+        matches!(self.answers.get(read), Some(ReadResult::ServedClusterWide(_)))
     }
 
     pub(crate) fn watched(&self, server: Server, name: &str) -> Step<&Watched, S::Hold> {

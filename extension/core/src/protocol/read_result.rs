@@ -53,8 +53,10 @@ pub enum ReadResult {
     Absent,
     /// The kind cannot be watched, for this reason.
     Unwatchable(String),
-    /// API resource of a kind.
+    /// API resource of a namespaced kind.
     Served(Resource),
+    /// API resource of a cluster-scoped kind.
+    ServedClusterWide(Resource),
     /// The API server refused the request or did not respond.
     Failed(Failure),
     /// Cached PackageInstall and App of one name.

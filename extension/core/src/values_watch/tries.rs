@@ -16,7 +16,7 @@ const MAX_DELAY: Duration = Duration::from_mins(5);
 /// Cause for the end of an attempt.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Trouble {
-    /// The API server does not serve the kind.
+    /// The API server does not serve the kind, or the kind is cluster-scoped and provides no values.
     Unserved,
     /// The API server refuses the list or watch, with this status.
     Refused(u16, ApiResource),

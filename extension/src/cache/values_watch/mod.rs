@@ -16,6 +16,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::{
     Api, Client, Resource,
     core::{ApiResource, DynamicObject, PartialObjectMeta},
+    discovery::Scope,
     runtime::watcher,
 };
 use sluice_core::{
@@ -41,7 +42,7 @@ use crate::{
         watch::{Events, Presence, brought, failure},
     },
     clock::{later, now},
-    kube_client::responses::served,
+    kube_client::responses::scoped,
     lock::lock,
     queue::requeues::Requeues,
     telemetry::metrics::watch_panicked,
@@ -269,9 +270,9 @@ async fn resource(client: &Client, watched: &Watched) -> Result<ApiResource, Tro
         Watched::Secrets(_) => return Ok(ApiResource::erase::<Secret>(&())),
         Watched::Kind(kind) => kind,
     };
-    match timeout(FINDING, served(client, &kind.group, &kind.kind)).await {
-        Ok(Ok(Some(resource))) => Ok(resource),
-        Ok(Ok(None)) => Err(Trouble::Unserved),
+    match timeout(FINDING, scoped(client, &kind.group, &kind.kind)).await {
+        Ok(Ok(Some((resource, Scope::Namespaced)))) => Ok(resource),
+        Ok(Ok(Some((_, Scope::Cluster)) | None)) => Err(Trouble::Unserved),
         Ok(Err(_)) | Err(_) => Err(Trouble::Passing),
     }
 }

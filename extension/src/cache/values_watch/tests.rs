@@ -23,6 +23,7 @@ use crate::{
 const SECRETS: &str = "/api/v1/secrets";
 const FLEETS: &str = "/apis/fleet.test/v1/fleetconfigs";
 const BADS: &str = "/apis/fleet.test/v1/bads";
+const WIDES: &str = "/apis/fleet.test/v1/wides";
 const SECOND: Duration = Duration::from_secs(1);
 
 /// An API server that has Secrets, FleetConfigs and Bads, and whose watches show what happens to them.
@@ -135,14 +136,14 @@ impl State {
 
     fn read(&self, path: &str) -> Value {
         let version = json!({"groupVersion": "fleet.test/v1", "version": "v1"});
-        let kind = |plural: &str, kind: &str| json!({"name": plural, "singularName": "", "namespaced": true, "kind": kind, "verbs": ["get", "list", "watch"]});
+        let kind = |plural: &str, kind: &str| json!({"name": plural, "singularName": "", "namespaced": kind != "Wide", "kind": kind, "verbs": ["get", "list", "watch"]});
         match path {
             "/apis" => json!({"kind": "APIGroupList", "groups": [
                 {"name": "fleet.test", "versions": [version], "preferredVersion": version},
             ]}),
             "/apis/fleet.test/v1" => json!({
                 "kind": "APIResourceList", "groupVersion": "fleet.test/v1",
-                "resources": [kind("fleetconfigs", "FleetConfig"), kind("bads", "Bad")],
+                "resources": [kind("fleetconfigs", "FleetConfig"), kind("bads", "Bad"), kind("wides", "Wide")],
             }),
             _ => {
                 let all = all_of(path);
@@ -371,6 +372,17 @@ async fn a_kind_that_cannot_be_watched_is_a_matter_of_its_own(#[case] code: u16)
     sleep(Duration::from_mins(6)).await;
     server.put(BADS, "b", "two");
     assert_eq!(watching.requeued().await, ["two"], "it recovers");
+}
+
+/// It provides no values.
+#[tokio::test(start_paused = true)]
+async fn a_cluster_scoped_kind_is_not_watched() {
+    let server = Server::default();
+    let watching = Watching::of(&server).await;
+    watching.names("one", &["Wide", "FleetConfig"]).await;
+    sleep(Duration::from_mins(10)).await;
+    assert_eq!(server.asked(WIDES), 0);
+    assert!(server.asked(FLEETS) > 0, "other kinds are watched");
 }
 
 /// No type decodes its content.

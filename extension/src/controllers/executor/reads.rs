@@ -1,8 +1,8 @@
 //! Reads that every reconciler may request.
 
-use crate::kube_client::responses::{failure, served};
+use crate::kube_client::responses::{failure, scoped};
 use http::Request;
-use kube::Client;
+use kube::{Client, discovery::Scope};
 use sluice_core::protocol::{Contact, Failure, Read, ReadResult, Reconciler, Resource, Server};
 use tokio::time::timeout;
 use tracing::{debug, warn};
@@ -39,8 +39,11 @@ async fn read<S: Reconciler>(host: &impl Host<S>, ask: &Read) -> Result<ReadResu
             Err(failure) if failure.code == Some(404) => Ok(ReadResult::Absent),
             Err(failure) => Err(failure),
         },
-        Read::Served { group, kind } => match served(host.client(Server::Management)?, group, kind).await {
-            Ok(Some(resource)) => Ok(ReadResult::Served(Resource::from(&resource))),
+        Read::Served { group, kind } => match scoped(host.client(Server::Management)?, group, kind).await {
+            Ok(Some((resource, Scope::Namespaced))) => Ok(ReadResult::Served(Resource::from(&resource))),
+            Ok(Some((resource, Scope::Cluster))) => {
+                Ok(ReadResult::ServedClusterWide(Resource::from(&resource)))
+            }
             Ok(None) => Ok(ReadResult::Absent),
             Err(error) => Err(failure(Server::Management, &error)),
         },

@@ -38,6 +38,9 @@ fn bad_values() -> impl Strategy<Value = Value> {
         json!({"providerRef": {"apiGroup": "cluster.x-k8s.io", "kind": "Cluster", "name": "one"}}),
         json!({"providerRef": {"apiGroup": "a.test", "kind": "Foo", "name": "one"}}),
         json!({"providerRef": {"apiGroup": "a.test", "kind": "Unserved", "name": "one"}}),
+        json!({"providerRef": {"apiGroup": "a.tanzu.vmware.com", "kind": "Foo", "name": "one"}}),
+        json!({"providerRef": {"apiGroup": "a.tanzu.vmware.com", "kind": "Wide", "name": "one"}}),
+        json!({"providerRef": {"apiGroup": "run.tanzu.vmware.com", "kind": "ClusterBootstrap", "name": "one"}}),
     ])
 }
 

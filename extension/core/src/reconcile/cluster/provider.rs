@@ -65,13 +65,7 @@ impl Missing {
 /// Returns a [`Hold`] for a problem that an operator must fix.
 pub(super) fn find(context: &Context<'_>, asked: &Provided<'_>, phase: ReadPhase) -> Step<Found> {
     let missing = Missing::new(asked.subject(), VERBS);
-    if !provides_values(asked.group(), &asked.by.kind) {
-        let what = format!(
-            "is of a kind in group {:?}, which provides no values; name a configuration, or a custom resource of another group",
-            asked.group()
-        );
-        return Err(missing.hold(&what).into());
-    }
+    check_kind(asked.group(), &asked.by.kind, &missing)?;
     if !names::is_object_name(&asked.by.name) {
         return Err(missing
             .hold("has an invalid name; correct providerRef.name")
@@ -91,6 +85,20 @@ pub(super) fn find(context: &Context<'_>, asked: &Provided<'_>, phase: ReadPhase
     })
 }
 
+/// Checks that a kind may provide values.
+///
+/// # Errors
+/// Returns a [`Hold`] for a kind to which Sluice has more rights than the tenants that reference it.
+pub(super) fn check_kind(group: &str, kind: &str, missing: &Missing) -> Result<(), Hold> {
+    if provides_values(group, kind) {
+        return Ok(());
+    }
+    let what = format!(
+        "is of a kind in group {group:?}, which provides no values; name a configuration, or a custom resource of another group"
+    );
+    Err(missing.hold(&what))
+}
+
 /// Returns an object of any kind, if it exists. Outside of a confirmation, this is the version that this reconcile has written, if any.
 ///
 /// # Errors
@@ -107,10 +115,10 @@ fn object<'a>(
     missing.explain(context.object(key.clone(), phase), key)
 }
 
-/// Returns the resource that serves a kind.
+/// Returns the resource that serves a namespaced kind.
 ///
 /// # Errors
-/// Returns a [`Hold`] for a kind that is not served.
+/// Returns a [`Hold`] for a kind that is not served, or is cluster-scoped.
 pub(super) fn resource(context: &Context<'_>, group: &str, kind: &str, missing: &Missing) -> Step<Resource> {
     if let Some(ours) = own_resource(group, kind) {
         return Ok(Resource::from(&ours));
@@ -122,7 +130,11 @@ pub(super) fn resource(context: &Context<'_>, group: &str, kind: &str, missing: 
         group: group.to_owned(),
         kind: kind.to_owned(),
     };
-    match context.served(read) {
+    match context.served(read.clone()) {
+        // Clusters of all namespaces would share its objects, and none of them could own one.
+        Ok(Some(_)) if context.is_cluster_wide(&read) => Err(missing
+            .hold("is of a cluster-scoped kind; name an object of a namespaced kind")
+            .into()),
         Ok(Some(served)) => Ok(served),
         Ok(None) => Err(missing.hold("is of a kind that is not served").into()),
         // An aggregated API server may serve the group.
@@ -175,6 +187,11 @@ mod tests {
         ReadResult::Served(resource()),
         Some(answered(403)),
         Some("get, list, watch and patch fooconfigs in group config.example.com")
+    )]
+    #[case::its_kind_is_cluster_scoped(
+        ReadResult::ServedClusterWide(resource()),
+        None,
+        Some("is of a cluster-scoped kind; name an object of a namespaced kind")
     )]
     #[case::its_group_is_away(answered(503), None, Some("with 503"))]
     #[case::its_server_fails(ReadResult::Served(resource()), Some(answered(500)), None)]

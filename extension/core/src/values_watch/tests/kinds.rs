@@ -43,7 +43,10 @@ fn watched(values_watches: &mut ValuesWatches, now: Instant) -> Vec<String> {
 #[case::of_another_project("fleet.test", "FleetConfig", &["FleetConfig"])]
 #[case::of_the_core_group("", "Secret", &[])]
 #[case::of_ours("cni.tanzu.vmware.com", "AntreaConfig", &[])]
-#[case::another_one_of_our_group("cni.tanzu.vmware.com", "OtherConfig", &[])]
+#[case::another_one_of_our_group("cni.tanzu.vmware.com", "OtherConfig", &["OtherConfig"])]
+#[case::of_another_group_of_tanzu("fleet.tanzu.vmware.com", "FleetConfig", &["FleetConfig"])]
+#[case::a_cluster_bootstrap("run.tanzu.vmware.com", "ClusterBootstrap", &[])]
+#[case::a_release("run.tanzu.vmware.com", "TanzuKubernetesRelease", &[])]
 #[case::of_cluster_api("cluster.x-k8s.io", "Cluster", &[])]
 fn kinds_of_other_projects_are_watched(#[case] group: &str, #[case] kind: &str, #[case] expected: &[&str]) {
     let mut values_watches = ValuesWatches::default();

@@ -219,16 +219,23 @@ async fn a_clone_that_is_refused_holds_with_what_the_server_says() {
     assert_eq!(world.management.get(BOOTSTRAP), None);
 }
 
+/// Serves a kind in version v1 of its group.
+fn serve(world: &World, group: &str, (plural, kind): (&str, &str), namespaced: bool) {
+    let group_version = format!("{group}/v1");
+    let version = json!({"groupVersion": group_version, "version": "v1"});
+    let served = json!({"name": group, "versions": [version], "preferredVersion": version});
+    world.management.edit("/apis", |groups| {
+        groups["groups"].as_array_mut().unwrap().push(served);
+    });
+    let kind =
+        json!({"name": plural, "singularName": "", "namespaced": namespaced, "kind": kind, "verbs": ["get"]});
+    let served = json!({"kind": "APIResourceList", "groupVersion": group_version, "resources": [kind]});
+    world.management.put(&format!("/apis/{group_version}"), served);
+}
+
 /// Serves a kind of another project.
 fn serve_fleets(world: &World) {
-    let version = json!({"groupVersion": "fleet.test/v1", "version": "v1"});
-    let group = json!({"name": "fleet.test", "versions": [version], "preferredVersion": version});
-    world.management.edit("/apis", |served| {
-        served["groups"].as_array_mut().unwrap().push(group);
-    });
-    let kind = json!({"name": "fleetconfigs", "singularName": "", "namespaced": true, "kind": "FleetConfig", "verbs": ["get"]});
-    let served = json!({"kind": "APIResourceList", "groupVersion": "fleet.test/v1", "resources": [kind]});
-    world.management.put("/apis/fleet.test/v1", served);
+    serve(world, "fleet.test", ("fleetconfigs", "FleetConfig"), true);
 }
 
 fn fleet_config(owners: &[Value], labels: &Value) -> Value {
@@ -264,18 +271,54 @@ async fn any_kind_that_is_served_is_copied() {
     assert!(is_labelled(&copied), "{copied}");
 }
 
+#[rstest]
+#[case::of_another_project("fleet.test")]
+#[case::below_the_domain_of_tanzu("fleet.tanzu.vmware.com")]
 #[tokio::test(start_paused = true)]
-async fn a_kind_that_may_not_be_read_is_named_with_its_rule() {
-    let world = new_cluster_of("fleet.test", "FleetConfig");
-    serve_fleets(&world);
+async fn a_kind_that_may_not_be_read_is_named_with_its_rule(#[case] group: &str) {
+    let world = new_cluster_of(group, "FleetConfig");
+    serve(&world, group, ("fleetconfigs", "FleetConfig"), true);
     world.management.refuse("/fleetconfigs", 403);
     world.reconcile().await;
     let (reason, note) = event(&world);
     assert_eq!(reason, "ValuesNotFound", "{note}");
-    assert!(
-        note.contains("create, patch and delete fleetconfigs in group fleet.test"),
-        "{note}"
+    let rule = format!(
+        "add a ClusterRole that allows to get, list, watch, create, patch and delete fleetconfigs in group {group} and has the label"
     );
+    assert!(note.contains(&rule), "{note}");
+}
+
+/// Sluice may create objects of some of these kinds.
+#[rstest]
+#[case::a_cluster_bootstrap("run.tanzu.vmware.com", "ClusterBootstrap", true, "which provides no values")]
+#[case::a_release(
+    "run.tanzu.vmware.com",
+    "TanzuKubernetesRelease",
+    false,
+    "which provides no values"
+)]
+#[case::a_cluster_scoped_kind("fleet.tanzu.vmware.com", "FleetConfig", false, "is of a cluster-scoped kind")]
+#[tokio::test(start_paused = true)]
+async fn a_template_copies_only_what_may_provide_values(
+    #[case] group: &str,
+    #[case] kind: &str,
+    #[case] namespaced: bool,
+    #[case] says: &str,
+) {
+    let world = new_cluster_of(group, kind);
+    let plural = format!("{}s", kind.to_lowercase());
+    serve(&world, group, (&plural, kind), namespaced);
+    let path =
+        |namespace: &str, name: &str| format!("/apis/{group}/v1/namespaces/{namespace}/{plural}/{name}");
+    let source =
+        json!({"apiVersion": format!("{group}/v1"), "kind": kind, "metadata": {}, "spec": {"ships": 2}});
+    world.management.put(&path("tkg-system", RELEASE), source);
+    world.reconcile().await;
+    let (reason, note) = event(&world);
+    assert_eq!(reason, "ValuesNotFound", "{note}");
+    assert!(note.contains(says), "{note}");
+    let copied = world.management.get(&path("team-a", "one-antrea-package"));
+    assert_eq!((copied, world.management.get(BOOTSTRAP)), (None, None));
 }
 
 #[tokio::test(start_paused = true)]

@@ -7,7 +7,7 @@ use super::{
     super::{
         Server,
         interrupt::needs_of,
-        provider::{COPYING as VERBS, Missing, resource},
+        provider::{COPYING as VERBS, Missing, check_kind, resource},
         values::is_of_cluster,
     },
     CloneChange, Context, Found, Key, Owners, ReadPhase, Step, What, found, left_behind, owner_references,
@@ -65,6 +65,8 @@ pub(super) fn changes(
         VERBS,
     );
     let group = from.api_group.as_deref().unwrap_or_default();
+    // Sluice may create ClusterBootstraps and PackageInstalls. A copy of one would be more than a values source.
+    check_kind(group, &from.kind, &missing)?;
     let resource = resource(context, group, &from.kind, &missing)?;
     let key = |namespace: &str, name: &str| Key {
         server: Server::Management,

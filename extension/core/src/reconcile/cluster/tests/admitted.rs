@@ -49,15 +49,19 @@ fn answer(read: &Read, spec: &ClusterBootstrapSpec) -> ReadResult {
                 name: key.name.clone(),
             },
         },
-        Read::Served { group, kind } if kind != "Unserved" => {
-            return ReadResult::Served(Resource {
+        Read::Served { kind, .. } if kind == "Unserved" => return ReadResult::Absent,
+        Read::Served { group, kind } => {
+            let resource = Resource {
                 group: group.clone().into(),
                 version: "v1".into(),
                 kind: kind.clone().into(),
                 plural: format!("{}s", kind.to_lowercase()).into(),
-            });
+            };
+            return match kind.as_str() {
+                "Wide" => ReadResult::ServedClusterWide(resource),
+                _ => ReadResult::Served(resource),
+            };
         }
-        Read::Served { .. } => return ReadResult::Absent,
         other => panic!("{other:?} is read"),
     };
     let cni = spec.cni.as_ref().map_or("", |cni| cni.ref_name.as_str());

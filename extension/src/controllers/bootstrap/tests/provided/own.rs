@@ -157,6 +157,7 @@ async fn nothing_is_tied_to_a_cluster_that_is_paused() {
 #[case::a_cluster("cluster.x-k8s.io", "Cluster", "two")]
 #[case::a_secret("", "Secret", "ca")]
 #[case::a_package_install("packaging.carvel.dev", "PackageInstall", "one")]
+#[case::a_release("run.tanzu.vmware.com", "TanzuKubernetesRelease", "one")]
 #[case::another_part_of_an_object("fleet.test", "FleetConfig", "one-antrea-package/status")]
 #[tokio::test(start_paused = true)]
 async fn nothing_is_written_to_what_provides_no_values(
