@@ -5,6 +5,7 @@ use std::fs;
 use anyhow::{Context as _, Result, ensure};
 use sluice_tests::components::ClusterApiRelease;
 use sluice_tests::install::{Guide, Said, Site};
+use sluice_tests::sources::root;
 use sluice_tests::stack::StackCore;
 use sluice_tests::stack::capi::{ClusterApi, RuntimeSdk};
 
@@ -134,13 +135,91 @@ async fn definitions_of_others(operator: &Operator) -> Result<()> {
     operator.follows("uninstall helm").await?;
     let commands = operator.guide.commands("delete the definitions")?;
     operator.site.delete_definitions(&commands).await?;
-    operator.tries("kubectl apply -k crds").await?;
+    earlier_versions(operator).await?;
     operator
         .is_refused("helm with a certificate", "invalid ownership metadata")
         .await?;
     let commands = operator.guide.commands("helm with a certificate")?;
     operator.tries(&format!("{commands} --take-ownership")).await?;
     Ok(())
+}
+
+/// Definition of releases that stores v1alpha1, with a release; then the definition stores v1alpha3.
+const EARLIER: &str = r#"
+cat > "$HOME/earlier.yaml" <<END
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata:
+  name: tanzukubernetesreleases.run.tanzu.vmware.com
+spec:
+  group: run.tanzu.vmware.com
+  scope: Cluster
+  names:
+    kind: TanzuKubernetesRelease
+    listKind: TanzuKubernetesReleaseList
+    plural: tanzukubernetesreleases
+    singular: tanzukubernetesrelease
+  versions:
+    - name: v1alpha1
+      served: true
+      storage: true
+      schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+    - name: v1alpha3
+      served: true
+      storage: false
+      schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+END
+kubectl apply -f "$HOME/earlier.yaml"
+kubectl wait --for=condition=Established --timeout=1m crd/tanzukubernetesreleases.run.tanzu.vmware.com
+kubectl create -f - <<END
+apiVersion: run.tanzu.vmware.com/v1alpha1
+kind: TanzuKubernetesRelease
+metadata:
+  name: v1.36.3---earlier.1
+spec:
+  version: v1.36.3+earlier.1
+  kubernetes: {version: v1.36.3}
+END
+sed -e 's/storage: true/storage: was/' -e 's/storage: false/storage: true/' -e 's/storage: was/storage: false/' "$HOME/earlier.yaml" |
+  kubectl apply -f -
+"#;
+
+/// The API server has stored a release in an earlier version: docs/migrating.md migrates it before the definitions are applied.
+async fn earlier_versions(operator: &Operator) -> Result<()> {
+    let page = fs::read_to_string(root().join("docs/migrating.md"))?;
+    let section = page
+        .split_once("## Check the stored versions")
+        .and_then(|(_, rest)| rest.split_once("## Stop what was there before"));
+    let (section, _) = section.context("docs/migrating.md has no sections about stored versions")?;
+    let guide = Guide::of(section)?;
+
+    operator.tries(EARLIER).await?;
+    let preflight = guide.commands("stored versions")?;
+    let stored = operator.tries(&preflight).await?;
+    ensure!(stored.contains("v1alpha1"), "{stored}");
+    let text = "must appear in spec.versions";
+    ensure!(
+        operator.guide.says(text) && guide.says(text),
+        "docs/install.md and docs/migrating.md do not name {text:?}"
+    );
+    operator.run("kubectl apply -k crds").await?.refused(text)?;
+    for block in guide.blocks().iter().filter(|block| block.run.is_err()) {
+        operator.tries(&block.commands).await?;
+    }
+    let stored = operator.tries(&preflight).await?;
+    ensure!(stored.trim() == r#"["v1alpha3"]"#, "{stored}");
+    operator.tries("kubectl apply -k crds").await?;
+    let release = "tanzukubernetesreleases v1.36.3---earlier.1";
+    let version = format!("kubectl get {release} --output jsonpath='{{.apiVersion}} {{.spec.version}}'");
+    let version = operator.tries(&version).await?;
+    ensure!(
+        version.trim() == "run.tanzu.vmware.com/v1alpha3 v1.36.3+earlier.1",
+        "{version}"
+    );
+    operator
+        .tries(&format!("kubectl delete {release}"))
+        .await
+        .map(drop)
 }
 
 /// Cluster API runs without its feature gate.

@@ -9,6 +9,10 @@ const PAGE: &str = include_str!("../../../../docs/migrating.md");
 
 /// Where the objects of a kind are, by the name that kubectl takes.
 const KINDS: &[(&str, &str)] = &[
+    (
+        "customresourcedefinition",
+        "apiextensions.k8s.io/v1 customresourcedefinitions",
+    ),
     ("packageinstall", "packaging.carvel.dev/v1alpha1 packageinstalls"),
     ("deployment", "apps/v1 deployments"),
     (
@@ -67,6 +71,12 @@ async fn one(scene: &Scene, command: &str) -> Result<()> {
         ["get", kind, "-A"] => {
             let found = objects.get(&path(kind, None, None)?).await?;
             found.map(drop).context("the kind is not served")
+        }
+        ["get", kind, name, "-o", "jsonpath='{.status.storedVersions}'"] => {
+            let found = objects.get(&path(kind, namespace, Some(name))?).await?;
+            let stored = found.context("there is no such definition")?["status"]["storedVersions"].take();
+            ensure!(stored == json!(["v1alpha3"]), "{name} has stored {stored}");
+            Ok(())
         }
         ["patch", kind, name, "--type", "merge", "-p", patch] => {
             let patch: Value = serde_json::from_str(patch.trim_matches('\'')).context("read the patch")?;

@@ -35,6 +35,7 @@ async fn run(scene: Scene) -> Result<()> {
     let before = identities(&cluster, &old).await?;
     // The order of the page, but for the webhook configurations, which are forgotten.
     scene.apply(&programs()).await?;
+    commands::run(&scene, "Check the stored versions").await?;
     commands::run(&scene, "Stop what was there before").await?;
     let [validating, mutating] = webhooks(&scene);
     scene.apply(&[validating, mutating]).await?;
