@@ -89,6 +89,9 @@ pub struct UpgradeRecord {
     /// UID of namespace `kube-system` on the API server that gave the proof; absent before first contact.
     #[serde(rename = "workloadUID", default, skip_serializing_if = "Option::is_none")]
     pub workload_uid: Option<String>,
+    /// Whether Sluice installs kapp-controller on that API server, as decided before the first package was written to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kapp_controller: Option<KappControllerMode>,
     /// Value of the label `run.tanzu.vmware.com/tkr` seen on the Cluster.
     pub label: String,
     /// Version of the control plane when the upgrade began; absent for a first installation, whose gate is BeforeClusterCreate.
@@ -158,6 +161,15 @@ pub struct Swap {
     /// When the entry of `to` was seen first; absent before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub written_at: Option<Time>,
+}
+
+/// Whether Sluice installs kapp-controller in the workload cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum KappControllerMode {
+    /// Sluice installs it, and its proof comes before that of all other packages.
+    Managed,
+    /// Another client installs it: the workload cluster is a management cluster.
+    Unmanaged,
 }
 
 /// How a record was closed.

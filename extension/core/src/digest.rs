@@ -80,6 +80,17 @@ pub fn values(inputs: &DigestInputs<'_>, files: &BTreeMap<String, Vec<u8>>) -> S
     format!("{values}-{template}")
 }
 
+/// Whether a text has the form of a digest by [`values`].
+#[must_use]
+pub fn is_digest(text: &str) -> bool {
+    let is_hex = |part: &str, length: usize| {
+        let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+        part.len() == length && part.bytes().all(is_digit)
+    };
+    let (values, template) = parts(text);
+    is_hex(values, DIGITS) && is_hex(template, TEMPLATE_DIGITS)
+}
+
 /// Whether two digests of a package differ only in the content of Packages, with the same values and inputs.
 #[must_use]
 pub fn differs_in_template_only(one: &str, other: &str) -> bool {
@@ -290,6 +301,20 @@ mod tests {
     fn templates(#[case] one: &str, #[case] other: &str, #[case] same: bool) {
         let of = |text| template(&serde_json::from_str(text).unwrap());
         assert_eq!(of(one) == of(other), same);
+    }
+
+    #[rstest]
+    #[case::upper_case("0123456789ABCDEF0123-0123456789ab", false)]
+    #[case::short("0123456789abcdef012-0123456789ab", false)]
+    #[case::one_part("0123456789abcdef0123", false)]
+    #[case::third_part("0123456789abcdef0123-0123456789ab-0", false)]
+    #[case::word("package", false)]
+    #[case::nothing("", false)]
+    #[case::digest("0123456789abcdef0123-0123456789ab", true)]
+    fn only_digests_have_the_form_of_one(#[case] text: &str, #[case] expected: bool) {
+        assert_eq!(is_digest(text), expected);
+        let made = values(&DigestInputs::default(), &files(&[("values.yaml", text)]));
+        assert!(is_digest(&made), "{made}");
     }
 
     /// Found by the model: kapp-controller is judged on the management cluster, so its proof outlived a swap of the API server

@@ -16,7 +16,8 @@ use tracing::{info, warn};
 use super::Parts;
 use crate::{
     cache::{
-        contract::Contract, control_plane::ControlPlanes, event_handlers::EventHandlers, stores::Stores,
+        contract::Contract, control_plane::ControlPlanes, event_handlers::EventHandlers,
+        management_uid::ManagementUid, stores::Stores,
     },
     clock::clock,
     controllers::{bootstrap, events::Notifier, fan_out, providers, registration, releases, retrigger},
@@ -116,6 +117,7 @@ pub(super) async fn lead(
         retries: Mutex::default(),
         metrics: parts.reconciles.clone(),
     });
+    let management_uid = ManagementUid::default();
     let context = Arc::new(bootstrap::Context {
         client: client.clone(),
         dependents,
@@ -125,7 +127,8 @@ pub(super) async fn lead(
         remotes,
         index: parts.index,
         values_watches,
-        rollbacks,
+        rollbacks: rollbacks.clone(),
+        management_uid: management_uid.clone(),
         events: Notifier::new(client.clone()),
         metrics: parts.reconciles,
         limiter: bootstrap::Limiter::new(concurrency, stop.clone()),
@@ -152,6 +155,7 @@ pub(super) async fn lead(
             _ = controllers => {}
             () = retrigger::run(client.clone(), stores.clusters.clone(), uncalled) => {}
             () = registration => {}
+            () = management_uid.follow(&client, rollbacks.restarts()) => {}
             () = fan_out::run(stores.clone(), parts.event_handlers.classes, changes, triggers) => {}
             () = shutdown_grace(stop) => {}
         }

@@ -6,6 +6,7 @@ pub mod event_handlers;
 #[cfg(test)]
 pub(crate) mod frozen;
 pub mod kind_watch;
+pub mod management_uid;
 pub mod rollbacks;
 pub mod store;
 pub mod stores;

@@ -271,6 +271,21 @@ held! {
                  another cluster responds, behind a new kubeconfig or behind the same one, Sluice deploys and proves everything again, \
                  after the work of kapp on the previous cluster has ended",
             ),
+        /// Secret `<cluster>-kubeconfig` leads to the API server of the management cluster that Sluice runs in, and led to another cluster
+        /// before. Sluice writes nothing there, and uninstalls nothing when the Cluster is deleted.
+        ReachesManagementCluster("gate, event, condition `WorkloadUnseen`"): "kubeconfig leads to the management cluster", Blocked,
+            act("correct the kubeconfig, or the controller that writes it"),
+        /// The leader has not read the UID of namespace `kube-system` of the management cluster since it started, and does not know whether
+        /// the workload cluster is the management cluster. Clusters that were told apart before are not held.
+        ManagementUIDUnknown("gate, event"): "UID of the management cluster not read", Blocked,
+            act(
+                "the log of the leader names the response; if the rule is missing, apply the roles in `manifests/base`. No restart is \
+                 needed",
+            ),
+        /// The Cluster has label `cluster-role.tkg.tanzu.vmware.com/management`, so Sluice does not install kapp-controller in the workload
+        /// cluster, and the workload cluster does not serve the package API.
+        KappControllerNotInstalled("gate, event"): "kapp-controller not installed", Blocked,
+            act("install kapp-controller in the workload cluster, or remove the label"),
         /// kapp-controller does not serve its package API yet.
         KappControllerRestarting("gate"): "kapp-controller not serving its API", Progress,
             wait("1 min", "check kapp-controller in the workload cluster, and its APIService `v1alpha1.data.packaging.carvel.dev`"),

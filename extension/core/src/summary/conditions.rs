@@ -92,6 +92,20 @@ pub fn with_nothing_to_prove(
     with(conditions, NOTHING_TO_PROVE, has_no_package.then_some(said), now)
 }
 
+/// Type of the condition of a ClusterBootstrap whose kapp-controller another client installs.
+const KAPP_CONTROLLER_UNMANAGED: &str = "KappControllerUnmanaged";
+
+/// Adds or removes condition `KappControllerUnmanaged`, with the reason why Sluice does not install kapp-controller in the workload
+/// cluster.
+#[must_use]
+pub fn with_unmanaged(
+    conditions: Vec<Condition>,
+    said: Option<(&str, &str)>,
+    now: Timestamp,
+) -> Vec<Condition> {
+    with(conditions, KAPP_CONTROLLER_UNMANAGED, said, now)
+}
+
 /// Type of the condition of a ClusterBootstrap whose upgrade is completed and whose workload cluster is unreachable.
 const UNSEEN: &str = "WorkloadUnseen";
 

@@ -11,7 +11,7 @@ mod urgent;
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use sluice_crds::run::{Gate, Hook, Outcome, PackageRecord, SCHEMA, UpgradeRecord};
+use sluice_crds::run::{Gate, Hook, KappControllerMode, Outcome, PackageRecord, SCHEMA, UpgradeRecord};
 
 use crate::proof::Judgement;
 use crate::reasons::{GateReason, Hold};
@@ -120,6 +120,8 @@ pub struct Observed<'a> {
     pub packages: Option<PackageSet<'a>>,
     /// Hold from an error of the controller, if any.
     pub problem: Option<&'a Hold>,
+    /// Whether Sluice installs kapp-controller in the workload cluster, once that is decided.
+    pub kapp_controller: Option<KappControllerMode>,
     /// Whether the packages were uninstalled from a Cluster that is being deleted.
     pub uninstalled: bool,
     /// Whether the API server has these generations of the Cluster and the ClusterBootstrap, though the record has higher ones: it was
@@ -321,6 +323,25 @@ fn fitting<'a>(
         .map(|set| set.judged)
 }
 
+/// Returns the UID of the workload cluster, and whether Sluice installs kapp-controller there. Only a response changes either.
+fn identity(
+    previous: Option<&UpgradeRecord>,
+    seen: &Observed<'_>,
+) -> (Option<String>, Option<KappControllerMode>) {
+    let mode_of = |record: &UpgradeRecord| record.kapp_controller;
+    match seen.workload {
+        Workload::Reached { uid } => {
+            let same = previous.filter(|record| record.workload_uid.as_deref() == Some(uid));
+            let mode = seen.kapp_controller.or_else(|| same.and_then(mode_of));
+            (Some(uid.to_owned()), mode)
+        }
+        _ => {
+            let uid = previous.and_then(|record| record.workload_uid.clone());
+            (uid, previous.and_then(mode_of))
+        }
+    }
+}
+
 /// Returns the record without its gates, which a closed record keeps.
 fn frame(
     previous: Option<&UpgradeRecord>,
@@ -345,10 +366,7 @@ fn frame(
             .map(|record| record.packages.clone())
             .unwrap_or_default(),
     };
-    let workload_uid = match seen.workload {
-        Workload::Reached { uid } => Some(uid.to_owned()),
-        _ => previous.and_then(|record| record.workload_uid.clone()),
-    };
+    let (workload_uid, kapp_controller) = identity(previous, seen);
     // A first installation has no previous version until its target changes.
     let moved_on = progress.settled_at().filter(|_| !progress.taken);
     let from = match continued {
@@ -361,6 +379,7 @@ fn frame(
         observed_cluster_generation: seen.cluster.generation,
         observed_bootstrap_generation: seen.bootstrap.generation,
         workload_uid,
+        kapp_controller,
         label: seen.cluster.label.to_owned(),
         from,
         to: seen.cluster.topology_version.to_owned(),

@@ -32,7 +32,8 @@ use concurrency::Ran;
 
 use crate::{
     cache::{
-        control_plane::ControlPlanes, rollbacks::Rollbacks, stores::Stores, values_watch::ValuesWatches,
+        control_plane::ControlPlanes, management_uid::ManagementUid, rollbacks::Rollbacks, stores::Stores,
+        values_watch::ValuesWatches,
     },
     clock::{clock, now},
     controllers::{
@@ -56,6 +57,9 @@ const PROBE: &str = "probe";
 /// Interval of the probe. It shows that the queue advances without events, and drops the local state of deleted Clusters.
 const PROBE_PERIOD: Duration = Duration::from_secs(30);
 
+/// Time that the first reconciles wait for the UID of the management cluster.
+const FIRST_UID: Duration = Duration::from_secs(10);
+
 /// State that all reconciles share.
 pub struct Context {
     /// Client of the management cluster.
@@ -76,6 +80,8 @@ pub struct Context {
     pub(crate) values_watches: ValuesWatches,
     /// Rollbacks of the API server, which end the local states.
     pub(crate) rollbacks: Rollbacks,
+    /// UID of the management cluster.
+    pub(crate) management_uid: ManagementUid,
     /// Publisher of events.
     pub(crate) events: Notifier,
     /// Counters of reconciles.
@@ -122,6 +128,8 @@ pub async fn run(
     heart: Heartbeat,
     stop: CancellationToken,
 ) {
+    // Without the UID, management clusters are held.
+    let _known = timeout(FIRST_UID, ctx.management_uid.known()).await;
     let probes = stream::unfold(tokio::time::interval(PROBE_PERIOD), |mut tick| async move {
         tick.tick().await;
         Some((ClusterRef::new("", PROBE), tick))
@@ -136,7 +144,8 @@ pub async fn run(
         cluster
     });
     let all = stream::iter(ctx.stores.clusters.names());
-    let others = stream::select(probes, stream::select(ctx.limiter.granted(), once_filled(&ctx)));
+    let late = stream::select(once_filled(&ctx), once_told_apart(&ctx));
+    let others = stream::select(probes, stream::select(ctx.limiter.granted(), late));
     let requeues = stream::select(all.chain(triggers), others);
     let heart = Arc::new(heart);
     let (metrics, workers) = (&ctx.metrics.controllers.cluster, ctx.limiter.workers());
@@ -160,6 +169,16 @@ fn once_filled(ctx: &Arc<Context>) -> impl Stream<Item = ClusterRef> + use<> {
         stream::iter(ctx.stores.clusters.names())
     });
     filled.flatten()
+}
+
+/// Returns all Clusters once the UID of the management cluster is known, if it is not yet. Some are held until then.
+fn once_told_apart(ctx: &Arc<Context>) -> impl Stream<Item = ClusterRef> + use<> {
+    let unknown = ctx.management_uid.get().is_none().then(|| Arc::clone(ctx));
+    let known = stream::iter(unknown).then(|ctx| async move {
+        ctx.management_uid.known().await;
+        stream::iter(ctx.stores.clusters.names())
+    });
+    known.flatten()
 }
 
 /// Reconciles a queued Cluster. Returns the delay until it is requeued without an event.
@@ -315,6 +334,7 @@ pub(crate) async fn reconcile_once(cluster: &Arc<Cluster>, ctx: &Context) -> Res
         return Ok(unmanaged(ctx, cluster).await);
     };
     facts.server_now = ctx.index.server_clock().now();
+    facts.management_uid = ctx.management_uid.get();
     let mut before = ctx.local_states().begin(&facts.owner, ctx.rollbacks.count());
     if granted.is_some() {
         before.drift_check_is_due(now());

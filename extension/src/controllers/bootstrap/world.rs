@@ -26,7 +26,8 @@ use tokio_util::sync::CancellationToken;
 use super::{Context, Limiter, object_server::ObjectServer, reconcile_once};
 use crate::{
     cache::{
-        control_plane::ControlPlanes, event_handlers::EventHandlers, rollbacks::Rollbacks, stores::Stores,
+        control_plane::ControlPlanes, event_handlers::EventHandlers, management_uid::ManagementUid,
+        rollbacks::Rollbacks, stores::Stores,
     },
     clock::now,
     controllers::events::Notifier,
@@ -88,6 +89,7 @@ pub(crate) fn context(
         metrics: ReconcileMetrics::default(),
         limiter: Limiter::new(CONCURRENCY, CancellationToken::new()),
         rollbacks: Rollbacks::default(),
+        management_uid: ManagementUid::of("management"),
         local_states: Mutex::default(),
     };
     (context, following)

@@ -9,7 +9,7 @@ use kube::ResourceExt as _;
 use sluice_crds::run::{ClusterBootstrap, PackageRecord, PackageState, UpgradeRecord};
 
 use super::{
-    Context, effects::Effects, local_state::PlannedFrom, packages::Packages, plan::Planned,
+    Context, effects::Effects, local_state::PlannedFrom, management, packages::Packages, plan::Planned,
     status::since_written, validate::Validated,
 };
 use crate::{
@@ -36,7 +36,9 @@ fn planned_from(
         return None;
     }
     let (mut own, mut catalogue) = (DefaultHasher::new(), DefaultHasher::new());
-    (version, validated.progress.stage()).hash(&mut own);
+    // The label decides who installs kapp-controller, and changes no generation.
+    let is_labelled = management::is_labelled(&facts.cluster);
+    (version, validated.progress.stage(), is_labelled).hash(&mut own);
     for (_, package) in packages(&bootstrap.spec) {
         facts.catalogue.get(&package.ref_name).hash(&mut catalogue);
     }

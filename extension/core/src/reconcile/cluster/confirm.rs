@@ -15,6 +15,7 @@ use super::{
     failure::silent,
     install::pair,
     interrupt::{needs_of, together},
+    management,
     packages::{DriftCheckResult, Packages},
     plan::Planned,
     preserved,
@@ -28,7 +29,7 @@ use crate::{
         bootstrap::{PackageFacts, Role, packages},
         build::{self, Repair},
     },
-    proof::{JudgedOn, is_made_from},
+    proof::is_made_from,
     reasons::{GateReason, Hold},
 };
 
@@ -101,6 +102,9 @@ pub(super) fn confirm(
     }
     packages.judged = judged;
     packages.reach = Reach::Reached { uid };
+    if let Some(hold) = management::confirm(context, packages.ownership)? {
+        packages.problem.get_or_insert(hold);
+    }
     let unknown = |message| Hold::new(GateReason::PackagesUnknown, message);
     if let Some(package) = changed {
         // The next reconcile finds and repairs the alteration.
@@ -180,7 +184,6 @@ fn confirm_reads(
 fn confirm_read(context: &Context<'_>, planned: &Planned, bootstrap: &ClusterBootstrap) -> Step<Found> {
     let system = &context.facts.settings.system_namespace;
     let (server, namespace) = at(context, planned);
-    let on_management = planned.judged_on() == JudgedOn::Management;
     let values = asked(bootstrap, planned)
         .map(|(role, package)| values::values(context, role, package, ReadPhase::Confirm));
     let source = context.read::<Package>(
@@ -189,7 +192,8 @@ fn confirm_read(context: &Context<'_>, planned: &Planned, bootstrap: &ClusterBoo
         ReadPhase::Confirm,
     );
     let holds_values = has_right_values(context, planned, (server, namespace));
-    let copy = (!on_management)
+    let copy = planned
+        .has_copy()
         .then(|| context.read::<Package>(&planned.package_name, (server, namespace), ReadPhase::Confirm));
     let needs = [
         values.as_ref().map_or(Ok(()), needs_of),
@@ -221,7 +225,7 @@ fn confirm_read(context: &Context<'_>, planned: &Planned, bootstrap: &ClusterBoo
     let inputs = Inputs {
         source: Input::AsPlanned,
         values: Input::of(holds_values?),
-        // kapp-controller itself is deployed from the Package of the management cluster.
+        // kapp-controller itself, and the packages of a management cluster, are deployed from the Package of the management cluster.
         copy: Input::of(package.is_some()),
         app: Input::Unknown,
     };

@@ -105,7 +105,9 @@ fn is_cluster(found: &Value, cached: &Cluster) -> bool {
     let meta = &cached.metadata;
     is_same(found, meta.uid.as_deref(), meta.generation)
         && is_deleted(found) == meta.deletion_timestamp.is_some()
-        && text(&found["metadata"]["labels"][label::TKR]) == of_cache(meta.labels.as_ref(), label::TKR)
+        && [label::TKR, label::MANAGEMENT_CLUSTER]
+            .iter()
+            .all(|key| text(&found["metadata"]["labels"][*key]) == of_cache(meta.labels.as_ref(), key))
         && [
             annotation::PAUSED,
             annotation::LEGACY_PAUSED,
@@ -204,6 +206,9 @@ mod tests {
     #[case::generation("/metadata/generation", json!(6), false)]
     #[case::label("/metadata/labels", json!({label::TKR: "another"}), false)]
     #[case::without_label("/metadata/labels", json!({}), false)]
+    #[case::label_of_a_management_cluster(
+        "/metadata/labels", json!({label::TKR: "v1.36.3---sluice.1", label::MANAGEMENT_CLUSTER: ""}), false
+    )]
     #[case::paused_by_annotation("/metadata/annotations", json!({annotation::PAUSED: ""}), false)]
     #[case::selector("/metadata/annotations", json!({annotation::RESOLVE_TKR: "a"}), false)]
     #[case::paused_by_addons_manager("/metadata/annotations", json!({annotation::LEGACY_PAUSED: "v1"}), false)]

@@ -8,11 +8,12 @@ use sluice_crds::{
 };
 
 use super::{
-    Context, Done, Interrupt, Server, Step,
+    Context, Done, Interrupt, ReadPhase, Server, Step,
     context::typed,
     effects::Effects,
-    failure::silent,
+    failure::{silent, unanswered},
     interrupt::in_order,
+    management,
     read::{Key, Read},
     status, workload,
     write::Write,
@@ -58,7 +59,7 @@ fn uninstall(
     bootstrap: &ClusterBootstrap,
 ) -> Step<Option<Hold>> {
     let names = additional(&context.facts.owner, bootstrap);
-    if names.is_empty() {
+    if names.is_empty() || management::is_left_alone(context)? {
         return Ok(None);
     }
     if let Err(stop) = workload::connect(context, Read::Connection) {
@@ -66,6 +67,13 @@ fn uninstall(
         effects.disconnect = true;
         // A workload that was never reachable has nothing to uninstall.
         return Ok(Some(hold).filter(|hold| hold.reason != GateReason::KubeconfigNotFound));
+    }
+    // The kubeconfig may lead to the management API server, whose PackageInstalls of these names belong to others.
+    match server(context) {
+        Ok(ServerOf::Workload) => {}
+        Ok(ServerOf::Management) => return Ok(None),
+        Err(Interrupt::Held(hold)) => return Ok(Some(hold)),
+        Err(stop) => return stop.failed().map(|failure| Some(silent(&failure))),
     }
     let listed = match context.listed(Read::Installs) {
         Ok(listed) => listed,
@@ -104,6 +112,31 @@ fn uninstall(
         Ok(()) => Ok(waiting),
         Err(stop) => stop.failed().map(|failure| Some(silent(&failure))),
     }
+}
+
+/// Cluster behind a kubeconfig.
+enum ServerOf {
+    Workload,
+    Management,
+}
+
+/// Returns the cluster that the kubeconfig leads to.
+///
+/// # Errors
+/// Returns a [`Hold`] for a server whose packages must not be uninstalled.
+fn server(context: &Context<'_>) -> Step<ServerOf> {
+    let namespace = context.object(Key::kube_system(), ReadPhase::Plan)?;
+    let uid = namespace.and_then(|namespace| namespace["metadata"]["uid"].as_str());
+    let uid = uid.ok_or_else(|| unanswered(None))?;
+    if let Some(hold) = management::refused(context.facts, uid) {
+        return Err(hold.into());
+    }
+    let is_own = context.facts.management_uid.as_deref() == Some(uid);
+    Ok(if is_own {
+        ServerOf::Management
+    } else {
+        ServerOf::Workload
+    })
 }
 
 /// Returns the names of the PackageInstalls to uninstall. Core packages and those on the skip list vanish with the workload cluster.

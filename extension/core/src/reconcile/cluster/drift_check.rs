@@ -19,6 +19,7 @@ use super::{
     failure::silent,
     install::{copy_is_right, identity_is_right, values_are_right},
     interrupt::{needs_of, together},
+    management,
     packages::{DriftCheckResult, Packages, watched},
     plan::Planned,
     preserved,
@@ -111,6 +112,9 @@ fn compare(
     let namespace = context.object(Key::kube_system(), ReadPhase::Plan)?;
     let uid = namespace.and_then(|namespace| namespace["metadata"]["uid"].as_str());
     let uid = uid.unwrap_or_default();
+    if let Some(hold) = management::refused(context.facts, uid) {
+        return Ok(DriftCheck::Unseen(hold));
+    }
     if packages.workload_uid.as_deref() != Some(uid) {
         return Ok(DriftCheck::Differs(Some(
             "the kubeconfig leads to another workload cluster".to_owned(),

@@ -101,6 +101,8 @@ pub struct Facts {
     pub settings: Settings,
     /// Time of the management API server, which the caller sets; `None` while it is not known.
     pub server_now: Option<Timestamp>,
+    /// UID of namespace `kube-system` of the management cluster, which the caller sets; `None` while it is not known.
+    pub management_uid: Option<Arc<str>>,
     /// The Cluster.
     pub cluster: Arc<Cluster>,
     /// Its name, namespace and UID.
@@ -196,6 +198,7 @@ impl Facts {
             .or(unknown);
         Some(Self {
             server_now: None,
+            management_uid: None,
             settings: settings.clone(),
             workers: workers(stores, &owner, &topology),
             follows_bootstrap: follows_bootstrap(cluster, class.as_deref()).is_some(),

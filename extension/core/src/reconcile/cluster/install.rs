@@ -11,13 +11,17 @@ use super::{
     Context, Interrupt, LocalState, ReadPhase, Server, Step,
     interrupt::{in_order, together},
     local_state::Need,
+    management::Ownership,
     plan::Planned,
     preserved,
     read::{Key, Read},
     takeover::{LeftoverState, Thing},
     write::Write,
 };
-use crate::packages::build::{self, Identity, Repair};
+use crate::{
+    digest::is_digest,
+    packages::build::{self, Identity, Repair},
+};
 
 /// Ensures the objects that `planned` needs, and its PackageInstall. Sets `altered` if its Package or its values differ from those that
 /// the current PackageInstall requests, also if a later step fails.
@@ -160,6 +164,9 @@ fn are_right(context: &Context<'_>, needed: &[&dyn Ensure]) -> Step<bool> {
 
 /// Ensures the copy of the Package of `planned` in the workload.
 fn ensured_copy(context: &Context<'_>, local: &mut LocalState, planned: &Planned, need: Need) -> Step<bool> {
+    if !planned.is_copied {
+        return Ok(false);
+    }
     let Some(source) = context.package(&planned.package_name)? else {
         return Ok(false);
     };
@@ -194,6 +201,9 @@ fn ensured_copy(context: &Context<'_>, local: &mut LocalState, planned: &Planned
 
 /// Whether the copy of the Package of `planned` in the workload exists and is correct.
 pub(super) fn copy_is_right(context: &Context<'_>, planned: &Planned) -> Step<bool> {
+    if !planned.is_copied {
+        return Ok(true);
+    }
     let Some(source) = context.package(&planned.package_name)? else {
         return Ok(true);
     };
@@ -361,14 +371,25 @@ fn write_install(
 
 /// Removes the values Secrets of earlier versions and stages from the workload, including those that this process took over from the
 /// addons-manager.
-pub(super) fn tidy(context: &Context<'_>, local: &LocalState, planned: &[Planned]) -> Step<()> {
+///
+/// If the management API server serves both, a Secret with the name of the addons-manager is that of a configuration, so only Secrets
+/// whose name ends in a digest are removed.
+pub(super) fn tidy(
+    context: &Context<'_>,
+    local: &LocalState,
+    (planned, ownership): (&[Planned], Ownership),
+) -> Step<()> {
     let system = &context.facts.settings.system_namespace;
+    let may_remove = |name: &str, prefix: &str| {
+        let digest = name.strip_prefix(prefix);
+        digest.is_some_and(|digest| !ownership.is_own_server() || is_digest(digest))
+    };
     let removed = in_order(context.listed(Read::LabelledSecrets)?.iter().map(|secret| {
         let metadata = &secret.0["metadata"];
         let name = metadata["name"].as_str().unwrap_or_default();
         let current = planned.iter().any(|planned| planned.secret_name == name);
         let mut prefixes = planned.iter().map(|planned| &planned.secret_prefix);
-        if current || !prefixes.any(|prefix| name.starts_with(prefix)) {
+        if current || !prefixes.any(|prefix| may_remove(name, prefix)) {
             return Ok(());
         }
         let key = Key::of::<Secret>(Server::Workload, Some(system), name);
@@ -378,6 +399,9 @@ pub(super) fn tidy(context: &Context<'_>, local: &LocalState, planned: &[Planned
     }));
     // Remaining Secrets are removed when the next upgrade completes.
     removed.or_else(|stop| stop.failed().map(drop))?;
+    if ownership.is_own_server() {
+        return Ok(());
+    }
     let mut left = local
         .left()
         .filter(|name| planned.iter().all(|planned| planned.secret_name != **name));

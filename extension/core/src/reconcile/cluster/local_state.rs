@@ -85,6 +85,8 @@ pub struct LocalState {
     pub(super) entries: Option<Box<EntriesWrite>>,
     /// Version of the last edited entry of machines that an event reported.
     pub(super) edited: Option<String>,
+    /// Whether an event has reported that the label of a management cluster has no effect.
+    pub(super) label_ignored: bool,
     /// Names of values Secrets of the addons-manager on the workload that PackageInstalls no longer reference.
     left: BTreeSet<String>,
 }

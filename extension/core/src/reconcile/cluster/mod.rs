@@ -21,6 +21,7 @@ mod hop_entry;
 mod install;
 mod local_state;
 mod local_states;
+mod management;
 mod opening;
 mod owners;
 mod packages;

@@ -17,6 +17,7 @@ use super::{
     install::install,
     interrupt::{in_order, together},
     local_state::Need,
+    management::{self, Ownership},
     plan::{Plan, Planned, plan},
     preserved,
     read::{Read, ReadPoint},
@@ -29,7 +30,7 @@ use crate::{
     packages::bootstrap::Role,
     proof::{JudgedOn, Judgement, ProofStatus, proof_status},
     protocol::LastDriftCheck,
-    reasons::Hold,
+    reasons::{GateReason, Hold},
     schedule::spread_back,
     upgrade::record::may_keep,
 };
@@ -84,6 +85,8 @@ pub(super) struct Packages {
     pub(super) workload_uid: Option<String>,
     /// Names of PackageInstalls whose inputs differ from those that Sluice wrote.
     pub(super) altered: Vec<String>,
+    /// Installer of kapp-controller.
+    pub(super) ownership: Ownership,
 }
 
 /// Plans and judges the packages of `bootstrap`. Returns them and whether writes are allowed.
@@ -110,8 +113,13 @@ pub(super) fn packages(
         planned,
         problem: plan_problem,
         mut forbids_writes,
+        ownership,
     } = plan(recorded)?;
     let mut packages = Packages::of(planned, recorded);
+    packages.ownership = ownership;
+    if recorded.is_some() {
+        management::report(context, effects, ownership);
+    }
     // The hold of a package whose provider cannot be read takes precedence over that of the plan.
     let given = problem.cloned().or(refused);
     packages.problem = given.clone().or(plan_problem);
@@ -134,23 +142,15 @@ pub(super) fn packages(
         return Ok((packages, false));
     }
     if stage.is_some() && context.facts.may_be_reached() {
-        match connect(context, Read::Connection) {
-            Ok(connection) => {
-                effects.local.use_connection(connection);
-                packages.connected = true;
-                packages.reach(context, effects)?;
-            }
-            Err(stop) => {
-                packages.reach = Reach::NotYet(stop.held()?);
-                effects.disconnect = true;
-            }
-        }
+        packages.open(context, effects)?;
     }
     // A new workload, or a replaced one, needs another plan for its UID.
     if let Some(uid) = packages.reach.uid().filter(|uid| Some(*uid) != recorded) {
         let there = plan(Some(uid))?;
         packages.workload_uid = Some(uid.to_owned());
         packages.planned = there.planned;
+        packages.ownership = there.ownership;
+        management::report(context, effects, there.ownership);
         // A PackageInstall of the addons-manager does not show on which workload cluster its package was deployed.
         may_keep &= recorded.is_none();
         packages.problem = given.or(there.problem);
@@ -195,6 +195,7 @@ impl Packages {
             point: ReadPoint::BeforeWrites,
             workload_uid: workload_uid.map(str::to_owned),
             altered: Vec::new(),
+            ownership: Ownership::Managed,
         }
     }
 
@@ -264,6 +265,36 @@ impl Packages {
         self.judge(context, effects)
     }
 
+    /// Opens the connection to the workload, and reads the identity of its API server.
+    fn open(&mut self, context: &Context<'_>, effects: &mut Effects) -> Step<()> {
+        match connect(context, Read::Connection) {
+            Ok(connection) => {
+                effects.local.use_connection(connection);
+                self.connected = true;
+                self.reach(context, effects)?;
+            }
+            Err(stop) => {
+                self.reach = Reach::NotYet(stop.held()?);
+                effects.disconnect = true;
+            }
+        }
+        let refused = self
+            .reach
+            .uid()
+            .and_then(|uid| management::refused(context.facts, uid));
+        if let Some(hold) = refused {
+            // Its watches show objects that belong to others.
+            effects.disconnect = true;
+            self.connected = false;
+            // Silence keeps some gates open, but this server responds.
+            if hold.reason == GateReason::ReachesManagementCluster {
+                self.problem = Some(hold.clone());
+            }
+            self.reach = Reach::NotYet(hold);
+        }
+        Ok(())
+    }
+
     /// Reads the contact to the workload.
     fn reach(&mut self, context: &Context<'_>, effects: &mut Effects) -> Step<()> {
         if self.connected {
@@ -330,7 +361,7 @@ impl Packages {
         }))?;
         // Record all alterations, also if the write of another package fails: a repaired object is not found altered again.
         self.altered.extend(altered);
-        let conflict = &mut self.conflict;
+        let (conflict, ownership) = (&mut self.conflict, self.ownership);
         let written = in_order(others.into_iter().zip(outcomes).map(|(planned, outcome)| {
             let failure = match outcome {
                 Err(Interrupt::Failed(failure)) => failure,
@@ -344,7 +375,10 @@ impl Packages {
                 // Its namespace or its kind is gone, and possibly more objects.
                 effects.local.forget_checks();
             }
-            Err(refused(&planned.package_name, &failure).into())
+            let missing = management::not_installed(ownership, &failure);
+            Err(missing
+                .unwrap_or_else(|| refused(&planned.package_name, &failure))
+                .into())
         }));
         if let Err(stop) = written {
             self.problem = Some(stop.held()?);

@@ -8,7 +8,12 @@ use sluice_crds::{
     run::{ClusterBootstrapPackage, ClusterBootstrapSpec, Phase, Readiness, UpgradePolicy, UpgradeRecord},
 };
 
-use super::{Context, Facts, ReadPhase, Server, Step, interrupt::together, values};
+use super::{
+    Context, Facts, ReadPhase, Server, Step,
+    interrupt::together,
+    management::{Ownership, ownership_of},
+    values,
+};
 use crate::{
     digest::{self, DigestInputs, Installer},
     names,
@@ -44,6 +49,8 @@ pub(super) struct Planned {
     pub(super) phase: Phase,
     /// Number of times that its inputs were found altered, which its digest includes.
     pub(super) repairs: u8,
+    /// Whether the workload cluster needs a copy of the Package: not if the management API server serves both.
+    pub(super) is_copied: bool,
 }
 
 /// Names and intervals that follow from the digest of a package.
@@ -78,6 +85,11 @@ impl Planned {
             JudgedOn::Management => Server::Management,
             JudgedOn::Workload => Server::Workload,
         }
+    }
+
+    /// Whether the workload cluster has a copy of the Package.
+    pub(super) fn has_copy(&self) -> bool {
+        self.is_copied && self.judged_on() == JudgedOn::Workload
     }
 
     /// Returns the desired PackageInstall.
@@ -145,6 +157,8 @@ pub(super) struct Plan {
     /// Whether the problem forbids all writes. If only values are missing, the other packages are written, unless they are the values of
     /// kapp-controller, which comes first.
     pub(super) forbids_writes: bool,
+    /// Installer of kapp-controller. The plan lacks kapp-controller if that is another client.
+    pub(super) ownership: Ownership,
 }
 
 /// Plans the package set of `spec` with these digest inputs.
@@ -154,7 +168,10 @@ pub(super) fn plan(
     inputs: DigestInputs<'_>,
 ) -> Step<Plan> {
     let facts = context.facts;
-    let asked = packages(spec);
+    let ownership = ownership_of(context, inputs.workload)?;
+    let leaves_out = ownership.leaves_out(facts.record());
+    let mut asked = packages(spec);
+    asked.retain(|(role, _)| !(leaves_out && *role == Role::KappController));
     // A missing Package needs no values.
     let each = asked.iter().map(|(role, package)| {
         if !facts.catalogue.contains_key(&package.ref_name) {
@@ -168,6 +185,7 @@ pub(super) fn plan(
         planned: Vec::new(),
         forbids_writes: problem.is_some(),
         problem,
+        ownership,
     };
     let mut installer: Option<(String, String)> = None;
     for ((role, package), values) in asked.into_iter().zip(all_values) {
@@ -193,7 +211,8 @@ pub(super) fn plan(
                 ..inputs
             },
         ) {
-            Ok(one) => {
+            Ok(mut one) => {
+                one.is_copied = !ownership.is_own_server();
                 if role == Role::KappController {
                     installer = Some((one.facts.version.clone(), one.own.digest.clone()));
                 }
@@ -260,6 +279,7 @@ fn one(
         own,
         kept_digest,
         is_kept: false,
+        is_copied: true,
         readiness: policy.map_or_else(Readiness::default, |policy| policy.readiness),
         phase: policy.map_or_else(Phase::default, |policy| policy.phase),
         repairs,

@@ -146,7 +146,7 @@ fn keepable_fields(
 }
 
 /// Whether the PackageInstall belongs to an earlier Cluster with the same name, and not to the one with this UID.
-fn is_of_another_cluster(install: &PackageInstall, uid: &str) -> bool {
+pub(super) fn is_of_another_cluster(install: &PackageInstall, uid: &str) -> bool {
     let owners = install.metadata.owner_references.iter().flatten();
     let mut clusters = owners
         .filter(|owner| owner.kind == "Cluster" && owner.api_version.starts_with("cluster.x-k8s.io/"))

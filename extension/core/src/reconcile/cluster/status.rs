@@ -30,7 +30,7 @@ use crate::{
     reasons::{GateReason, Hold},
     summary::{
         DEADLINE_EXCEEDED,
-        conditions::{Mirrored, mirror, with_nothing_to_prove, with_takeover, with_unseen},
+        conditions::{Mirrored, mirror, with_nothing_to_prove, with_takeover, with_unmanaged, with_unseen},
         exceeded, summarize, until_deadline,
     },
     upgrade::{
@@ -232,7 +232,7 @@ pub(super) fn status(
         effects.local.drift_check_made(next, context.began.instant);
     }
     if completed && packages.connected {
-        match tidy(context, &effects.local, &packages.planned) {
+        match tidy(context, &effects.local, (&packages.planned, packages.ownership)) {
             Ok(()) | Err(Interrupt::Failed(_)) => {}
             Err(stop) => return Err(stop),
         }
@@ -271,6 +271,13 @@ fn composed(
         packages.planned.is_empty() && packages.problem.is_none(),
         now,
     );
+    let conditions = if packages.ownership.is_known() {
+        let said = packages.ownership.said();
+        let said = said.as_ref().map(|(reason, message)| (*reason, message.as_str()));
+        with_unmanaged(conditions, said, now)
+    } else {
+        conditions
+    };
     let conditions = match (packages.unseen(), packages.reach.uid()) {
         (Some(hold), _) => with_unseen(conditions, Some(hold), now),
         (None, Some(_)) => with_unseen(conditions, None, now),
@@ -499,6 +506,7 @@ pub(super) fn observe<'a>(
             judged,
         }),
         problem: packages.problem.as_ref(),
+        kapp_controller: packages.ownership.recorded(),
         restored: validated.restored,
         ..blank(context)
     }
@@ -521,6 +529,7 @@ fn blank<'a>(context: &'a Context<'_>) -> Observed<'a> {
         swap: &NO_SWAP,
         packages: None,
         problem: None,
+        kapp_controller: None,
         uninstalled: false,
         restored: false,
         now: context.began.now,

@@ -28,6 +28,7 @@ pub(super) fn facts() -> Facts {
     Facts {
         undecodable_release: None,
         server_now: None,
+        management_uid: Some("management".into()),
         settings: Settings {
             system_namespace: "system".to_owned(),
             sync_period: SyncPeriod {

@@ -220,6 +220,14 @@ fn a_bootstrap_without_packages_says_that_there_is_nothing_to_prove() {
 }
 
 #[test]
+fn an_unmanaged_kapp_controller_is_reported_until_sluice_installs_it() {
+    let now = Timestamp::UNIX_EPOCH;
+    let unmanaged = with_unmanaged(Vec::new(), Some(("ManagementCluster", "why")), now);
+    assert_eq!(shown(&unmanaged), ["KappControllerUnmanaged"]);
+    assert_eq!(with_unmanaged(unmanaged, None, now), Vec::new());
+}
+
+#[test]
 fn an_unreachable_workload_is_reported_until_it_responds() {
     let now = Timestamp::UNIX_EPOCH;
     let hold = |message| Hold::new(crate::reasons::GateReason::WorkloadUnreachable, message);

@@ -1,6 +1,9 @@
 use proptest::prelude::*;
 use rstest::rstest;
-use sluice_crds::run::{PackageState, Phase};
+use sluice_crds::run::{
+    KappControllerMode::{Managed, Unmanaged},
+    PackageState, Phase,
+};
 
 use super::*;
 use crate::reasons::GateReason;
@@ -143,6 +146,7 @@ impl Scene {
             swap: &self.swap,
             packages: None,
             problem: self.problem.as_ref(),
+            kapp_controller: None,
             uninstalled: self.uninstalled,
             restored: false,
             now: self.now,
@@ -432,6 +436,37 @@ fn a_silent_workload_is_tolerated_for_a_minute(#[case] seconds: i64, #[case] ope
         open
     );
     assert_eq!(record.workload_uid.as_deref(), Some("kube-system"));
+}
+
+/// Only a response tells which API server it is.
+#[rstest]
+#[case::decided("kube-system", Some(Unmanaged), Some(Unmanaged))]
+#[case::undecided("kube-system", None, Some(Managed))]
+#[case::another_server("another", None, None)]
+fn who_installs_kapp_controller_is_recorded_for_one_server(
+    #[case] uid: &str,
+    #[case] decided: Option<KappControllerMode>,
+    #[case] expected: Option<KappControllerMode>,
+) {
+    let scene = Scene::ready();
+    let managed = Observed {
+        kapp_controller: Some(Managed),
+        ..scene.observed()
+    };
+    let before = advance(None, &managed);
+    assert_eq!(before.kapp_controller, Some(Managed));
+    let next = Observed {
+        workload: Workload::Reached { uid },
+        kapp_controller: decided,
+        ..scene.observed()
+    };
+    assert_eq!(advance(Some(&before), &next).kapp_controller, expected);
+    let silent = Observed {
+        workload: silent_for(1),
+        kapp_controller: Some(Unmanaged),
+        ..scene.observed()
+    };
+    assert_eq!(advance(Some(&before), &silent).kapp_controller, Some(Managed));
 }
 
 #[rstest]

@@ -1,0 +1,233 @@
+//! Management clusters: Clusters whose workload API server is that of Sluice, and Clusters with the label of a management cluster.
+//!
+//! Another client installs kapp-controller there, and that process deploys the packages of all Clusters. A PackageInstall of Sluice
+//! would replace the process that deploys it. A label alone never removes a proof: any user of a Cluster may set it.
+
+use kube::ResourceExt as _;
+use sluice_crds::{
+    foreign::{Cluster, PackageInstall},
+    labels::label,
+    run::{KappControllerMode, UpgradeRecord},
+};
+
+use super::{
+    Context, Facts, Failure, ReadPhase, Server, Step, effects::Effects, preserved::is_of_another_cluster,
+    read::Key,
+};
+use crate::{
+    events::Event,
+    names,
+    packages::build::Owner,
+    reasons::{GateReason, Hold},
+};
+
+/// Short name of the package of kapp-controller.
+const KAPP_CONTROLLER: &str = "kapp-controller";
+
+/// Installer of kapp-controller of a Cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ownership {
+    /// Sluice.
+    Managed,
+    /// Sluice, although the Cluster has the label of a management cluster.
+    LabelIgnored,
+    /// Another client, because the API servers of Sluice and of the workload are one.
+    OwnServer,
+    /// Another client, by the label of the Cluster.
+    Labelled,
+    /// Unknown until the UID of the management cluster was read.
+    Unknown,
+}
+
+impl Ownership {
+    /// Whether the plan leaves kapp-controller out. Until the UID of the management cluster was read, nothing is written, and the record
+    /// decides what is judged.
+    pub(super) fn leaves_out(self, record: Option<&UpgradeRecord>) -> bool {
+        match self {
+            Self::Managed | Self::LabelIgnored => false,
+            Self::OwnServer | Self::Labelled => true,
+            Self::Unknown => is_unmanaged(record),
+        }
+    }
+
+    /// Whether both API servers are one.
+    pub(super) fn is_own_server(self) -> bool {
+        self == Self::OwnServer
+    }
+
+    /// Returns the decision for the record.
+    pub(super) fn recorded(self) -> Option<KappControllerMode> {
+        match self {
+            Self::Managed | Self::LabelIgnored => Some(KappControllerMode::Managed),
+            Self::OwnServer | Self::Labelled => Some(KappControllerMode::Unmanaged),
+            Self::Unknown => None,
+        }
+    }
+
+    /// Whether it is decided.
+    pub(super) fn is_known(self) -> bool {
+        self != Self::Unknown
+    }
+
+    /// Returns reason and message of the condition about an unmanaged kapp-controller.
+    pub(super) fn said(self) -> Option<(&'static str, String)> {
+        match self {
+            Self::Unknown | Self::Managed | Self::LabelIgnored => None,
+            Self::OwnServer => Some((
+                "ManagementCluster",
+                "the workload API server is that of Sluice: kapp-controller is not installed by Sluice, and not part of the proof"
+                    .to_owned(),
+            )),
+            Self::Labelled => Some((
+                "ManagementLabel",
+                format!(
+                    "label {} is set on the Cluster: kapp-controller is not installed by Sluice, and not part of the proof",
+                    label::MANAGEMENT_CLUSTER
+                ),
+            )),
+        }
+    }
+}
+
+/// Whether a Cluster has the label of a management cluster.
+pub(super) fn is_labelled(cluster: &Cluster) -> bool {
+    cluster.labels().contains_key(label::MANAGEMENT_CLUSTER)
+}
+
+fn is_unmanaged(record: Option<&UpgradeRecord>) -> bool {
+    let mode = record.and_then(|record| record.kapp_controller);
+    mode == Some(KappControllerMode::Unmanaged)
+}
+
+/// Decides who installs kapp-controller on the API server with the UID `workload`; `None` before its first response. `is_installed`
+/// tells whether the PackageInstall of kapp-controller exists.
+fn ownership(facts: &Facts, workload: Option<&str>, is_installed: bool) -> Ownership {
+    let record = facts.record();
+    let recorded = record.and_then(|record| record.workload_uid.as_deref());
+    match (workload, facts.management_uid.as_deref()) {
+        (Some(workload), Some(own)) if workload == own => return Ownership::OwnServer,
+        (Some(workload), None) => {
+            let mode = record.and_then(|record| record.kapp_controller);
+            // It was compared with the UID of the management cluster before.
+            if recorded != Some(workload) || mode != Some(KappControllerMode::Managed) {
+                return Ownership::Unknown;
+            }
+        }
+        (Some(_), Some(_)) | (None, _) => {}
+    }
+    if !is_labelled(&facts.cluster) {
+        return Ownership::Managed;
+    }
+    // A deleted PackageInstall does not show that Sluice installs kapp-controller there, but the record does.
+    let was_managed = recorded.is_some() && !is_unmanaged(record);
+    if !is_installed && !was_managed {
+        Ownership::Labelled
+    } else if workload.is_some() {
+        Ownership::LabelIgnored
+    } else {
+        Ownership::Managed
+    }
+}
+
+/// Decides who installs kapp-controller of the Cluster, from the caches.
+pub(super) fn ownership_of(context: &Context<'_>, workload: Option<&str>) -> Step<Ownership> {
+    let is_installed = is_labelled(&context.facts.cluster) && is_installed(context)?;
+    Ok(ownership(context.facts, workload, is_installed))
+}
+
+/// Returns the name of the PackageInstall of kapp-controller; `None` if it would be too long to exist.
+fn install_name(owner: &Owner) -> Option<String> {
+    names::package_install(&owner.name, KAPP_CONTROLLER).ok()
+}
+
+fn is_installed(context: &Context<'_>) -> Step<bool> {
+    let owner = &context.facts.owner;
+    let Some(name) = install_name(owner) else {
+        return Ok(false);
+    };
+    let install = &context.watched(Server::Management, &name)?.install;
+    Ok(install
+        .as_deref()
+        .is_some_and(|install| !is_of_another_cluster(install, &owner.uid)))
+}
+
+/// Returns the hold of a Cluster without kapp-controller in its proof, if the API server has the PackageInstall that the cache lacks.
+pub(super) fn confirm(context: &Context<'_>, ownership: Ownership) -> Step<Option<Hold>> {
+    let owner = &context.facts.owner;
+    let Some(name) = install_name(owner).filter(|_| ownership == Ownership::Labelled) else {
+        return Ok(None);
+    };
+    let at = (Server::Management, Some(owner.namespace.as_str()));
+    let found: Option<PackageInstall> = context.read(&name, at, ReadPhase::Confirm)?;
+    let found = found.filter(|found| !is_of_another_cluster(found, &owner.uid));
+    Ok(found.map(|_| {
+        let key = Key::of::<PackageInstall>(Server::Management, Some(&owner.namespace), &name);
+        Hold::new(
+            GateReason::CacheOutdated,
+            format!("waiting for the leader to observe {key}"),
+        )
+    }))
+}
+
+/// Returns the hold of a Cluster whose kubeconfig leads to an API server with this UID that Sluice must not write to.
+pub(super) fn refused(facts: &Facts, uid: &str) -> Option<Hold> {
+    let Owner { namespace, name, .. } = &facts.owner;
+    if ownership(facts, Some(uid), false) == Ownership::Unknown {
+        return Some(Hold::new(
+            GateReason::ManagementUIDUnknown,
+            "waiting for Sluice to read namespace kube-system of the management cluster; see the log of the leader",
+        ));
+    }
+    let recorded = facts.record().and_then(|record| record.workload_uid.as_deref());
+    let is_own = facts.management_uid.as_deref() == Some(uid);
+    let before = recorded.filter(|recorded| is_own && *recorded != uid)?;
+    Some(Hold::new(
+        GateReason::ReachesManagementCluster,
+        format!(
+            "Secret {namespace}/{name}-kubeconfig leads to the management API server, and led to the cluster with UID {before} before; \
+             correct the kubeconfig"
+        ),
+    ))
+}
+
+/// Returns the hold for a failed write of a PackageInstall to a workload cluster that has no kapp-controller, if the label of the Cluster
+/// is why Sluice does not install it.
+pub(super) fn not_installed(ownership: Ownership, failure: &Failure) -> Option<Hold> {
+    let is_missing = ownership == Ownership::Labelled && failure.is_not_found();
+    is_missing.then(|| {
+        Hold::new(
+            GateReason::KappControllerNotInstalled,
+            format!(
+                "the workload cluster does not serve the package API, and Sluice does not install kapp-controller there because of \
+                 label {} of the Cluster; install kapp-controller, or remove the label",
+                label::MANAGEMENT_CLUSTER
+            ),
+        )
+    })
+}
+
+/// Whether the deletion of the Cluster uninstalls nothing.
+pub(super) fn is_left_alone(context: &Context<'_>) -> Step<bool> {
+    let record = context.facts.record();
+    let recorded = record.and_then(|record| record.workload_uid.as_deref());
+    Ok(ownership_of(context, recorded)?.leaves_out(record))
+}
+
+/// Reports an ignored label once.
+pub(super) fn report(context: &Context<'_>, effects: &mut Effects, ownership: Ownership) {
+    let is_ignored = ownership == Ownership::LabelIgnored;
+    let is_new = is_ignored && !effects.local.label_ignored;
+    effects.local.label_ignored = is_ignored;
+    if is_new {
+        let Owner { namespace, name, .. } = &context.facts.owner;
+        let note = format!(
+            "label {} of the Cluster has no effect: Sluice installs kapp-controller by PackageInstall {namespace}/{name}-{KAPP_CONTROLLER}, \
+             and the workload API server is not that of Sluice",
+            label::MANAGEMENT_CLUSTER
+        );
+        effects.events.push(Event::Warned("ManagementLabelIgnored", note));
+    }
+}
+
+#[cfg(test)]
+mod tests;

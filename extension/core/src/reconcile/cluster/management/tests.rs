@@ -1,0 +1,181 @@
+use std::sync::Arc;
+
+use rstest::rstest;
+use serde_json::json;
+use sluice_crds::run::{ClusterBootstrap, ClusterBootstrapSpec, SCHEMA};
+
+use super::*;
+use crate::reconcile::cluster::tests::facts;
+
+const OWN: &str = "management";
+
+/// UID of the workload and who installs kapp-controller there, as recorded.
+type Recorded = Option<(Option<&'static str>, Option<KappControllerMode>)>;
+
+const MANAGED: Recorded = Some((Some("workload"), Some(KappControllerMode::Managed)));
+const UNMANAGED: Recorded = Some((Some("workload"), Some(KappControllerMode::Unmanaged)));
+/// The record of a version that did not tell management clusters apart.
+const EARLIER: Recorded = Some((Some("workload"), None));
+/// The record of a Cluster whose API server never responded.
+const UNREACHED: Recorded = Some((None, None));
+
+fn given(own: Option<&str>, labelled: bool, recorded: Recorded) -> Facts {
+    let mut facts = facts();
+    facts.management_uid = own.map(Into::into);
+    if labelled {
+        let labels = Arc::make_mut(&mut facts.cluster).labels_mut();
+        labels.insert(label::MANAGEMENT_CLUSTER.to_owned(), String::new());
+    }
+    if let Some((uid, kapp_controller)) = recorded {
+        let mut bootstrap = ClusterBootstrap::new("one", ClusterBootstrapSpec::default());
+        bootstrap.status.get_or_insert_default().upgrade = Some(UpgradeRecord {
+            schema: SCHEMA,
+            cluster_uid: facts.owner.uid.clone(),
+            workload_uid: uid.map(str::to_owned),
+            kapp_controller,
+            ..UpgradeRecord::default()
+        });
+        facts.bootstrap = Some(Arc::new(bootstrap));
+    }
+    facts
+}
+
+#[rstest]
+#[case::ordinary(Some("workload"), false, true, MANAGED, Ownership::Managed)]
+#[case::ordinary_and_new(Some("workload"), false, false, None, Ownership::Managed)]
+#[case::ordinary_before_its_first_response(None, false, false, UNREACHED, Ownership::Managed)]
+#[case::own_server(Some(OWN), false, false, None, Ownership::OwnServer)]
+#[case::own_server_with_label(Some(OWN), true, false, None, Ownership::OwnServer)]
+#[case::own_server_with_a_package_install(Some(OWN), true, true, EARLIER, Ownership::OwnServer)]
+#[case::new_with_label(Some("workload"), true, false, None, Ownership::Labelled)]
+#[case::new_with_label_before_its_first_response(None, true, false, UNREACHED, Ownership::Labelled)]
+#[case::label_and_package_install(Some("workload"), true, true, None, Ownership::LabelIgnored)]
+#[case::label_before_the_first_response_and_package_install(None, true, true, None, Ownership::Managed)]
+#[case::unmanaged_before(Some("workload"), true, false, UNMANAGED, Ownership::Labelled)]
+#[case::label_removed(Some("workload"), false, false, UNMANAGED, Ownership::Managed)]
+// A user deletes the PackageInstall and sets the label.
+#[case::label_instead_of_the_package_install(Some("workload"), true, false, MANAGED, Ownership::LabelIgnored)]
+#[case::label_with_an_earlier_record(Some("workload"), true, false, EARLIER, Ownership::LabelIgnored)]
+#[case::label_and_another_server(Some("another"), true, false, MANAGED, Ownership::LabelIgnored)]
+fn the_label_never_removes_a_proof(
+    #[case] workload: Option<&str>,
+    #[case] labelled: bool,
+    #[case] is_installed: bool,
+    #[case] recorded: Recorded,
+    #[case] expected: Ownership,
+) {
+    let facts = given(Some(OWN), labelled, recorded);
+    assert_eq!(ownership(&facts, workload, is_installed), expected);
+}
+
+#[rstest]
+#[case::told_apart_before(Some("workload"), MANAGED, Ownership::Managed, false)]
+#[case::unmanaged_before(Some("workload"), UNMANAGED, Ownership::Unknown, true)]
+#[case::new(Some("workload"), None, Ownership::Unknown, false)]
+#[case::record_of_an_earlier_version(Some("workload"), EARLIER, Ownership::Unknown, false)]
+#[case::another_server(Some("another"), MANAGED, Ownership::Unknown, false)]
+#[case::before_the_first_response(None, UNREACHED, Ownership::Managed, false)]
+fn without_the_uid_of_the_management_cluster_the_record_decides(
+    #[case] workload: Option<&str>,
+    #[case] recorded: Recorded,
+    #[case] expected: Ownership,
+    #[case] leaves_out: bool,
+) {
+    let facts = given(None, false, recorded);
+    let ownership = ownership(&facts, workload, false);
+    assert_eq!(ownership, expected);
+    assert_eq!(ownership.leaves_out(facts.record()), leaves_out);
+    let hold = workload.and_then(|workload| refused(&facts, workload));
+    let expected = (ownership == Ownership::Unknown).then_some(GateReason::ManagementUIDUnknown);
+    assert_eq!(hold.map(|hold| hold.reason), expected);
+}
+
+#[rstest]
+#[case::another_before(OWN, MANAGED, true)]
+#[case::another_before_by_an_earlier_version(OWN, EARLIER, true)]
+#[case::new(OWN, None, false)]
+#[case::unreached_before(OWN, UNREACHED, false)]
+#[case::management_cluster(OWN, Some((Some(OWN), Some(KappControllerMode::Unmanaged))), false)]
+#[case::another_server("another", MANAGED, false)]
+#[case::same_server("workload", MANAGED, false)]
+fn a_server_that_becomes_the_own_one_is_refused(
+    #[case] uid: &str,
+    #[case] recorded: Recorded,
+    #[case] is_refused: bool,
+) {
+    let hold = refused(&given(Some(OWN), false, recorded), uid);
+    let reason = hold.as_ref().map(|hold| hold.reason);
+    assert_eq!(reason, is_refused.then_some(GateReason::ReachesManagementCluster));
+    if let Some(hold) = hold {
+        assert!(hold.message.contains("team-a/one-kubeconfig"), "{hold}");
+    }
+}
+
+#[rstest]
+#[case::label(Ownership::Labelled, 404, true)]
+#[case::label_and_restart(Ownership::Labelled, 503, false)]
+#[case::own_server(Ownership::OwnServer, 404, false)]
+#[case::ordinary(Ownership::Managed, 404, false)]
+fn a_missing_kapp_controller_names_the_label(
+    #[case] ownership: Ownership,
+    #[case] code: u16,
+    #[case] is_named: bool,
+) {
+    let failure = Failure {
+        code: Some(code),
+        ..Failure::other(Server::Workload, "")
+    };
+    let hold = not_installed(ownership, &failure);
+    assert_eq!(hold.is_some(), is_named);
+    if let Some(hold) = hold {
+        assert_eq!(hold.reason, GateReason::KappControllerNotInstalled);
+        assert!(hold.message.contains(label::MANAGEMENT_CLUSTER), "{hold}");
+    }
+}
+
+#[test]
+fn an_ignored_label_is_reported_once() {
+    use crate::reconcile::cluster::{LocalState, tests::clock};
+
+    let (facts, mut local) = (given(Some(OWN), true, MANAGED), LocalState::default());
+    let mut events = |ownership| {
+        let mut effects = Effects::of(&local);
+        report(&Context::new(&facts, &local, clock()), &mut effects, ownership);
+        local = effects.local;
+        effects.events.len()
+    };
+    assert_eq!(events(Ownership::LabelIgnored), 1);
+    assert_eq!(events(Ownership::LabelIgnored), 0, "once");
+    assert_eq!(events(Ownership::Managed), 0);
+    assert_eq!(events(Ownership::LabelIgnored), 1, "set again");
+}
+
+/// A label removed and set during a confirming read is found by the comparison of the Cluster; a PackageInstall by its own read.
+#[rstest]
+#[case::none(None, false)]
+#[case::its_own(Some("uid"), true)]
+#[case::of_an_earlier_cluster(Some("earlier"), false)]
+fn the_absence_of_a_package_install_is_confirmed(#[case] owner: Option<&str>, #[case] holds: bool) {
+    use crate::reconcile::cluster::{Interrupt, LocalState, Object, ReadResult, tests::clock};
+
+    let (facts, local) = (given(Some(OWN), true, UNMANAGED), LocalState::default());
+    let mut context = Context::new(&facts, &local, clock());
+    let Err(Interrupt::Need(reads)) = confirm(&context, Ownership::Labelled) else {
+        panic!("no read");
+    };
+    for read in reads {
+        let owners = json!([{"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "name": "one", "uid": owner}]);
+        let install = json!({
+            "apiVersion": "packaging.carvel.dev/v1alpha1", "kind": "PackageInstall",
+            "metadata": {"name": "one-kapp-controller", "namespace": "team-a", "ownerReferences": owners},
+            "spec": {},
+        });
+        let found = ReadResult::Found(Object(install));
+        let answer = owner.map_or(ReadResult::Absent, |_| found);
+        context.record_answer(read, answer);
+    }
+    let hold = confirm(&context, Ownership::Labelled).unwrap();
+    let reason = hold.map(|hold| hold.reason);
+    assert_eq!(reason, holds.then_some(GateReason::CacheOutdated));
+    assert_eq!(confirm(&context, Ownership::OwnServer).unwrap(), None);
+}
