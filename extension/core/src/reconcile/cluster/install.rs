@@ -369,27 +369,27 @@ fn write_install(
     context.write(write).map(drop)
 }
 
+/// Whether a Secret has the name of a values Secret of Sluice with this prefix. If one API server serves both clusters, other Secrets of
+/// the Cluster may begin with the prefix, so the rest of the name must be a digest.
+fn is_values_secret(name: &str, prefix: &str, ownership: Ownership) -> bool {
+    let digest = name.strip_prefix(prefix);
+    digest.is_some_and(|digest| !ownership.is_own_server() || is_digest(digest))
+}
+
 /// Removes the values Secrets of earlier versions and stages from the workload, including those that this process took over from the
-/// addons-manager.
-///
-/// If the management API server serves both, a Secret with the name of the addons-manager is that of a configuration, so only Secrets
-/// whose name ends in a digest are removed.
+/// addons-manager. If one API server serves both clusters, the latter have the names of Secrets that configurations write, and stay.
 pub(super) fn tidy(
     context: &Context<'_>,
     local: &LocalState,
     (planned, ownership): (&[Planned], Ownership),
 ) -> Step<()> {
     let system = &context.facts.settings.system_namespace;
-    let may_remove = |name: &str, prefix: &str| {
-        let digest = name.strip_prefix(prefix);
-        digest.is_some_and(|digest| !ownership.is_own_server() || is_digest(digest))
-    };
     let removed = in_order(context.listed(Read::LabelledSecrets)?.iter().map(|secret| {
         let metadata = &secret.0["metadata"];
         let name = metadata["name"].as_str().unwrap_or_default();
         let current = planned.iter().any(|planned| planned.secret_name == name);
         let mut prefixes = planned.iter().map(|planned| &planned.secret_prefix);
-        if current || !prefixes.any(|prefix| may_remove(name, prefix)) {
+        if current || !prefixes.any(|prefix| is_values_secret(name, prefix, ownership)) {
             return Ok(());
         }
         let key = Key::of::<Secret>(Server::Workload, Some(system), name);

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::*;
@@ -205,4 +206,22 @@ fn a_values_secret_is_created_kept_or_recreated() {
     assert_eq!(ensured_as(None), (json!("created"), ours.clone()));
     assert_eq!(ensured_as(Some(values("ours"))), (json!("theirs"), ours.clone()));
     assert_eq!(ensured_as(Some(values("theirs"))), (json!("created"), ours));
+}
+
+#[rstest]
+#[case::digest("one-antrea-data-values-0123456789abcdef0123-0123456789ab", true, true)]
+#[case::earlier_digest("one-antrea-data-values-0a1b", true, false)]
+#[case::secret_of_a_user("one-antrea-data-values-mine", true, false)]
+#[case::secret_of_a_configuration("one-antrea-data-values", false, false)]
+#[case::copy("one-antrea-package", false, false)]
+#[case::another_package("one-antrea-x-data-values-0123456789abcdef0123-0123456789ab", false, false)]
+fn only_secrets_of_sluice_are_removed_from_the_management_cluster(
+    #[case] name: &str,
+    #[case] on_workload: bool,
+    #[case] on_own_server: bool,
+) {
+    let removes = |ownership| is_values_secret(name, "one-antrea-data-values-", ownership);
+    assert_eq!(removes(Ownership::Managed), on_workload);
+    assert_eq!(removes(Ownership::Labelled), on_workload);
+    assert_eq!(removes(Ownership::OwnServer), on_own_server);
 }
