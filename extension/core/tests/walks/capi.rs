@@ -16,8 +16,8 @@ use crate::{
     defect::Defect,
     machines,
     objects::{
-        PlannedBy, TEAM, VERSIONS, additional, bootstrap, cluster, control_plane, kubeconfig, planned_by,
-        worker,
+        PlannedBy, TEAM, VERSIONS, additional, bootstrap, cluster, control_plane, is_unmanaged, kubeconfig,
+        planned_by, worker,
     },
     replica::{Answer, Reading, Replica},
     servers::{Place, Servers},
@@ -198,8 +198,10 @@ impl ClusterApi {
             self.unmanaged = Some(now);
         }
         let is_deleting = !cluster["metadata"]["deletionTimestamp"].is_null();
-        let has_nothing =
-            !has_bootstrap || servers.get(&kubeconfig()).is_none() || servers.get(&additional()).is_none();
+        let has_nothing = !has_bootstrap
+            || is_unmanaged(servers)
+            || servers.get(&kubeconfig()).is_none()
+            || servers.get(&additional()).is_none();
         self.uninstalled |= is_deleting && (has_nothing || now >= DELETION_LIMIT);
         let generation = |object: &Value| object["metadata"]["generation"].as_i64().unwrap_or_default();
         let is_current = |record: &&UpgradeRecord| {

@@ -75,6 +75,10 @@ pub(crate) enum Defect {
     ReplacementUnseen,
     /// The webhook takes workers for those of the version of the control plane.
     DeferralUnseen,
+    /// A leader takes the UID of the management cluster for that of another one.
+    OwnServerUnseen,
+    /// A leader takes a Cluster for one whose kapp-controller was never installed by Sluice.
+    InstallerUnseen,
 }
 
 impl Defect {
@@ -129,6 +133,11 @@ impl Defect {
                 remove(&mut object["metadata"]["labels"], |field| {
                     field == label::DEACTIVATED
                 });
+            }
+            Self::InstallerUnseen if *place == bootstrap() => {
+                if let Some(record) = object.pointer_mut("/status/upgrade") {
+                    record["kappController"] = json!("Unmanaged");
+                }
             }
             Self::ChangeOfTopologyUnseen if *place == cluster() => {
                 let generation = object["metadata"]["generation"].clone();

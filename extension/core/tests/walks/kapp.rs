@@ -8,7 +8,10 @@ use sluice_core::reconcile::cluster::Server;
 use sluice_crds::labels::annotation;
 
 use crate::{
-    objects::{PACKAGES, SYSTEM, control_plane, home, kube_system, no_values, of_package, package_place},
+    objects::{
+        PACKAGES, SYSTEM, control_plane, home, is_own_server, is_unmanaged, kube_system, no_values,
+        of_package, package_place,
+    },
     servers::{Place, Servers, place},
 };
 
@@ -76,6 +79,7 @@ impl Kapp {
     /// Whether a kapp-controller exists that reconciles the package.
     fn works(&self, servers: &Servers, package: usize) -> bool {
         package == 0
+            || is_unmanaged(servers)
             || self
                 .runs_on
                 .contains(host(servers).0.as_str().unwrap_or_default())
@@ -114,8 +118,14 @@ impl Kapp {
             reference["refName"].as_str().unwrap_or_default(),
             wanted.as_str().unwrap_or_default()
         );
+        // Both API servers are one, so the Packages of the management cluster are there.
+        let source_server = if is_own_server(servers) {
+            Server::Management
+        } else {
+            server
+        };
         let source = servers.get(&place(
-            server,
+            source_server,
             "packages",
             namespace_of(package, namespace),
             &name,

@@ -28,7 +28,7 @@ use crate::{
     connection::{Connection, WATCHED, time_at},
     defect::{Defect, deployed_with},
     fault::{Fault, make},
-    objects::{SYSTEM, TEAM, control_plane, control_plane_key},
+    objects::{MANAGEMENT_UID, SYSTEM, TEAM, control_plane, control_plane_key},
     odd::{Shown, are_brought, undecodable},
     servers::{Late, Place, Servers, digest, place, place_of, refused},
 };
@@ -447,8 +447,14 @@ impl Leader {
             deletion_limit: SYNC_PERIOD,
         };
         let found = Facts::of(&cluster, &stores, &settings, |_| Ok(None))?;
+        let own = if self.defect == Some(Defect::OwnServerUnseen) {
+            "unseen"
+        } else {
+            MANAGEMENT_UID
+        };
         Some(Facts {
             server_now: Some(time_at(around.now)),
+            management_uid: (!around.servers.is_management_unread).then(|| own.into()),
             control_plane: Some(CachedControlPlane {
                 key: control_plane_key(),
                 uid: text(&plane["metadata"]["uid"]),

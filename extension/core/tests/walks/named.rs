@@ -1,12 +1,14 @@
 //! Short walks, one for each earlier defect. All but the last check the invariants of any walk.
 
 use rstest::rstest;
-use sluice_crds::run::{Hook, Outcome};
+use sluice_crds::run::{Hook, KappControllerMode, Outcome};
 
 use crate::{
     capi::{brief, record, version_at},
     fault::Fault,
-    objects::{PlannedBy, VERSIONS, additional, bootstrap, package_name, worker},
+    objects::{
+        PACKAGES, PlannedBy, VERSIONS, additional, bootstrap, control_plane, of_package, package_name, worker,
+    },
     planted::{LATE, OPEN, RESTORED},
     random::number,
     replica::Reading,
@@ -431,6 +433,115 @@ fn a_deletion_waits_for_its_packages(#[case] steps: &[Step]) {
     assert!(!leaving["metadata"]["deletionTimestamp"].is_null(), "{leaving}");
     walk.take(&[Replica, ClusterApi(Reading::AtOnce), Sync(2)]);
     assert!(walk.servers.get(&additional()).is_none(), "it is uninstalled");
+    walk.finish();
+}
+
+/// kapp-controller is neither installed nor part of the proof.
+#[rstest]
+#[case::own_server(&[User(Edit::OfManagement)])]
+#[case::own_server_with_label(&[User(Edit::OfManagement), User(Edit::ManagementLabel(true))])]
+#[case::label(&[User(Edit::ByHand), User(Edit::ManagementLabel(true))])]
+fn a_management_cluster_is_upgraded_without_its_kapp_controller(#[case] steps: &[Step]) {
+    let mut walk = Walk::new();
+    walk.take(steps);
+    walk.take(&CREATED);
+    walk.take(&[User(Edit::Target(2)), Round, Calm]);
+    walk.finish();
+    let record = record(&walk.servers).expect("a record");
+    assert_eq!(record.kapp_controller, Some(KappControllerMode::Unmanaged));
+    let names: Vec<&str> = record
+        .packages
+        .iter()
+        .map(|package| package.name.as_str())
+        .collect();
+    assert_eq!(names, ["antrea", "metrics"]);
+    let install = walk.servers.get(&of_package(0, "packageinstalls"));
+    assert_eq!(install, None, "it is never installed");
+}
+
+#[rstest]
+#[case::own_server(&[User(Edit::OfManagement)])]
+#[case::label(&[User(Edit::ByHand), User(Edit::ManagementLabel(true))])]
+fn the_deletion_of_a_management_cluster_uninstalls_nothing(#[case] steps: &[Step]) {
+    let mut walk = Walk::new();
+    walk.take(steps);
+    walk.take(&CREATED);
+    walk.take(&[User(Edit::Delete), Watch(0), Reconcile(0)]);
+    walk.finish();
+    let stays = walk.servers.get(&additional()).expect("a PackageInstall");
+    assert!(stays["metadata"]["deletionTimestamp"].is_null(), "{stays}");
+}
+
+/// The kubeconfig leads to the management API server, and later to a workload cluster again.
+#[test]
+fn a_cluster_that_comes_to_reach_the_management_cluster_holds() {
+    let mut walk = Walk::new();
+    walk.take(&CREATED);
+    let before = record(&walk.servers).and_then(|record| record.workload_uid);
+    walk.take(&[User(Edit::OfManagement), User(Edit::Target(1))]);
+    walk.take(&[Round; 8]);
+    walk.calm();
+    let held = record(&walk.servers).expect("a record");
+    assert_eq!(held.workload_uid, before);
+    let gate = held
+        .gates
+        .iter()
+        .find(|gate| gate.hook == Hook::BeforeClusterUpgrade && gate.version == VERSIONS[1] && !gate.open);
+    let reason = gate.map(|gate| gate.reason.as_str());
+    assert_eq!(reason, Some("ReachesManagementCluster"), "{}", brief(Some(&held)));
+    assert_eq!(version_at(&walk.servers, &control_plane(), "spec"), 0);
+    walk.step(User(Edit::ReplaceServer));
+    walk.finish();
+}
+
+/// A user sets the label and deletes the PackageInstall during a hold.
+#[rstest]
+fn a_label_removes_no_proof(#[values(0, 1, 2, 3, 5, 8)] rounds: usize) {
+    let mut walk = Walk::new();
+    walk.take(&CREATED);
+    walk.step(User(Edit::Target(2)));
+    walk.take(&vec![Round; rounds]);
+    walk.take(&[
+        User(Edit::ManagementLabel(true)),
+        User(Edit::Uninstall(0)),
+        Round,
+        Calm,
+    ]);
+    walk.finish();
+    let record = record(&walk.servers).expect("a record");
+    assert_eq!(record.kapp_controller, Some(KappControllerMode::Managed));
+    walk.step(User(Edit::ManagementLabel(false)));
+    walk.calm();
+    walk.finish();
+}
+
+/// Nothing is installed before Sluice can tell whether the Cluster is the management cluster.
+#[rstest]
+#[case::workload(false)]
+#[case::management(true)]
+fn a_new_cluster_waits_for_the_uid_of_the_management_cluster(#[case] is_own: bool) {
+    let mut walk = Walk::new();
+    if is_own {
+        walk.step(User(Edit::OfManagement));
+    }
+    walk.step(User(Edit::ManagementUnread(true)));
+    walk.take(&CREATED);
+    for package in PACKAGES {
+        let install = walk.servers.get(&of_package(package, "packageinstalls"));
+        assert_eq!(install, None);
+    }
+    walk.step(User(Edit::ManagementUnread(false)));
+    walk.finish();
+    let install = walk.servers.get(&of_package(0, "packageinstalls"));
+    assert_eq!(install.is_some(), !is_own);
+}
+
+/// A restarted leader cannot read the UID, but knows the workload cluster.
+#[test]
+fn a_known_cluster_is_upgraded_without_the_uid_of_the_management_cluster() {
+    let mut walk = Walk::new();
+    walk.take(&CREATED);
+    walk.take(&[Crash(0), User(Edit::ManagementUnread(true))]);
     walk.finish();
 }
 

@@ -112,6 +112,25 @@ pub(crate) fn kube_system() -> Place {
     place(Server::Workload, "namespaces", "", "kube-system")
 }
 
+/// UID of the management cluster.
+pub(crate) const MANAGEMENT_UID: &str = "management";
+
+/// Returns the place of a kapp-controller of the workload that a user has installed.
+pub(crate) fn by_hand() -> Place {
+    place(Server::Workload, "deployments", SYSTEM, "kapp-controller")
+}
+
+/// Whether the workload API server is the management API server.
+pub(crate) fn is_own_server(servers: &Servers) -> bool {
+    let namespace = servers.get(&kube_system());
+    namespace.is_some_and(|namespace| namespace["metadata"]["uid"] == MANAGEMENT_UID)
+}
+
+/// Whether another client installs kapp-controller of the workload.
+pub(crate) fn is_unmanaged(servers: &Servers) -> bool {
+    is_own_server(servers) || servers.get(&by_hand()).is_some()
+}
+
 pub(crate) fn package_place(name: &str) -> Place {
     place(Management, "packages", SYSTEM, name)
 }

@@ -164,6 +164,11 @@ const CALL: [Step; 2] = [Replica, ClusterApi(Reading::AtOnce)];
     &[&OPEN.concat()[..], &CALL, &[Roll], &SEEN, &SEEN, &SEEN, &SEEN].concat(),
     "early: "
 )]
+#[case::label_instead_of_a_proof(
+    Defect::InstallerUnseen,
+    &[&MERGED[..], &[User(Edit::ManagementLabel(true)), User(Edit::Uninstall(0))], &SEEN].concat(),
+    "order: "
+)]
 #[case::precondition(Defect::PreconditionIgnored, &[&LATE.concat()[..], &[Arrive]].concat(), "late: ")]
 fn a_planted_defect_is_found(#[case] defect: Defect, #[case] steps: &[Step], #[case] invariant: &str) {
     let run = |defect: Option<Defect>| {
@@ -174,6 +179,27 @@ fn a_planted_defect_is_found(#[case] defect: Defect, #[case] steps: &[Step], #[c
         walk
     };
     assert_is_found(|| run(Some(defect)), invariant);
+    let mut walk = run(None);
+    walk.calm();
+    walk.finish();
+}
+
+/// kapp-controller of the management cluster deploys the packages of all Clusters.
+#[rstest]
+#[case::without_label(&[User(Edit::OfManagement)])]
+#[case::with_label(&[User(Edit::OfManagement), User(Edit::ManagementLabel(true))])]
+#[case::label_removed(&[
+    User(Edit::ManagementLabel(true)), User(Edit::OfManagement), Round, Round, User(Edit::ManagementLabel(false)),
+])]
+fn an_install_over_itself_is_found(#[case] steps: &[Step]) {
+    let run = |defect: Option<Defect>| {
+        let mut walk = Walk::new();
+        walk.plant(defect);
+        walk.take(steps);
+        walk.take(&CREATED);
+        walk
+    };
+    assert_is_found(|| run(Some(Defect::OwnServerUnseen)), "itself: ");
     let mut walk = run(None);
     walk.calm();
     walk.finish();

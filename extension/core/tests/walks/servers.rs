@@ -97,6 +97,8 @@ pub(crate) struct Servers {
     objects: Store<Place, Versions>,
     /// Whether the workload does not respond.
     pub(crate) silent: bool,
+    /// Whether no leader can read the UID of the management cluster.
+    pub(crate) is_management_unread: bool,
     /// Whether writes ignore their preconditions, by a planted defect.
     pub(crate) is_unconditional: bool,
 }

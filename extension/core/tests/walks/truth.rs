@@ -11,9 +11,9 @@ use crate::{
     kapp::Kapp,
     machines::{labelled, pinned},
     objects::{
-        OTHER_RELEASE, PACKAGES, RELEASES, SAME_RELEASE, VERSIONS, bootstrap, control_plane, no_values,
-        package_name, package_place, packages_of, ref_name, release, short_name, template, values_source,
-        version_of_release, worker,
+        OTHER_RELEASE, PACKAGES, RELEASES, SAME_RELEASE, VERSIONS, bootstrap, control_plane, is_unmanaged,
+        no_values, package_name, package_place, packages_of, ref_name, release, short_name, template,
+        values_source, version_of_release, worker,
     },
     servers::{Place, Servers},
 };
@@ -206,6 +206,7 @@ pub(crate) fn concerned(servers: &Servers, hook: Hook) -> impl Iterator<Item = u
     PACKAGES
         .into_iter()
         .filter(|package| named(servers, &bootstrap(), *package).is_some())
+        .filter(|package| *package != 0 || !is_unmanaged(servers))
         .filter(move |package| !before || !policy(servers, *package, "phase", "AfterControlPlane"))
 }
 

@@ -8,10 +8,11 @@ use crate::{
     capi::version_at,
     machines,
     objects::{
-        CATALOGUE, OTHER_RELEASE, PACKAGES, PlannedBy, RELEASES, SAME_RELEASE, TEAM, VERSIONS, a_template,
-        bootstrap, class, cluster, control_plane, home, kube_system, kubeconfig, kubeconfig_with,
-        leaving_worker, leaving_workers, of_package, package, package_name, package_place, packages_of,
-        planned_by, release, short_name, template, values, values_source, version_of_release, worker,
+        CATALOGUE, MANAGEMENT_UID, OTHER_RELEASE, PACKAGES, PlannedBy, RELEASES, SAME_RELEASE, TEAM,
+        VERSIONS, a_template, bootstrap, by_hand, class, cluster, control_plane, home, kube_system,
+        kubeconfig, kubeconfig_with, leaving_worker, leaving_workers, of_package, package, package_name,
+        package_place, packages_of, planned_by, release, short_name, template, values, values_source,
+        version_of_release, worker,
     },
     odd,
     servers::{Place, Servers, place},
@@ -116,6 +117,16 @@ pub(crate) enum Edit {
     RefusePatches(bool),
     /// The pool stays at its version, or does not.
     Defer(bool),
+    /// The label of a management cluster is set or removed.
+    ManagementLabel(bool),
+    /// The workload API server is the management API server.
+    OfManagement,
+    /// No leader can read the UID of the management cluster, or each can.
+    ManagementUnread(bool),
+    /// A user installs kapp-controller in the workload.
+    ByHand,
+    /// The PackageInstall of a package is removed, and its objects stay.
+    Uninstall(usize),
 }
 
 fn to_of(servers: &Servers) -> usize {
@@ -289,6 +300,22 @@ pub(crate) fn edit(servers: &mut Servers, edit: Edit) {
         Edit::RefusePatches(true) => drop(servers.put(machines::refusing(), json!({"metadata": {}}))),
         Edit::RefusePatches(false) => servers.remove(&machines::refusing()),
         Edit::Defer(defers) => machines::defer(servers, defers),
+        Edit::ManagementLabel(sets) => servers.edit(&cluster(), |cluster| {
+            let Some(labels) = cluster["metadata"]["labels"].as_object_mut() else {
+                return;
+            };
+            if sets {
+                labels.insert(label::MANAGEMENT_CLUSTER.to_owned(), json!(""));
+            } else {
+                labels.remove(label::MANAGEMENT_CLUSTER);
+            }
+        }),
+        Edit::OfManagement => servers.edit(&kube_system(), |namespace| {
+            namespace["metadata"]["uid"] = json!(MANAGEMENT_UID);
+        }),
+        Edit::ManagementUnread(unread) => servers.is_management_unread = unread,
+        Edit::ByHand => drop(servers.put(by_hand(), json!({"metadata": {}}))),
+        Edit::Uninstall(which) => servers.remove(&of_package(which, "packageinstalls")),
     }
 }
 

@@ -20,7 +20,7 @@ use crate::{
     kapp::Kapp,
     leader::{Leader, Surroundings},
     machines::{admit, servers_with_images},
-    objects::{PACKAGES, VERSIONS, cluster, control_plane, kube_system, servers, worker},
+    objects::{PACKAGES, VERSIONS, cluster, control_plane, is_unmanaged, kube_system, servers, worker},
     replica::Reading,
     servers::{Late, Place, Servers},
     truth::{Right, is_deployed, right},
@@ -348,7 +348,7 @@ impl Walk {
                 servers: self.servers.clone(),
                 kapp: self.kapp.clone(),
                 right: PACKAGES.map(|package| right(&self.servers, &self.kapp, package)),
-                is_first_deployed: is_deployed(&self.servers, &self.kapp, 0),
+                is_first_deployed: is_unmanaged(&self.servers) || is_deployed(&self.servers, &self.kapp, 0),
                 record: record(&self.servers),
                 swaps: Moment::of(&self.servers, &self.kapp),
             });

@@ -13,8 +13,8 @@ use crate::{
     leader::{Leader, SYNC_PERIOD},
     machines::has_images,
     objects::{
-        PACKAGES, VERSIONS, bootstrap, cluster, control_plane, kube_system, kubeconfig, of_package,
-        values_source, worker,
+        MANAGEMENT_UID, PACKAGES, VERSIONS, bootstrap, cluster, control_plane, is_own_server, kube_system,
+        kubeconfig, of_package, values_source, worker,
     },
     odd::undecodable,
     servers::{Place, Servers, place_of},
@@ -40,7 +40,29 @@ impl Walk {
     pub(super) fn judge_installs(&mut self, which: usize) {
         self.observe();
         let leader = &self.leaders[which];
+        if is_own_server(&self.servers) {
+            self.assert_own_server(leader);
+        }
         Self::assert_installs(leader, leader.saw_all, self.first_deployed_at);
+    }
+
+    /// Asserts that the last step of a leader wrote no PackageInstall of kapp-controller and no copy of a Package for a workload API server
+    /// that is the management API server, and nothing at all if another one was recorded.
+    fn assert_own_server(&self, leader: &Leader) {
+        let recorded = record(&self.servers).and_then(|record| record.workload_uid);
+        let was_another = recorded.is_some_and(|uid| uid != MANAGEMENT_UID);
+        for write in &leader.made {
+            let place = place_of(&write.key);
+            let is_copy = place.0 && place.1 == "packages";
+            assert!(
+                place != of_package(0, "packageinstalls") && !is_copy,
+                "itself: {place:?} is written for the management cluster"
+            );
+            assert!(
+                !place.0 || !was_another,
+                "itself: {place:?} is written, and the workload cluster was another one"
+            );
+        }
     }
 
     /// Asserts that the last step of a leader wrote no PackageInstall in a pause that the leader saw, and, if its caches were current, none in
