@@ -15,6 +15,8 @@
 //! - missing: afterwards the values that the ClusterBootstrap refers to exist;
 //! - drift: Sluice repairs or reports a deletion, an edit or a failure on the workload of a settled Cluster within a sync period;
 //! - late: a late write of a dead process overwrites no newer spec, data or status;
+//! - itself: no PackageInstall of kapp-controller and no Package is written for the management cluster, and nothing at all for a Cluster
+//!   that comes to reach it;
 //! - entries of a release in `TKR_DATA` are written, and a record permits it, only if during the reconcile its packages were deployed (early),
 //!   the Cluster requested it (outdated), class, release and images gave these entries (unconfirmed), and nothing was paused (paused);
 //! - lower, ahead, other, unrecorded: entries replace only those of a lower release, of the version of all machines, by an open record;

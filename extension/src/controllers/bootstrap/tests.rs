@@ -5,6 +5,7 @@ mod deletion;
 mod drift_check;
 mod fence;
 mod legacy_pause;
+mod management;
 mod open_gate;
 mod provided;
 mod relabel;
