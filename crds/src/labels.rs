@@ -36,6 +36,8 @@ pub mod label {
     pub const PACKAGE_NAME: &str = "tkg.tanzu.vmware.com/package-name";
     /// On a ClusterRole, with value `true`: adds it to the role of CAPV. The spelling is CAPV's.
     pub const CAPV_AGGREGATE_TO_MANAGER: &str = "capv.infrastucture.cluster.x-k8s.io/aggregate-to-manager";
+    /// CAPV, on a VirtualMachine of a Supervisor: name of the Cluster.
+    pub const CAPV_CLUSTER_NAME: &str = "capv.vmware.com/cluster.name";
 
     /// Cluster API, on every object of a cluster: name of the Cluster.
     pub const CAPI_CLUSTER_NAME: &str = "cluster.x-k8s.io/cluster-name";
@@ -164,6 +166,8 @@ pub mod name {
     pub const CLUSTER_ROLE_BINDING: &str = "tanzu-cluster-bootstrap-clusterrolebinding";
     /// Key of the values in a Secret.
     pub const VALUES_KEY: &str = "values.yaml";
+    /// Key of the values for a Supervisor in a Secret.
+    pub const TKGS_VALUES_KEY: &str = "tkgs-values.yaml";
     /// Suffix of the Secret with a cluster's kubeconfig: `<cluster>-kubeconfig`.
     pub const KUBECONFIG_SUFFIX: &str = "-kubeconfig";
     /// Key of the kubeconfig in its Secret.
@@ -234,7 +238,7 @@ pub fn is_kept(key: &str) -> bool {
 }
 
 /// Every key of [`label`] and [`annotation`].
-const READ: [&str; 60] = [
+const READ: [&str; 61] = [
     label::TKR,
     label::LEGACY_TKR,
     label::INCOMPATIBLE,
@@ -252,6 +256,7 @@ const READ: [&str; 60] = [
     label::CLUSTER_NAME,
     label::PACKAGE_NAME,
     label::CAPV_AGGREGATE_TO_MANAGER,
+    label::CAPV_CLUSTER_NAME,
     label::CAPI_CLUSTER_NAME,
     label::TOPOLOGY_OWNED,
     label::DEPLOYMENT_NAME,

@@ -25,6 +25,6 @@ pub use tkr::{
     TanzuKubernetesReleaseStatus,
 };
 pub use upgrade::{
-    FirstSeenRun, Gate, Hook, KappControllerMode, Outcome, PackageRecord, PackageState, SCHEMA, Swap,
-    UpgradeRecord,
+    FirstSeenRun, Gate, Hook, KappControllerMode, Outcome, PackageRecord, PackageState, SCHEMA,
+    SupervisorAnswer, Swap, UpgradeRecord,
 };

@@ -136,6 +136,20 @@ pub struct UpgradeRecord {
     /// Replacement of machines by those of another release of the Kubernetes version that they run; absent in any other upgrade.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub swap: Option<Swap>,
+    /// Whether the infrastructure of the Cluster is on a Supervisor; absent before that is known, and for other infrastructure than a
+    /// VSphereCluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub supervisor: Option<SupervisorAnswer>,
+}
+
+/// Whether a VSphereCluster is on a Supervisor. Once recorded, the answer stays.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SupervisorAnswer {
+    /// Group and name of the VSphereCluster in `spec.infrastructureRef`.
+    pub infrastructure: String,
+    /// Whether its namespace had a VirtualMachine of the Cluster.
+    pub found: bool,
 }
 
 /// Replacement of machines by those of another release of the same Kubernetes version. No hook covers it: Cluster API replaces the

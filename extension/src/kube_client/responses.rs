@@ -4,6 +4,7 @@ use kube::{
     Client,
     api::ApiResource,
     discovery::{self, Scope},
+    error::DiscoveryError,
 };
 use sluice_core::{
     error_chain::error_chain,
@@ -59,4 +60,26 @@ pub(crate) async fn scoped(
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
         Err(error) => Err(error),
     }
+}
+
+/// Discovers a kind in all versions of its group. `None` only if the API server does not list the group, or none of its versions has the
+/// kind: a version that cannot be read may have it.
+pub(crate) async fn served_in_any_version(
+    client: &Client,
+    group: &str,
+    kind: &str,
+) -> kube::Result<Option<ApiResource>> {
+    let group = match discovery::group(client, group).await {
+        Ok(group) => group,
+        Err(kube::Error::Discovery(DiscoveryError::MissingApiGroup(_))) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    if let Some((preferred, _)) = group.recommended_kind(kind) {
+        return Ok(Some(preferred));
+    }
+    let mut all = group
+        .versions()
+        .flat_map(|version| group.versioned_resources(version));
+    let found = all.find(|(resource, _)| resource.kind == kind);
+    Ok(found.map(|(resource, _)| resource))
 }

@@ -21,5 +21,6 @@ pub use read::{
     Contact, Key, LastDriftCheck, ParsedKubeconfig, Read, ReadPhase, ReadPoint, Resource, Server, Watched,
 };
 pub use read_result::{Object, ReadResult};
+pub use request::virtual_machine;
 pub use source::{Single, Source};
 pub use write::{Verb, Write};

@@ -200,6 +200,8 @@ pub enum Read {
     LabelledSecrets,
     /// Metadata of the Machines of the Cluster, in this namespace.
     Machines(String),
+    /// Metadata of one VirtualMachine of the Cluster, in this namespace. Its kind is discovered, because Supervisors differ in its version.
+    VirtualMachines(String),
 }
 
 impl Read {
@@ -233,7 +235,8 @@ impl Read {
             | Self::Cluster(..)
             | Self::Source(_)
             | Self::Served { .. }
-            | Self::Machines(_) => Server::Management,
+            | Self::Machines(_)
+            | Self::VirtualMachines(_) => Server::Management,
             Self::Connection(_)
             | Self::DriftCheckPermit(_)
             | Self::DriftCheckConnection(_)

@@ -72,6 +72,22 @@ impl Read {
     }
 }
 
+/// Returns the request that lists the metadata of one VirtualMachine of `cluster`, for a kind as its API server serves it.
+///
+/// # Errors
+/// The request is invalid.
+pub fn virtual_machine(
+    kind: &ApiResource,
+    namespace: &str,
+    cluster: &str,
+) -> Result<Request<Vec<u8>>, Failure> {
+    let labels = format!("{}={cluster}", label::CAPV_CLUSTER_NAME);
+    let path = DynamicObject::url_path(kind, Some(namespace));
+    request::Request::new(path)
+        .list_metadata(&ListParams::default().labels(&labels).limit(1))
+        .map_err(|error| Failure::other(Server::Management, &error.to_string()))
+}
+
 impl Write {
     /// Returns the request of the write, with field manager `manager`.
     ///
@@ -148,6 +164,19 @@ mod tests {
             of_the_cluster.unwrap().uri().path(),
             "/api/v1/namespaces/kube-system"
         );
+    }
+
+    #[test]
+    fn one_virtual_machine_of_a_cluster_is_listed() {
+        let kind = GroupVersionKind::gvk("vmoperator.vmware.com", "v1alpha3", "VirtualMachine");
+        let kind = ApiResource::from_gvk_with_plural(&kind, "virtualmachines");
+        let request = virtual_machine(&kind, "team-a", "one").unwrap();
+        let uri = request.uri();
+        let path = "/apis/vmoperator.vmware.com/v1alpha3/namespaces/team-a/virtualmachines";
+        assert_eq!((request.method().as_str(), uri.path()), ("GET", path));
+        let query = uri.query().unwrap();
+        assert!(query.contains("limit=1"), "{query}");
+        assert!(query.contains("capv.vmware.com%2Fcluster.name%3Done"), "{query}");
     }
 
     #[test]

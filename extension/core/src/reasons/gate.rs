@@ -100,6 +100,18 @@ held! {
                 "ever, because the upgrade continues without the machines",
                 "see [resolution](reference/resolution.md#tkr_data); the next Kubernetes version replaces them",
             ),
+        /// The infrastructure of the Cluster is a VSphereCluster, and Sluice cannot tell whether it is on a Supervisor: the API server refuses
+        /// the list of VirtualMachines, or their discovery fails. Sluice writes nothing to the workload cluster before the answer is
+        /// recorded: packages have other values on a Supervisor. A recorded answer needs no further request.
+        SupervisorUnknown("gate, event"): "Supervisor not known", Blocked,
+            act(
+                "apply the roles in `manifests/base` where the message names a refusal, otherwise check the API server; to record the \
+                 answer, Sluice needs to list `virtualmachines` in group `vmoperator.vmware.com` once",
+            ),
+        /// The Cluster is on a Supervisor, and variable `TKR_DATA` does not give the label `run.tanzu.vmware.com/tkr` of the release to
+        /// the Nodes of the version. Sluice writes no selector that no Node has: Pods would leave their Nodes at once.
+        NodesNotLabelled("gate, event"): "Nodes without the label of the release", Blocked,
+            act("write the [entry](reference/resolution.md#supervisors) for the version that the message names"),
         /// A ClusterBootstrap, or the ClusterBootstrapTemplate of a release, lists more than 128 additional packages: it predates the
         /// limit in the definitions. Sluice reads and writes nothing for such a ClusterBootstrap.
         PackagesTooMany("gate, event"): "too many additional packages", Blocked,

@@ -67,6 +67,23 @@ pub fn odd_entries(topology: &Topology) -> Option<String> {
     Some(format!("{field}[{}]", name::TKR_DATA))
 }
 
+/// Returns the field of the first variable whose entry for a Kubernetes version does not give the label of a release to Nodes, if any. Own
+/// entries of a part hide those of the Cluster.
+#[must_use]
+pub fn unlabelled_nodes(topology: &Topology, version: &str, release: &str) -> Option<String> {
+    let is_labelled = |variables: &Variables| {
+        let entries = data::entries_in(variables);
+        let entry = entries.as_ref().and_then(|entries| entries.get(version));
+        entry.and_then(|entry| data::label_of(entry, label::TKR)) == Some(release)
+    };
+    let mut lists = variable_lists(topology).enumerate();
+    let (_, (field, _)) = lists.find(|(index, (_, variables))| {
+        let has_entries = *index == 0 || variables.get(name::TKR_DATA).is_some();
+        has_entries && !is_labelled(variables)
+    })?;
+    Some(format!("{field}[{}]", name::TKR_DATA))
+}
+
 /// Renders the operations of RFC 6902 that add the entries of a release for its Kubernetes version, which no machine runs: to the Cluster,
 /// which may not have the variable yet, and to each part with its own entries or another image. Entries with an image stay.
 #[must_use]

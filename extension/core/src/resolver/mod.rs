@@ -31,7 +31,9 @@ use sluice_crds::{
 };
 
 pub use change::resolve;
-pub use hop::{describes_images, has_entries, lacks_entry, newest_release, odd_entries, render_missing};
+pub use hop::{
+    describes_images, has_entries, lacks_entry, newest_release, odd_entries, render_missing, unlabelled_nodes,
+};
 pub use offers::Constraints;
 pub use running::Running;
 pub use selector::{NoSelector, parse as parse_selector};

@@ -11,7 +11,7 @@ use sluice_core::{
     cache::Cached,
     decode::Undecodable,
     packages::build::FIELD_MANAGER,
-    protocol::{LastDriftCheck, Object, Write},
+    protocol::{LastDriftCheck, Object, Write, virtual_machine},
     reconcile::cluster::{
         Effects, Facts, Failure, ParsedKubeconfig, Read, ReadResult, Server, Watched, first_read,
     },
@@ -19,7 +19,10 @@ use sluice_core::{
 
 use super::{Context, concurrency::DriftCheckPermit};
 use crate::{
-    cache::store::Store, kube_client::responses::failure, queue::requeues::ClusterRef, workload::Remote,
+    cache::store::Store,
+    kube_client::responses::{failure, served_in_any_version},
+    queue::requeues::ClusterRef,
+    workload::Remote,
 };
 
 /// Timeout of the first request of a drift check, connection included. It is shorter than a slow reconcile: drift checks of many
@@ -82,6 +85,7 @@ impl executor::Host<Facts> for Host<'_> {
                     0
                 }))
             }
+            Read::VirtualMachines(namespace) => self.virtual_machine(namespace).await?,
             ask => {
                 let Some(request) = ask.list(system, &self.facts.owner.name) else {
                     return Ok(ReadResult::Absent);
@@ -106,6 +110,20 @@ impl Host<'_> {
     fn remote(&self) -> Result<&Remote, Failure> {
         let unconnected = || Failure::other(Server::Workload, "there is no connection to the workload");
         self.remote.get().map(AsRef::as_ref).ok_or_else(unconnected)
+    }
+
+    /// Lists one VirtualMachine of the Cluster, if the management API server serves the kind.
+    async fn virtual_machine(&self, namespace: &str) -> Result<ReadResult, Failure> {
+        const GROUP: &str = "vmoperator.vmware.com";
+        let client = executor::Host::client(self, Server::Management)?;
+        let failed = |error: kube::Error| failure(Server::Management, &error);
+        let served = served_in_any_version(client, GROUP, "VirtualMachine").await;
+        let Some(kind) = served.map_err(failed)? else {
+            return Ok(ReadResult::Absent);
+        };
+        let request = virtual_machine(&kind, namespace, &self.facts.owner.name)?;
+        let read = client.request_text(request).await.map_err(failed)?;
+        Ok(ReadResult::of_list(Server::Management, &read))
     }
 
     fn may_check_drift(&self, last: LastDriftCheck) -> bool {

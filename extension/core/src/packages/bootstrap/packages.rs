@@ -7,7 +7,7 @@ use serde_json::Value;
 use sluice_crds::foreign::Package;
 use sluice_crds::run::{ClusterBootstrapPackage, ClusterBootstrapSpec};
 
-use crate::digest;
+use crate::{digest, packages::build::LackedFields};
 
 /// Role of a package in a cluster; the order of the variants is the order of writes and of waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -50,6 +50,8 @@ pub struct PackageFacts {
     pub takes_values: bool,
     /// Digest of `spec.template`, by [`digest::template`].
     pub template: String,
+    /// Values for a Supervisor that `spec.valuesSchema` lacks.
+    pub lacked: LackedFields,
 }
 
 impl PackageFacts {
@@ -65,6 +67,11 @@ impl PackageFacts {
             version: spec.version.clone(),
             takes_values: steps.into_iter().flatten().any(takes_values),
             template: digest::template(template),
+            lacked: spec
+                .rest
+                .get("valuesSchema")
+                .map(LackedFields::of)
+                .unwrap_or_default(),
         }
     }
 }

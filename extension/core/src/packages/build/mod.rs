@@ -6,6 +6,7 @@ mod package;
 mod package_install;
 mod repair;
 mod sync_period;
+mod tkgs_values;
 mod values_secret;
 
 pub use bootstrap::{adopted, bootstrap, owner};
@@ -14,6 +15,7 @@ pub use package::{package, repair_package};
 pub use package_install::{Install, Place, install, specs_match, update};
 pub use repair::{Repair, exists};
 pub use sync_period::{go_duration, sync_period};
+pub use tkgs_values::{LackedFields, with_tkgs_values};
 pub use values_secret::{
     Values, back_references, clone_secret, inline_document, repair_values_secret, values_secret,
 };
