@@ -11,7 +11,9 @@ mod urgent;
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use sluice_crds::run::{Gate, Hook, KappControllerMode, Outcome, PackageRecord, SCHEMA, UpgradeRecord};
+use sluice_crds::run::{
+    Gate, Hook, KappControllerMode, Outcome, PackageRecord, SCHEMA, SupervisorAnswer, UpgradeRecord,
+};
 
 use crate::proof::Judgement;
 use crate::reasons::{GateReason, Hold};
@@ -122,6 +124,8 @@ pub struct Observed<'a> {
     pub problem: Option<&'a Hold>,
     /// Whether Sluice installs kapp-controller in the workload cluster, once that is decided.
     pub kapp_controller: Option<KappControllerMode>,
+    /// Answer of the management API server about the Supervisor of the Cluster, if it was asked.
+    pub supervisor: Option<&'a SupervisorAnswer>,
     /// Whether the packages were uninstalled from a Cluster that is being deleted.
     pub uninstalled: bool,
     /// Whether the API server has these generations of the Cluster and the ClusterBootstrap, though the record has higher ones: it was
@@ -399,7 +403,18 @@ fn frame(
         completed_at: continued.and_then(|record| record.completed_at.clone()),
         outcome: closed.and_then(|record| record.outcome),
         swap: closed.and_then(|record| record.swap.clone()),
+        supervisor: supervisor(previous, seen),
     }
+}
+
+/// Returns the answer about the infrastructure of the Cluster. A recorded one stays until there is one about other infrastructure.
+fn supervisor(previous: Option<&UpgradeRecord>, seen: &Observed<'_>) -> Option<SupervisorAnswer> {
+    let recorded = previous.and_then(|record| record.supervisor.as_ref());
+    let stays = |recorded: &&SupervisorAnswer| {
+        let found = seen.supervisor.map(|answer| &answer.infrastructure);
+        found.is_none_or(|infrastructure| *infrastructure == recorded.infrastructure)
+    };
+    recorded.filter(stays).or(seen.supervisor).cloned()
 }
 
 /// Closes the record if the upgrade has ended, and stamps it.

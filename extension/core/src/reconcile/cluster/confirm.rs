@@ -205,7 +205,7 @@ fn confirm_read(context: &Context<'_>, planned: &Planned, bootstrap: &ClusterBoo
 
     let values = match values {
         None | Some(Err(Interrupt::Held(_))) => None,
-        Some(values) => Some(values?),
+        Some(values) => Some(planned.completed(values?)),
     };
     let source = source?.filter(|found| PackageFacts::of(found) == planned.facts);
     let Some(source) = source.filter(|_| values.as_ref() == Some(&planned.values)) else {

@@ -31,6 +31,7 @@ mod provider;
 mod record_first;
 mod relabel;
 mod status;
+mod supervisor;
 mod swap;
 mod takeover;
 mod validate;

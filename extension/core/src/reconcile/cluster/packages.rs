@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use sluice_crds::{
     foreign::{App, PackageInstall},
-    run::{ClusterBootstrap, UpgradeRecord},
+    run::{ClusterBootstrap, SupervisorAnswer, UpgradeRecord},
 };
 
 use super::{
@@ -21,6 +21,7 @@ use super::{
     plan::{Plan, Planned, plan},
     preserved,
     read::{Read, ReadPoint},
+    supervisor::{self, OnSupervisor},
     validate::Validated,
     workload::{Reach, connect, reach},
 };
@@ -77,8 +78,10 @@ pub(super) struct Packages {
     pub(super) problem: Option<Hold>,
     /// Whether another client wrote a PackageInstall since its last observation; the watch will show that write.
     pub(super) conflict: bool,
-    /// Whether writes wait because a gate must be closed first.
+    /// Whether writes wait because a gate must be closed first, or an answer recorded.
     pub(super) record_first: bool,
+    /// Answer about the Supervisor of the Cluster that this reconcile has found.
+    pub(super) supervisor: Option<SupervisorAnswer>,
     /// Point of the reconcile at which the contact to the workload is read. Each point has its own read.
     point: ReadPoint,
     /// UID of the workload cluster that `planned` applies to.
@@ -100,21 +103,23 @@ pub(super) fn packages(
 ) -> Step<(Packages, bool)> {
     let record = context.facts.record();
     let stage = validated.progress.stage();
-    let plan = |workload: Option<&str>| {
+    let plan = |workload: Option<&str>, is_on_supervisor: bool| {
         let inputs = DigestInputs {
             stage,
             workload,
             ..DigestInputs::default()
         };
-        plan(context, &bootstrap.spec, inputs)
+        let on = is_on_supervisor.then(|| OnSupervisor::of(context.facts, validated));
+        plan(context, &bootstrap.spec, inputs, on.as_ref())
     };
+    let is_on_supervisor = supervisor::recorded(context.facts);
     let recorded = record.and_then(|record| record.workload_uid.as_deref());
     let Plan {
         planned,
         problem: plan_problem,
         mut forbids_writes,
         ownership,
-    } = plan(recorded)?;
+    } = plan(recorded, is_on_supervisor == Some(true))?;
     let mut packages = Packages::of(planned, recorded);
     packages.ownership = ownership;
     if recorded.is_some() {
@@ -144,17 +149,24 @@ pub(super) fn packages(
     if stage.is_some() && context.facts.may_be_reached() {
         packages.open(context, effects)?;
     }
-    // A new workload, or a replaced one, needs another plan for its UID.
-    if let Some(uid) = packages.reach.uid().filter(|uid| Some(*uid) != recorded) {
-        let there = plan(Some(uid))?;
+    let unknown = packages.ask_supervisor(context, is_on_supervisor)?;
+    let is_found = packages.supervisor.as_ref().map(|answer| answer.found);
+    // A new workload, or a replaced one, needs another plan for its UID, and so does an answer.
+    let needs_plan = |uid: &&str| Some(*uid) != recorded || is_found == Some(true);
+    if let Some(uid) = packages.reach.uid().filter(needs_plan) {
+        let there = plan(Some(uid), is_found.or(is_on_supervisor) == Some(true))?;
+        // A PackageInstall of the addons-manager does not show on which workload cluster its package was deployed.
+        may_keep &= recorded.is_none_or(|recorded| recorded == uid);
         packages.workload_uid = Some(uid.to_owned());
         packages.planned = there.planned;
         packages.ownership = there.ownership;
         management::report(context, effects, there.ownership);
-        // A PackageInstall of the addons-manager does not show on which workload cluster its package was deployed.
-        may_keep &= recorded.is_none();
         packages.problem = given.or(there.problem);
         forbids_writes = there.forbids_writes;
+    }
+    if let Some(hold) = unknown {
+        packages.problem.get_or_insert(hold);
+        forbids_writes = true;
     }
     if let Err(stop) =
         preserved::compare_servers(context, may_keep, packages.connected, &mut packages.planned)
@@ -167,9 +179,11 @@ pub(super) fn packages(
         packages.problem.get_or_insert(silent(&failure));
         forbids_writes = true;
     }
+    packages.record_first = packages.supervisor.is_some();
     let may_write = validated.paused.is_none()
         && problem.is_none()
         && !forbids_writes
+        && !packages.record_first
         && !packages.leaves_edits(context, effects, record)
         && stage.is_some()
         && packages.workload_uid.is_some()
@@ -192,6 +206,7 @@ impl Packages {
             problem: None,
             conflict: false,
             record_first: false,
+            supervisor: None,
             point: ReadPoint::BeforeWrites,
             workload_uid: workload_uid.map(str::to_owned),
             altered: Vec::new(),
@@ -293,6 +308,21 @@ impl Packages {
             self.reach = Reach::NotYet(hold);
         }
         Ok(())
+    }
+
+    /// Asks whether the Cluster is on a Supervisor, without a `recorded` answer, once the workload responds: then its machines exist.
+    /// Returns the hold without a definite answer.
+    fn ask_supervisor(&mut self, context: &Context<'_>, recorded: Option<bool>) -> Step<Option<Hold>> {
+        if recorded.is_some() || self.reach.uid().is_none() {
+            return Ok(None);
+        }
+        match supervisor::ask(context) {
+            Ok(answer) => {
+                self.supervisor = Some(answer);
+                Ok(None)
+            }
+            Err(stop) => stop.held().map(Some),
+        }
     }
 
     /// Reads the contact to the workload.

@@ -12,6 +12,7 @@ use super::{
     Context, Facts, ReadPhase, Server, Step,
     interrupt::together,
     management::{Ownership, ownership_of},
+    supervisor::OnSupervisor,
     values,
 };
 use crate::{
@@ -19,7 +20,7 @@ use crate::{
     names,
     packages::{
         bootstrap::{Catalogue, PackageFacts, Role, duplicate_hold, packages},
-        build::{self, Install, Owner, Place, Values},
+        build::{self, Install, Owner, Place, Values, with_tkgs_values},
     },
     proof::{JudgedOn, Target},
     reasons::{GateReason, Hold},
@@ -51,6 +52,8 @@ pub(super) struct Planned {
     pub(super) repairs: u8,
     /// Whether the workload cluster needs a copy of the Package: not if the management API server serves both.
     pub(super) is_copied: bool,
+    /// Release whose Nodes it selects, on a Supervisor.
+    pub(super) on_supervisor: Option<String>,
 }
 
 /// Names and intervals that follow from the digest of a package.
@@ -120,6 +123,14 @@ impl Planned {
         }
     }
 
+    /// Returns values of its source with those for a Supervisor, if the Cluster is on one.
+    pub(super) fn completed(&self, values: Values) -> Values {
+        match &self.on_supervisor {
+            Some(release) => with_tkgs_values(values, release, self.facts.lacked),
+            None => values,
+        }
+    }
+
     /// Returns the desired Secret with its values, in that namespace.
     pub(super) fn values_secret(&self, owner: &Owner, system_namespace: &str) -> Secret {
         build::values_secret(
@@ -161,11 +172,12 @@ pub(super) struct Plan {
     pub(super) ownership: Ownership,
 }
 
-/// Plans the package set of `spec` with these digest inputs.
+/// Plans the package set of `spec` with these digest inputs, and with what it gets `on` a Supervisor.
 pub(super) fn plan(
     context: &Context<'_>,
     spec: &ClusterBootstrapSpec,
     inputs: DigestInputs<'_>,
+    on: Option<&OnSupervisor>,
 ) -> Step<Plan> {
     let facts = context.facts;
     let ownership = ownership_of(context, inputs.workload)?;
@@ -201,7 +213,7 @@ pub(super) fn plan(
             &facts.owner,
             facts.settings.sync_period.length,
             (role, package),
-            spec.upgrade_policy.as_ref(),
+            (spec.upgrade_policy.as_ref(), on),
             (&facts.catalogue, facts.record()),
             values,
             DigestInputs {
@@ -215,6 +227,11 @@ pub(super) fn plan(
                 one.is_copied = !ownership.is_own_server();
                 if role == Role::KappController {
                     installer = Some((one.facts.version.clone(), one.own.digest.clone()));
+                }
+                let unlabelled = on.and_then(|on| on.unlabelled.as_ref());
+                if let Some(hold) = unlabelled.filter(|_| one.facts.lacked.selects_nodes()) {
+                    plan.forbids_writes = true;
+                    plan.problem.get_or_insert_with(|| hold.clone());
                 }
                 plan.planned.push(one);
             }
@@ -231,7 +248,7 @@ fn one(
     owner: &Owner,
     every: Duration,
     (role, package): (Role, &ClusterBootstrapPackage),
-    policy: Option<&UpgradePolicy>,
+    (policy, on): (Option<&UpgradePolicy>, Option<&OnSupervisor>),
     (catalogue, record): (&Catalogue, Option<&UpgradeRecord>),
     values: Values,
     inputs: DigestInputs<'_>,
@@ -248,6 +265,10 @@ fn one(
         )
     })?;
     let short = names::short(&facts.ref_name);
+    let values = match on {
+        Some(on) => with_tkgs_values(values, &on.release, facts.lacked),
+        None => values,
+    };
     let repairs = repair_count(record, short);
     let inputs = DigestInputs {
         template: &facts.template,
@@ -280,9 +301,13 @@ fn one(
         kept_digest,
         is_kept: false,
         is_copied: true,
-        readiness: policy.map_or_else(Readiness::default, |policy| policy.readiness),
+        readiness: policy.map_or_else(
+            || on.map_or_else(Readiness::default, |on| on.readiness),
+            |policy| policy.readiness,
+        ),
         phase: policy.map_or_else(Phase::default, |policy| policy.phase),
         repairs,
+        on_supervisor: on.map(|on| on.release.clone()),
         facts,
         values,
         digest,

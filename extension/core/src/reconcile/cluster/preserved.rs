@@ -7,14 +7,17 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Secret;
-use sluice_crds::{foreign::PackageInstall, run::UpgradeRecord};
+use sluice_crds::{foreign::PackageInstall, labels::name, run::UpgradeRecord};
 
 use super::{Context, ReadPhase, Server, Step, interrupt::together, plan::Planned, values::content};
 use crate::{
     digest::differs_in_template_only,
     migration::{are_empty, same_values},
     names,
-    packages::{bootstrap::Role, build::specs_match},
+    packages::{
+        bootstrap::Role,
+        build::{LackedFields, Values, specs_match, with_tkgs_values},
+    },
 };
 
 /// Fields of a PackageInstall made by the addons-manager.
@@ -185,5 +188,31 @@ fn right_values(context: &Context<'_>, planned: &Planned, secret: &str, phase: R
     let facts = context.facts;
     let namespace = planned.namespace(&facts.owner, &facts.settings.system_namespace);
     let found = context.read::<Secret>(secret, (planned.server(), Some(namespace)), phase)?;
-    Ok(found.is_some_and(|found| same_values(&planned.values, &content(&found))))
+    Ok(found.is_some_and(|found| has_values(planned, content(&found))))
 }
+
+/// Whether the addons-manager wrote these values for `planned`. On a Supervisor it wrote also those that the Package lacks, and its empty
+/// values beside them.
+fn has_values(planned: &Planned, found: Values) -> bool {
+    let Some(release) = &planned.on_supervisor else {
+        return same_values(&planned.values, &found);
+    };
+    let with_all = with_tkgs_values(planned.values.clone(), release, LackedFields::default());
+    let found = without_empty_values(found);
+    let wanted = [planned.values.clone(), with_all];
+    wanted
+        .into_iter()
+        .any(|wanted| same_values(&without_empty_values(wanted), &found))
+}
+
+/// Returns values without empty ones beside those for a Supervisor.
+fn without_empty_values(mut values: Values) -> Values {
+    let mut own = values.clone();
+    if own.remove(name::TKGS_VALUES_KEY).is_some() && are_empty(&own) {
+        values.retain(|key, _| key == name::TKGS_VALUES_KEY);
+    }
+    values
+}
+
+#[cfg(test)]
+mod tests;

@@ -507,6 +507,7 @@ pub(super) fn observe<'a>(
         }),
         problem: packages.problem.as_ref(),
         kapp_controller: packages.ownership.recorded(),
+        supervisor: packages.supervisor.as_ref(),
         restored: validated.restored,
         ..blank(context)
     }
@@ -530,6 +531,7 @@ fn blank<'a>(context: &'a Context<'_>) -> Observed<'a> {
         packages: None,
         problem: None,
         kapp_controller: None,
+        supervisor: None,
         uninstalled: false,
         restored: false,
         now: context.began.now,

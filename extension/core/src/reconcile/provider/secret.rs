@@ -7,7 +7,7 @@ use kube::ResourceExt as _;
 use serde_json::{Value, json};
 use sluice_crds::{
     foreign::Cluster,
-    labels::{annotation, label, secret_type},
+    labels::{annotation, label, name, secret_type},
 };
 
 use super::{
@@ -65,13 +65,22 @@ pub(super) fn write(context: &Context<'_>, wanted: &Secret) -> Step<()> {
     context.write(write).map(drop)
 }
 
-/// Returns the patch from `found` to `wanted`; `None` if they match. Other labels, annotations and owners stay.
+/// Returns the patch from `found` to `wanted`; `None` if they match. Other labels, annotations and owners stay, and so do values that the
+/// addons-manager added for a Supervisor: a PackageInstall of kapp-controller that it made takes its values from this Secret.
 fn patch(wanted: &Secret, found: &Secret) -> Option<Value> {
     let within = |wanted: &BTreeMap<String, String>, found: &BTreeMap<String, String>| {
         wanted.iter().all(|(key, value)| found.get(key) == Some(value))
     };
     let owners = with_owners(found.owner_references(), wanted.owner_references());
-    if wanted.data == found.data
+    let for_supervisor = found
+        .data
+        .iter()
+        .flatten()
+        .filter(|(key, _)| *key == name::TKGS_VALUES_KEY)
+        .map(|(key, content)| (key.clone(), content.clone()));
+    let mut wanted_data = wanted.data.clone().unwrap_or_default();
+    wanted_data.extend(for_supervisor);
+    if Some(&wanted_data) == found.data.as_ref()
         && within(wanted.labels(), found.labels())
         && within(wanted.annotations(), found.annotations())
         && owners.is_none()
@@ -85,13 +94,7 @@ fn patch(wanted: &Secret, found: &Secret) -> Option<Value> {
         .flatten()
         .map(|(key, _)| (key, Value::Null))
         .collect();
-    data.extend(
-        wanted
-            .data
-            .iter()
-            .flatten()
-            .map(|(key, content)| (key, json!(content))),
-    );
+    data.extend(wanted_data.iter().map(|(key, content)| (key, json!(content))));
     let mut metadata = json!({
         "uid": found.metadata.uid,
         "resourceVersion": found.metadata.resource_version,

@@ -147,6 +147,7 @@ impl Scene {
             packages: None,
             problem: self.problem.as_ref(),
             kapp_controller: None,
+            supervisor: None,
             uninstalled: self.uninstalled,
             restored: false,
             now: self.now,

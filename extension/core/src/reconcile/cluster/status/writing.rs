@@ -71,6 +71,7 @@ pub(super) fn drops_fields(sent: Option<&UpgradeRecord>, kept: &UpgradeRecord) -
             record.begun_at.is_some(),
             record.settling_since.is_some(),
             record.swap.is_some(),
+            record.supervisor.is_some(),
         )
     };
     of_record(sent) != of_record(kept) || !same

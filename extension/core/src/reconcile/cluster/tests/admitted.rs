@@ -113,7 +113,7 @@ fn held(name: &str, state: &State) -> Option<Hold> {
     let local = LocalState::default();
     let mut context = Context::new(&facts, &local, clock());
     loop {
-        match plan(&context, &state.spec, DigestInputs::default()) {
+        match plan(&context, &state.spec, DigestInputs::default(), None) {
             Ok(plan) => return plan.problem,
             Err(Interrupt::Need(asks)) => {
                 for read in asks {
