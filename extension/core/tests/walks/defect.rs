@@ -4,12 +4,13 @@
 
 use serde_json::{Value, json};
 use sluice_core::reconcile::cluster::{Verb, Write};
-use sluice_crds::labels::{annotation, label};
+use sluice_crds::labels::{annotation, label, name};
 use sluice_test_store::merge;
 
 use crate::{
     objects::{bootstrap, cluster, control_plane, worker},
     servers::{Place, Servers, place, place_of},
+    supervisor::tkgs_values,
 };
 
 /// Defect of the processes in a walk.
@@ -79,6 +80,10 @@ pub(crate) enum Defect {
     OwnServerUnseen,
     /// A leader takes a Cluster for one whose kapp-controller was never installed by Sluice.
     InstallerUnseen,
+    /// A leader does not observe the recorded answer about a Supervisor.
+    SupervisorAnswerUnseen,
+    /// A leader selects Nodes by the label of the Cluster, whatever the hop.
+    HopUnseen,
 }
 
 impl Defect {
@@ -129,6 +134,11 @@ impl Defect {
                     field == "paused" || field == "canceled"
                 });
             }
+            Self::SupervisorAnswerUnseen if *place == bootstrap() => {
+                if let Some(record) = object.pointer_mut("/status/upgrade") {
+                    remove(record, |field| field == "supervisor");
+                }
+            }
             Self::DeactivationUnseen if plural == "tanzukubernetesreleases" => {
                 remove(&mut object["metadata"]["labels"], |field| {
                     field == label::DEACTIVATED
@@ -153,6 +163,22 @@ impl Defect {
             _ => {}
         }
         object
+    }
+
+    /// Returns a write as a leader makes it.
+    pub(crate) fn made(self, servers: &Servers, mut write: Write) -> Write {
+        let label = servers
+            .get(&cluster())
+            .and_then(|cluster| cluster["metadata"]["labels"][label::TKR].as_str());
+        if self == Self::HopUnseen
+            && write.key.resource.plural == "secrets"
+            && let Some(label) = label
+            && let Some(data) = write.body.get_mut("data")
+            && let Some(content) = data.get_mut(name::TKGS_VALUES_KEY)
+        {
+            *content = tkgs_values(label);
+        }
+        write
     }
 
     /// Returns the objects of a replica as its webhook observes them.

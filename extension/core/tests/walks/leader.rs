@@ -31,6 +31,7 @@ use crate::{
     objects::{MANAGEMENT_UID, SYSTEM, TEAM, control_plane, control_plane_key},
     odd::{Shown, are_brought, undecodable},
     servers::{Late, Place, Servers, digest, place, place_of, refused},
+    supervisor::virtual_machines,
 };
 
 /// Sync period of kapp-controller, and resync interval of a settled Cluster.
@@ -62,6 +63,7 @@ pub(crate) fn is_request(ask: &Read) -> bool {
             | Read::PackageNames
             | Read::LabelledSecrets
             | Read::Machines(_)
+            | Read::VirtualMachines(_)
     )
 }
 
@@ -309,6 +311,10 @@ impl Leader {
                 if known.has_outcome(&write) {
                     continue;
                 }
+                let write = match self.defect {
+                    Some(defect) => defect.made(around.servers, write),
+                    None => write,
+                };
                 if fault == Fault::Frozen {
                     around.late.push(around.servers.delayed(write));
                     self.crash();
@@ -585,6 +591,7 @@ impl Leader {
             Read::PackageNames => listed("packages"),
             Read::LabelledSecrets => listed("secrets"),
             Read::Machines(_) => ReadResult::Listed(Vec::new()),
+            Read::VirtualMachines(_) => virtual_machines(servers),
         }
     }
 

@@ -26,6 +26,7 @@
 //! - ahead, mixed, open, other, unconfirmed: entries for the next version are those of one release, and Cluster API cannot take the version
 //!   meanwhile;
 //! - generation: no call about an earlier generation of the Cluster than that of the record is released;
+//! - withdrawn, unrecorded, selector: the answer about a Supervisor stays, and values follow it and the hop;
 //! - early: no swap ends before all machines are made of the new images;
 //! - after a crash at any step, or a refused or unanswered request, the final state equals that of the undisturbed run.
 //!
@@ -54,6 +55,7 @@ mod random;
 mod replica;
 mod search;
 mod servers;
+mod supervisor;
 mod swap;
 mod truth;
 mod users;

@@ -16,6 +16,7 @@ use crate::{
         values_source, version_of_release, worker,
     },
     servers::{Place, Servers},
+    supervisor::{is_on_supervisor, with_tkgs_values},
 };
 
 /// Whether a package is correctly deployed, by Kubernetes version.
@@ -98,31 +99,67 @@ fn selected(servers: &Servers, version: usize) -> usize {
     }
 }
 
-/// Returns the version of the package if it is deployed with its current ClusterBootstrap, Package and values.
-fn deployed_version<'a>(servers: &'a Servers, kapp: &Kapp, package: usize) -> Option<&'a str> {
+/// Whether a package may be proven by readiness `Applied`. The gates of these walks come before machines are replaced.
+fn may_wait(servers: &Servers, package: usize) -> bool {
+    let bootstrap = servers.get(&bootstrap());
+    let policies = bootstrap.and_then(|bootstrap| bootstrap["spec"]["upgradePolicy"]["packages"].as_array());
+    let mut policies = policies.into_iter().flatten();
+    let has_policy = policies.any(|policy| policy["package"] == short_name(package));
+    policy(servers, package, "readiness", "Applied") || is_on_supervisor(servers) && !has_policy
+}
+
+/// Returns the version of the package if it is deployed with its current ClusterBootstrap, Package and values. On a Supervisor, the values
+/// are those for Nodes of a release.
+fn deployed_version<'a>(
+    servers: &'a Servers,
+    kapp: &Kapp,
+    package: usize,
+    release: usize,
+) -> Option<&'a str> {
     let name = named(servers, &bootstrap(), package)?;
     let values = match package {
         0 => Some(no_values()),
         1 => servers.get(&values_source()).map(|secret| secret["data"].clone()),
         _ => Some(Value::Null),
     };
-    let waits = policy(servers, package, "readiness", "Applied");
+    let waits = may_wait(servers, package);
     let (values, source) = (values?, servers.get(&package_place(&name))?);
+    let values = with_tkgs_values(servers, values, release);
     kapp.is_right(servers, package, &name, &values, waits)
         .then(|| source["spec"]["version"].as_str().unwrap_or_default())
 }
 
 /// Whether the package is deployed with its current ClusterBootstrap, Package and values.
 pub(crate) fn is_deployed(servers: &Servers, kapp: &Kapp, package: usize) -> bool {
-    deployed_version(servers, kapp, package).is_some()
+    let merged = servers.get(&bootstrap()).and_then(|bootstrap| {
+        let name = &bootstrap["metadata"]["annotations"][annotation::RESOLVED_TKR];
+        RELEASES.iter().position(|release| name == release)
+    });
+    deployed_version(servers, kapp, package, merged.unwrap_or_default()).is_some()
+}
+
+/// Returns the version of the package if it is deployed for each release, with its current ClusterBootstrap, Package and values.
+fn deployed_versions<'a>(
+    servers: &'a Servers,
+    kapp: &Kapp,
+    package: usize,
+) -> [Option<&'a str>; RELEASES.len()] {
+    if is_on_supervisor(servers) {
+        std::array::from_fn(|release| deployed_version(servers, kapp, package, release))
+    } else {
+        [deployed_version(servers, kapp, package, 0); RELEASES.len()]
+    }
 }
 
 /// Returns the releases for which the package is deployed with its current ClusterBootstrap, Package and values.
 pub(crate) fn right(servers: &Servers, kapp: &Kapp, package: usize) -> Right {
-    let Some(version) = deployed_version(servers, kapp, package) else {
+    let deployed = deployed_versions(servers, kapp, package);
+    if deployed.iter().all(Option::is_none) {
         return [false; VERSIONS.len()];
+    }
+    let has = |release: usize| {
+        deployed[release].is_some_and(|version| is_enough(servers, package, version, release))
     };
-    let has = |release: usize| is_enough(servers, package, version, release);
     // Packages of a later release count as well.
     [0, 1, 2].map(|version| (version..VERSIONS.len()).any(|version| has(selected(servers, version))))
 }
@@ -139,11 +176,11 @@ fn is_enough(servers: &Servers, package: usize, version: &str, release: usize) -
 
 /// Returns the releases for which all packages are deployed with their current ClusterBootstrap, Package and values.
 pub(crate) fn fits(servers: &Servers, kapp: &Kapp) -> Fits {
-    let deployed = PACKAGES.map(|package| deployed_version(servers, kapp, package));
+    let deployed = PACKAGES.map(|package| deployed_versions(servers, kapp, package));
     let fits = |release: usize| {
         let mut each = PACKAGES.iter().zip(&deployed);
-        each.all(|(package, version)| {
-            version.is_some_and(|version| is_enough(servers, *package, version, release))
+        each.all(|(package, versions)| {
+            versions[release].is_some_and(|version| is_enough(servers, *package, version, release))
         })
     };
     std::array::from_fn(fits)

@@ -16,6 +16,7 @@ use crate::{
     },
     odd,
     servers::{Place, Servers, place},
+    supervisor,
 };
 
 /// What a user pauses.
@@ -127,6 +128,10 @@ pub(crate) enum Edit {
     ByHand,
     /// The PackageInstall of a package is removed, and its objects stay.
     Uninstall(usize),
+    /// VirtualMachines of the Cluster exist, or do not.
+    VirtualMachines(bool),
+    /// The list of VirtualMachines is refused, or is not.
+    RefuseVirtualMachines(bool),
 }
 
 fn to_of(servers: &Servers) -> usize {
@@ -316,6 +321,8 @@ pub(crate) fn edit(servers: &mut Servers, edit: Edit) {
         Edit::ManagementUnread(unread) => servers.is_management_unread = unread,
         Edit::ByHand => drop(servers.put(by_hand(), json!({"metadata": {}}))),
         Edit::Uninstall(which) => servers.remove(&of_package(which, "packageinstalls")),
+        Edit::VirtualMachines(exist) => supervisor::set_virtual_machines(servers, exist),
+        Edit::RefuseVirtualMachines(refuses) => supervisor::refuse_virtual_machines(servers, refuses),
     }
 }
 

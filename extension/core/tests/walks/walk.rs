@@ -23,6 +23,7 @@ use crate::{
     objects::{PACKAGES, VERSIONS, cluster, control_plane, is_unmanaged, kube_system, servers, worker},
     replica::Reading,
     servers::{Late, Place, Servers},
+    supervisor::{self, servers_on_supervisor},
     truth::{Right, is_deployed, right},
     users::{Edit, edit},
 };
@@ -173,6 +174,14 @@ impl Walk {
     pub(crate) fn with_images() -> Self {
         Self {
             servers: servers_with_images(),
+            ..Self::new()
+        }
+    }
+
+    /// Returns a walk whose Cluster is on a Supervisor. Its machines have images of releases.
+    pub(crate) fn on_supervisor() -> Self {
+        Self {
+            servers: servers_on_supervisor(),
             ..Self::new()
         }
     }
@@ -399,6 +408,7 @@ impl Walk {
             self.judge(before.as_ref(), &write, began);
         }
         self.judge_swaps(which, &there);
+        supervisor::judge(&there, &self.servers, &self.leaders[which].made);
     }
 
     fn round(&mut self) {

@@ -115,7 +115,7 @@ fn planned(context: &Context<'_>) -> Step<Vec<Planned>> {
         workload: Some(UID),
         ..DigestInputs::default()
     };
-    plan(context, &bootstrap.spec, inputs).map(|plan| plan.planned)
+    plan(context, &bootstrap.spec, inputs, None).map(|plan| plan.planned)
 }
 
 impl World {
