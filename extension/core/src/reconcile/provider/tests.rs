@@ -178,6 +178,23 @@ fn a_secret_holds_the_values_and_nothing_else() {
     assert_eq!(world.written, Vec::<String>::new());
 }
 
+/// The addons-manager added them to the Secret that its PackageInstall of kapp-controller takes values from.
+#[test]
+fn values_for_a_supervisor_stay() {
+    let mut world = everything();
+    reconciled(&mut world).0.unwrap();
+    world.edit(VALUES, |secret| {
+        secret["data"]["tkgs-values.yaml"] = json!("b2xk");
+    });
+    reconciled(&mut world).0.unwrap();
+    assert_eq!(world.written, Vec::<String>::new());
+    world.edit(VALUES, |secret| secret["data"]["values.yaml"] = json!("b2xk"));
+    reconciled(&mut world).0.unwrap();
+    assert_eq!(text(&world), "login: eA==\ntext: a\n");
+    let secret = world.get(VALUES).unwrap();
+    assert_eq!(secret["data"]["tkgs-values.yaml"], "b2xk");
+}
+
 /// Another leader with newer state writes concurrently.
 #[rstest]
 #[case::changed(json!({"metadata": {"uid": "same"}, "data": {"values.yaml": "bmV3"}}), true)]

@@ -213,3 +213,34 @@ fn a_pin_needs_images_only() {
     let ubuntu = format!("{RELEASE}-ubuntu");
     assert_eq!(images, [ubuntu.clone(), ubuntu, format!("{RELEASE}-photon")]);
 }
+
+#[rstest]
+#[case::all(json!([{"name": "a"}]), None)]
+#[case::a_pool_with_the_same_label(
+    json!([{"name": "a", "variables": data(&json!({NEXT: {"labels": {label::TKR: RELEASE}}}))}]),
+    None
+)]
+#[case::a_pool_with_another_label(
+    json!([{"name": "a", "variables": data(&json!({NEXT: {"labels": {label::TKR: "v1.36.3---a.2"}}}))}]),
+    Some("spec.topology.workers.machineDeployments[a].variables.overrides[TKR_DATA]")
+)]
+#[case::a_pool_without_the_entry(
+    json!([{"name": "a", "variables": data(&json!({}))}]),
+    Some("spec.topology.workers.machineDeployments[a].variables.overrides[TKR_DATA]")
+)]
+fn nodes_of_all_parts_get_the_label(#[case] pools: Value, #[case] expected: Option<&str>) {
+    let entry = json!({"labels": {label::TKR: RELEASE}});
+    let variables = json!([{"name": "TKR_DATA", "value": {NEXT: entry}}]);
+    let topology = json!({"version": NEXT, "variables": variables, "workers": {"machineDeployments": pools}});
+    let topology: Topology = serde_json::from_str(&topology.to_string()).unwrap();
+    assert_eq!(unlabelled_nodes(&topology, NEXT, RELEASE).as_deref(), expected);
+    let of_cluster = Some("spec.topology.variables[TKR_DATA]");
+    assert_eq!(
+        unlabelled_nodes(&topology, "v1.37.1", RELEASE).as_deref(),
+        of_cluster
+    );
+    assert_eq!(
+        unlabelled_nodes(&topology, NEXT, "v1.36.3---a.3").as_deref(),
+        of_cluster
+    );
+}

@@ -517,3 +517,34 @@ fn a_latch_is_only_used_for_the_same_workload() {
     assert_eq!(latch(Some(&record), "kube-system", "calico"), None);
     assert_eq!(latch(None, "kube-system", "antrea"), None);
 }
+
+/// Another answer would redeploy every package.
+#[rstest]
+#[case::not_asked_again(None, Some(true))]
+#[case::asked_again(Some(("one", false)), Some(true))]
+#[case::other_infrastructure(Some(("two", false)), Some(false))]
+fn an_answer_about_the_supervisor_stays(#[case] found: Option<(&str, bool)>, #[case] kept: Option<bool>) {
+    let answer = |(infrastructure, found): (&str, bool)| SupervisorAnswer {
+        infrastructure: infrastructure.to_owned(),
+        found,
+    };
+    let scene = Scene::ready();
+    let first = answer(("one", true));
+    let before = advance(
+        None,
+        &Observed {
+            supervisor: Some(&first),
+            ..scene.observed()
+        },
+    );
+    assert_eq!(before.supervisor.as_ref(), Some(&first));
+    let found = found.map(answer);
+    let later = Observed {
+        supervisor: found.as_ref(),
+        ..scene.observed()
+    };
+    let after = advance(Some(&before), &later);
+    assert_eq!(after.supervisor.map(|answer| answer.found), kept);
+    let next = scene.clone().toward(V35, "35-1").advance(Some(&before));
+    assert_eq!(next.supervisor, Some(first), "in the next upgrade, too");
+}

@@ -25,6 +25,11 @@ fn a_definition_that_drops_the_beginning_is_detected() {
         ..sent.clone()
     };
     assert!(drops_fields(Some(&with_swap), &sent));
+    let with_answer = UpgradeRecord {
+        supervisor: Some(sluice_crds::run::SupervisorAnswer::default()),
+        ..sent.clone()
+    };
+    assert!(drops_fields(Some(&with_answer), &sent));
 }
 
 /// Otherwise columns would stay empty without a report.
