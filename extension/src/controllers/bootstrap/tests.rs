@@ -13,6 +13,7 @@ mod release;
 mod requests;
 mod settled;
 mod silence;
+mod supervisor;
 mod takeover;
 mod unlisted;
 mod unseen;
