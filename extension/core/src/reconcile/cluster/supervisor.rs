@@ -4,7 +4,7 @@
 
 use sluice_crds::{
     labels::label,
-    run::{Readiness, SupervisorAnswer},
+    run::{Outcome, Readiness, SupervisorAnswer},
 };
 
 use super::{
@@ -130,17 +130,21 @@ fn unlabelled(facts: &Facts, validated: &Validated, release: &str) -> Option<Hol
     Some(Hold::new(GateReason::NodesNotLabelled, message))
 }
 
-/// Whether all machines are those of the hop.
+/// Whether all machines are those of the hop. A completed upgrade has replaced them, and machines that are added later have its release.
 fn are_machines_replaced(facts: &Facts, validated: &Validated) -> bool {
     let (progress, swap) = (&validated.progress, &validated.swap);
+    let is_completed = facts.record().is_some_and(|record| {
+        record.outcome == Some(Outcome::Completed)
+            && record.hop.as_deref() == Some(progress.hop.as_str())
+            && record.tkr.as_deref() == validated.release.as_deref().ok()
+    });
     let is_replaced = |worker: &WorkerFacts| {
         let version = worker.spec_version.as_deref();
         !worker.rolling && version.is_some_and(|version| reached(version, &progress.hop))
     };
-    progress.settled_at_hop()
-        && !swap.is_requested()
-        && swap.outdated.is_none()
-        && facts.workers.iter().all(is_replaced)
+    let are_replaced =
+        !swap.is_requested() && swap.outdated.is_none() && facts.workers.iter().all(is_replaced);
+    progress.settled_at_hop() && (is_completed || are_replaced)
 }
 
 #[cfg(test)]

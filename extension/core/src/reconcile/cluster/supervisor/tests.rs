@@ -293,6 +293,27 @@ fn packages_are_reconciled_once_machines_are_replaced(
     assert_eq!(OnSupervisor::of(&facts, &validated).readiness, Readiness::Applied);
 }
 
+/// A pool that grows later rolls, too.
+#[rstest]
+#[case::completed(Some(Outcome::Completed), OF_HOP, Readiness::Reconciled)]
+#[case::of_another_release(Some(Outcome::Completed), "v1.35.4---a.0", Readiness::Applied)]
+#[case::cancelled(Some(Outcome::Cancelled), OF_HOP, Readiness::Applied)]
+#[case::under_way(None, OF_HOP, Readiness::Applied)]
+fn a_completed_upgrade_has_replaced_all_machines(
+    #[case] outcome: Option<Outcome>,
+    #[case] release: &str,
+    #[case] expected: Readiness,
+) {
+    let mut facts = with_variables(&entry(OF_HOP));
+    facts.workers = vec![worker(HOP, true)];
+    let bootstrap = facts.bootstrap.as_mut().map(Arc::make_mut).unwrap();
+    let record = bootstrap.status.as_mut().unwrap().upgrade.as_mut().unwrap();
+    record.outcome = outcome;
+    record.hop = Some(HOP.to_owned());
+    record.tkr = Some(release.to_owned());
+    assert_eq!(OnSupervisor::of(&facts, &at(HOP, HOP)).readiness, expected);
+}
+
 fn planned(facts: &Facts, spec: &Value, on: Option<&OnSupervisor>) -> Plan {
     let spec: ClusterBootstrapSpec = serde_json::from_value(spec.clone()).unwrap();
     let local = LocalState::default();
