@@ -63,6 +63,8 @@ pub struct Class {
     pub images: Option<Images>,
     /// Whether Nodes are drained before their Machines are deleted.
     pub drains: bool,
+    /// Whether the DaemonSet controller of Kubernetes runs in workload clusters.
+    pub daemon_sets: bool,
 }
 
 /// How a class has machines made of images that a release brings.
@@ -72,6 +74,8 @@ pub struct Images {
     pub releases: Option<&'static str>,
     /// Another class of workers, with its selector of images.
     pub other_workers: Option<(&'static str, &'static str)>,
+    /// Whether Nodes get the labels of `TKR_DATA`, those of control planes included.
+    pub node_labels: bool,
 }
 
 /// Has a release, and images of it, resolved: on Clusters and classes.
@@ -112,15 +116,42 @@ impl Images {
                 "jsonPatches": [{"op": "add", "path": "/spec/template/spec/image", "valueFrom": {"template": template}}],
             })
         };
-        spec["patches"] = json!([{
-            "name": "images",
-            "enabledIf": "{{ if .TKR_DATA }}true{{ end }}",
-            "definitions": [
-                image("controlPlane", "HarnessControlPlane", json!({"controlPlane": true})),
-                image("machineDeployment", "HarnessMachine", json!({"machineDeploymentClass": {"names": names}})),
-            ],
-        }]);
+        let control_plane = json!({"controlPlane": true});
+        let workers = json!({"machineDeploymentClass": {"names": names}});
+        let images = [
+            image("controlPlane", "HarnessControlPlane", control_plane.clone()),
+            image("machineDeployment", "HarnessMachine", workers.clone()),
+        ];
+        let mut patches = vec![patch("images", &images)];
+        if self.node_labels {
+            let labels = [
+                labels("controlPlane", "HarnessControlPlane", &control_plane),
+                labels("machineDeployment", "HarnessMachine", &workers),
+            ];
+            patches.push(patch("node-labels", &labels));
+        }
+        spec["patches"] = patches.into();
     }
+}
+
+/// A patch of Clusters that have `TKR_DATA`.
+fn patch(name: &str, definitions: &[Value; 2]) -> Value {
+    json!({
+        "name": name,
+        "enabledIf": "{{ if .TKR_DATA }}true{{ end }}",
+        "definitions": definitions,
+    })
+}
+
+/// Puts the labels of the entry for the version of a part into its template.
+fn labels(part: &str, kind: &str, resources: &Value) -> Value {
+    let template = format!("{{{{ (index .TKR_DATA .builtin.{part}.version).labels | toJson }}}}");
+    json!({
+        "selector": {
+            "apiVersion": format!("{GROUP}/{VERSION}"), "kind": format!("{kind}Template"), "matchResources": resources,
+        },
+        "jsonPatches": [{"op": "add", "path": "/spec/template/spec/nodeLabels", "valueFrom": {"template": template}}],
+    })
 }
 
 impl Class {
@@ -137,6 +168,7 @@ impl Class {
             "swapDelay": self.swap_delay,
             "runtimeConfig": self.runtime_config,
             "drains": self.drains,
+            "daemonSets": self.daemon_sets,
         });
         let machines = self.infrastructure.machines(namespace);
         if machines.is_some() {

@@ -16,7 +16,10 @@ pub const NAMESPACE: &str = "kube-system";
 pub const KAPP_CONTROLLER_NAMESPACE: &str = "kapp-controller";
 
 /// Accepts whatever values a package is given.
-const SCHEMA: &str = "#@data/values-schema\n#@schema/type any=True\n---\n{}\n";
+const SCHEMA: &str = "#@data/values-schema\n#@schema/type any=True\n---\n";
+
+/// How long kapp waits for a package whose pods are placed by its values, before it begins again.
+const WAIT_FOR_NODES: &str = "--wait-timeout=45s";
 
 /// A package of one version.
 #[derive(Debug, Clone, PartialEq)]
@@ -27,6 +30,10 @@ pub struct TestPackage {
     objects: Vec<Value>,
     /// How long its Deployment takes that changes with its values.
     rolls: Option<Delay>,
+    /// Whether it has a Deployment and a DaemonSet whose pods are placed by its values.
+    placed: bool,
+    /// `valuesSchema` of the Package.
+    values_schema: Option<Value>,
     broken: Option<String>,
     plain: bool,
     /// URL of a file that is fetched and not used.
@@ -42,6 +49,8 @@ impl TestPackage {
             version: version.into(),
             objects: Vec::new(),
             rolls: None,
+            placed: false,
+            values_schema: None,
             broken: None,
             plain: false,
             fetches: None,
@@ -102,6 +111,38 @@ impl TestPackage {
     #[must_use]
     pub fn rolls_with_values(mut self, delay: Delay) -> Self {
         self.rolls = Some(delay);
+        self
+    }
+
+    /// Adds a Deployment and a DaemonSet named as the package, as packages for Supervisors have them: the values of `tkgs-values.yaml`
+    /// give the Deployment its node selector, and both their update strategies. The DaemonSet runs on all Nodes.
+    #[must_use]
+    pub fn placed_by_values(mut self) -> Self {
+        self.placed = true;
+        self
+    }
+
+    /// Has the Package say that it takes the values of `tkgs-values.yaml` and those below `own`.
+    #[must_use]
+    pub fn takes_placement(mut self, own: &str) -> Self {
+        let open = json!({"type": "object", "additionalProperties": true});
+        let strategy = json!({"type": "string"});
+        let rolling = json!({
+            "type": "object",
+            "properties": {"maxUnavailable": {"type": "integer"}, "maxSurge": {"type": "integer"}},
+        });
+        self.values_schema = Some(json!({"openAPIv3": {
+            "type": "object",
+            "additionalProperties": false,
+            "properties": {
+                own: open,
+                "nodeSelector": {"type": "object", "additionalProperties": {"type": "string"}},
+                "deployment": {
+                    "type": "object", "properties": {"updateStrategy": strategy, "rollingUpdate": rolling},
+                },
+                "daemonset": {"type": "object", "properties": {"updateStrategy": strategy}},
+            },
+        }}));
         self
     }
 
@@ -180,7 +221,7 @@ impl TestPackage {
             let files = json!({"config.yml": self.manifest()});
             (files, |paths| json!({"kbld": {"paths": paths}}))
         } else {
-            let files = json!({"schema.yml": SCHEMA, "config.yml": self.template()});
+            let files = json!({"schema.yml": self.schema(), "config.yml": self.template()});
             (files, |paths| json!({"ytt": {"paths": paths}}))
         };
         let own = json!({"inline": {"paths": files}});
@@ -194,7 +235,12 @@ impl TestPackage {
             &["schema.yml", "config.yml"]
         };
         let paths = names.iter().map(|path| format!("{directory}{path}")).collect();
-        json!({
+        let deploy = if self.placed {
+            json!({"kapp": {"rawOptions": [WAIT_FOR_NODES]}})
+        } else {
+            json!({"kapp": {}})
+        };
+        let mut package = json!({
             "apiVersion": "data.packaging.carvel.dev/v1alpha1",
             "kind": "Package",
             "metadata": {"name": self.name(), "namespace": SYSTEM_NAMESPACE},
@@ -204,10 +250,30 @@ impl TestPackage {
                 "template": {"spec": {
                     "fetch": fetch,
                     "template": [step(paths)],
-                    "deploy": [{"kapp": {}}],
+                    "deploy": [deploy],
                 }},
             },
-        })
+        });
+        if let Some(schema) = &self.values_schema {
+            package["spec"]["valuesSchema"] = schema.clone();
+        }
+        package
+    }
+
+    /// The schema of its values, with the defaults of those that place pods.
+    fn schema(&self) -> String {
+        let defaults = if self.placed {
+            json!({
+                "nodeSelector": {},
+                "deployment": {
+                    "updateStrategy": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1, "maxSurge": 1},
+                },
+                "daemonset": {"updateStrategy": "RollingUpdate"},
+            })
+        } else {
+            json!({})
+        };
+        format!("{SCHEMA}{defaults}\n")
     }
 
     /// The objects, and the ConfigMap with the version alone.
@@ -245,7 +311,36 @@ impl TestPackage {
             .chain([echo])
             .chain(objects)
             .chain(self.rolls.map(|delay| self.rolling(delay)))
+            .chain(self.placed.then(|| self.placement()))
             .collect()
+    }
+
+    /// The objects of [`Self::placed_by_values`]. What ytt computes has to stand at the end of a line.
+    fn placement(&self) -> String {
+        let deployment = self.workload("Deployment", NAMESPACE, Delay::NONE);
+        let daemon_set = self.workload("DaemonSet", NAMESPACE, Delay::NONE);
+        let pod = |workload: &Value| {
+            let template = &workload["spec"]["template"];
+            (
+                template["metadata"].clone(),
+                template["spec"]["containers"].clone(),
+            )
+        };
+        let ((metadata, containers), (daemon_metadata, daemon_containers)) =
+            (pod(&deployment), pod(&daemon_set));
+        format!(
+            "---\napiVersion: apps/v1\nkind: Deployment\nmetadata: {}\nspec:\n  replicas: 1\n  selector: {}\n  \
+             strategy:\n    type: #@ data.values.deployment.updateStrategy\n    \
+             rollingUpdate: #@ data.values.deployment.rollingUpdate\n  template:\n    metadata: {metadata}\n    spec:\n      \
+             nodeSelector: #@ data.values.nodeSelector\n      containers: {containers}\n\
+             ---\napiVersion: apps/v1\nkind: DaemonSet\nmetadata: {}\nspec:\n  selector: {}\n  \
+             updateStrategy:\n    type: #@ data.values.daemonset.updateStrategy\n  \
+             template:\n    metadata: {daemon_metadata}\n    spec:\n      containers: {daemon_containers}\n",
+            deployment["metadata"],
+            deployment["spec"]["selector"],
+            daemon_set["metadata"],
+            daemon_set["spec"]["selector"],
+        )
     }
 
     /// The Deployment of [`Self::rolls_with_values`]. What ytt computes has to stand at the end of a line.
@@ -330,6 +425,46 @@ mod tests {
             package
                 .template()
                 .contains("\n        harness.test/values: #@ json.encode(data.values)\n")
+        );
+    }
+
+    #[test]
+    fn pods_that_values_place_are_yaml() {
+        let package = TestPackage::new("agent.slow.test", "1.9.0")
+            .placed_by_values()
+            .takes_placement("agent");
+        let documents = apply::documents(&package.template().replace("#@ ", "# ")).unwrap();
+        let of_kind = |kind: &str| {
+            documents
+                .iter()
+                .find(|document| document["kind"] == kind)
+                .unwrap()
+        };
+        let (deployment, daemon_set) = (of_kind("Deployment"), of_kind("DaemonSet"));
+        for workload in [deployment, daemon_set] {
+            let pod = &workload["spec"]["template"];
+            assert_eq!(pod["metadata"]["annotations"]["harness.test/version"], "1.9.0");
+            assert_eq!(pod["spec"]["containers"][0]["name"], "agent");
+        }
+        assert!(
+            deployment["spec"]["template"]["spec"]
+                .get("nodeSelector")
+                .is_some()
+        );
+        assert!(
+            daemon_set["spec"]["template"]["spec"]
+                .get("nodeSelector")
+                .is_none()
+        );
+        assert!(daemon_set["spec"]["updateStrategy"].get("type").is_some());
+        let schema = apply::documents(&package.schema().replace("#@", "# ")).unwrap();
+        assert_eq!(schema[0]["daemonset"]["updateStrategy"], "RollingUpdate");
+        let spec = &package.package()["spec"];
+        let properties = &spec["valuesSchema"]["openAPIv3"]["properties"];
+        assert_eq!(properties["agent"]["type"], "object");
+        assert_eq!(
+            spec["template"]["spec"]["deploy"][0]["kapp"]["rawOptions"][0],
+            WAIT_FOR_NODES
         );
     }
 }

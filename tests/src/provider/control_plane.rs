@@ -16,15 +16,21 @@ use super::error::Error;
 use super::kinds::{HarnessControlPlane, HarnessControlPlaneSpec, HarnessControlPlaneStatus};
 use super::runtime::{Context, REQUEUE};
 use super::workload::Workload;
-use super::{condition, owner, patch};
+use super::{condition, node, owner, patch};
 use crate::requests::apply::FIELD_MANAGER;
 use crate::stack::apiserver::ApiServer;
 use crate::stack::audit::Audited;
 use crate::stack::controller_manager::ControllerManager;
-use crate::stack::kubelet::Kubelet;
+use crate::stack::kubelet::{Kubelet, Rollouts};
 
 /// Name under which a scenario sets how long a new control plane is unhealthy: it serves, and does not report its version or image.
 pub const CONTROL_PLANE: &str = "control-plane";
+
+/// Annotation of a control plane: which API server it has. Without it, it has one of its own.
+pub const API_SERVER: &str = "harness.test/api-server";
+
+/// Value of [`API_SERVER`]: the management API server of the stack. The Cluster manages itself, and its upgrade replaces that server.
+pub const MANAGEMENT: &str = "management";
 
 pub(super) async fn reconcile(
     object: Arc<HarnessControlPlane>,
@@ -52,6 +58,9 @@ pub(super) async fn reconcile(
     } else {
         swap(&object, &workload, &context).await?;
     }
+    if !object.spec.node_labels.is_empty() {
+        replace_node(&object, &workload).await?;
+    }
     if object.spec.control_plane_endpoint.is_none() {
         publish_kubeconfig(&object, &workload, &context).await?;
         let endpoint = json!({"host": "127.0.0.1", "port": workload.api.port()});
@@ -69,26 +78,65 @@ async fn start(
 ) -> Result<Arc<Workload>, Error> {
     let uid = object.uid().unwrap_or_default();
     let spec = &object.spec;
+    let core = &context.core;
+    let is_management = object
+        .annotations()
+        .get(API_SERVER)
+        .is_some_and(|server| server == MANAGEMENT);
+    let api = if is_management {
+        context.management.clone()
+    } else {
+        start_server(&uid, spec, context).await?
+    };
+    let has_controllers = !is_management && (spec.drains || spec.daemon_sets);
+    let controller_manager = if has_controllers {
+        let manager = ControllerManager::start_for_workload(core, &api, spec.drains, spec.daemon_sets);
+        Some(manager.await?)
+    } else {
+        None
+    };
+    let rollouts = if is_management {
+        // The stack has a real Deployment controller there.
+        Rollouts::DaemonSets
+    } else if spec.daemon_sets {
+        Rollouts::Deployments
+    } else {
+        Rollouts::All
+    };
+    let namespace = object.namespace().unwrap_or_default();
+    let delays = context.delays.clone();
+    let workload = Arc::new(Workload {
+        controller_manager,
+        kubelet: Kubelet::start(core, &api, &namespace, cluster, delays, rollouts),
+        namespace,
+        cluster: cluster.to_owned(),
+        api,
+        is_management,
+    });
+    context.workloads.insert(&uid, workload.clone());
+    Ok(workload)
+}
+
+/// Starts the API server of a Cluster that does not manage itself.
+async fn start_server(
+    uid: &str,
+    spec: &HarnessControlPlaneSpec,
+    context: &Context,
+) -> Result<Arc<ApiServer>, Error> {
     let prefix = format!("wl/{uid}");
     let audited = spec.drains.then(Audited::evictions);
     let (core, arguments) = (&context.core, arguments(spec));
     let api = ApiServer::start_audited(core, &prefix, &spec.version, arguments, audited.as_ref()).await?;
-    let controller_manager = if spec.drains {
-        Some(ControllerManager::start_for_workload(core, &api).await?)
-    } else {
-        None
-    };
-    let api = Arc::new(api);
-    let namespace = object.namespace().unwrap_or_default();
-    let workload = Arc::new(Workload {
-        controller_manager,
-        kubelet: Kubelet::start(core, &api, &namespace, cluster, context.delays.clone()),
-        namespace,
-        cluster: cluster.to_owned(),
-        api,
-    });
-    context.workloads.insert(&uid, workload.clone());
-    Ok(workload)
+    Ok(Arc::new(api))
+}
+
+/// Replaces the Node of the control plane by one of its version, with the labels that the class gives it.
+async fn replace_node(object: &HarnessControlPlane, workload: &Workload) -> Result<(), Error> {
+    let HarnessControlPlaneSpec {
+        version, node_labels, ..
+    } = &object.spec;
+    let name = format!("{}-{}", object.name_any(), version.replace('.', "-"));
+    node::replace_control_plane(&workload.api.admin_client(), &name, node_labels, version).await
 }
 
 /// Replaces the server. The version in the status stays until the new one is ready: until then Cluster API sees an upgrade.

@@ -40,6 +40,12 @@ pub struct HarnessControlPlaneSpec {
     /// computes the status of PodDisruptionBudgets, and its API server writes down evictions.
     #[serde(default)]
     pub drains: bool,
+    /// Whether the DaemonSet controller of Kubernetes rolls out DaemonSets in the workload cluster, instead of the stand-in.
+    #[serde(default)]
+    pub daemon_sets: bool,
+    /// Labels of the control plane's Node, which a class may put here. Without labels there is no Node. A change of version replaces it.
+    #[serde(default)]
+    pub node_labels: BTreeMap<String, String>,
 }
 
 /// Artificial pauses around a change of version, in milliseconds.
@@ -149,7 +155,12 @@ pub(super) struct HarnessConfigSpec {}
     schema = "disabled",
     status = "Progress"
 )]
-pub(super) struct HarnessMachineSpec {}
+#[serde(rename_all = "camelCase")]
+pub(super) struct HarnessMachineSpec {
+    /// Labels of its Node, which a class may put here.
+    #[serde(default)]
+    pub(super) node_labels: BTreeMap<String, String>,
+}
 
 /// Completion part of a status.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]

@@ -48,7 +48,8 @@ pub(super) async fn reconcile(object: Arc<HarnessMachine>, context: Arc<Context>
     let version = machine.data["spec"]["version"].as_str().unwrap_or_default();
     patch::add_finalizer(&context.client, object.as_ref()).await?;
     let provider_id = format!("harness:////{namespace}/{name}");
-    node::register(&workload.api.admin_client(), &name, &provider_id, version).await?;
+    let labels = &object.spec.node_labels;
+    node::register(&workload.api.admin_client(), &name, &provider_id, labels, version).await?;
     let change = json!({"spec": {"providerID": provider_id}});
     patch::merge(&context.client, object.as_ref(), &change).await?;
     let status = json!({

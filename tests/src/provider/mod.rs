@@ -15,7 +15,7 @@ mod patch;
 mod runtime;
 mod workload;
 
-pub use control_plane::CONTROL_PLANE;
+pub use control_plane::{API_SERVER, CONTROL_PLANE, MANAGEMENT};
 pub use crds::{GROUP, INFRASTRUCTURE_GROUP, VERSION, definitions, reader_role};
 pub use kinds::{HarnessControlPlane, HarnessControlPlaneSpec, SwapDelay};
 pub use runtime::Provider;

@@ -1,31 +1,66 @@
 //! Nodes, as their kubelets would register them.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::api::core::v1::Node;
-use kube::Client;
-use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::{Client, ResourceExt as _};
 use serde_json::{Value, json};
 
 use super::condition;
 use super::error::Error;
 use crate::requests::apply::FIELD_MANAGER;
 
-/// Creates a Node that is ready, or updates it.
+/// Label of Nodes of control planes.
+const CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
+
+/// Creates the Node of a Machine, which is ready, or updates it.
 pub(super) async fn register(
     client: &Client,
     name: &str,
     provider_id: &str,
+    labels: &BTreeMap<String, String>,
+    version: &str,
+) -> Result<(), Error> {
+    let spec = json!({
+        "providerID": provider_id,
+        // Cluster API waits for a Node that had it, and removes it.
+        "taints": [{"key": "node.cluster.x-k8s.io/uninitialized", "effect": "NoSchedule"}],
+    });
+    create(client, name, &json!(labels), &spec, version).await
+}
+
+/// Creates the Node of a control plane, which has no Machine, and deletes those of its earlier versions.
+pub(super) async fn replace_control_plane(
+    client: &Client,
+    name: &str,
+    labels: &BTreeMap<String, String>,
+    version: &str,
+) -> Result<(), Error> {
+    let mut labels = json!(labels);
+    labels[CONTROL_PLANE] = json!("");
+    create(client, name, &labels, &json!({}), version).await?;
+    let nodes: Api<Node> = Api::all(client.clone());
+    let listed = nodes.list(&ListParams::default().labels(CONTROL_PLANE)).await?;
+    for earlier in listed.items.iter().filter(|node| node.name_any() != name) {
+        delete(client, &earlier.name_any()).await?;
+    }
+    Ok(())
+}
+
+async fn create(
+    client: &Client,
+    name: &str,
+    labels: &Value,
+    spec: &Value,
     version: &str,
 ) -> Result<(), Error> {
     let nodes: Api<Node> = Api::all(client.clone());
     let node = json!({
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": {"name": name},
-        "spec": {
-            "providerID": provider_id,
-            // Cluster API waits for a Node that had it, and removes it.
-            "taints": [{"key": "node.cluster.x-k8s.io/uninitialized", "effect": "NoSchedule"}],
-        },
+        "metadata": {"name": name, "labels": labels},
+        "spec": spec,
     });
     match nodes
         .create(

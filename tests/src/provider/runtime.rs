@@ -29,6 +29,8 @@ pub(super) const REQUEUE: Duration = Duration::from_millis(200);
 pub(super) struct Context {
     pub(super) core: Arc<StackCore>,
     pub(super) client: Client,
+    /// The management API server, which may be the workload cluster's as well.
+    pub(super) management: Arc<ApiServer>,
     pub(super) workloads: Workloads,
     pub(super) delays: Delays,
 }
@@ -53,10 +55,11 @@ pub struct Provider {
 impl Provider {
     /// Starts the controllers on the management cluster.
     #[must_use]
-    pub fn start(core: &Arc<StackCore>, management: &ApiServer) -> Self {
+    pub fn start(core: &Arc<StackCore>, management: &Arc<ApiServer>) -> Self {
         let context = Arc::new(Context {
             core: core.clone(),
             client: management.admin_client(),
+            management: management.clone(),
             workloads: Workloads::default(),
             delays: Delays::default(),
         });

@@ -17,9 +17,11 @@ pub struct Workload {
     pub cluster: String,
     /// Its API server.
     pub api: Arc<ApiServer>,
+    /// Whether that is the management API server, which outlives the Cluster.
+    pub is_management: bool,
     /// The stand-in for its nodes' kubelets.
     pub kubelet: Kubelet,
-    /// Its kube-controller-manager, where Nodes are drained.
+    /// Its kube-controller-manager, where Nodes are drained or run Pods of DaemonSets.
     pub controller_manager: Option<ControllerManager>,
 }
 
@@ -30,12 +32,15 @@ impl Workload {
         self.api.lose_data().await
     }
 
-    /// Ends kube-controller-manager, the kubelet, its processes, and the API server.
+    /// Ends kube-controller-manager, the kubelet, its processes, and the API server, unless that is the management API server.
     pub async fn stop(&self) -> Result<()> {
         if let Some(controller_manager) = &self.controller_manager {
             controller_manager.kill().await?;
         }
         self.kubelet.stop().await?;
+        if self.is_management {
+            return Ok(());
+        }
         self.api.kill().await
     }
 }

@@ -1,5 +1,5 @@
 //! kube-controller-manager. For the management cluster: garbage collection, namespaces and what else Cluster API leans on. For a workload
-//! cluster: the status of PodDisruptionBudgets.
+//! cluster: the status of PodDisruptionBudgets, and DaemonSets with their Pods.
 
 use std::fs;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -26,7 +26,10 @@ const CONTROLLERS: [&str; 7] = [
 ];
 
 /// Those of a workload cluster whose Nodes are drained. The first one computes how many Pods of a PodDisruptionBudget may be evicted.
-const OF_WORKLOADS: [&str; 2] = ["disruption-controller", "serviceaccount-controller"];
+const OF_DRAINS: [&str; 2] = ["disruption-controller", "serviceaccount-controller"];
+
+/// Those of a workload cluster that has Pods of DaemonSets. The second one deletes Pods whose Node is gone.
+const OF_DAEMON_SETS: [&str; 2] = ["daemonset-controller", "pod-garbage-collector-controller"];
 
 /// A kube-controller-manager: a port for its whole life, and a process that may be replaced.
 #[derive(Debug)]
@@ -49,10 +52,23 @@ impl ControllerManager {
         Self::start_with(core, api, name, &CONTROLLERS).await
     }
 
-    /// Starts one for the API server of a workload cluster, and waits until it is healthy.
-    pub async fn start_for_workload(core: &Arc<StackCore>, api: &ApiServer) -> Result<Self> {
+    /// Starts one for the API server of a workload cluster, and waits until it is healthy: with the controllers for drained Nodes, for
+    /// DaemonSets, or for both.
+    pub async fn start_for_workload(
+        core: &Arc<StackCore>,
+        api: &ApiServer,
+        drains: bool,
+        daemon_sets: bool,
+    ) -> Result<Self> {
         let name = format!("controllers-{}", api.name());
-        Self::start_with(core, api, &name, &OF_WORKLOADS).await
+        let mut controllers = Vec::new();
+        if drains {
+            controllers.extend(OF_DRAINS);
+        }
+        if daemon_sets {
+            controllers.extend(OF_DAEMON_SETS);
+        }
+        Self::start_with(core, api, &name, &controllers).await
     }
 
     async fn start_with(

@@ -17,10 +17,11 @@ use tokio::sync::Mutex;
 
 use crate::components::Binaries;
 use crate::processes::ports::Port;
-use crate::processes::process::{Launch, Process};
+use crate::processes::process::{self, Launch, Process};
 use crate::requests::apply;
 use crate::stack::StackCore;
 use crate::stack::apiserver::ApiServer;
+use crate::stack::kubelet::RunningProcess;
 use crate::wait;
 
 #[cfg(test)]
@@ -209,8 +210,18 @@ impl KappController {
         Ok(())
     }
 
+    /// The main process, while one runs.
+    pub async fn process(&self) -> Option<RunningProcess> {
+        let id = self.process_id().await?;
+        Some(RunningProcess {
+            id,
+            started: process::started(id)?,
+            arguments: process::arguments(id)?,
+        })
+    }
+
     /// Process id of the main process, while one runs.
-    pub(crate) async fn process_id(&self) -> Option<u32> {
+    async fn process_id(&self) -> Option<u32> {
         let processes = self.processes.lock().await;
         let main = processes.as_ref().map(|processes| &processes.main);
         main.filter(|main| main.exited().is_none()).map(Process::id)

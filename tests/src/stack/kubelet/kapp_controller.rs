@@ -7,7 +7,6 @@ use anyhow::{Context as _, Result};
 use k8s_openapi::api::core::v1::{Container, PodSpec, PodTemplateSpec};
 use tokio::sync::Mutex;
 
-use crate::processes::process;
 use crate::stack::apiserver::ApiServer;
 use crate::stack::kapp_controller::{KappController, Settings};
 use crate::stack::{SYSTEM_NAMESPACE, StackCore};
@@ -100,19 +99,7 @@ impl Pod {
 
     /// The process, while one runs.
     pub(super) async fn process(&self) -> Option<RunningProcess> {
-        let id = self
-            .running
-            .lock()
-            .await
-            .as_ref()?
-            .controller
-            .process_id()
-            .await?;
-        Some(RunningProcess {
-            id,
-            started: process::started(id)?,
-            arguments: process::arguments(id)?,
-        })
+        self.running.lock().await.as_ref()?.controller.process().await
     }
 
     /// Ends the process, if one runs.

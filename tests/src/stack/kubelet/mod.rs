@@ -1,5 +1,9 @@
 //! The stand-in for the nodes of a workload cluster: it brings Deployments and DaemonSets to ready after a delay that a scenario
 //! chooses, and really runs one of them, kapp-controller. Pods that a scenario binds to a Node run, and end, without containers.
+//!
+//! A Deployment with a node selector is ready only while a Node has the labels of the selector. Where a real controller rolls out
+//! DaemonSets, it decides which Nodes get Pods, which Pods are replaced (update strategy) and which are removed at once (a selector that
+//! no longer matches their Node); the stand-in binds these Pods to their Nodes, as a scheduler does.
 
 mod delay;
 mod kapp_controller;
@@ -9,4 +13,4 @@ mod workload_kind;
 
 pub use delay::{DELAY_ANNOTATION, Delay, Delays};
 pub use kapp_controller::{KAPP_CONTROLLER_START, RunningProcess};
-pub use runtime::Kubelet;
+pub use runtime::{Kubelet, Rollouts};

@@ -4,9 +4,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use futures::StreamExt as _;
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
+use k8s_openapi::api::core::v1::Node as NodeObject;
 use kube::ResourceExt as _;
 use kube::api::{Api, ListParams, Patch, PatchParams};
 use kube::runtime::watcher::{self, Event, watcher};
@@ -18,7 +19,7 @@ use tokio::time::Instant;
 use super::delay::{DELAY_ANNOTATION, Delay, Delays};
 use super::kapp_controller::{self, KAPP_CONTROLLER_START, Pod, RunningProcess};
 use super::pods;
-use super::workload_kind::WorkloadKind;
+use super::workload_kind::{WorkloadKind, node_selector};
 use crate::stack::StackCore;
 use crate::stack::apiserver::ApiServer;
 
@@ -31,6 +32,17 @@ pub struct Kubelet {
     loops: Mutex<JoinSet<()>>,
 }
 
+/// What the stand-in rolls out. A real controller rolls out the rest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rollouts {
+    /// Deployments and DaemonSets.
+    All,
+    /// Deployments, beside a real DaemonSet controller.
+    Deployments,
+    /// DaemonSets, beside a real Deployment controller. No Pod runs.
+    DaemonSets,
+}
+
 /// How soon it is noticed that a process has ended.
 const ALIVE: Duration = Duration::from_secs(1);
 
@@ -40,6 +52,7 @@ struct Node {
     namespace: String,
     cluster: String,
     delays: Delays,
+    rollouts: Rollouts,
     kapp_controller: Pod,
 }
 
@@ -58,12 +71,14 @@ impl Kubelet {
         namespace: &str,
         cluster: &str,
         delays: Delays,
+        rollouts: Rollouts,
     ) -> Self {
         let node = Arc::new(Node {
             api: api.clone(),
             namespace: namespace.to_owned(),
             cluster: cluster.to_owned(),
             delays,
+            rollouts,
             kapp_controller: Pod::new(core, api, namespace, cluster),
         });
         let loops = Mutex::new(node.loops());
@@ -102,10 +117,14 @@ impl Kubelet {
 impl Node {
     fn loops(self: &Arc<Self>) -> JoinSet<()> {
         let mut loops = JoinSet::new();
-        loops.spawn(self.clone().run::<Deployment>());
-        loops.spawn(self.clone().run::<DaemonSet>());
-        loops.spawn(self.clone().keep_alive());
-        loops.spawn(pods::run(self.api.admin_client()));
+        if self.rollouts != Rollouts::Deployments {
+            loops.spawn(self.clone().run::<DaemonSet>());
+        }
+        if self.rollouts != Rollouts::DaemonSets {
+            loops.spawn(self.clone().run::<Deployment>());
+            loops.spawn(self.clone().keep_alive());
+            loops.spawn(pods::run(self.api.admin_client()));
+        }
         loops
     }
 
@@ -173,9 +192,9 @@ impl Node {
         if known {
             return;
         }
-        if self.delay(&object) != Delay::NONE
-            && let Err(error) = self.write(&object, object.rolling()).await
-        {
+        // One with a selector may wait for a Node.
+        let may_wait = self.delay(&object) != Delay::NONE || node_selector(&object).is_some();
+        if may_wait && let Err(error) = self.write(&object, object.rolling()).await {
             tracing::debug!("{key}: {error:#}");
         }
         let began = Instant::now();
@@ -213,8 +232,21 @@ impl Node {
     }
 
     async fn finish<K: WorkloadKind>(&self, object: &K) -> Result<()> {
+        self.has_node(object).await?;
         self.run_pods(object).await?;
         self.write(object, object.ready()).await
+    }
+
+    /// Fails unless a Node has the labels that the pods select, which is tried again.
+    async fn has_node<K: WorkloadKind>(&self, object: &K) -> Result<()> {
+        let Some(selector) = node_selector(object) else {
+            return Ok(());
+        };
+        let nodes: Api<NodeObject> = Api::all(self.api.admin_client());
+        let found = nodes.list(&ListParams::default().labels(&selector)).await;
+        let found = found.context("list Nodes")?;
+        ensure!(!found.items.is_empty(), "no Node has the labels {selector}");
+        Ok(())
     }
 
     /// Runs the pods of kapp-controller; those of others are no processes.

@@ -29,6 +29,16 @@ pub(super) trait WorkloadKind:
     fn pods(&self) -> Option<&PodTemplateSpec>;
 }
 
+/// The labels of the Nodes that the pods of `object` select, as a label selector; none if they select none.
+pub(super) fn node_selector<K: WorkloadKind>(object: &K) -> Option<String> {
+    let selector = object.pods()?.spec.as_ref()?.node_selector.as_ref()?;
+    let labels: Vec<String> = selector
+        .iter()
+        .map(|(label, value)| format!("{label}={value}"))
+        .collect();
+    (!labels.is_empty()).then(|| labels.join(","))
+}
+
 impl WorkloadKind for Deployment {
     fn is_ready(&self) -> bool {
         let wanted = self.replicas();
@@ -122,5 +132,28 @@ impl WorkloadKind for DaemonSet {
 
     fn pods(&self) -> Option<&PodTemplateSpec> {
         self.spec.as_ref().map(|spec| &spec.template)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn deployment(selector: &Value) -> Deployment {
+        serde_json::from_value(json!({
+            "spec": {
+                "selector": {},
+                "template": {"spec": {"containers": [], "nodeSelector": selector}},
+            },
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn labels_of_nodes_become_a_label_selector() {
+        let selector = |labels: Value| node_selector(&deployment(&labels));
+        assert_eq!(selector(json!({"a": "b", "c": "d"})).as_deref(), Some("a=b,c=d"));
+        assert_eq!(selector(json!({})), None);
+        assert_eq!(selector(Value::Null), None);
     }
 }

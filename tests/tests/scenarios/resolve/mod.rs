@@ -23,6 +23,7 @@ pub(crate) fn class(releases: Option<&'static str>) -> Class {
         images: Some(Images {
             releases,
             other_workers: Some(("photon", "os-name=photon")),
+            node_labels: false,
         }),
         ..Class::default()
     }
