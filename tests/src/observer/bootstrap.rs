@@ -43,6 +43,8 @@ pub(super) struct Exceptions {
     after_control_plane: Vec<String>,
     /// Packages of which it is enough that they are applied.
     applied: Vec<String>,
+    /// Packages that have to be reconciled.
+    reconciled: Vec<String>,
     /// Packages with the version that is kept.
     kept: Vec<(String, String)>,
 }
@@ -100,6 +102,7 @@ impl Exceptions {
         Self {
             after_control_plane: named("phase", "AfterControlPlane"),
             applied: named("readiness", "Applied"),
+            reconciled: named("readiness", "Reconciled"),
             kept,
         }
     }
@@ -111,9 +114,10 @@ impl Exceptions {
             .any(|name| name == short(ref_name))
     }
 
-    /// Whether it is enough that this package is applied.
-    pub(super) fn is_applied(&self, ref_name: &str) -> bool {
-        self.applied.iter().any(|name| name == short(ref_name))
+    /// Whether it is enough that this package is applied. On a Supervisor it is, unless the policy asks for more.
+    pub(super) fn is_applied(&self, ref_name: &str, on_supervisor: bool) -> bool {
+        let is_named = |names: &[String]| names.iter().any(|name| name == short(ref_name));
+        is_named(&self.applied) || (on_supervisor && !is_named(&self.reconciled))
     }
 
     /// Whether this package stays at this version, whatever the release says. Another version of it follows the release.

@@ -12,6 +12,9 @@ use super::release_data::ReleaseData;
 /// Cluster API notes here which hooks it still has to call, or has released an earlier step of.
 const PENDING_HOOKS: &str = "runtime.cluster.x-k8s.io/pending-hooks";
 
+/// On a control plane: which API server it has, if it is not one of its own.
+const API_SERVER: &str = "harness.test/api-server";
+
 /// A Cluster and its control plane.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ClusterView {
@@ -19,6 +22,8 @@ pub(super) struct ClusterView {
     pub(super) object: Option<ClusterObject>,
     /// uid of the control plane object, which names the workload's part of etcd.
     pub(super) control_plane_uid: String,
+    /// Whether its API server is that of the management cluster.
+    pub(super) is_management: bool,
     /// `spec.version` of the control plane.
     pub(super) version: String,
     /// The version that `status.version` and `status.versions` agree on; empty if they do not.
@@ -48,6 +53,8 @@ pub(super) struct ClusterObject {
     pub(super) release_data: ReleaseData,
     /// Hooks that Cluster API has noted.
     pub(super) pending_hooks: BTreeSet<String>,
+    /// Whether its infrastructure is a VSphereCluster.
+    pub(super) is_on_vsphere: bool,
 }
 
 /// Whether all packages were proven again by the API server of a new version.
@@ -70,6 +77,7 @@ impl ClusterView {
                 ..Self::default()
             };
         }
+        self.is_management = annotation(plane, API_SERVER) == "management";
         let version = text(plane, "/spec/version");
         let reported = reported(plane);
         let running = match reported.first() {
@@ -108,6 +116,7 @@ impl ClusterObject {
                 .filter(|hook| !hook.is_empty())
                 .map(str::to_owned)
                 .collect(),
+            is_on_vsphere: cluster["spec"]["infrastructureRef"]["kind"] == "VSphereCluster",
         }
     }
 }

@@ -24,6 +24,8 @@ pub(super) enum Kind {
     PackageInstall,
     App,
     Secret,
+    /// A machine of a Supervisor.
+    VirtualMachine,
     /// Any other custom resource of the management cluster: it may name a Secret with the values of a package.
     Provider,
 }
@@ -79,6 +81,7 @@ fn kind(group: &str, resource: &str) -> Option<Kind> {
         ("internal.packaging.carvel.dev", "internalpackages") => Kind::Package,
         ("packaging.carvel.dev", "packageinstalls") => Kind::PackageInstall,
         ("kappctrl.k14s.io", "apps") => Kind::App,
+        ("vmoperator.vmware.com", "virtualmachines") => Kind::VirtualMachine,
         (group, _) if group.contains('.') => Kind::Provider,
         _ => return None,
     })

@@ -19,6 +19,7 @@ use super::release_data::EntryWritten;
 use super::values::Sources;
 use super::violation::Violation;
 use super::workers::{Machine, Workers};
+use crate::stack::SYSTEM_NAMESPACE;
 
 /// Hooks that are released when everything was proven again.
 const AFTER_CONTROL_PLANE: &str = "AfterControlPlaneUpgrade";
@@ -34,6 +35,8 @@ pub struct Ledger {
     machine_deployments: BTreeMap<Name, Workers>,
     machine_pools: BTreeMap<Name, Workers>,
     machines: BTreeMap<Name, Machine>,
+    /// Clusters that have had a machine of a Supervisor.
+    on_supervisor: BTreeSet<Name>,
     /// Kubernetes version by name of the release.
     releases: BTreeMap<String, String>,
     templates: BTreeMap<String, Vec<WantedPackage>>,
@@ -89,6 +92,10 @@ impl Ledger {
             }
             (Kind::Bootstrap, Some(object)) => self.bootstrap_written(change, key, object),
             (Kind::Package, Some(object)) => self.package_written(object),
+            (Kind::VirtualMachine, Some(object)) => {
+                let cluster = label(object, "capv.vmware.com/cluster.name");
+                self.on_supervisor.insert((key.namespace, cluster));
+            }
             (Kind::Secret | Kind::Provider, _) => {}
             (kind, None) => self.deleted(kind, key),
         }
@@ -144,6 +151,7 @@ impl Ledger {
             | Kind::PackageInstall
             | Kind::App
             | Kind::Secret
+            | Kind::VirtualMachine
             | Kind::Provider => {}
         }
     }
@@ -353,9 +361,10 @@ impl Ledger {
         };
         let (ref_name, secret) = (evidence.ref_name(), evidence.kubeconfig_secret());
         let cluster = match &place {
-            Place::Management => secret
-                .strip_suffix("-kubeconfig")
-                .map(|cluster| (name.0, cluster.to_owned())),
+            Place::Management => match secret.strip_suffix("-kubeconfig") {
+                Some(cluster) => Some((name.0, cluster.to_owned())),
+                None => self.managing_itself(&name),
+            },
             Place::Workload(uid) => self.cluster_of(uid),
         };
         let Some(cluster) = cluster else {
@@ -377,6 +386,14 @@ impl Ledger {
         self.clusters
             .iter()
             .find(|(_, cluster)| cluster.control_plane_uid == control_plane_uid)
+            .map(|(name, _)| name.clone())
+    }
+
+    /// The Cluster on the management API server that an installation there belongs to.
+    fn managing_itself(&self, installed: &Name) -> Option<Name> {
+        let mut managing = self.clusters.iter().filter(|(_, cluster)| cluster.is_management);
+        managing
+            .find(|(name, _)| is_own_install(&name.1, &installed.0, &installed.1))
             .map(|(name, _)| name.clone())
     }
 
@@ -482,10 +499,20 @@ impl Ledger {
                 let installed = (key.place.clone(), (key.namespace.clone(), key.name.clone()));
                 let evidence = self.evidence.get(&installed);
                 let kubeconfig = format!("{}-kubeconfig", name.1);
-                key.namespace == name.0
-                    && evidence.is_some_and(|evidence| evidence.kubeconfig_secret() == kubeconfig)
+                let from_outside = key.namespace == name.0
+                    && evidence.is_some_and(|evidence| evidence.kubeconfig_secret() == kubeconfig);
+                from_outside || (cluster.is_management && is_own_install(&name.1, &key.namespace, &key.name))
             }
-            Kind::ControlPlane | Kind::Secret | Kind::Provider => key.namespace == name.0,
+            Kind::Secret if cluster.is_management && key.namespace == SYSTEM_NAMESPACE => true,
+            Kind::ControlPlane | Kind::Secret | Kind::Provider | Kind::VirtualMachine => {
+                key.namespace == name.0
+            }
         }
     }
+}
+
+/// Whether a PackageInstall of the management API server is one that Cluster `cluster`, which manages itself, has there for itself.
+fn is_own_install(cluster: &str, namespace: &str, install: &str) -> bool {
+    let of_cluster = install.strip_prefix(cluster);
+    namespace == SYSTEM_NAMESPACE && of_cluster.is_some_and(|rest| rest.starts_with('-'))
 }

@@ -2,6 +2,7 @@
 
 mod answer;
 mod exceptions;
+mod placed;
 mod proof;
 mod release_data;
 mod reproof;

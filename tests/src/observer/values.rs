@@ -12,6 +12,12 @@ use super::conditions::text;
 use super::feed::Revision;
 use super::key::Place;
 
+/// File of a Secret on a Supervisor, beside the values that a ClusterBootstrap asks for: it places Pods on Nodes of a release.
+const PLACEMENT: &str = "tkgs-values.yaml";
+
+/// Label of those Nodes.
+const TKR: &str = "run.tanzu.vmware.com/tkr";
+
 /// Files of a Secret: key, and content in base64.
 type Files = BTreeMap<String, String>;
 
@@ -158,20 +164,35 @@ impl Sources {
 }
 
 impl Given {
-    /// Whether these are the desired values.
+    /// Whether these are the desired values. Those that place Pods are no part of them.
     pub(super) fn is(&self, asked: &Asked) -> bool {
         match asked {
-            Asked::Files(files) => self.files == *files,
+            Asked::Files(files) => asked_for(&self.files).eq(asked_for(files)),
             Asked::Document(document) => {
                 let wanted: Vec<&Value> = [document]
                     .into_iter()
                     .filter(|wanted| !is_empty(wanted))
                     .collect();
-                let documents: Vec<Value> = self.files.values().map(|content| document_in(content)).collect();
+                let documents: Vec<Value> = asked_for(&self.files)
+                    .map(|(_, content)| document_in(content))
+                    .collect();
                 documents.iter().filter(|document| !is_empty(document)).eq(wanted)
             }
         }
     }
+}
+
+impl Given {
+    /// The release whose Nodes Pods are placed on; none if they are placed on any.
+    pub(super) fn selected_release(&self) -> Option<String> {
+        let placement = document_in(self.files.get(PLACEMENT)?);
+        placement["nodeSelector"][TKR].as_str().map(str::to_owned)
+    }
+}
+
+/// The files that a ClusterBootstrap asks for.
+fn asked_for(files: &Files) -> impl Iterator<Item = (&String, &String)> {
+    files.iter().filter(|(file, _)| *file != PLACEMENT)
 }
 
 fn files(secret: &Value) -> Files {

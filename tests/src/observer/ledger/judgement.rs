@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use super::{Ledger, Name};
+use super::{Ledger, Name, is_own_install};
 use crate::observer::bootstrap::{Bootstrap, WantedPackage};
 use crate::observer::cluster::ClusterView;
 use crate::observer::evidence::Evidence;
@@ -44,6 +44,8 @@ struct Wanted {
 struct Found<'a> {
     place: &'a Place,
     namespace: &'a str,
+    /// Name of the PackageInstall.
+    install: &'a str,
     evidence: &'a Evidence,
 }
 
@@ -55,6 +57,8 @@ struct Needed<'a> {
     applied: bool,
     /// The run has to have begun after this.
     run_after: Revision,
+    /// The release whose Nodes its pods may be placed on.
+    release: &'a str,
 }
 
 impl Missing {
@@ -110,19 +114,26 @@ impl Ledger {
         let only_failures = step == Step::Workers
             && cluster.version == version
             && cluster.reproof.is_some_and(|reproof| reproof.seen);
+        let is_on_vsphere = cluster.object.as_ref().is_some_and(|object| object.is_on_vsphere);
+        let on_supervisor = is_on_vsphere && self.on_supervisor.contains(name);
         for wanted in self.wanted(template, bootstrap, &mut missing) {
             if step == Step::ControlPlane && bootstrap.exceptions.is_after_control_plane(&wanted.ref_name) {
+                continue;
+            }
+            // The kapp-controller that runs there is nobody's package.
+            if cluster.is_management && wanted.package.is_kapp_controller {
                 continue;
             }
             let needed = Needed {
                 name,
                 wanted: &wanted,
-                applied: bootstrap.exceptions.is_applied(&wanted.ref_name),
+                applied: bootstrap.exceptions.is_applied(&wanted.ref_name, on_supervisor),
                 // A run against the control plane that workers will talk to.
                 run_after: match step {
                     Step::Workers | Step::Reproof => cluster.running_since,
                     Step::ControlPlane | Step::ReleaseData(_) => 0,
                 },
+                release,
             };
             let found: Vec<Found<'_>> = self.found(name, cluster, &wanted).collect();
             let lacks: Vec<String> = if only_failures {
@@ -227,13 +238,18 @@ impl Ledger {
         let from_outside = wanted.package.is_kapp_controller;
         self.evidence
             .iter()
-            .map(|((place, (namespace, _)), evidence)| Found {
+            .map(|((place, (namespace, install)), evidence)| Found {
                 place,
                 namespace,
+                install,
                 evidence,
             })
             .filter(move |found| {
                 let is_here = match found.place {
+                    Place::Management if cluster.is_management => {
+                        is_own_install(&name.1, found.namespace, found.install)
+                            && found.evidence.kubeconfig_secret().is_empty()
+                    }
                     Place::Management => {
                         from_outside
                             && found.namespace == name.0
@@ -252,6 +268,7 @@ impl Ledger {
             wanted,
             applied,
             run_after,
+            release,
         } = needed;
         let evidence = found.evidence;
         let applied = applied.then(|| evidence.has_deployed(&wanted.version)).flatten();
@@ -285,7 +302,11 @@ impl Ledger {
                 "proven by a run from revision {run}, its values are from {}",
                 given.since
             )),
-            Ok(_) => None,
+            Ok(given) => {
+                let selected = given.selected_release()?;
+                let is_other = selected != *release;
+                is_other.then(|| format!("its pods are placed on Nodes of {selected}, not of {release}"))
+            }
         }
     }
 }

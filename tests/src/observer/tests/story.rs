@@ -28,6 +28,8 @@ pub(super) struct Story {
     values: Value,
     /// The App, as it was written last.
     app: Value,
+    /// Prefix of the API server that the package is installed on.
+    server: &'static str,
 }
 
 impl Story {
@@ -46,6 +48,7 @@ impl Story {
             cluster: json!({}),
             values: Value::Null,
             app: Value::Null,
+            server: "/wl/u",
         };
         story.release("r1", OLD, "1.0.0");
         story.release("r2", NEW, "2.0.0");
@@ -117,14 +120,31 @@ impl Story {
     }
 
     pub(super) fn control_plane(&mut self, spec: &str, status: &str) {
+        let mut plane = json!({
+            "metadata": {"uid": "u", "labels": {"cluster.x-k8s.io/cluster-name": "one"}},
+            "spec": {"version": spec},
+            "status": {"version": status},
+        });
+        if self.server == "/mgmt" {
+            plane["metadata"]["annotations"] = json!({"harness.test/api-server": "management"});
+        }
+        self.write("/mgmt/harness.test/harnesscontrolplanes/a/one-x", plane);
+    }
+
+    /// The Cluster has a machine of a Supervisor.
+    pub(super) fn on_supervisor(&mut self) {
+        self.cluster["spec"]["infrastructureRef"] = json!({"kind": "VSphereCluster"});
+        self.write(CLUSTER, self.cluster.clone());
         self.write(
-            "/mgmt/harness.test/harnesscontrolplanes/a/one-x",
-            json!({
-                "metadata": {"uid": "u", "labels": {"cluster.x-k8s.io/cluster-name": "one"}},
-                "spec": {"version": spec},
-                "status": {"version": status},
-            }),
+            "/mgmt/vmoperator.vmware.com/virtualmachines/a/one-x",
+            json!({"metadata": {"labels": {"capv.vmware.com/cluster.name": "one"}}}),
         );
+    }
+
+    /// From now on the Cluster manages itself, and its package is installed on the management API server.
+    pub(super) fn manages_itself(&mut self) {
+        self.server = "/mgmt";
+        self.control_plane(OLD, OLD);
     }
 
     pub(super) fn machine(&mut self, name: &str, version: &str, ready: &str) {
@@ -195,9 +215,22 @@ impl Story {
         self.values = json!([{"secretRef": {"name": name}}]);
     }
 
+    /// Values that place pods on Nodes of a release: a Secret beside the PackageInstall, which it names from its next write on.
+    pub(super) fn place(&mut self, name: &str, release: &str) {
+        let placement = json!({"nodeSelector": {TKR: release}}).to_string();
+        self.write(
+            &format!("{}/secrets/tkg-system/{name}", self.server),
+            json!({"data": {"tkgs-values.yaml": BASE64_STANDARD.encode(placement)}}),
+        );
+        self.values = json!([{"secretRef": {"name": name}}]);
+    }
+
     pub(super) fn install(&mut self, version: &str, generation: i64, observed: i64, condition: &str) {
         self.write(
-            "/wl/u/packaging.carvel.dev/packageinstalls/tkg-system/one-antrea",
+            &format!(
+                "{}/packaging.carvel.dev/packageinstalls/tkg-system/one-antrea",
+                self.server
+            ),
             json!({
                 "metadata": {"generation": generation},
                 "spec": {
@@ -247,7 +280,7 @@ impl Story {
     pub(super) fn edit_app(&mut self, edit: impl FnOnce(&mut Value)) {
         edit(&mut self.app);
         self.write(
-            "/wl/u/kappctrl.k14s.io/apps/tkg-system/one-antrea",
+            &format!("{}/kappctrl.k14s.io/apps/tkg-system/one-antrea", self.server),
             self.app.clone(),
         );
     }
