@@ -427,18 +427,27 @@ impl Cluster {
     ) -> Result<Milestone> {
         let mut last: Option<Milestone> = None;
         for package in release.packages() {
-            let what = format!("proof of {} in Cluster {}", package.name(), self.name);
-            let proven = self
-                .milestone(&what, deadline, since, |event| {
-                    matches!(event, Event::PackageProven { ref_name, version }
-                        if ref_name == package.ref_name() && version == package.version())
-                })
-                .await?;
+            let proven = self.package_proven(package, since, deadline).await?;
             if last.as_ref().is_none_or(|last| last.revision < proven.revision) {
                 last = Some(proven);
             }
         }
         last.context("a release without packages")
+    }
+
+    /// Waits until a package has proof after `since`.
+    pub async fn package_proven(
+        &self,
+        package: &TestPackage,
+        since: Revision,
+        deadline: Duration,
+    ) -> Result<Milestone> {
+        let what = format!("proof of {} in Cluster {}", package.name(), self.name);
+        self.milestone(&what, deadline, since, |event| {
+            matches!(event, Event::PackageProven { ref_name, version }
+                if ref_name == package.ref_name() && version == package.version())
+        })
+        .await
     }
 
     /// Fails if Cluster API has written any version to the control plane after `since`.

@@ -42,7 +42,7 @@ impl Waiting {
         let asked: Vec<String> = iter::once(first)
             .chain(here)
             .filter(|scenario| scenario.asks_sluice)
-            .map(|scenario| scenario.name.to_owned())
+            .map(|scenario| scenario.namespace().to_owned())
             .collect();
         if asked.is_empty() {
             Hooks::Absent
@@ -161,7 +161,7 @@ async fn one_after_the_other(
 async fn perform(world: &Arc<World>, scenario: Scenario) -> bool {
     let began = Instant::now();
     say(&format!("start {:<26} {}", scenario.name, scenario.proves));
-    let outcome = match Scene::open(world, scenario.name, &scenario.class).await {
+    let outcome = match Scene::open(world, scenario.namespace(), &scenario.class).await {
         Ok(scene) => {
             let outcome = tokio::spawn((scenario.run)(scene.clone()))
                 .await

@@ -30,11 +30,53 @@ impl Cluster {
 impl Requests {
     /// How often Sluice has read the object at `path` of the workload cluster since then.
     pub fn reads(&mut self, path: &str, since: Timestamp) -> Result<usize> {
+        Ok(self.times(path, since)?.len())
+    }
+
+    /// When Sluice has read the object at `path` of the workload cluster since then.
+    pub fn times(&mut self, path: &str, since: Timestamp) -> Result<Vec<Timestamp>> {
         let requests = self.workload.requests()?.iter();
         let reads = requests.filter(|request| {
             on_workload(request) && request.at >= since && request.verb == "get" && path_of(request) == path
         });
-        Ok(reads.count())
+        Ok(reads.map(|request| request.at).collect())
+    }
+
+    /// Requests of Sluice to the workload cluster from `began` until `ended`, without watches, which end and begin again at any time.
+    pub fn between(&mut self, began: Timestamp, ended: Timestamp) -> Result<Vec<String>> {
+        let requests = self.workload.requests()?.iter();
+        let own = requests.filter(|request| {
+            let is_meanwhile = request.at >= began && request.at < ended;
+            on_workload(request) && is_meanwhile && request.verb != "watch"
+        });
+        Ok(own
+            .map(|request| format!("{} {}", request.verb, request.uri))
+            .collect())
+    }
+
+    /// Requests of Sluice to the management API server for this resource (`virtualmachines`) since then.
+    pub fn of_resource(&mut self, resource: &str, since: Timestamp) -> Result<usize> {
+        let management = own(&mut self.management, on_management, since)?;
+        let of_it = management
+            .into_iter()
+            .filter(|request| request.resource == resource);
+        Ok(of_it.count())
+    }
+
+    /// Writes of Sluice in the namespace of the scenario and in the workload cluster since then, those of status included.
+    pub fn writes_and_reports(&mut self, since: Timestamp) -> Result<Vec<String>> {
+        let namespace = self.namespace.as_str();
+        let management = own(&mut self.management, on_management, since)?;
+        let workload = own(&mut self.workload, on_workload, since)?;
+        let in_namespace = management
+            .into_iter()
+            .filter(|request| request.uri.contains(namespace));
+        let writes = in_namespace
+            .chain(workload)
+            .filter(|request| request.what == What::Write && request.resource != "events");
+        Ok(writes
+            .map(|request| format!("{} {}", request.verb, request.uri))
+            .collect())
     }
 
     /// Writes of Sluice in the namespace of the scenario and in the workload cluster since then, without those of status, Events and

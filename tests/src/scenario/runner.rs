@@ -18,8 +18,10 @@ type Running = Pin<Box<dyn Future<Output = Result<()>> + Send>>;
 
 /// One scenario.
 pub struct Scenario {
-    /// Its name, also of its namespace.
+    /// Its name, also of its namespace unless it has another one.
     pub name: &'static str,
+    /// Another namespace than one of its own.
+    pub namespace: Option<&'static str>,
     /// Purpose of the scenario, in one line.
     pub proves: &'static str,
     /// Its ClusterClass.
@@ -79,6 +81,7 @@ impl Scenario {
     pub fn new(name: &'static str, proves: &'static str, run: fn(Scene) -> Running) -> Self {
         Self {
             name,
+            namespace: None,
             proves,
             class: Class::default(),
             asks_sluice: true,
@@ -88,6 +91,19 @@ impl Scenario {
             each_time: false,
             run,
         }
+    }
+
+    /// The namespace of its Clusters.
+    #[must_use]
+    pub fn namespace(&self) -> &'static str {
+        self.namespace.unwrap_or(self.name)
+    }
+
+    /// With its Clusters in a namespace that exists already.
+    #[must_use]
+    pub fn in_namespace(mut self, namespace: &'static str) -> Self {
+        self.namespace = Some(namespace);
+        self
     }
 
     /// With another ClusterClass.

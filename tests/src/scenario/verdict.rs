@@ -1,6 +1,6 @@
 //! Criteria of scenarios: orders of revisions, identities of objects, paces.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::time::Duration;
 
@@ -93,6 +93,23 @@ pub fn none_between(
     Ok(())
 }
 
+/// Fails if a Node that is still there has another Pod than `before`, or none. Nodes have to be listed after the Pods.
+pub fn pods_stay<P: Debug + PartialEq>(
+    before: &BTreeMap<String, P>,
+    now: &BTreeMap<String, P>,
+    nodes: &BTreeSet<String>,
+) -> Result<()> {
+    ensure!(!before.is_empty(), "there were no Pods");
+    for (node, pod) in before.iter().filter(|(node, _)| nodes.contains(*node)) {
+        let found = now.get(node);
+        ensure!(
+            found == Some(pod),
+            "Node {node} had the Pod {pod:?}, and has {found:?}"
+        );
+    }
+    Ok(())
+}
+
 /// Fails unless both differ.
 pub fn differs<T: Debug + PartialEq>(what: &str, before: &T, after: &T) -> Result<()> {
     ensure!(before != after, "{what} is still {before:?}");
@@ -133,6 +150,24 @@ mod tests {
         assert!(same_objects(&objects("a", 1), &BTreeMap::new()).is_err());
         assert!(same_objects(&objects("", 1), &objects("", 1)).is_err());
         assert!(same_objects(&BTreeMap::new(), &BTreeMap::new()).is_err());
+    }
+
+    #[test]
+    fn a_pod_may_only_go_with_its_node() {
+        let pods = |pods: &[(&str, i32)]| -> BTreeMap<String, i32> {
+            let pods = pods.iter();
+            pods.map(|(node, pod)| ((*node).to_owned(), *pod)).collect()
+        };
+        let before = pods(&[("a", 1), ("b", 2)]);
+        let stay = |now: &[(&str, i32)], nodes: &[&str]| {
+            let nodes = nodes.iter().map(|node| (*node).to_owned()).collect();
+            pods_stay(&before, &pods(now), &nodes)
+        };
+        assert!(stay(&[("a", 1), ("b", 2), ("c", 3)], &["a", "b", "c"]).is_ok());
+        assert!(stay(&[("a", 1), ("c", 3)], &["a", "c"]).is_ok());
+        assert!(stay(&[("a", 1)], &["a", "b"]).is_err());
+        assert!(stay(&[("a", 1), ("b", 9)], &["a", "b"]).is_err());
+        assert!(pods_stay(&BTreeMap::<String, i32>::new(), &before, &BTreeSet::new()).is_err());
     }
 
     #[test]

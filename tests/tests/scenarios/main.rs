@@ -2,6 +2,7 @@
 
 mod admission;
 mod applied;
+mod at_rest;
 mod back_and_forth;
 mod bootstrap_edited;
 mod broken_package;
@@ -143,6 +144,8 @@ fn main() -> ExitCode {
         takeover::rest(),
         takeover::paused(),
         takeover::delete(),
+        takeover::management(),
+        takeover::supervisor(),
         legacy::labelled(),
         status::stream(),
         status::denied(),

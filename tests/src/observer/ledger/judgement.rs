@@ -255,7 +255,9 @@ impl Ledger {
                             && found.namespace == name.0
                             && found.evidence.kubeconfig_secret() == kubeconfig
                     }
-                    Place::Workload(uid) => !from_outside && *uid == cluster.control_plane_uid,
+                    Place::Workload(uid) => {
+                        !cluster.is_management && !from_outside && *uid == cluster.control_plane_uid
+                    }
                 };
                 is_here && found.evidence.ref_name() == wanted.ref_name
             })

@@ -8,8 +8,8 @@ use anyhow::{Context as _, Result};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::{Value, json};
-use sluice_tests::objects::Release;
 use sluice_tests::objects::packages::TestPackage;
+use sluice_tests::objects::{Release, TKR};
 use sluice_tests::scenario::{Cluster, Objects, TIMEOUT};
 use sluice_tests::wait;
 
@@ -18,6 +18,15 @@ pub(super) const HOOK: &str = "pre-terminate.delete.hook.machine.cluster.x-k8s.i
 const HOOK_VALUE: &str = "tkg.tanzu.vmware.com/addons";
 const SYSTEM: &str = "tkg-system";
 const RESOLVED: &str = "lifecycle.sluice.dev/resolved-tkr";
+
+/// Key of the values of Supervisors.
+const PLACEMENT: &str = "tkgs-values.yaml";
+
+/// On a Cluster: it is a management cluster, by its presence.
+const ROLE: &str = "cluster-role.tkg.tanzu.vmware.com/management";
+
+/// The account that kapp-controller installs packages with.
+const ACCOUNT: &str = "tanzu-cluster-bootstrap-sa";
 
 /// One package: its PackageInstall and its App are on the same server, and so is the Secret with its values.
 pub(super) struct Installed<'a> {
@@ -89,6 +98,58 @@ impl<'a> Installed<'a> {
             json!({"uid": metadata["uid"], "generation": metadata["generation"], "spec": object["spec"]})
         };
         Ok(json!([of(&install), of(&self.app().await?)]))
+    }
+
+    /// UID and content of the Secret of the fixed name.
+    pub(super) async fn fixed_secret(&self) -> Result<Value> {
+        let secret = self.get(&self.secret_path(&self.fixed())).await?;
+        Ok(json!({"uid": secret["metadata"]["uid"], "data": secret["data"]}))
+    }
+
+    /// Deletes the PackageInstall and waits until kapp-controller has uninstalled the package.
+    pub(super) async fn uninstall(&self) -> Result<()> {
+        self.objects.delete(&self.install_path()).await?;
+        wait::until(format!("{} to be gone", self.name()), TIMEOUT, || async {
+            match self.objects.get(&self.install_path()).await? {
+                None => Ok(()),
+                Some(install) => wait::not_yet(&install["status"]),
+            }
+        })
+        .await?;
+        Ok(())
+    }
+
+    /// Creates the PackageInstall as the addons-manager does, and the Secret of the fixed name with these values if it does not exist.
+    async fn create(&self, values: &BTreeMap<String, String>) -> Result<()> {
+        let (cluster, scene) = (self.cluster.name(), self.cluster.scene());
+        if !self.has_fixed_secret().await? {
+            let secret = json!({
+                "apiVersion": "v1", "kind": "Secret", "type": "Opaque",
+                "metadata": {"name": self.fixed(), "namespace": self.namespace},
+                "data": values,
+            });
+            self.objects
+                .restore(&self.secret_path(&self.fixed()), &secret)
+                .await?;
+        }
+        let annotations = json!({
+            "tkg.tanzu.vmware.com/cluster-name": cluster,
+            "tkg.tanzu.vmware.com/cluster-namespace": scene.namespace(),
+        });
+        let install = json!({
+            "apiVersion": "packaging.carvel.dev/v1alpha1", "kind": "PackageInstall",
+            "metadata": {"name": self.name(), "namespace": self.namespace, "annotations": annotations},
+            "spec": {
+                "serviceAccountName": ACCOUNT,
+                "syncPeriod": "10m0s",
+                "values": [{"secretRef": {"name": self.fixed()}}],
+                "packageRef": {
+                    "refName": self.package.ref_name(),
+                    "versionSelection": {"constraints": self.package.version(), "prereleases": {}},
+                },
+            },
+        });
+        self.objects.restore(&self.install_path(), &install).await
     }
 
     /// The Secret that the PackageInstall takes its values from, if it names one.
@@ -189,10 +250,34 @@ pub(super) fn installed<'a>(cluster: &'a Cluster, release: &'a Release) -> Resul
 /// Makes of a settled Cluster at `release` what the addons-manager would have made: its PackageInstalls and values, its finalizers and
 /// annotations, and a ClusterBootstrap that Sluice has never seen.
 pub(crate) async fn by_the_addons_manager(cluster: &Cluster, release: &Release) -> Result<()> {
+    leave(cluster, release, None).await
+}
+
+/// The same on a Supervisor, where each values Secret, which no package lacks, also places pods on Nodes of the release.
+pub(super) async fn on_a_supervisor(cluster: &Cluster, release: &Release) -> Result<()> {
+    leave(cluster, release, Some(&placement(release))).await
+}
+
+/// `tkgs-values.yaml`, as the addons-manager formats it.
+fn placement(release: &Release) -> String {
+    format!(
+        "nodeSelector:\n    {TKR}: {}\ndeployment:\n    updateStrategy: RollingUpdate\n    rollingUpdate:\n        \
+         maxUnavailable: 0\n        maxSurge: 1\ndaemonset:\n    updateStrategy: OnDelete\n",
+        release.name()
+    )
+}
+
+async fn leave(cluster: &Cluster, release: &Release, placement: Option<&str>) -> Result<()> {
     let bootstrap = cluster.bootstrap().await?;
     for package in installed(cluster, release)? {
         let before = package.named().await?;
-        let values = package.values(&bootstrap).await?;
+        let mut values = package.values(&bootstrap).await?;
+        if let Some(placement) = placement {
+            let content = BASE64_STANDARD.encode(placement);
+            values
+                .get_or_insert_default()
+                .insert(PLACEMENT.to_owned(), content);
+        }
         package
             .install(package.package.version(), values.as_ref())
             .await?;
@@ -214,6 +299,107 @@ pub(crate) async fn by_the_addons_manager(cluster: &Cluster, release: &Release) 
             .await?;
     }
     Ok(())
+}
+
+/// Makes of an unmanaged Cluster, whose kubeconfig leads to the management API server, the management cluster of the addons-manager at
+/// `release`: everything that it writes, in the system namespace of that server. There it installs no kapp-controller, and leaves no
+/// finalizer. The AntreaConfig and its values are those of `like`, a Cluster of the same namespace and release.
+pub(super) async fn on_the_management_cluster(
+    cluster: &Cluster,
+    release: &Release,
+    like: &Cluster,
+) -> Result<()> {
+    let (scene, name, system) = (cluster.scene(), cluster.name(), SYSTEM);
+    scene.apply(&account()).await?;
+    let renamed = |of: &Value| -> Result<Value> {
+        let (theirs, own) = (format!("\"{}-", like.name()), format!("\"{name}-"));
+        Ok(serde_json::from_str(&of.to_string().replace(&theirs, &own))?)
+    };
+    let uid = cluster.object().await?["metadata"]["uid"].clone();
+    let owner = json!([{
+        "apiVersion": "cluster.x-k8s.io/v1beta1", "kind": "Cluster", "name": name, "uid": uid,
+        "controller": true, "blockOwnerDeletion": true,
+    }]);
+    let mut antrea = BTreeMap::new();
+    for (path, kind) in [
+        ("/api/v1", "secrets/NAME-antrea-data-values"),
+        (
+            "/apis/cni.tanzu.vmware.com/v1alpha1",
+            "antreaconfigs/NAME-antrea-package",
+        ),
+    ] {
+        let at = |cluster: &str| {
+            let object = kind.replace("NAME", cluster);
+            format!("{path}/namespaces/{system}/{object}")
+        };
+        let theirs = at(like.name());
+        let found = scene.objects().get(&theirs).await?;
+        let found = found.with_context(|| format!("{theirs} does not exist"))?;
+        let mut own = renamed(&found)?;
+        let labels = own["metadata"]["labels"].clone();
+        own["metadata"] = json!({"name": own["metadata"]["name"], "namespace": system, "labels": labels});
+        own["metadata"]["ownerReferences"] = owner.clone();
+        if !own["metadata"]["labels"]["tkg.tanzu.vmware.com/cluster-name"].is_null() {
+            own["metadata"]["labels"]["tkg.tanzu.vmware.com/cluster-name"] = json!(name);
+        }
+        scene.objects().restore(&at(name), &own).await?;
+        if path == "/api/v1" {
+            antrea = serde_json::from_value(own["data"].clone())?;
+        } else {
+            let status = json!({"status": {"secretRef": format!("{name}-antrea-data-values")}});
+            scene
+                .objects()
+                .merge(&format!("{}/status", at(name)), &status)
+                .await?;
+        }
+    }
+    let bootstrap = json!({
+        "apiVersion": "run.tanzu.vmware.com/v1alpha3", "kind": "ClusterBootstrap",
+        "metadata": {"name": name, "namespace": system, "ownerReferences": owner},
+        "spec": renamed(&like.bootstrap().await?["spec"])?,
+    });
+    scene.apply(std::slice::from_ref(&bootstrap)).await?;
+    forget(cluster, &release.name()).await?;
+    for package in release
+        .packages()
+        .filter(|package| package.short() != "kapp-controller")
+    {
+        let installed = Installed::of(cluster, package)?;
+        if package.short() == "antrea" {
+            installed.create(&antrea).await?;
+        } else {
+            let values = installed.values(&bootstrap).await?.unwrap_or_default();
+            installed.create(&values).await?;
+        }
+        installed.is_deployed().await?;
+    }
+    let labels = json!({"metadata": {"labels": {TKR: release.name(), ROLE: ""}}});
+    cluster.patch(&labels).await?;
+    Ok(())
+}
+
+/// The account of kapp-controller with its role, which may do everything.
+fn account() -> [Value; 3] {
+    let (role, binding) = (
+        "tanzu-cluster-bootstrap-clusterrole",
+        "tanzu-cluster-bootstrap-clusterrolebinding",
+    );
+    let group = "rbac.authorization.k8s.io";
+    [
+        json!({
+            "apiVersion": "v1", "kind": "ServiceAccount",
+            "metadata": {"name": ACCOUNT, "namespace": SYSTEM},
+        }),
+        json!({
+            "apiVersion": format!("{group}/v1"), "kind": "ClusterRole", "metadata": {"name": role},
+            "rules": [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}],
+        }),
+        json!({
+            "apiVersion": format!("{group}/v1"), "kind": "ClusterRoleBinding", "metadata": {"name": binding},
+            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": role},
+            "subjects": [{"kind": "ServiceAccount", "name": ACCOUNT, "namespace": SYSTEM}],
+        }),
+    ]
 }
 
 /// What the addons-manager does once label, version and pause are written, up to its own end between two packages: the ClusterBootstrap is
