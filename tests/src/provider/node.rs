@@ -11,6 +11,9 @@ use super::condition;
 use super::error::Error;
 use crate::requests::apply::FIELD_MANAGER;
 
+/// Taint that the API server gives each new Node, until its controllers find it ready. None of those runs here.
+const NOT_READY: &str = "node.kubernetes.io/not-ready";
+
 /// Label of Nodes of control planes.
 const CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
 
@@ -74,8 +77,27 @@ async fn create(
     }
     let status = json!({"apiVersion": "v1", "kind": "Node", "status": status(version)});
     let parameters = PatchParams::apply(FIELD_MANAGER).force();
-    nodes
+    let node = nodes
         .patch_status(name, &parameters, &Patch::Apply(&status))
+        .await?;
+    remove_taint(&nodes, &node).await
+}
+
+/// Lets Pods of DaemonSets run on a Node that is ready.
+async fn remove_taint(nodes: &Api<Node>, node: &Node) -> Result<(), Error> {
+    let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_ref());
+    let Some(taints) = taints.filter(|taints| taints.iter().any(|taint| taint.key == NOT_READY)) else {
+        return Ok(());
+    };
+    let others: Vec<_> = taints.iter().filter(|taint| taint.key != NOT_READY).collect();
+    // With the resourceVersion: a list is replaced as a whole, and Cluster API writes taints too.
+    let change = json!({
+        "metadata": {"resourceVersion": node.metadata.resource_version},
+        "spec": {"taints": others},
+    });
+    let parameters = PatchParams::default();
+    nodes
+        .patch(&node.name_any(), &parameters, &Patch::Merge(&change))
         .await?;
     Ok(())
 }

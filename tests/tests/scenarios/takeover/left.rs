@@ -23,7 +23,7 @@ const RESOLVED: &str = "lifecycle.sluice.dev/resolved-tkr";
 const PLACEMENT: &str = "tkgs-values.yaml";
 
 /// On a Cluster: it is a management cluster, by its presence.
-const ROLE: &str = "cluster-role.tkg.tanzu.vmware.com/management";
+pub(super) const ROLE: &str = "cluster-role.tkg.tanzu.vmware.com/management";
 
 /// The account that kapp-controller installs packages with.
 const ACCOUNT: &str = "tanzu-cluster-bootstrap-sa";

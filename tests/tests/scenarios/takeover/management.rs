@@ -74,7 +74,9 @@ async fn taken_over_and_upgraded(scene: &Scene) -> Result<()> {
 
     upgraded(&one, &new).await?;
     moved(&one, &new, &before).await?;
+    labels_decide_nothing(&one, &other).await?;
     costs_no_more(&one, &other).await?;
+    leads_to_management(&other, &new, &log).await?;
     process.still_runs(scene).await?;
     has_no_kapp_controller(&one, &log).await?;
     let packages = installed(&one, &new)?;
@@ -190,6 +192,38 @@ async fn moved(one: &Cluster, new: &Release, before: &[Value]) -> Result<()> {
             prefix.trim_end_matches('-')
         );
     }
+    Ok(())
+}
+
+/// The management cluster loses its label, and another Cluster gets it: the API server of each decides, which stays as it is.
+async fn labels_decide_nothing(one: &Cluster, other: &Cluster) -> Result<()> {
+    let labelled = |value: Value| json!({"metadata": {"labels": {left::ROLE: value}}});
+    one.patch(&labelled(Value::Null)).await?;
+    other.patch(&labelled(json!(""))).await?;
+    other.has_event("ManagementLabelIgnored", "", TIMEOUT).await?;
+    record_says(other, "kapp-controller", "Ready").await?;
+    other.is_settled(TIMEOUT).await?;
+    one.is_settled(TIMEOUT).await
+}
+
+/// The kubeconfig of another Cluster is replaced by one for the management API server: its upgrade is held, and nothing is written there.
+async fn leads_to_management(other: &Cluster, new: &Release, log: &WatchLog) -> Result<()> {
+    let management = other.scene().world().stack().management();
+    let kubeconfig = other.swap_kubeconfig(&management.admin_kubeconfig()).await?;
+    let before = other.upgrade(new).await?;
+    other.says("ReachesManagementCluster", TIMEOUT).await?;
+    other.control_plane_is_untouched(before).await?;
+    let names: Vec<String> = installable(new)
+        .map(|package| format!("{}-{}", other.name(), package.short()))
+        .collect();
+    let writes = log.writes().await?;
+    let found = writes.iter().find(|write| names.contains(&write.name));
+    ensure!(
+        found.is_none(),
+        "the management API server got a PackageInstall of {}: {found:?}",
+        other.name()
+    );
+    other.swap_kubeconfig(&kubeconfig).await?;
     Ok(())
 }
 

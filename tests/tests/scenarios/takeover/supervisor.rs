@@ -63,7 +63,8 @@ async fn run(scene: Scene) -> Result<()> {
 
 async fn taken_over_and_upgraded(scene: &Scene) -> Result<()> {
     apply::apply_crds(&scene.client(), &[virtual_machines()]).await?;
-    scene.apply(&[virtual_machine(scene, "one")]).await?;
+    let machine = virtual_machine(scene, "one");
+    scene.apply(std::slice::from_ref(&machine)).await?;
     let releases = [
         release(scene, VERSIONS[0], 1)?,
         release(scene, VERSIONS[1], 2)?,
@@ -93,6 +94,8 @@ async fn taken_over_and_upgraded(scene: &Scene) -> Result<()> {
     taken_over(&one, &releases[0]).await?;
     let webhooks = admit(scene).await?;
 
+    // What Sluice has found stays.
+    scene.objects().delete(&path_of(&machine)).await?;
     upgraded(&one, &releases).await?;
     let settled = Timestamp::now();
     costs_no_more(&one, &other).await?;
@@ -121,6 +124,15 @@ fn virtual_machine(scene: &Scene, cluster: &str) -> Value {
         },
         "spec": {"className": "best-effort-small"},
     })
+}
+
+fn path_of(machine: &Value) -> String {
+    let text = |field: &str| machine["metadata"][field].as_str().unwrap_or_default().to_owned();
+    format!(
+        "/apis/{GROUP}/{VERSION}/namespaces/{}/virtualmachines/{}",
+        text("namespace"),
+        text("name")
+    )
 }
 
 /// A release whose agent places its pods by values, and whose packages say that they take these.
