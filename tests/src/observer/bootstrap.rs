@@ -43,7 +43,7 @@ pub(super) struct Exceptions {
     after_control_plane: Vec<String>,
     /// Packages of which it is enough that they are applied.
     applied: Vec<String>,
-    /// Packages that have to be reconciled.
+    /// Packages with a policy that does not say so.
     reconciled: Vec<String>,
     /// Packages with the version that is kept.
     kept: Vec<(String, String)>,
@@ -102,7 +102,12 @@ impl Exceptions {
         Self {
             after_control_plane: named("phase", "AfterControlPlane"),
             applied: named("readiness", "Applied"),
-            reconciled: named("readiness", "Reconciled"),
+            reconciled: policies
+                .into_iter()
+                .flatten()
+                .filter(|policy| policy["readiness"] != "Applied")
+                .map(|policy| text(policy, "/package"))
+                .collect(),
             kept,
         }
     }
@@ -114,7 +119,7 @@ impl Exceptions {
             .any(|name| name == short(ref_name))
     }
 
-    /// Whether it is enough that this package is applied. On a Supervisor it is, unless the policy asks for more.
+    /// Whether it is enough that this package is applied. On a Supervisor it is for those without a policy.
     pub(super) fn is_applied(&self, ref_name: &str, on_supervisor: bool) -> bool {
         let is_named = |names: &[String]| names.iter().any(|name| name == short(ref_name));
         is_named(&self.applied) || (on_supervisor && !is_named(&self.reconciled))

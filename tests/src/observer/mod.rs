@@ -8,7 +8,7 @@
 //! got the current values of the ClusterBootstrap. The observer compares contents.
 //!
 //! - A version of the control plane needs every package of its release proven, those of phase AfterControlPlane excepted.
-//! - On a Supervisor it is enough that a package is applied, unless its policy asks for more. Values that place its pods have to name the
+//! - On a Supervisor it is enough that a package is applied, unless it has a policy that asks for more. Values that place its pods have to name the
 //!   release of the version.
 //! - A Cluster that manages itself has its packages on the management API server, and none of kapp-controller.
 //! - Once the control plane runs a version, every package has to be proven again, by a run that began after that. The end of the hop

@@ -36,14 +36,19 @@ fn elsewhere_it_has_to_be() {
 
 #[test]
 fn a_policy_may_ask_for_more_on_a_supervisor() {
-    let mut story = on_supervisor();
-    story.bootstrap_with(json!({"spec": {
-        "cni": {"refName": "antrea.a.test.2.0.0"},
-        "upgradePolicy": {"packages": [{"package": "antrea", "readiness": "Reconciled"}]},
-    }}));
-    applied(&mut story);
-    story.control_plane(NEW, OLD);
-    story.is_early("control plane", "Reconciling");
+    for policy in [
+        json!({"package": "antrea", "readiness": "Reconciled"}),
+        json!({"package": "antrea", "phase": "BeforeControlPlane"}),
+    ] {
+        let mut story = on_supervisor();
+        story.bootstrap_with(json!({"spec": {
+            "cni": {"refName": "antrea.a.test.2.0.0"},
+            "upgradePolicy": {"packages": [policy]},
+        }}));
+        applied(&mut story);
+        story.control_plane(NEW, OLD);
+        story.is_early("control plane", "Reconciling");
+    }
 }
 
 #[test]

@@ -66,6 +66,11 @@ async fn taken_over_and_upgraded(scene: &Scene) -> Result<()> {
         record_says(&one, package.short(), "Ready").await?;
     }
     is_completed(&one).await?;
+    let manages = one.bootstrap().await?["status"]["upgrade"]["kappController"].take();
+    ensure!(
+        manages == "Unmanaged",
+        "Sluice says that kapp-controller of one is {manages}"
+    );
     let after = contents(&one, &old).await?;
     ensure!(
         before == after,

@@ -179,6 +179,11 @@ async fn taken_over(one: &Cluster, release: &Release) -> Result<()> {
         record_says(one, package.short(), "Ready").await?;
     }
     is_completed(one).await?;
+    let answer = one.bootstrap().await?["status"]["upgrade"]["supervisor"].take();
+    ensure!(
+        answer["found"] == true,
+        "Sluice says about a Supervisor: {answer}"
+    );
     let after = contents(one, release).await?;
     ensure!(
         before == after,
