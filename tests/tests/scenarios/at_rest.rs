@@ -1,5 +1,7 @@
 //! What Sluice costs a Cluster at rest, by the audit logs.
 
+use std::sync::{Mutex, PoisonError};
+
 use anyhow::{Context as _, Result, ensure};
 use jiff::Timestamp;
 use sluice_tests::extension::{ELECTION, PATIENT_ELECTION};
@@ -63,8 +65,11 @@ pub(crate) async fn costs_no_more(cluster: &Cluster, other: &Cluster) -> Result<
 /// Requests of Sluice to the workload cluster from the beginning of one drift check to that of another one.
 async fn between_checks(cluster: &Cluster, since: Timestamp) -> Result<Vec<String>> {
     let what = format!("{CHECKS} drift checks of Cluster {}", cluster.name());
+    // Each probe reads only the new lines of the logs.
+    let requests = Mutex::new(cluster.requests()?);
     let times = wait::until(what, 2 * TIMEOUT, || async {
-        let times = cluster.requests()?.times(KUBE_SYSTEM, since)?;
+        let mut requests = requests.lock().unwrap_or_else(PoisonError::into_inner);
+        let times = requests.times(KUBE_SYSTEM, since)?;
         if times.len() > CHECKS {
             Ok(times)
         } else {
@@ -74,5 +79,6 @@ async fn between_checks(cluster: &Cluster, since: Timestamp) -> Result<Vec<Strin
     .await?;
     let began = times.first().context("no drift check")?;
     let ended = times.get(CHECKS).context("too few drift checks")?;
-    cluster.requests()?.between(*began, *ended)
+    let mut requests = requests.into_inner().unwrap_or_else(PoisonError::into_inner);
+    requests.between(*began, *ended)
 }

@@ -10,7 +10,7 @@ use sluice_tests::scenario::{Cluster, Scenario, Scene, TIMEOUT, VERSIONS, WatchL
 use sluice_tests::stack::SYSTEM_NAMESPACE;
 use sluice_tests::stack::kubelet::{Delay, RunningProcess};
 
-use super::left::{self, Installed};
+use super::left::{self, Installed, ROLE};
 use crate::at_rest::{checks_as_before, checks_often, costs_no_more};
 use crate::common::{antrea_config, is_completed, record_says};
 use crate::resolve::apply_until_accepted;
@@ -202,7 +202,7 @@ async fn moved(one: &Cluster, new: &Release, before: &[Value]) -> Result<()> {
 
 /// The management cluster loses its label, and another Cluster gets it: the API server of each decides, which stays as it is.
 async fn labels_decide_nothing(one: &Cluster, other: &Cluster) -> Result<()> {
-    let labelled = |value: Value| json!({"metadata": {"labels": {left::ROLE: value}}});
+    let labelled = |value: Value| json!({"metadata": {"labels": {ROLE: value}}});
     one.patch(&labelled(Value::Null)).await?;
     other.patch(&labelled(json!(""))).await?;
     other.has_event("ManagementLabelIgnored", "", TIMEOUT).await?;
