@@ -129,6 +129,10 @@ pub mod annotation {
     /// On a ClusterBootstrap: exact versions of packages that do not follow a release, `antrea=1.7.1+vmware.1-tkg.1`, and `none`
     /// for one that is left out on purpose; comma separated.
     pub const KEEP_PACKAGE_VERSIONS: &str = "lifecycle.sluice.dev/keep-package-versions";
+    /// On a release: management packages that it needs, `tkg-clusterclass-vsphere.tanzu.vmware.com>=0.31.0`; comma separated.
+    pub const REQUIRES: &str = "lifecycle.sluice.dev/requires";
+    /// On ConfigMap [`BOM_METADATA`](super::name::BOM_METADATA), by its presence: nothing maintains its data any more.
+    pub const FROZEN: &str = "lifecycle.sluice.dev/frozen";
     /// On a paused Cluster: Kubernetes version whose entry in `TKR_DATA` the same request changes, although machines may run it.
     pub const EDIT_TKR_DATA: &str = "lifecycle.sluice.dev/edit-tkr-data";
 
@@ -201,13 +205,19 @@ pub mod name {
     /// Topology variable with the subnet of load balancers of Oracle Cloud.
     pub const PRIVATE_SERVICE_SUBNET_ID: &str = "privateServiceSubnetId";
     /// The conditions of a Cluster that Sluice reads. All others are skipped when a Cluster is decoded.
-    pub const CLUSTER_CONDITIONS: [&str; 3] =
-        [CONTROL_PLANE_INITIALIZED, TOPOLOGY_RECONCILED, UPDATES_AVAILABLE];
+    pub const CLUSTER_CONDITIONS: [&str; 4] = [
+        CONTROL_PLANE_INITIALIZED,
+        TOPOLOGY_RECONCILED,
+        RELEASE_COMPATIBLE,
+        UPDATES_AVAILABLE,
+    ];
     /// Condition of a Cluster (v1beta1): the API server of the workload has responded once.
     pub const CONTROL_PLANE_INITIALIZED: &str = "ControlPlaneInitialized";
     /// Condition of a Cluster: Cluster API has reconciled its topology.
     pub const TOPOLOGY_RECONCILED: &str = "TopologyReconciled";
-    /// Condition of Clusters and releases: newer releases.
+    /// Condition of Clusters and ClusterBootstraps: whether the release in the label is compatible with this management cluster.
+    pub const RELEASE_COMPATIBLE: &str = "ReleaseCompatible";
+    /// Condition of Clusters, ClusterBootstraps and releases: newer releases.
     pub const UPDATES_AVAILABLE: &str = "UpdatesAvailable";
     /// The topology variables that Sluice reads. All others are skipped when a Cluster is decoded.
     pub const VARIABLES: [&str; 10] = [
@@ -238,7 +248,7 @@ pub fn is_kept(key: &str) -> bool {
 }
 
 /// Every key of [`label`] and [`annotation`].
-const READ: [&str; 61] = [
+const READ: [&str; 63] = [
     label::TKR,
     label::LEGACY_TKR,
     label::INCOMPATIBLE,
@@ -295,6 +305,8 @@ const READ: [&str; 61] = [
     annotation::CONFIGURATION_UID,
     annotation::RESOLVED_TKR,
     annotation::KEEP_PACKAGE_VERSIONS,
+    annotation::REQUIRES,
+    annotation::FROZEN,
     annotation::EDIT_TKR_DATA,
     annotation::PACKAGE_VERSION,
     annotation::MANUALLY_CONTROLLED,

@@ -35,7 +35,9 @@ use crate::{
     printcolumn = r#"{"name": "CPI", "type": "string", "jsonPath": ".spec.cpi.refName", "description": "Package of the cloud provider interface", "priority": 1}"#,
     printcolumn = r#"{"name": "Kapp", "type": "string", "jsonPath": ".spec.kapp.refName", "description": "Package of kapp-controller", "priority": 1}"#,
     printcolumn = r#"{"name": "Resolved_TKR", "type": "string", "jsonPath": ".status.resolvedTKR", "description": "Release whose packages are merged into the spec", "priority": 1}"#,
-    printcolumn = r#"{"name": "Additional Packages", "type": "string", "jsonPath": ".spec.additionalPackages[*].refName", "description": "Packages beyond the core ones", "priority": 1}"#
+    printcolumn = r#"{"name": "Additional Packages", "type": "string", "jsonPath": ".spec.additionalPackages[*].refName", "description": "Packages beyond the core ones", "priority": 1}"#,
+    printcolumn = r#"{"name": "Compatible", "type": "string", "jsonPath": ".status.conditions[?(@.type=='ReleaseCompatible')].status", "description": "Whether the release in the label of the Cluster is compatible with this management cluster", "priority": 1}"#,
+    printcolumn = r#"{"name": "Updates Available", "type": "string", "jsonPath": ".status.conditions[?(@.type=='UpdatesAvailable')].message", "description": "Newer releases of this minor version and the next one", "priority": 1}"#
 )]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterBootstrapSpec {

@@ -21,8 +21,8 @@ pub use kapp_controller_config::{
 pub use os_image::{MachineImage, OSImage, OSImageSpec, OSImageStatus, OperatingSystem};
 pub use shown::{ClusterPhase, HeldGate, KEPT_UPGRADES, PastUpgrade};
 pub use tkr::{
-    ContainerImage, KubernetesSpec, LocalObjectReference, TanzuKubernetesRelease, TanzuKubernetesReleaseSpec,
-    TanzuKubernetesReleaseStatus,
+    ContainerImage, KubernetesSpec, LocalObjectReference, ProvenPackage, Requirements,
+    TanzuKubernetesRelease, TanzuKubernetesReleaseSpec, TanzuKubernetesReleaseStatus,
 };
 pub use upgrade::{
     FirstSeenRun, Gate, Hook, KappControllerMode, Outcome, PackageRecord, PackageState, SCHEMA,

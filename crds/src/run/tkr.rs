@@ -5,6 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Condition;
+use crate::schema::is_false;
 
 /// What a release consists of.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, CustomResource)]
@@ -21,7 +22,8 @@ use super::Condition;
     printcolumn = r#"{"name": "Ready", "type": "string", "jsonPath": ".status.conditions[?(@.type=='Ready')].status"}"#,
     printcolumn = r#"{"name": "Compatible", "type": "string", "jsonPath": ".status.conditions[?(@.type=='Compatible')].status"}"#,
     printcolumn = r#"{"name": "Updates Available", "type": "string", "jsonPath": ".status.conditions[?(@.type=='UpdatesAvailable')].message"}"#,
-    printcolumn = r#"{"name": "Created", "type": "date", "jsonPath": ".metadata.creationTimestamp"}"#
+    printcolumn = r#"{"name": "Created", "type": "date", "jsonPath": ".metadata.creationTimestamp"}"#,
+    printcolumn = r#"{"name": "Reason", "type": "string", "jsonPath": ".status.conditions[?(@.type=='Compatible')].reason", "description": "Why it is not compatible"}"#
 )]
 #[serde(rename_all = "camelCase")]
 pub struct TanzuKubernetesReleaseSpec {
@@ -87,4 +89,40 @@ pub struct TanzuKubernetesReleaseStatus {
     /// `Valid`, `Compatible`, `Ready`, `UpdatesAvailable`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
+    /// The management packages that the release needs, as far as they are proven; absent where it needs none.
+    #[serde(
+        default,
+        deserialize_with = "crate::foreign::lenient::or_default",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub requirements: Option<Requirements>,
+}
+
+/// How far the requirements of a release are met.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Requirements {
+    /// The value of annotation `lifecycle.sluice.dev/requires` that the rest is about.
+    pub requires: String,
+    /// Whether a ConfigMap with label `run.tanzu.vmware.com/additional-compatible-tkrs` lists the release, whatever it needs.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub overridden: bool,
+    /// The required packages that are proven.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16))]
+    pub proven: Vec<ProvenPackage>,
+}
+
+/// A proven management package. The proof holds for this generation of its App, also while a resync fails.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ProvenPackage {
+    /// `spec.refName` of the package.
+    pub package: String,
+    /// Its version.
+    pub version: String,
+    /// UID of its App.
+    #[serde(rename = "appUID")]
+    pub app_uid: String,
+    /// Generation of its App.
+    pub app_generation: i64,
 }

@@ -23,7 +23,8 @@ pub use self::underway::{is_underway, last_moved};
 use crate::reasons::{Class, Hold, PackageReason};
 use crate::text::lines;
 use clauses::{
-    CLAUSES, Clause, Evidence, failure, observed_install, specifies_the_target, stopped, unfinished,
+    CLAUSES, Clause, Evidence, InstalledBy, failure, observed_install, specifies_the_target, stopped,
+    unfinished,
 };
 use first_run::observed_app;
 
@@ -195,6 +196,21 @@ pub fn judge(
     judge_by(CLAUSES, target, install, app, latch)
 }
 
+/// Judges a package whose PackageInstall belongs to another client, at the version that kapp-controller has selected: version constraint
+/// and values are those of that client.
+///
+/// A recorded proof also holds while kapp-controller fails to resync the same App at the same generation, because the deployed objects
+/// are still those of the version.
+#[must_use]
+pub fn judge_of_others(
+    target: &Target<'_>,
+    install: Option<&PackageInstall>,
+    app: Option<&App>,
+    latch: Option<&PackageRecord>,
+) -> Judgement {
+    judge_installed_by(InstalledBy::Others, CLAUSES, target, (install, app), latch)
+}
+
 /// Judges a package while its API server does not respond: by its recorded entry, if that is for the same target and, for a proof, the
 /// required readiness.
 #[must_use]
@@ -235,8 +251,18 @@ fn judge_by(
     app: Option<&App>,
     latch: Option<&PackageRecord>,
 ) -> Judgement {
+    judge_installed_by(InstalledBy::Sluice, clauses, target, (install, app), latch)
+}
+
+fn judge_installed_by(
+    by: InstalledBy,
+    clauses: &[Clause],
+    target: &Target<'_>,
+    (install, app): (Option<&PackageInstall>, Option<&App>),
+    latch: Option<&PackageRecord>,
+) -> Judgement {
     let (record, settled) = if let Some(install) = install {
-        weigh(clauses, target, install, app, latch)
+        weigh(by, clauses, target, (install, app), latch)
     } else {
         let hold = Hold::new(
             PackageReason::PackageInstallPending,
@@ -258,16 +284,17 @@ fn judge_by(
 
 /// Returns the entry for the record, and whether the package is settled.
 fn weigh(
+    by: InstalledBy,
     clauses: &[Clause],
     target: &Target<'_>,
-    install: &PackageInstall,
-    app: Option<&App>,
+    (install, app): (&PackageInstall, Option<&App>),
     latch: Option<&PackageRecord>,
 ) -> (PackageRecord, bool) {
     let first = latch.and_then(|latch| latch.first_seen_run.as_ref());
     let latch = latch.filter(|latch| is_for(latch, target));
-    let latched = latched(latch, app);
+    let latched = latched(by, latch, app);
     let asked = |readiness| Evidence {
+        by,
         target,
         install,
         app,
@@ -309,13 +336,13 @@ fn covers(proven: Option<Readiness>, asked: Readiness) -> bool {
 
 /// Returns the readiness that was proven at this very App and generation, unless a run has failed since. After the start of another
 /// run, only `consecutiveReconcileFailures` shows the failure; a successful run resets it to 0 (`setReconcileCompleted` of v0.53.1).
-fn latched(latch: Option<&PackageRecord>, app: Option<&App>) -> Option<Readiness> {
+fn latched(by: InstalledBy, latch: Option<&PackageRecord>, app: Option<&App>) -> Option<Readiness> {
     let (latch, app) = (latch?, app?);
     let failures = app
         .status
         .as_ref()
         .and_then(|status| status.consecutive_reconcile_failures);
-    if failures.is_some_and(|failures| failures > 0) {
+    if by == InstalledBy::Sluice && failures.is_some_and(|failures| failures > 0) {
         return None;
     }
     let is_this_app = latch.state == PackageState::Ready

@@ -18,7 +18,7 @@ use sluice_core::{
         stores::{self, Found, Images, OfCluster, Releases, Stored, Whole},
     },
     decode::{Item, Undecodable},
-    packages::bootstrap::Catalogue,
+    packages::{bootstrap::Catalogue, requirements::ManagementPackages},
     releases::ReleaseEvent,
 };
 use sluice_crds::{
@@ -68,7 +68,8 @@ pub struct Stores {
     /// Completes when every store is filled.
     filled: future::Shared<BoxFuture<'static, ()>>,
     /// All TanzuKubernetesReleases and the identities of all Packages of the system namespace: every reconcile needs all of them. Also all
-    /// OSImages: a resolution reads many of them.
+    /// OSImages: a resolution reads many of them. And PackageInstalls and Apps of the system namespace that releases may require, without
+    /// the fields that no proof needs.
     whole: Arc<Mutex<Whole>>,
 }
 
@@ -118,6 +119,18 @@ impl Stores {
             EventHandlers::bootstrap,
         );
         let classes = opening.follow(Api::all(client.clone()), all(), |_| {}, EventHandlers::class);
+        let installs = opening.follow(
+            Api::all(client.clone()),
+            all(),
+            copy_required(&whole, handlers, system_namespace, Whole::system_install),
+            EventHandlers::install,
+        );
+        let apps = opening.follow(
+            Api::all(client.clone()),
+            all(),
+            copy_required(&whole, handlers, system_namespace, Whole::system_app),
+            requeue_owner::<App>,
+        );
         let images = opening.images(Api::all(client.clone()), &whole);
         let stores = Self {
             images,
@@ -128,8 +141,8 @@ impl Stores {
             machine_deployments: opening.store(None, topology(), requeue_owner::<MachineDeployment>),
             machine_pools: opening.store(None, topology(), requeue_owner::<MachinePool>),
             packages,
-            installs: opening.store(None, all(), EventHandlers::install),
-            apps: opening.store(None, all(), requeue_owner::<App>),
+            installs,
+            apps,
             releases,
             whole,
             ended: Arc::default(),
@@ -175,6 +188,18 @@ impl Stores {
     #[must_use]
     pub fn are_packages_listed(&self) -> bool {
         self.packages.is_filled() && self.installs.is_filled()
+    }
+
+    /// Waits until the packages that releases may require are listed: PackageInstalls and Apps.
+    pub async fn management_packages_listed(&self) {
+        self.installs.filled().await;
+        self.apps.filled().await;
+    }
+
+    /// Returns whether the packages that releases may require are listed.
+    #[must_use]
+    pub fn are_management_packages_listed(&self) -> bool {
+        self.installs.is_filled() && self.apps.is_filled()
     }
 
     /// Waits until every store is filled.
@@ -254,6 +279,10 @@ impl stores::Stores for Stores {
 
     fn catalogue(&self) -> Arc<Catalogue> {
         Arc::clone(&lock(&self.whole).catalogue)
+    }
+
+    fn management_packages(&self) -> Arc<ManagementPackages> {
+        Arc::clone(&lock(&self.whole).management_packages)
     }
 
     fn is_listed(&self, kind: StoredKind) -> bool {
@@ -400,6 +429,29 @@ fn copy_objects<K: Cached>(
     move |seen| {
         let mut whole = lock(&whole);
         seen.each(|object, presence| take_in(&mut whole, object, presence == Presence::There));
+    }
+}
+
+/// Returns a handler that copies objects of the system namespace into `whole`, all of a list at once. It requeues the releases after a
+/// change of a package that one of them requires.
+fn copy_required<K: Cached>(
+    whole: &Arc<Mutex<Whole>>,
+    handlers: &EventHandlers,
+    system_namespace: &str,
+    take_in: fn(&mut Whole, &K, bool) -> bool,
+) -> impl Fn(&Seen<'_, K>) + Send + use<K> {
+    let (whole, handlers, system) = (Arc::clone(whole), handlers.clone(), system_namespace.to_owned());
+    move |seen| {
+        let (mut whole, mut is_required) = (lock(&whole), false);
+        seen.each(|object, presence| {
+            if object.meta().namespace.as_deref() == Some(system.as_str()) {
+                is_required |= take_in(&mut whole, object, presence == Presence::There);
+            }
+        });
+        drop(whole);
+        if is_required {
+            handlers.marked();
+        }
     }
 }
 

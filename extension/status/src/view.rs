@@ -113,7 +113,7 @@ mod tests {
             stores::{Images, Releases, Stored},
         },
         decode::Undecodable,
-        packages::bootstrap::Catalogue,
+        packages::{bootstrap::Catalogue, requirements::ManagementPackages},
     };
     use sluice_crds::labels::label;
 
@@ -179,6 +179,10 @@ mod tests {
         }
 
         fn catalogue(&self) -> Arc<Catalogue> {
+            Arc::default()
+        }
+
+        fn management_packages(&self) -> Arc<ManagementPackages> {
             Arc::default()
         }
 

@@ -32,6 +32,18 @@ const BOOTSTRAP: [Column; 11] = [
         ".spec.additionalPackages[*].refName",
         1,
     ),
+    (
+        "Compatible",
+        "string",
+        ".status.conditions[?(@.type=='ReleaseCompatible')].status",
+        1,
+    ),
+    (
+        "Updates Available",
+        "string",
+        ".status.conditions[?(@.type=='UpdatesAvailable')].message",
+        1,
+    ),
 ];
 
 pub(super) const CONTRACTS: [Contract; 14] = [
@@ -63,6 +75,12 @@ pub(super) const CONTRACTS: [Contract; 14] = [
                 0,
             ),
             ("Created", "date", ".metadata.creationTimestamp", 0),
+            (
+                "Reason",
+                "string",
+                ".status.conditions[?(@.type=='Compatible')].reason",
+                0,
+            ),
         ],
     ),
     (

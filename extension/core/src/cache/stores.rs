@@ -15,7 +15,10 @@ use crate::{
     cache::stored_kind::StoredKind,
     cluster::is_legacy,
     decode::Undecodable,
-    packages::bootstrap::{Catalogue, PackageFacts},
+    packages::{
+        bootstrap::{Catalogue, PackageFacts},
+        requirements::{self, ManagementPackages, required},
+    },
 };
 
 /// OSImages by name.
@@ -83,6 +86,9 @@ pub trait Stores:
     /// Returns the catalogue of the Packages of the system namespace.
     fn catalogue(&self) -> Arc<Catalogue>;
 
+    /// Returns the PackageInstalls and Apps of the system namespace that releases may require.
+    fn management_packages(&self) -> Arc<ManagementPackages>;
+
     /// Returns whether all objects of a kind were listed once.
     fn is_listed(&self, kind: StoredKind) -> bool;
 
@@ -103,6 +109,10 @@ pub struct Whole {
     pub catalogue: Arc<Catalogue>,
     /// OSImages by name.
     pub images: Arc<Images>,
+    /// PackageInstalls and Apps of the system namespace that releases may require.
+    pub management_packages: Arc<ManagementPackages>,
+    /// Number of requirements of each package that releases require.
+    required: BTreeMap<String, usize>,
 }
 
 impl Whole {
@@ -115,12 +125,43 @@ impl Whole {
         } else {
             releases.remove(&name)
         };
+        for package in before.as_deref().map(required).unwrap_or_default() {
+            if let Some(count) = self.required.get_mut(&package) {
+                *count = count.saturating_sub(1);
+            }
+        }
+        for package in is_there.then(|| required(release)).unwrap_or_default() {
+            *self.required.entry(package).or_default() += 1;
+        }
+        self.required.retain(|_, count| *count > 0);
         !is_there
             || before.is_none_or(|before| {
                 before.spec != release.spec
                     || before.metadata.uid != release.metadata.uid
                     || is_legacy(&before.metadata) != is_legacy(&release.metadata)
+                    || !requirements::are_same(&before, release)
             })
+    }
+
+    /// Observes an existing or deleted PackageInstall of the system namespace. Returns whether the change affects a package that a release
+    /// requires.
+    pub fn system_install(&mut self, install: &PackageInstall, is_there: bool) -> bool {
+        let name = install.name_any();
+        let was_required = self.is_required(&name);
+        let has_changed = Arc::make_mut(&mut self.management_packages).install(install, is_there);
+        has_changed && (was_required || self.is_required(&name))
+    }
+
+    /// Observes an existing or deleted App of the system namespace. Returns whether the change affects a package that a release requires.
+    pub fn system_app(&mut self, app: &App, is_there: bool) -> bool {
+        let has_changed = Arc::make_mut(&mut self.management_packages).app(app, is_there);
+        has_changed && self.is_required(&app.name_any())
+    }
+
+    /// Whether the PackageInstall of this name installs a package that a release requires.
+    fn is_required(&self, install: &str) -> bool {
+        let package = self.management_packages.package_of(install);
+        package.is_some_and(|package| self.required.contains_key(package))
     }
 
     /// Observes an existing or deleted OSImage.
@@ -306,6 +347,10 @@ pub(crate) mod tests {
             Arc::default()
         }
 
+        fn management_packages(&self) -> Arc<ManagementPackages> {
+            Arc::default()
+        }
+
         fn is_listed(&self, kind: StoredKind) -> bool {
             !self.unlisted.contains(&kind)
         }
@@ -367,6 +412,10 @@ pub(crate) mod tests {
 
         fn catalogue(&self) -> Arc<Catalogue> {
             self.given.catalogue()
+        }
+
+        fn management_packages(&self) -> Arc<ManagementPackages> {
+            self.given.management_packages()
         }
 
         fn is_listed(&self, _: StoredKind) -> bool {

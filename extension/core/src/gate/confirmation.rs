@@ -29,7 +29,7 @@ use crate::{
         index::{Index, Pace},
         retry::{RetryAfter, RetryPolicy},
     },
-    packages::bootstrap::Catalogue,
+    packages::{bootstrap::Catalogue, requirements::ManagementPackages},
     protocol::{Key, Server},
     reasons::{CallReason, Hold, HoldReason},
     resolver::{class_in_cache, requires_resolution},
@@ -387,6 +387,10 @@ impl<S: Stores> Stores for Confirmed<'_, S> {
 
     fn catalogue(&self) -> Arc<Catalogue> {
         self.stores.catalogue()
+    }
+
+    fn management_packages(&self) -> Arc<ManagementPackages> {
+        self.stores.management_packages()
     }
 
     fn is_listed(&self, kind: StoredKind) -> bool {

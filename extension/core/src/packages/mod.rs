@@ -1,4 +1,5 @@
-//! ClusterBootstrap of a Cluster, and the objects built from it.
+//! ClusterBootstrap of a Cluster, the objects built from it, and the management packages that a release needs.
 
 pub mod bootstrap;
 pub mod build;
+pub mod requirements;

@@ -12,9 +12,19 @@ use super::{Target, app_version};
 use crate::proof::Summary;
 use crate::reasons::{Hold, PackageReason};
 
+/// Client that a PackageInstall belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum InstalledBy {
+    /// Sluice: version and values are those of the target.
+    Sluice,
+    /// Another client, which chooses version constraint and values. A failed resync withdraws nothing.
+    Others,
+}
+
 /// Evidence about a package.
 #[derive(Clone, Copy)]
 pub(super) struct Evidence<'a> {
+    pub(super) by: InstalledBy,
     pub(super) target: &'a Target<'a>,
     pub(super) install: &'a PackageInstall,
     pub(super) app: Option<&'a App>,
@@ -163,6 +173,9 @@ fn specifies_the_package(seen: &Evidence<'_>) -> bool {
 }
 
 fn specifies_the_version(seen: &Evidence<'_>) -> bool {
+    if seen.by == InstalledBy::Others {
+        return true;
+    }
     let selection = seen
         .install
         .spec
@@ -173,6 +186,9 @@ fn specifies_the_version(seen: &Evidence<'_>) -> bool {
 }
 
 fn specifies_the_values(seen: &Evidence<'_>) -> bool {
+    if seen.by == InstalledBy::Others {
+        return true;
+    }
     let mut secrets = seen
         .install
         .spec
@@ -210,6 +226,7 @@ fn succeeded(seen: &Evidence<'_>, summary: Option<Summary>) -> bool {
     match summary {
         Some(Summary::ReconcileSucceeded) => true,
         Some(Summary::Reconciling) => seen.latched || seen.readiness == Readiness::Applied,
+        Some(Summary::ReconcileFailed) => seen.latched && seen.by == InstalledBy::Others,
         _ => false,
     }
 }

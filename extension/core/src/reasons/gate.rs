@@ -112,6 +112,14 @@ held! {
         /// the Nodes of the version. Sluice writes no selector that no Node has: Pods would leave their Nodes at once.
         NodesNotLabelled("gate, event"): "Nodes without the label of the release", Blocked,
             act("write the [entry](reference/resolution.md#supervisors) for the version that the message names"),
+        /// Annotation `lifecycle.sluice.dev/requires` of the release of the next step names a package of the management cluster that no
+        /// PackageInstall of the system namespace provides in a proven version. Sluice merges and installs no package of the release
+        /// before. Clusters at the release are not held.
+        ManagementPackageNotReady("gate, `status.upgrade.swap`, hook message, event"): "management package not proven", Blocked,
+            act(
+                "upgrade the package that the message names through its own PackageInstall, or list the release in a ConfigMap with \
+                 label `run.tanzu.vmware.com/additional-compatible-tkrs` ([requirements](reference/releases.md#required-management-packages))",
+            ),
         /// A ClusterBootstrap, or the ClusterBootstrapTemplate of a release, lists more than 128 additional packages: it predates the
         /// limit in the definitions. Sluice reads and writes nothing for such a ClusterBootstrap.
         PackagesTooMany("gate, event"): "too many additional packages", Blocked,

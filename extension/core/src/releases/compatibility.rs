@@ -64,7 +64,10 @@ impl ManagementClusters {
 /// Compatibility data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Compatibility {
+    /// Versions that `bom-metadata` lists.
     versions: BTreeSet<String>,
+    /// Versions that additional ConfigMaps list.
+    additional: BTreeSet<String>,
     /// Verdict on all other releases.
     others: Verdict,
 }
@@ -76,6 +79,8 @@ pub enum Verdict {
     Compatible,
     /// The release is not compatible, with the source of the verdict.
     Incompatible(String),
+    /// A management package that the release needs is not proven, with the description.
+    NotReady(String),
     /// The compatibility is unknown, with the reason.
     Unknown(ReleaseReason, String),
 }
@@ -94,6 +99,14 @@ struct Supported {
     supported_kubernetes_versions: Vec<String>,
 }
 
+impl Verdict {
+    /// Whether no Cluster may move to the release.
+    #[must_use]
+    pub const fn excludes(&self) -> bool {
+        matches!(self, Self::Incompatible(_) | Self::NotReady(_))
+    }
+}
+
 impl Compatibility {
     /// Combines the sources. An unreadable source excludes nothing.
     #[must_use]
@@ -103,7 +116,7 @@ impl Compatibility {
             additional,
             management_version,
         } = sources;
-        let mut versions = BTreeSet::new();
+        let (mut versions, mut listed_too) = (BTreeSet::new(), BTreeSet::new());
         let mut unreadable = None;
         let additional_key = label::ADDITIONAL_COMPATIBLE_TKRS;
         let mut others = match bom {
@@ -120,21 +133,29 @@ impl Compatibility {
             Some(bom) => match supported(bom, management_version.as_deref()) {
                 Ok((supported, why)) => {
                     versions.extend(supported);
-                    Verdict::Incompatible(why)
+                    of_others(bom, why)
                 }
                 Err(why) => Verdict::Unknown(ReleaseReason::CompatibilityDataInvalid, why),
             },
         };
         for config_map in additional {
             match listed(config_map) {
-                Ok(more) => versions.extend(more),
+                Ok(more) => listed_too.extend(more),
                 Err(why) => unreadable = unreadable.or(Some(why)),
             }
         }
-        if let (Verdict::Incompatible(_), Some(why)) = (&others, unreadable) {
+        let is_of_data = match &others {
+            Verdict::Unknown(reason, _) => *reason == ReleaseReason::CompatibilityDataFrozen,
+            _ => true,
+        };
+        if let (true, Some(why)) = (is_of_data, unreadable) {
             others = Verdict::Unknown(ReleaseReason::CompatibilityDataInvalid, why);
         }
-        Self { versions, others }
+        Self {
+            versions,
+            additional: listed_too,
+            others,
+        }
     }
 
     /// Creates unknown compatibility, because the sources are unreadable.
@@ -144,6 +165,7 @@ impl Compatibility {
             format!("ConfigMaps of namespace {system_namespace} cannot be read; the log of Sluice says why");
         Self {
             versions: BTreeSet::new(),
+            additional: BTreeSet::new(),
             others: Verdict::Unknown(ReleaseReason::CompatibilityDataInvalid, why),
         }
     }
@@ -151,12 +173,52 @@ impl Compatibility {
     /// Returns the verdict on a release of this version.
     #[must_use]
     pub fn verdict(&self, version: &str) -> Verdict {
-        if self.versions.contains(version) {
+        if self.versions.contains(version) || self.overrides(version) {
             Verdict::Compatible
         } else {
             self.others.clone()
         }
     }
+
+    /// Whether an additional ConfigMap lists the version, so that the release is compatible whatever it needs.
+    #[must_use]
+    pub fn overrides(&self, version: &str) -> bool {
+        self.additional.contains(version)
+    }
+
+    /// Returns the verdict on a release of this version that needs management packages. `unmet` describes the first one that is not
+    /// proven. Without data about the version, proven packages make the release compatible.
+    #[must_use]
+    pub fn verdict_on_requiring(&self, version: &str, unmet: Option<&str>) -> Verdict {
+        use ReleaseReason::{CompatibilityDataFrozen, NoCompatibilityData};
+        match (self.overrides(version), unmet) {
+            (true, _) => Verdict::Compatible,
+            (false, Some(unmet)) => Verdict::NotReady(unmet.to_owned()),
+            (false, None) => match self.verdict(version) {
+                Verdict::Unknown(CompatibilityDataFrozen | NoCompatibilityData, _) => Verdict::Compatible,
+                verdict => verdict,
+            },
+        }
+    }
+}
+
+/// Returns the verdict on releases that `bom-metadata` does not list. Data that nothing maintains any more excludes none of them.
+fn of_others(bom: &ConfigMap, why: String) -> Verdict {
+    let (config_map, key) = (shown(bom), annotation::FROZEN);
+    if bom.annotations().contains_key(key) {
+        return Verdict::Unknown(
+            ReleaseReason::CompatibilityDataFrozen,
+            format!("{why}; annotation {key} of {config_map} limits it to the versions that it lists"),
+        );
+    }
+    let namespace = bom.namespace().unwrap_or_default();
+    let command = format!(
+        "kubectl -n {namespace} annotate configmap {} {key}=",
+        bom.name_any()
+    );
+    Verdict::Incompatible(format!(
+        "{why}; if nothing maintains the ConfigMap any more, run: {command}"
+    ))
 }
 
 /// Returns the versions that `bom-metadata` lists for the management cluster, and the message for other versions.

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use kube::ResourceExt as _;
 use sluice_crds::{
     labels::{label, name::UPDATES_AVAILABLE},
-    run::TanzuKubernetesRelease,
+    run::{Requirements, TanzuKubernetesRelease},
 };
 
 use super::{
@@ -21,7 +21,10 @@ use crate::{
     cache::stores::{Images, Releases},
     cluster::is_legacy,
     names::LONGEST_LABEL,
-    packages::bootstrap::Catalogue,
+    packages::{
+        bootstrap::Catalogue,
+        requirements::{self, ManagementPackages},
+    },
     version::Ordered,
 };
 
@@ -36,6 +39,8 @@ pub struct Facts<'a> {
     pub packages: Option<&'a Catalogue>,
     /// Compatibility data; `None` before the first read.
     pub compatibility: Option<&'a Compatibility>,
+    /// PackageInstalls and Apps of the system namespace; `None` before the first list.
+    pub management_packages: Option<&'a ManagementPackages>,
 }
 
 /// Fault of a release.
@@ -60,7 +65,15 @@ pub struct Evaluation {
 struct Judged {
     version: Option<Ordered>,
     valid: Option<Result<(), Fault>>,
-    compatible: Option<Verdict>,
+    compatible: Option<Compatible>,
+}
+
+/// Compatibility of one release.
+#[derive(Debug, Clone)]
+struct Compatible {
+    verdict: Verdict,
+    /// State of its requirements, if it has any.
+    requirements: Option<Requirements>,
 }
 
 impl Evaluation {
@@ -74,13 +87,10 @@ impl Evaluation {
                 let owner = owners.get(&version_label(&release.spec.version)).copied();
                 valid(release, version.is_some(), owner, images, packages)
             });
-            let compatible = facts
-                .compatibility
-                .map(|compatibility| compatibility.verdict(&release.spec.version));
             let judged = Judged {
                 version,
                 valid,
-                compatible,
+                compatible: compatible(release, &facts),
             };
             (name.clone(), judged)
         });
@@ -117,16 +127,39 @@ impl Evaluation {
         self.releases.get(release)?.version.as_ref()
     }
 
+    /// Returns condition `ReleaseCompatible` of a Cluster on a release; `None` while its compatibility is unknown.
+    pub(super) fn said_of_compatibility(&self, release: &str) -> Option<Said> {
+        let Some(judged) = self.releases.get(release) else {
+            let message = format!("TanzuKubernetesRelease {release} does not exist");
+            return Some(Said::unknown(ReleaseReason::ReleaseNotFound, message));
+        };
+        let said = said(&judged.compatible.as_ref()?.verdict);
+        let is_without_reason = said.reason.is_empty() && said.status == "False";
+        Some(if is_without_reason {
+            Said {
+                reason: ReleaseReason::Incompatible.as_str().to_owned(),
+                ..said
+            }
+        } else {
+            said
+        })
+    }
+
     /// Whether both evaluations have the same result for every Cluster.
     #[must_use]
     pub fn is_same_for_clusters(&self, other: &Self) -> bool {
-        let versions = |evaluation: &Self| {
+        let of = |judged: &Judged| {
+            let compatible = judged.compatible.as_ref();
+            let verdict = compatible.map(|compatible| compatible.verdict.clone());
+            (judged.version.clone(), verdict)
+        };
+        let known = |evaluation: &Self| {
             let known = evaluation.releases.iter();
             known
-                .map(|(name, judged)| (name.clone(), judged.version.clone()))
+                .map(|(name, judged)| (name.clone(), of(judged)))
                 .collect::<BTreeMap<_, _>>()
         };
-        self.updates == other.updates && versions(self) == versions(other)
+        self.updates == other.updates && known(self) == known(other)
     }
 
     /// Counts the releases by fault.
@@ -158,21 +191,58 @@ impl Evaluation {
             labels.insert(label::INVALID.to_owned(), valid.is_err().then(String::new));
         }
         if let Some(compatible) = &judged.compatible {
-            let said = match compatible {
-                Verdict::Compatible => Said::yes(String::new()),
-                // Without a reason, as in the addons-manager.
-                Verdict::Incompatible(why) => Said::no("Warning", "", why.clone()),
-                Verdict::Unknown(reason, why) => Said::unknown(*reason, why.clone()),
-            };
-            say(&mut conditions, COMPATIBLE, said, now);
-            let excluded = matches!(compatible, Verdict::Incompatible(_));
+            say(&mut conditions, COMPATIBLE, said(&compatible.verdict), now);
+            let excluded = compatible.verdict.excludes();
             labels.insert(label::INCOMPATIBLE.to_owned(), excluded.then(String::new));
         }
         let ready = ready(release.metadata.labels.as_ref(), &labels);
         say(&mut conditions, READY, ready, now);
         let updates = updates_of(judged.version.as_ref(), &release.spec.version, &self.updates);
         say(&mut conditions, UPDATES_AVAILABLE, updates, now);
-        ReleaseStatus::of(release, labels, &before, conditions)
+        let mut status = ReleaseStatus::of(release, labels, &before, conditions);
+        if let Some(compatible) = &judged.compatible {
+            let recorded = release.status.as_ref();
+            let recorded = recorded.and_then(|status| status.requirements.as_ref());
+            status.requires(recorded, compatible.requirements.as_ref());
+        }
+        status.if_any()
+    }
+}
+
+/// Returns the compatibility of a release; `None` while a part of it is unknown.
+fn compatible(release: &TanzuKubernetesRelease, facts: &Facts<'_>) -> Option<Compatible> {
+    let (version, compatibility) = (&release.spec.version, facts.compatibility?);
+    let by_data = || Compatible {
+        verdict: compatibility.verdict(version),
+        requirements: None,
+    };
+    if !requirements::has_requirements(release) || requirements::fault(release).is_some() {
+        return Some(by_data());
+    }
+    let Some(Ok(assessment)) = facts.management_packages?.assess(release) else {
+        return Some(by_data());
+    };
+    let requirements = Requirements {
+        overridden: compatibility.overrides(version),
+        ..assessment.record
+    };
+    Some(Compatible {
+        verdict: compatibility.verdict_on_requiring(version, assessment.unmet.as_deref()),
+        requirements: Some(requirements),
+    })
+}
+
+/// Builds condition `Compatible` of a release.
+fn said(verdict: &Verdict) -> Said {
+    match verdict {
+        Verdict::Compatible => Said::yes(String::new()),
+        // Without a reason, as in the addons-manager.
+        Verdict::Incompatible(why) => Said::no("Warning", "", why.clone()),
+        Verdict::NotReady(why) => {
+            let reason = ReleaseReason::ManagementPackageNotReady.as_str();
+            Said::no("Warning", reason, why.clone())
+        }
+        Verdict::Unknown(reason, why) => Said::unknown(*reason, why.clone()),
     }
 }
 
@@ -197,7 +267,7 @@ fn is_offered(release: &TanzuKubernetesRelease, judged: &Judged, images: Option<
         .map_or_else(|| !is_false(&conditions(release), VALID), Result::is_ok);
     let is_compatible = judged.compatible.as_ref().map_or_else(
         || !is_false(&conditions(release), COMPATIBLE),
-        |verdict| !matches!(verdict, Verdict::Incompatible(_)),
+        |compatible| !compatible.verdict.excludes(),
     );
     is_valid
         && is_compatible
@@ -253,6 +323,9 @@ fn valid(
             quoted(kubernetes)
         );
         return fault(ReleaseReason::KubernetesVersionInvalid, message);
+    }
+    if let Some(message) = requirements::fault(release) {
+        return fault(ReleaseReason::RequirementInvalid, message);
     }
     if let Some(owner) = owner.filter(|owner| *owner != release.name_any()) {
         let message = format!(

@@ -47,5 +47,5 @@ pub fn of_image(image: &OSImage, now: Timestamp) -> Option<ReleaseStatus> {
     let mut conditions = before.clone();
     say(&mut conditions, VALID, said, now);
     say(&mut conditions, READY, ready, now);
-    ReleaseStatus::of(image, labels, &before, conditions)
+    ReleaseStatus::of(image, labels, &before, conditions).if_any()
 }

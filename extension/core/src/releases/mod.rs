@@ -1,10 +1,10 @@
 //! Labels and conditions of releases, OSImages and Clusters that show the available updates in kubectl.
 //!
 //! An [`Evaluation`] covers all releases together. The writes of single objects follow from it: [`ReleaseStatus`] of a release or an
-//! OSImage, and condition `UpdatesAvailable` of a Cluster. None of them opens or closes a gate (addons-manager §6.6, §6.7).
-//! kapp-controller installs releases from a [`TkrPackage`].
+//! OSImage, and conditions `ReleaseCompatible` and `UpdatesAvailable` of a Cluster (addons-manager §6.6, §6.7). Of all of these, gates
+//! depend only on the [required packages](crate::packages::requirements) of a release. kapp-controller installs releases from a [`TkrPackage`].
 
-mod available_updates;
+mod cluster_conditions;
 mod compatibility;
 mod conditions;
 mod evaluation;
@@ -21,7 +21,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::{cluster::ClusterRef, reasons::reasons};
 
-pub use available_updates::{Offers, UpdatesAvailableWrite};
+pub use cluster_conditions::{ClusterConditions, Offers};
 pub use compatibility::{Compatibility, ManagementClusters, Sources, Verdict};
 pub use evaluation::{Evaluation, Facts, Fault};
 pub use image::of_image;
@@ -37,12 +37,18 @@ reasons! {
     AlreadyUpToDate,
     /// The version of the release that a Cluster is on cannot be read.
     CannotParseTKR,
+    /// Nothing maintains the data that says what is compatible any more.
+    CompatibilityDataFrozen,
     /// The data that says what is compatible cannot be read.
     CompatibilityDataInvalid,
     /// Another release has the same version.
     DuplicateVersion,
+    /// The release is not compatible with this management cluster.
+    Incompatible,
     /// The version of Kubernetes is not semantic.
     KubernetesVersionInvalid,
+    /// A management package that the release needs is not proven.
+    ManagementPackageNotReady,
     /// Nothing says which releases are compatible.
     NoCompatibilityData,
     /// An OSImage that the release names does not exist.
@@ -51,6 +57,10 @@ reasons! {
     OSImageOfAnotherVersion,
     /// A Package that the release names does not exist.
     PackageNotFound,
+    /// The release of a Cluster does not exist.
+    ReleaseNotFound,
+    /// The annotation with the required management packages is malformed.
+    RequirementInvalid,
     /// The version is not semantic.
     VersionInvalid,
 }

@@ -11,7 +11,7 @@ use sluice_core::{
         stores::{Found, Images, Releases, Stored, Stores},
     },
     decode::{Item, Undecodable},
-    packages::bootstrap::Catalogue,
+    packages::{bootstrap::Catalogue, requirements::ManagementPackages},
     reconcile::cluster::Server,
 };
 use sluice_crds::{
@@ -160,6 +160,10 @@ impl Stores for Shown<'_> {
                 .map(|(place, package)| (place.3.clone(), facts_of(package)))
                 .collect(),
         )
+    }
+
+    fn management_packages(&self) -> Arc<ManagementPackages> {
+        Arc::default()
     }
 
     fn is_listed(&self, _: StoredKind) -> bool {

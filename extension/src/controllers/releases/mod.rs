@@ -1,6 +1,6 @@
 //! Controller of releases: it writes for users and label selectors which releases are usable and which updates a Cluster may take next.
-//! It installs Packages that bring releases through kapp-controller. [`sluice_core::releases`] decides the content. These conditions are
-//! informational and never block an upgrade.
+//! It installs Packages that bring releases through kapp-controller. [`sluice_core::releases`] decides the content. No gate depends on these
+//! conditions. The record of the management packages that a release needs keeps a proof while a resync fails.
 
 mod metrics;
 mod sources;
@@ -22,8 +22,8 @@ use sluice_core::{
     events::Uids,
     limits::Retries,
     releases::{
-        Evaluation, Facts, ManagementClusters, Offers, ReleaseEvent, ReleaseObject, TkrPackage, Underway,
-        UpdatesAvailableWrite, of_image, package_in,
+        ClusterConditions, Evaluation, Facts, ManagementClusters, Offers, ReleaseEvent, ReleaseObject,
+        TkrPackage, Underway, of_image, package_in,
     },
     resolver::class_of,
 };
@@ -188,6 +188,7 @@ async fn run_due(
     let stores = &shared.context.stores;
     // An empty store of Packages may be unfilled. kapp-controller may be missing, and other results do not wait for it.
     let mut packages_listed = pin!(stores.packages_listed().fuse());
+    let mut management_packages_listed = pin!(stores.management_packages_listed().fuse());
     let mut seen = HashSet::new();
     if !stores.are_packages_listed() {
         seen.insert(ReleaseEvent::All);
@@ -225,6 +226,9 @@ async fn run_due(
                 all_packages(shared, due).await;
                 seen.insert(ReleaseEvent::All);
             }
+            () = &mut management_packages_listed => {
+                seen.insert(ReleaseEvent::All);
+            }
             first = changes.next() => match first {
                 Some(first) => seen = together(first, changes).await,
                 None => return,
@@ -256,7 +260,7 @@ fn consider(shared: &Shared, named: ClusterRef, due: &mpsc::UnboundedSender<Rele
 }
 
 /// Returns the pending write of a Cluster.
-fn offer(shared: &Shared, named: &ClusterRef) -> Option<UpdatesAvailableWrite> {
+fn offer(shared: &Shared, named: &ClusterRef) -> Option<ClusterConditions> {
     let stores = &shared.context.stores;
     let cluster = stores.clusters.get(Some(named.namespace()), named.name())?;
     let class = class_of(&cluster).and_then(|(namespace, name)| stores.classes.get(Some(&namespace), name));
@@ -307,11 +311,14 @@ async fn evaluate(shared: &Shared, due: &mpsc::UnboundedSender<ReleaseObject>) -
     let compatibility = shared.sources.compatibility(management);
     let releases = stores.releases();
     let packages = stores.packages.is_filled().then(|| stores.catalogue());
+    let are_listed = stores.are_management_packages_listed();
+    let management_packages = are_listed.then(|| stores.management_packages());
     let evaluation = Arc::new(Evaluation::of(Facts {
         releases: &releases,
         images: images.as_deref(),
         packages: packages.as_deref(),
         compatibility: compatibility.as_ref(),
+        management_packages: management_packages.as_deref(),
     }));
     shared.context.metrics.evaluated(&evaluation);
     let offers = Offers::of(Arc::clone(&evaluation), Arc::clone(&releases), images.clone());

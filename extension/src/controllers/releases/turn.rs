@@ -10,7 +10,7 @@ use sluice_core::{
     limits::Again,
     protocol::{Done, Failure, Object, Read, ReadResult, Reconciler, Server, Write},
     releases::{
-        Install, InstallState, ReleaseObject, ReleaseStatus, TkrPackage, UpdatesAvailableWrite, of_image,
+        ClusterConditions, Install, InstallState, ReleaseObject, ReleaseStatus, TkrPackage, of_image,
     },
 };
 use sluice_crds::run::TanzuKubernetesRelease;
@@ -195,4 +195,4 @@ macro_rules! hosts {
         })+
     };
 }
-hosts!(ReleaseStatus, UpdatesAvailableWrite, Install);
+hosts!(ReleaseStatus, ClusterConditions, Install);

@@ -24,6 +24,7 @@ use crate::{
     packages::{
         bootstrap::{Catalogue, ResolvedRelease, packages},
         build::Owner,
+        requirements::ManagementPackages,
     },
     protocol::Key,
     reasons::{GateReason, Hold},
@@ -135,6 +136,8 @@ pub struct Facts {
     pub undecodable_release: Option<Arc<Undecodable>>,
     /// All Packages of the system namespace.
     pub catalogue: Arc<Catalogue>,
+    /// PackageInstalls and Apps of the system namespace that releases may require.
+    pub management_packages: Arc<ManagementPackages>,
 }
 
 impl Facts {
@@ -209,6 +212,7 @@ impl Facts {
             made_of,
             undecodable_release: stores.undecodable_release(),
             catalogue: stores.catalogue(),
+            management_packages: stores.management_packages(),
             cluster: Arc::clone(cluster),
             owner,
             label,

@@ -30,6 +30,7 @@ mod preserved;
 mod provider;
 mod record_first;
 mod relabel;
+mod requirements;
 mod status;
 mod supervisor;
 mod swap;

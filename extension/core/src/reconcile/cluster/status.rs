@@ -18,7 +18,7 @@ use super::{
     interrupt::{needs_of, together},
     opening::{has_new_proof, opens_a_gate, opens_any_gate, unconfirmed, withheld},
     packages::{DriftCheckResult, Packages},
-    swap,
+    requirements, swap,
     validate::{Validated, is_restored},
     workload::Reach,
     write::Write,
@@ -101,7 +101,7 @@ fn evaluate(
     let opens_swap = record::opens_swap(&record);
     let ends_swap = ends_swap(previous, &record);
     let has_proof = opens_swap || opens_a_gate(previous, &record) || has_new_proof(previous, &record);
-    let mut outdated = None;
+    let (mut outdated, mut unmet) = (None, None);
     let needs_cluster =
         ends_swap || opens_any_gate(previous, &record) || rests_on_control_plane(context, &record);
     if has_proof || needs_cluster {
@@ -117,9 +117,16 @@ fn evaluate(
             None if ends_swap => swap::confirm_workers(context),
             None => Ok(None),
         };
-        together([needs_of(&cluster), needs_of(&proofs), needs_of(&of_swap)])?;
+        let required = requirements::confirm(context, validated);
+        together([
+            needs_of(&cluster),
+            needs_of(&proofs),
+            needs_of(&of_swap),
+            needs_of(&required),
+        ])?;
         let confirmed = cluster?;
         proofs?;
+        unmet = required?;
         effects.rolled_back = confirmed.rolled_back;
         outdated = confirmed.outdated.or(of_swap?);
         record = advance(previous, &observe(context, validated, bootstrap, packages));
@@ -131,6 +138,7 @@ fn evaluate(
     let taken = validated.progress.taken;
     if let Some(hold) = outdated
         .clone()
+        .or(unmet)
         .or_else(|| unconfirmed(previous, &record, &packages.judged, taken))
     {
         record = withheld(previous, record, &hold);

@@ -56,5 +56,6 @@ pub(super) fn facts() -> Facts {
         images: None,
         releases: std::sync::Arc::default(),
         catalogue: std::sync::Arc::default(),
+        management_packages: std::sync::Arc::default(),
     }
 }

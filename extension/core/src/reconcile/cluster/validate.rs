@@ -12,6 +12,7 @@ use super::{
     confirm_cluster::is_same,
     hop_entry,
     interrupt::{needs_of, together},
+    requirements,
     swap::swap_facts,
 };
 use crate::{
@@ -53,6 +54,8 @@ pub(super) struct Validated {
     pub(super) machines: Option<ReleaseMachines>,
     /// Release and images of the entry for the hop, if it must be written first. Until the cache shows it, the release is held.
     pub(super) entry: Option<ReleaseMachines>,
+    /// Whether the Cluster moves to the release, and the release needs management packages.
+    pub(super) requires: bool,
 }
 
 impl Validated {
@@ -101,6 +104,14 @@ pub(super) fn validate(context: &Context<'_>) -> Step<Validated> {
     };
     let mut release = release(found, &progress, &releases, (request.is_some(), kept));
     let (swap, machines) = swap_facts(context, request);
+    let requiring = match &release {
+        Ok(name) => requirements::requiring(found, &progress, &releases, name),
+        Err(_) => None,
+    };
+    if let Some(hold) = requiring.and_then(|release| requirements::unmet(&found.management_packages, release))
+    {
+        release = Err(hold);
+    }
     let change = match &release {
         Ok(name) => change(context, name, &progress),
         Err(hold) => Err(hold.clone().into()),
@@ -136,6 +147,7 @@ pub(super) fn validate(context: &Context<'_>) -> Step<Validated> {
         swap,
         machines,
         entry,
+        requires: requiring.is_some(),
     })
 }
 

@@ -1,4 +1,4 @@
-//! Condition `UpdatesAvailable` of a Cluster.
+//! Conditions `ReleaseCompatible` and `UpdatesAvailable` of a Cluster.
 
 use std::{
     collections::{BTreeMap, HashMap, hash_map::Entry},
@@ -8,8 +8,8 @@ use std::{
 use kube::ResourceExt;
 use serde_json::{Value, json};
 use sluice_crds::{
-    foreign::{Cluster, ClusterClass, condition},
-    labels::name::UPDATES_AVAILABLE,
+    foreign::{Cluster, ClusterClass, Condition, condition},
+    labels::name::{RELEASE_COMPATIBLE, UPDATES_AVAILABLE},
 };
 
 use super::{Evaluation, Updates, conditions::Said, evaluation::updates_of, labels::from_label};
@@ -33,17 +33,45 @@ pub struct Offers {
     pub(super) accepted: HashMap<Constraints, Updates>,
 }
 
-/// Write of the condition of a Cluster.
+/// Types of the conditions, in the order of the write.
+const TYPES: [&str; 2] = [UPDATES_AVAILABLE, RELEASE_COMPATIBLE];
+
+/// Write of the conditions of a Cluster.
 ///
-/// Cluster API owns the status, Sluice this one condition. A server-side apply leaves all other fields alone. A preceding read of the
-/// Cluster preserves the time of the last transition.
+/// Cluster API owns the status, Sluice these conditions. A server-side apply leaves all other fields alone. It names both conditions,
+/// because it removes one that it omits. A preceding read of the Cluster preserves the times of the last transitions.
 #[derive(Debug)]
-pub struct UpdatesAvailableWrite {
+pub struct ClusterConditions {
     namespace: String,
     name: String,
     uid: Option<String>,
-    /// The desired condition; `None` for a Cluster without a release.
-    said: Option<Said>,
+    /// The desired conditions, in the order of [`TYPES`].
+    desired: [Desired; 2],
+}
+
+/// Desired state of a condition.
+#[derive(Debug)]
+enum Desired {
+    /// With this content.
+    Said(Said),
+    /// As it is, because a part of it is unknown.
+    Unchanged,
+    /// No condition: the Cluster has no release.
+    Absent,
+}
+
+impl Desired {
+    /// Whether the cached condition is as desired.
+    fn is_met(&self, found: Option<&Condition>) -> bool {
+        match (self, found) {
+            (Self::Unchanged, _) | (Self::Absent, None) => true,
+            (Self::Said(said), Some(found)) => {
+                (found.status.as_str(), &found.reason, &found.message)
+                    == (said.status, &said.reason, &said.message)
+            }
+            (Self::Absent, Some(_)) | (Self::Said(_), None) => false,
+        }
+    }
 }
 
 impl Offers {
@@ -71,41 +99,40 @@ impl Offers {
         of_releases && of_images && self.evaluation.is_same_for_clusters(&other.evaluation)
     }
 
-    /// Returns the write of a Cluster of this class; `None` if its condition is up to date or its updates are unknown, or if it is being
+    /// Returns the write of a Cluster of this class; `None` if its conditions are up to date or its updates are unknown, or if it is being
     /// deleted.
     pub fn of_cluster(
         &mut self,
         cluster: &Cluster,
         class: Option<&ClusterClass>,
-    ) -> Option<UpdatesAvailableWrite> {
+    ) -> Option<ClusterConditions> {
         if cluster.metadata.deletion_timestamp.is_some() {
             return None;
         }
         let release = release_of(&cluster.metadata);
-        let said = if release.is_empty() {
-            None
+        let desired = if release.is_empty() {
+            [Desired::Absent, Desired::Absent]
         } else {
-            Some(self.said(cluster, class, &release)?)
+            let compatible = self.evaluation.said_of_compatibility(&release);
+            let compatible = compatible.map(|said| metav1(said, RELEASE_COMPATIBLE));
+            [
+                Desired::Said(self.said(cluster, class, &release)?),
+                compatible.map_or(Desired::Unchanged, Desired::Said),
+            ]
         };
         let conditions = cluster.status.as_ref().map(|status| status.conditions.as_slice());
-        let found = condition::find(conditions.unwrap_or_default(), UPDATES_AVAILABLE);
-        let is_said = match (found, &said) {
-            (None, None) => true,
-            (Some(found), Some(said)) => {
-                (found.status.as_str(), &found.reason, &found.message)
-                    == (said.status, &said.reason, &said.message)
-            }
-            _ => false,
-        };
-        (!is_said).then(|| UpdatesAvailableWrite {
+        let conditions = conditions.unwrap_or_default();
+        let mut each = TYPES.iter().zip(&desired);
+        let is_met = each.all(|(type_, desired)| desired.is_met(condition::find(conditions, type_)));
+        (!is_met).then(|| ClusterConditions {
             namespace: cluster.namespace().unwrap_or_default(),
             name: cluster.name_any(),
             uid: cluster.uid(),
-            said,
+            desired,
         })
     }
 
-    /// Returns the condition of a Cluster on this release; `None` while its updates are unknown.
+    /// Returns condition `UpdatesAvailable` of a Cluster on this release; `None` while its updates are unknown.
     fn said(&mut self, cluster: &Cluster, class: Option<&ClusterClass>, release: &str) -> Option<Said> {
         let by_name = || Ordered::of(&from_label(release));
         let version = self.evaluation.version(release).cloned().or_else(by_name);
@@ -119,7 +146,8 @@ impl Offers {
             Some(constraints) => self.accepted(constraints)?,
             None => &self.evaluation.updates,
         };
-        Some(metav1(updates_of(version.as_ref(), release, updates)))
+        let said = updates_of(version.as_ref(), release, updates);
+        Some(metav1(said, UPDATES_AVAILABLE))
     }
 
     /// Returns the updates of Clusters with these constraints; `None` if they need OSImages, which are not listed yet.
@@ -151,16 +179,16 @@ fn are_same<K: ResourceExt>(
 }
 
 /// Adds the reason that Kubernetes requires of every condition.
-fn metav1(said: Said) -> Said {
+fn metav1(said: Said, reason: &str) -> Said {
     let reason = if said.reason.is_empty() {
-        UPDATES_AVAILABLE.to_owned()
+        reason.to_owned()
     } else {
         said.reason
     };
     Said { reason, ..said }
 }
 
-impl Reconciler for UpdatesAvailableWrite {
+impl Reconciler for ClusterConditions {
     type LocalState = ();
     type Effects = ();
     type Hold = String;
@@ -168,11 +196,11 @@ impl Reconciler for UpdatesAvailableWrite {
     fn effects((): &()) {}
 
     fn reconcile(context: &Context<'_, Self>, (): &mut ()) -> Step<Done, String> {
-        let UpdatesAvailableWrite {
+        let ClusterConditions {
             namespace,
             name,
             uid,
-            said,
+            desired,
         } = context.facts;
         let key = Key::of::<Cluster>(Server::Management, Some(namespace), name);
         let Some(found) = context.object(key.clone(), ReadPhase::Plan)? else {
@@ -182,23 +210,44 @@ impl Reconciler for UpdatesAvailableWrite {
             return Ok(Done::AwaitChange);
         }
         let conditions = found["status"]["conditions"].as_array();
-        let of_type = |condition: &&Value| condition["type"] == UPDATES_AVAILABLE;
-        let before = conditions.into_iter().flatten().find(of_type);
-        let next: Vec<Value> = said.iter().map(|said| condition(said, before, context)).collect();
-        if next.first() != before {
+        let of_type = |type_: &str| {
+            let mut conditions = conditions.into_iter().flatten();
+            conditions.find(|condition| condition["type"] == type_)
+        };
+        let (mut next, mut is_due) = (Vec::new(), false);
+        for (type_, desired) in TYPES.into_iter().zip(desired) {
+            let before = of_type(type_);
+            let condition = match desired {
+                Desired::Said(said) => Some(condition(type_, said, before, context)),
+                Desired::Unchanged => before.cloned(),
+                Desired::Absent => None,
+            };
+            is_due |= condition.as_ref() != before;
+            next.extend(condition);
+        }
+        if is_due {
             let body = json!({
                 "apiVersion": found["apiVersion"], "kind": found["kind"],
                 "metadata": {"name": name, "namespace": namespace, "uid": uid},
                 "status": {"conditions": next},
             });
-            context.write(Write::apply_status(key, body, "available updates"))?;
+            context.write(Write::apply_status(
+                key,
+                body,
+                "compatibility and available updates",
+            ))?;
         }
         Ok(Done::AwaitChange)
     }
 }
 
-/// Builds the condition, with the time of its last transition.
-fn condition(said: &Said, before: Option<&Value>, context: &Context<'_, UpdatesAvailableWrite>) -> Value {
+/// Builds a condition, with the time of its last transition.
+fn condition(
+    type_: &str,
+    said: &Said,
+    before: Option<&Value>,
+    context: &Context<'_, ClusterConditions>,
+) -> Value {
     let before = before.filter(|before| before["status"] == said.status);
     let since = before.map(|before| before["lastTransitionTime"].clone());
     let now = || {
@@ -207,7 +256,7 @@ fn condition(said: &Said, before: Option<&Value>, context: &Context<'_, UpdatesA
         ))
     };
     json!({
-        "type": UPDATES_AVAILABLE, "status": said.status, "reason": said.reason, "message": said.message,
+        "type": type_, "status": said.status, "reason": said.reason, "message": said.message,
         "lastTransitionTime": since.unwrap_or_else(now),
     })
 }
