@@ -1,4 +1,5 @@
 mod labels;
+mod requirements;
 mod updates;
 mod verdicts;
 
@@ -23,7 +24,10 @@ use super::*;
 use crate::{
     cache::stores::Releases,
     clock::Clock,
-    packages::bootstrap::{Catalogue, PackageFacts},
+    packages::{
+        bootstrap::{Catalogue, PackageFacts},
+        requirements::ManagementPackages,
+    },
     protocol::{Context, Done, Error, Interrupt, Object, Reconciler, Write},
     version::Ordered,
 };
@@ -71,6 +75,7 @@ struct World {
     images: Images,
     packages: Catalogue,
     compatibility: Compatibility,
+    management_packages: ManagementPackages,
 }
 
 impl World {
@@ -82,6 +87,7 @@ impl World {
             images: Images::from([("ubuntu".to_owned(), Arc::new(image(&json!({}))))]),
             packages: Catalogue::from([(PACKAGE.to_owned(), PackageFacts::default())]),
             compatibility: Compatibility::of(&Sources::default()),
+            management_packages: ManagementPackages::default(),
         }
     }
 
@@ -91,6 +97,7 @@ impl World {
             images: Some(&self.images),
             packages: Some(&self.packages),
             compatibility: Some(&self.compatibility),
+            management_packages: Some(&self.management_packages),
         })
     }
 

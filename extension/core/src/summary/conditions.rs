@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use sluice_crds::foreign::{PackageInstall, condition};
+use sluice_crds::labels::name::{RELEASE_COMPATIBLE, UPDATES_AVAILABLE};
 use sluice_crds::run::{Condition, PackageRecord, PackageState};
 
 use crate::names::short;
@@ -129,6 +130,39 @@ pub fn with_takeover(
     now: Timestamp,
 ) -> Vec<Condition> {
     with(conditions, TAKEOVER_INCOMPLETE, said, now)
+}
+
+/// Copies conditions `ReleaseCompatible` and `UpdatesAvailable` of the Cluster. Their times are those of the copies.
+#[must_use]
+pub fn with_release(
+    mut conditions: Vec<Condition>,
+    cluster: &[condition::Condition],
+    now: Timestamp,
+) -> Vec<Condition> {
+    for type_ in [RELEASE_COMPATIBLE, UPDATES_AVAILABLE] {
+        let position = conditions.iter().position(|condition| condition.type_ == type_);
+        let Some(found) = condition::find(cluster, type_) else {
+            if let Some(position) = position {
+                conditions.remove(position);
+            }
+            continue;
+        };
+        let before = position.map(|position| &conditions[position]);
+        let since = before.filter(|before| before.status == found.status);
+        let copy = Condition {
+            type_: type_.to_owned(),
+            status: found.status.clone(),
+            last_transition_time: since.map_or(Time(now), |before| before.last_transition_time.clone()),
+            severity: String::new(),
+            reason: found.reason.clone(),
+            message: found.message.clone(),
+        };
+        match position {
+            Some(position) => conditions[position] = copy,
+            None => conditions.push(copy),
+        }
+    }
+    conditions
 }
 
 /// Whether condition `TakeoverIncomplete` is true.

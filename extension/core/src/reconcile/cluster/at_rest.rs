@@ -35,17 +35,23 @@ fn planned_from(
     if facts.bootstrap.as_ref()?.resource_version().as_ref() != Some(&version) {
         return None;
     }
-    let (mut own, mut catalogue) = (DefaultHasher::new(), DefaultHasher::new());
-    // The label decides who installs kapp-controller, and changes no generation.
-    let is_labelled = management::is_labelled(&facts.cluster);
-    (version, validated.progress.stage(), is_labelled).hash(&mut own);
+    let mut catalogue = DefaultHasher::new();
     for (_, package) in packages(&bootstrap.spec) {
         facts.catalogue.get(&package.ref_name).hash(&mut catalogue);
     }
     Some(PlannedFrom {
-        own: own.finish(),
+        own: own(facts, &version, validated),
         catalogue: catalogue.finish(),
     })
+}
+
+/// Returns the hash of the ClusterBootstrap in this version.
+fn own(facts: &Facts, version: &str, validated: &Validated) -> u64 {
+    let mut own = DefaultHasher::new();
+    // The label decides who installs kapp-controller, and changes no generation.
+    let is_labelled = management::is_labelled(&facts.cluster);
+    (version, validated.progress.stage(), is_labelled).hash(&mut own);
+    own.finish()
 }
 
 /// Returns the time for which a Cluster rests, if its cached inputs are unchanged since its values were read. Until then Sluice reads
@@ -120,6 +126,23 @@ pub(super) fn rest(
     bootstrap: &ClusterBootstrap,
 ) {
     let planned_from = planned_from(context, validated, bootstrap);
+    effects.local.rest(planned_from);
+}
+
+/// Notes that the ClusterBootstrap of a Cluster at rest has got `version` only by conditions that Sluice wrote: nothing is planned from
+/// them.
+pub(super) fn rest_at(
+    context: &Context<'_>,
+    effects: &mut Effects,
+    validated: &Validated,
+    bootstrap: &ClusterBootstrap,
+    version: &str,
+) {
+    let planned_from = planned_from(context, validated, bootstrap);
+    let planned_from = planned_from.map(|before| PlannedFrom {
+        own: own(context.facts, version, validated),
+        ..before
+    });
     effects.local.rest(planned_from);
 }
 

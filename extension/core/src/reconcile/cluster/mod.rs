@@ -176,6 +176,7 @@ fn packages_of(context: &Context<'_>, effects: &mut Effects, hold: Option<Hold>)
     if problem.is_none()
         && let Some(left) = at_rest::rests(context, effects, &validated, &bootstrap)
     {
+        status::report_release(context, effects, &validated, &bootstrap)?;
         return Ok(Done::RequeueAfter(left));
     }
     effects.local.end_rest();

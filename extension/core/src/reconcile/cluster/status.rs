@@ -30,7 +30,9 @@ use crate::{
     reasons::{GateReason, Hold},
     summary::{
         DEADLINE_EXCEEDED,
-        conditions::{Mirrored, mirror, with_nothing_to_prove, with_takeover, with_unmanaged, with_unseen},
+        conditions::{
+            Mirrored, mirror, with_nothing_to_prove, with_release, with_takeover, with_unmanaged, with_unseen,
+        },
         exceeded, summarize, until_deadline,
     },
     upgrade::{
@@ -234,6 +236,11 @@ pub(super) fn status(
     }
     let completed = completes(&current, &status);
     let late = late(&current, &status);
+    // Only along with other changes, so that they cost no write of their own during an upgrade.
+    let status = fitted(ClusterBootstrapStatus {
+        conditions: release_conditions(context, status.conditions),
+        ..status
+    });
     let stored = write(context, effects, bootstrap, status)?.filter(|_| opens_swap);
     effects.events.extend(late);
     if packages.drift_check == DriftCheckResult::Seen {
@@ -445,6 +452,44 @@ pub(super) fn report_takeover(
     context.write(Write::status(&next, "obstacle of the take-over changed"))?;
     effects.local.written = Some(context.began.instant);
     Ok(true)
+}
+
+/// Returns the conditions of a ClusterBootstrap with those of its Cluster about the release.
+fn release_conditions(context: &Context<'_>, conditions: Vec<Condition>) -> Vec<Condition> {
+    let status = context.facts.cluster.status.as_ref();
+    let of_cluster = status.map(|status| status.conditions.as_slice());
+    with_release(conditions, of_cluster.unwrap_or_default(), context.began.now)
+}
+
+/// Copies the conditions of a Cluster at rest about its release to the ClusterBootstrap, which shows them in columns.
+pub(super) fn report_release(
+    context: &Context<'_>,
+    effects: &mut Effects,
+    validated: &Validated,
+    bootstrap: &ClusterBootstrap,
+) -> Step<()> {
+    // `clusterctl move` may be moving the ClusterBootstrap of a paused Cluster.
+    if validated.paused.is_some() {
+        return Ok(());
+    }
+    let status = bootstrap.status.clone().unwrap_or_default();
+    let conditions = release_conditions(context, status.conditions.clone());
+    if conditions == status.conditions {
+        return Ok(());
+    }
+    let next = ClusterBootstrap {
+        status: Some(fitted(ClusterBootstrapStatus { conditions, ..status })),
+        ..bootstrap.clone()
+    };
+    if next == *bootstrap {
+        return Ok(());
+    }
+    let written = context.write(Write::status(&next, "compatibility or available updates changed"))?;
+    let version = written["metadata"]["resourceVersion"]
+        .as_str()
+        .unwrap_or_default();
+    at_rest::rest_at(context, effects, validated, bootstrap, version);
+    Ok(())
 }
 
 /// Returns the event of a deadline that has passed since the previous status.

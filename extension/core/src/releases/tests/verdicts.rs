@@ -11,6 +11,7 @@ use super::*;
     json!({"spec": {"kubernetes": {"version": "v1.35.5"}}}), "OSImageOfAnotherVersion", "v1.35.4"
 )]
 #[case::package(json!({"spec": {"bootstrapPackages": [{"name": "gone"}]}}), "PackageNotFound", "\"gone\"")]
+#[case::requirement(json!({"metadata": {"annotations": {"lifecycle.sluice.dev/requires": "tkg"}}}), "RequirementInvalid", "\"tkg\"")]
 fn faults_of_a_release(#[case] more: Value, #[case] reason: &str, #[case] named: &str) {
     let mut world = World::of([release("v1.35.4", &more)]);
     world.settle(then());
@@ -34,6 +35,7 @@ fn faults_of_a_release(#[case] more: Value, #[case] reason: &str, #[case] named:
     // After its correction the release is valid.
     let mut object = json!(*world.releases["v1.35.4"]);
     object["spec"] = json!(release("v1.35.4", &json!({})).spec);
+    object["metadata"]["annotations"] = json!({});
     world.releases.insert(
         "v1.35.4".to_owned(),
         Arc::new(serde_json::from_value(object).unwrap()),
@@ -83,6 +85,7 @@ fn unknown_parts_stay_unchanged() {
     let blind = Evaluation::of(Facts {
         images: None,
         compatibility: None,
+        management_packages: None,
         releases: &world.releases,
         packages: Some(&world.packages),
     });
@@ -97,6 +100,7 @@ fn a_release_stays_valid_before_its_packages_are_known() {
     let blind = Evaluation::of(Facts {
         images: Some(&world.images),
         compatibility: None,
+        management_packages: None,
         releases: &world.releases,
         packages: None,
     });
@@ -116,6 +120,14 @@ fn bom(text: &str) -> ConfigMap {
         "bom-metadata",
         &json!({"binaryData": {"compatibility": STANDARD.encode(text)}}),
     )
+}
+
+/// The same after tkr-source was stopped.
+fn frozen(text: &str) -> ConfigMap {
+    let mut bom = bom(text);
+    let mark = ("lifecycle.sluice.dev/frozen".to_owned(), String::new());
+    bom.metadata.annotations.get_or_insert_default().extend([mark]);
+    bom
 }
 
 fn listing(text: &str) -> Vec<ConfigMap> {
@@ -147,6 +159,25 @@ managementClusterVersions:
 #[case::no_yaml_but_listed(Some(bom("{")), listing("[v1.35.4+vmware.1]"), Some("v2.5.2"), "True", "")]
 #[case::listing_is_no_list(
     Some(bom(BOM)),
+    listing("a: b"),
+    Some("v2.5.1"),
+    "Unknown",
+    "CompatibilityDataInvalid"
+)]
+#[case::frozen_and_listed(Some(frozen(BOM)), vec![], Some("v2.5.2"), "True", "")]
+#[case::frozen(Some(frozen(BOM)), vec![], Some("v2.5.1"), "Unknown", "CompatibilityDataFrozen")]
+#[case::frozen_without_entry(Some(frozen(BOM)), vec![], Some("v2.6.0"), "Unknown", "CompatibilityDataFrozen")]
+#[case::frozen_without_management_cluster(Some(frozen(BOM)), vec![], None, "Unknown", "CompatibilityDataFrozen")]
+#[case::frozen_but_listed_as_well(
+    Some(frozen(BOM)),
+    listing("[v1.35.4+vmware.1]"),
+    Some("v2.5.1"),
+    "True",
+    ""
+)]
+#[case::frozen_no_yaml(Some(frozen("{")), vec![], Some("v2.5.2"), "Unknown", "CompatibilityDataInvalid")]
+#[case::frozen_and_listing_is_no_list(
+    Some(frozen(BOM)),
     listing("a: b"),
     Some("v2.5.1"),
     "Unknown",
@@ -193,6 +224,39 @@ fn compatibility_of_a_release(
             .is_empty(),
         excluded
     );
+}
+
+/// After its deletion, and after its data became unreadable, a release stays usable; label `deactivated` still excludes one.
+#[test]
+fn data_that_nothing_maintains_excludes_only_deactivated_releases() {
+    let on = |bom: Option<ConfigMap>| {
+        Compatibility::of(&Sources {
+            bom,
+            additional: vec![],
+            management_version: Some("v2.5.1".to_owned()),
+        })
+    };
+    let mut world = World::of([release("v1.35.4+vmware.1", &json!({}))]);
+    let name = "v1.35.4---vmware.1";
+    world.compatibility = on(Some(bom(BOM)));
+    world.settle(then());
+    let (status, _, message) = world.condition(name, "Compatible");
+    assert_eq!(status, "False");
+    let command = "kubectl -n tkg-system annotate configmap bom-metadata lifecycle.sluice.dev/frozen=";
+    assert!(message.ends_with(command), "{message}");
+    for unmaintained in [Some(frozen(BOM)), Some(bom("{")), None] {
+        world.compatibility = on(unmaintained);
+        world.settle(now());
+        assert_eq!(world.condition(name, "Compatible").0, "Unknown");
+        assert_eq!(world.condition(name, "Ready").0, "True");
+        assert_eq!(world.settle(now()), 0);
+    }
+    let labelled = Arc::make_mut(world.releases.get_mut(name).unwrap());
+    let mark = ("deactivated".to_owned(), String::new());
+    labelled.metadata.labels.get_or_insert_default().extend([mark]);
+    world.settle(now());
+    assert_eq!(world.condition(name, "Ready").1, "Deactivated");
+    assert_eq!(world.evaluation().updates, Updates::default());
 }
 
 #[test]

@@ -1,0 +1,388 @@
+//! Management packages that releases need.
+
+use sluice_crds::foreign::{App, PackageInstall};
+
+use super::*;
+
+const NAME: &str = "v1.36.3";
+const REF_NAME: &str = "tkg-clusterclass.example.com";
+const REQUIRES: &str = "lifecycle.sluice.dev/requires";
+
+fn requiring(requires: &str) -> TanzuKubernetesRelease {
+    release(NAME, &json!({"metadata": {"annotations": {REQUIRES: requires}}}))
+}
+
+/// PackageInstall and App of one name.
+#[derive(Clone)]
+struct Pair {
+    install: Value,
+    app: Value,
+}
+
+/// Returns a package that is proven at this version.
+fn pair(name: &str, version: &str) -> Pair {
+    let succeeded = json!([{"type": "ReconcileSucceeded", "status": "True"}]);
+    Pair {
+        install: json!({
+            "apiVersion": "packaging.carvel.dev/v1alpha1", "kind": "PackageInstall",
+            "metadata": {"name": name, "namespace": "tkg-system", "uid": format!("{name}-install"), "generation": 2},
+            "spec": {
+                "packageRef": {"refName": REF_NAME, "versionSelection": {"constraints": ">=0.1.0"}},
+                "values": [{"secretRef": {"name": "values"}}],
+            },
+            "status": {"observedGeneration": 2, "version": version, "conditions": succeeded},
+        }),
+        app: json!({
+            "apiVersion": "kappctrl.k14s.io/v1alpha1", "kind": "App",
+            "metadata": {
+                "name": name, "namespace": "tkg-system", "uid": format!("{name}-app"), "generation": 5,
+                "annotations": {"packaging.carvel.dev/package-version": version},
+                "ownerReferences": [{
+                    "apiVersion": "packaging.carvel.dev/v1alpha1", "kind": "PackageInstall", "name": name,
+                    "uid": format!("{name}-install"),
+                }],
+            },
+            "spec": {},
+            "status": {"observedGeneration": 5, "conditions": succeeded},
+        }),
+    }
+}
+
+fn packages(pairs: &[Pair]) -> ManagementPackages {
+    let mut packages = ManagementPackages::default();
+    for Pair { install, app } in pairs {
+        let install: PackageInstall = serde_json::from_value(install.clone()).unwrap();
+        packages.install(&install, true);
+        if !app.is_null() {
+            let app: App = serde_json::from_value(app.clone()).unwrap();
+            packages.app(&app, true);
+        }
+    }
+    packages
+}
+
+fn conditions(type_: &str) -> Value {
+    json!([{"type": type_, "status": "True"}])
+}
+
+/// Returns the world of a release that requires at least 0.31.0, after this pair was observed.
+fn world(pairs: &[Pair]) -> World {
+    let mut world = World::of([requiring(&format!("{REF_NAME}>=0.31.0"))]);
+    world.management_packages = packages(pairs);
+    world.settle(then());
+    world
+}
+
+fn is_excluded(world: &World) -> bool {
+    let labels = world.releases[NAME].metadata.labels.as_ref().unwrap();
+    labels.contains_key("incompatible")
+}
+
+#[test]
+fn a_release_with_proven_packages_is_compatible() {
+    for version in ["0.31.0", "0.31.1", "1.0.0", "0.31.0+vmware.1"] {
+        let mut world = world(&[pair("tkg-clusterclass", version)]);
+        assert_eq!(
+            world.condition(NAME, "Compatible"),
+            ("True".into(), String::new(), String::new())
+        );
+        assert_eq!(world.condition(NAME, "Ready").0, "True");
+        assert!(!is_excluded(&world));
+        let recorded = json!(world.releases[NAME].status.as_ref().unwrap().requirements);
+        assert_eq!(recorded["requires"], format!("{REF_NAME}>=0.31.0"));
+        assert_eq!(recorded["proven"][0]["version"], version);
+        assert_eq!(recorded["proven"][0]["appGeneration"], 5);
+        assert_eq!(world.management_packages.unmet(&world.releases[NAME]), None);
+        assert_eq!(world.settle(now()), 0, "a resync writes nothing");
+    }
+}
+
+type Edit = fn(&mut Pair);
+
+#[rustfmt::skip]
+#[rstest]
+#[case::too_old(|p: &mut Pair| *p = pair("one", "0.30.9"), "found 0.30.9 in PackageInstall tkg-system/one")]
+#[case::no_version(|p: &mut Pair| { p.install["status"].as_object_mut().unwrap().remove("version"); }, "found no version")]
+#[case::no_semantic_version(|p: &mut Pair| p.install["status"]["version"] = json!("newest"), "found newest")]
+#[case::paused(|p: &mut Pair| p.install["spec"]["paused"] = json!(true), "found 0.31.0 in PackageInstall tkg-system/one: PackageInstall paused")]
+#[case::canceled(|p: &mut Pair| p.install["spec"]["canceled"] = json!(true), "PackageInstall canceled")]
+#[case::deleting(|p: &mut Pair| p.install["metadata"]["deletionTimestamp"] = json!("2026-11-01T00:00:00Z"), "PackageInstall terminating")]
+#[case::not_observed(|p: &mut Pair| p.install["metadata"]["generation"] = json!(3), "has not reconciled it")]
+#[case::reconciling(|p: &mut Pair| p.install["status"]["conditions"] = conditions("Reconciling"), "has not reconciled it")]
+#[case::failing(|p: &mut Pair| p.install["status"]["conditions"] = conditions("ReconcileFailed"), "has not reconciled it")]
+#[case::no_app(|p: &mut Pair| p.app = Value::Null, "has not reconciled it")]
+#[case::app_of_another_version(|p: &mut Pair| p.app["metadata"]["annotations"]["packaging.carvel.dev/package-version"] = json!("0.30.0"), "has not reconciled it")]
+#[case::app_of_another_owner(|p: &mut Pair| p.app["metadata"]["ownerReferences"] = json!([]), "App of another owner")]
+#[case::app_not_observed(|p: &mut Pair| p.app["metadata"]["generation"] = json!(6), "has not reconciled it")]
+#[case::app_failing(|p: &mut Pair| p.app["status"]["conditions"] = conditions("ReconcileFailed"), "has not reconciled it")]
+#[case::app_paused(|p: &mut Pair| p.app["spec"]["paused"] = json!(true), "App paused")]
+#[case::another_package(|p: &mut Pair| p.install["spec"]["packageRef"]["refName"] = json!("other.example.com"), "no PackageInstall")]
+#[case::in_another_cluster(|p: &mut Pair| p.install["spec"]["cluster"] = json!({"namespace": "default"}), "no PackageInstall")]
+#[case::with_releases(|p: &mut Pair| p.install["metadata"]["annotations"] = json!({"lifecycle.sluice.dev/tkr-package": "a"}), "no PackageInstall")]
+fn a_release_waits_for_its_packages(#[case] edit: Edit, #[case] named: &str) {
+    let mut one = pair("one", "0.31.0");
+    edit(&mut one);
+    let mut world = world(&[one]);
+    let (status, reason, message) = world.condition(NAME, "Compatible");
+    assert_eq!((status.as_str(), reason.as_str()), ("False", "ManagementPackageNotReady"));
+    assert!(message.contains(&format!("package {REF_NAME}: wanted >=0.31.0")), "{message}");
+    assert!(message.contains(named), "{message}");
+    assert!(is_excluded(&world));
+    assert_eq!(world.condition(NAME, "Ready").1, "Incompatible");
+    assert_eq!(world.evaluation().updates, Updates::default());
+    let hold = world.management_packages.unmet(&world.releases[NAME]).unwrap();
+    assert_eq!(hold, format!("TanzuKubernetesRelease {NAME}: {message}"));
+    // Another PackageInstall of the package proves it.
+    world.management_packages = packages(&[pair("one", "0.30.0"), pair("two", "0.31.2")]);
+    world.settle(now());
+    assert_eq!(world.condition(NAME, "Compatible").0, "True");
+    assert!(!is_excluded(&world));
+}
+
+#[test]
+fn an_absent_package_is_named() {
+    let world = world(&[]);
+    let message = world.condition(NAME, "Compatible").2;
+    assert!(
+        message.contains(REF_NAME) && message.contains("found no PackageInstall"),
+        "{message}"
+    );
+}
+
+/// kapp-controller resyncs the same App, and fails or is at it. Another version, App or generation is another proof.
+#[test]
+fn a_failed_resync_withdraws_nothing() {
+    let proven = || world(&[pair("one", "0.31.0")]);
+    let resyncs: [Edit; 4] = [
+        |p| p.app["status"]["conditions"] = conditions("ReconcileFailed"),
+        |p| {
+            p.app["status"]["conditions"] = conditions("ReconcileFailed");
+            p.install["status"]["conditions"] = conditions("ReconcileFailed");
+        },
+        |p| p.app["status"]["conditions"] = conditions("Reconciling"),
+        |p| {
+            p.app["status"]["conditions"] = conditions("Reconciling");
+            p.app["status"]["consecutiveReconcileFailures"] = json!(2);
+            p.install["status"]["conditions"] = conditions("Reconciling");
+        },
+    ];
+    for (number, edit) in resyncs.into_iter().enumerate() {
+        let mut resynced = pair("one", "0.31.0");
+        edit(&mut resynced);
+        let mut world = proven();
+        world.management_packages = packages(&[resynced.clone()]);
+        assert_eq!(world.settle(now()), 0, "{number}");
+        assert_eq!(
+            world.management_packages.unmet(&world.releases[NAME]),
+            None,
+            "{number}"
+        );
+        for field in ["uid", "generation"] {
+            let mut other = resynced.clone();
+            other.app["metadata"][field] = if field == "uid" { json!("other") } else { json!(6) };
+            other.app["status"]["observedGeneration"] = other.app["metadata"]["generation"].clone();
+            let mut world = proven();
+            world.management_packages = packages(&[other]);
+            world.settle(now());
+            let (status, reason, _) = world.condition(NAME, "Compatible");
+            assert_eq!(
+                (status.as_str(), reason.as_str()),
+                ("False", "ManagementPackageNotReady"),
+                "{number} {field}"
+            );
+            let recorded = json!(world.releases[NAME].status.as_ref().unwrap().requirements);
+            assert_eq!(recorded["proven"], Value::Null, "{number} {field}");
+        }
+    }
+}
+
+/// A proof of the version before does not count for the next one, although kapp-controller repeats the old success.
+#[test]
+fn an_upgrade_of_the_package_needs_its_own_proof() {
+    let mut world = World::of([requiring(&format!("{REF_NAME}=0.32.0"))]);
+    let mut old = pair("one", "0.31.0");
+    world.management_packages = packages(&[old.clone()]);
+    world.settle(then());
+    assert_eq!(world.condition(NAME, "Compatible").0, "False");
+    old.install["status"]["version"] = json!("0.32.0");
+    world.management_packages = packages(&[old]);
+    world.settle(now());
+    assert_eq!(
+        world.condition(NAME, "Compatible").0,
+        "False",
+        "the App is at 0.31.0"
+    );
+    world.management_packages = packages(&[pair("one", "0.32.0")]);
+    world.settle(now());
+    assert_eq!(world.condition(NAME, "Compatible").0, "True");
+}
+
+#[rstest]
+#[case::at_least("a.example.com>=1.0.0", None)]
+#[case::equal("a.example.com=1.0.0", None)]
+#[case::several(" a.example.com>=1.0.0 , b.example.com = 2.0.0+vmware.1-tkg.1 ", None)]
+#[case::empty("", Some("requirement \"\""))]
+#[case::trailing_comma("a.example.com>=1.0.0,", Some("requirement \"\""))]
+#[case::no_operator("a.example.com", Some("a.example.com"))]
+#[case::no_package(">=1.0.0", Some(">=1.0.0"))]
+#[case::no_version("a.example.com>=", Some("a.example.com>="))]
+#[case::no_semantic_version("a.example.com>=1.0", Some("1.0"))]
+#[case::below("a.example.com<=1.0.0", Some("<="))]
+#[case::above("a.example.com>1.0.0", Some(">1.0.0"))]
+#[case::double("a.example.com==1.0.0", Some("==1.0.0"))]
+#[case::reversed("a.example.com=>1.0.0", Some("=>1.0.0"))]
+#[case::range("a.example.com>=1.0.0 <2.0.0", Some("<2.0.0"))]
+#[case::upper_case("A.example.com>=1.0.0", Some("A.example.com"))]
+fn malformed_requirements(#[case] requires: &str, #[case] fault: Option<&str>) {
+    let mut world = World::of([requiring(requires)]);
+    world.settle(then());
+    let (status, reason, message) = world.condition(NAME, "Valid");
+    match fault {
+        None => assert_eq!(status, "True", "{message}"),
+        Some(named) => {
+            assert_eq!(
+                (status.as_str(), reason.as_str()),
+                ("False", "RequirementInvalid")
+            );
+            assert!(message.contains(REQUIRES) && message.contains(named), "{message}");
+            let hold = world.management_packages.unmet(&world.releases[NAME]);
+            assert!(hold.is_some_and(|hold| hold.contains(&message)));
+        }
+    }
+    assert_eq!(world.settle(now()), 0);
+}
+
+#[test]
+fn the_number_of_requirements_is_limited() {
+    let list = |count: usize| vec!["a.example.com>=1.0.0"; count].join(",");
+    for (count, valid) in [(16, "True"), (17, "False")] {
+        let mut world = World::of([requiring(&list(count))]);
+        world.settle(then());
+        let (status, reason, message) = world.condition(NAME, "Valid");
+        assert_eq!(status, valid, "{reason}: {message}");
+    }
+}
+
+/// The order of packages includes build metadata (addons-manager §6.6).
+#[rstest]
+#[case(">=0.31.0+vmware.2", "0.31.0+vmware.10", true)]
+#[case(">=0.31.0+vmware.2", "0.31.0+vmware.1", false)]
+#[case(">=0.31.0", "0.31.0-rc.1", false)]
+#[case("=0.31.0", "0.31.0", true)]
+#[case("=0.31.0", "v0.31.0", true)]
+#[case("=0.31.0", "0.31.1", false)]
+#[case("=0.31.0", "0.31.0+vmware.1", false)]
+fn versions_are_compared(#[case] wanted: &str, #[case] found: &str, #[case] met: bool) {
+    let mut world = World::of([requiring(&format!("{REF_NAME}{wanted}"))]);
+    world.management_packages = packages(&[pair("one", found)]);
+    world.settle(then());
+    assert_eq!(world.condition(NAME, "Compatible").0 == "True", met);
+}
+
+#[test]
+fn every_requirement_must_be_met() {
+    let both = format!("{REF_NAME}>=0.31.0,other.example.com>=1.0.0");
+    let mut world = World::of([requiring(&both)]);
+    let mut other = pair("other", "1.0.0");
+    other.install["spec"]["packageRef"]["refName"] = json!("other.example.com");
+    world.management_packages = packages(&[pair("one", "0.31.0")]);
+    world.settle(then());
+    let message = world.condition(NAME, "Compatible").2;
+    assert!(message.contains("other.example.com"), "{message}");
+    world.management_packages = packages(&[pair("one", "0.31.0"), other]);
+    world.settle(now());
+    assert_eq!(world.condition(NAME, "Compatible").0, "True");
+}
+
+fn listing(version: &str) -> Sources {
+    let config_map = json!({
+        "metadata": {"name": "more", "namespace": "tkg-system"}, "data": {"tkrVersions": format!("[{version}]")},
+    });
+    Sources {
+        additional: vec![serde_json::from_value(config_map).unwrap()],
+        ..Sources::default()
+    }
+}
+
+#[test]
+fn an_additional_list_overrides_requirements() {
+    let mut world = world(&[]);
+    assert!(is_excluded(&world));
+    world.compatibility = Compatibility::of(&listing(NAME));
+    world.settle(now());
+    assert_eq!(world.condition(NAME, "Compatible").0, "True");
+    assert!(!is_excluded(&world));
+    assert_eq!(world.management_packages.unmet(&world.releases[NAME]), None);
+    assert_eq!(world.settle(now()), 0);
+    // Without the list the requirement counts again.
+    world.compatibility = Compatibility::of(&Sources::default());
+    world.settle(now());
+    assert!(is_excluded(&world));
+    assert!(world.management_packages.unmet(&world.releases[NAME]).is_some());
+}
+
+/// Proven packages do not outweigh a list of other releases.
+#[test]
+fn proven_packages_do_not_outweigh_other_sources() {
+    let mut world = world(&[pair("one", "0.31.0")]);
+    world.compatibility = Compatibility::of(&listing("v1.35.4"));
+    world.settle(now());
+    let (status, reason, _) = world.condition(NAME, "Compatible");
+    assert_eq!((status.as_str(), reason.as_str()), ("False", ""));
+}
+
+#[test]
+fn the_record_ends_with_the_annotation() {
+    let mut world = world(&[pair("one", "0.31.0")]);
+    let release = Arc::make_mut(world.releases.get_mut(NAME).unwrap());
+    release.metadata.annotations = None;
+    world.settle(now());
+    assert_eq!(world.releases[NAME].status.as_ref().unwrap().requirements, None);
+    assert_eq!(world.condition(NAME, "Compatible").1, "NoCompatibilityData");
+    assert_eq!(world.settle(now()), 0);
+}
+
+/// Unfilled stores prove neither the presence nor the absence of a package.
+#[test]
+fn unlisted_packages_leave_a_release_unchanged() {
+    let world = world(&[pair("one", "0.31.0")]);
+    let blind = Evaluation::of(Facts {
+        releases: &world.releases,
+        images: Some(&world.images),
+        packages: Some(&world.packages),
+        compatibility: Some(&world.compatibility),
+        management_packages: None,
+    });
+    assert!(blind.of_release(&world.releases[NAME], now()).is_none());
+}
+
+/// The condition of a Cluster is that of the release in its label.
+#[test]
+fn a_cluster_has_the_compatibility_of_its_release() {
+    let said = |world: &World, label: &str| {
+        let cluster: Cluster = serde_json::from_value(json!({
+            "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster",
+            "metadata": {
+                "name": "one", "namespace": "team-a", "uid": "uid", "labels": {"run.tanzu.vmware.com/tkr": label},
+            },
+        }))
+        .unwrap();
+        let write = world.offers().of_cluster(&cluster, None).unwrap();
+        let writes = carry_out(&write, now(), &json!(cluster));
+        let condition = &writes[0].body["status"]["conditions"][1];
+        assert_eq!(condition["type"], "ReleaseCompatible");
+        [&condition["status"], &condition["reason"]].map(|text| text.as_str().unwrap().to_owned())
+    };
+    let waits = world(&[]);
+    assert_eq!(said(&waits, NAME), ["False", "ManagementPackageNotReady"]);
+    assert_eq!(said(&waits, "v1.36.9"), ["Unknown", "ReleaseNotFound"]);
+    let met = world(&[pair("one", "0.31.0")]);
+    assert_eq!(said(&met, NAME), ["True", "ReleaseCompatible"]);
+    let mut unlisted = World::of([release(NAME, &json!({}))]);
+    unlisted.compatibility = Compatibility::of(&listing("v1.35.4"));
+    assert_eq!(said(&unlisted, NAME), ["False", "Incompatible"]);
+    assert!(
+        !met.offers().is_same_for_clusters(&waits.offers()),
+        "Clusters are checked again"
+    );
+}
