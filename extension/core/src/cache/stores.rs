@@ -487,6 +487,57 @@ pub(crate) mod tests {
         assert!(whole.release(&again, true), "it is another object");
     }
 
+    /// Of 5,000 Clusters each one has a PackageInstall, and kapp-controller resyncs all of them.
+    #[test]
+    fn only_changes_of_required_packages_count() {
+        let mut whole = Whole::default();
+        let install = |package: &str, is_paused: bool| -> Arc<PackageInstall> {
+            let spec = json!({"spec": {"packageRef": {"refName": package}, "paused": is_paused}});
+            object(Some("tkg-system"), "tkg", &json!({}), &spec)
+        };
+        let app = |paused: bool| -> Arc<App> {
+            object(
+                Some("tkg-system"),
+                "tkg",
+                &json!({}),
+                &json!({"spec": {"paused": paused}}),
+            )
+        };
+        assert!(!whole.system_install(&install("tkg.example.com", false), true));
+        assert!(!whole.system_app(&app(false), true), "no release requires it");
+        let spec = json!({"spec": {"version": "v1.35.4", "kubernetes": {"version": "v1.35.4"}}});
+        let mut release: Arc<TanzuKubernetesRelease> = object(None, "one", &json!({}), &spec);
+        let requires = (
+            "lifecycle.sluice.dev/requires".to_owned(),
+            "tkg.example.com=1.0.0".to_owned(),
+        );
+        Arc::make_mut(&mut release).metadata.annotations = Some([requires].into());
+        assert!(whole.release(&release, true));
+        assert!(!whole.release(&release, true), "unchanged");
+        assert!(whole.system_install(&install("tkg.example.com", true), true));
+        assert!(
+            !whole.system_install(&install("tkg.example.com", true), true),
+            "unchanged"
+        );
+        assert!(whole.system_app(&app(true), true));
+        assert!(!whole.system_app(&app(true), true), "unchanged");
+        assert!(
+            whole.system_install(&install("other.example.com", true), true),
+            "not any more"
+        );
+        assert!(!whole.system_install(&install("other.example.com", false), true));
+        assert!(whole.system_install(&install("tkg.example.com", false), true));
+        assert!(
+            whole.system_install(&install("tkg.example.com", false), false),
+            "deleted"
+        );
+        assert!(whole.release(&release, false));
+        assert!(
+            !whole.system_install(&install("tkg.example.com", false), true),
+            "no release requires it"
+        );
+    }
+
     #[test]
     fn objects_belong_to_the_cluster_that_they_name() {
         assert_eq!(belongs::<Cluster>("one").as_deref(), Some("one"));

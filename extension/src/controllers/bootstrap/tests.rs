@@ -11,6 +11,7 @@ mod provided;
 mod relabel;
 mod release;
 mod requests;
+mod requirements;
 mod settled;
 mod silence;
 mod supervisor;

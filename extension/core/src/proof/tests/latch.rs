@@ -116,3 +116,52 @@ proptest! {
         prop_assert_eq!(again, judged);
     }
 }
+
+/// Version constraint and values are those of another client, and a failed resync withdraws nothing.
+#[test]
+fn a_package_of_another_client_is_proven_by_its_selected_version() {
+    let of_others = |seen: &Seen| {
+        let target = Target {
+            secret_name: "",
+            ..TARGET
+        };
+        judge_of_others(
+            &target,
+            Some(&seen.install),
+            seen.app.as_ref(),
+            seen.latch.as_ref(),
+        )
+    };
+    let accepted = [
+        "install of another version",
+        "install of any version",
+        "install with other values",
+        "install with more values",
+        "install without values",
+        "app with other values",
+        "app without values",
+        "app that takes no values",
+    ];
+    for (name, edit, _) in WRONG {
+        let mut seen = Seen::proven();
+        edit(&mut seen);
+        assert_eq!(of_others(&seen).ready(), accepted.contains(name), "{name}");
+    }
+    let failures: [Edit; 3] = [
+        |s| s.app_status().conditions = is("ReconcileFailed"),
+        |s| {
+            s.app_status().conditions = is("ReconcileFailed");
+            s.install_status().conditions = is("ReconcileFailed");
+        },
+        |s| s.app_status().consecutive_reconcile_failures = Some(1),
+    ];
+    for edit in failures {
+        let mut seen = Seen::resync();
+        edit(&mut seen);
+        assert!(of_others(&seen).ready());
+        seen.latch().app_generation = Some(4);
+        assert!(!of_others(&seen).ready(), "of another generation");
+        seen.latch = None;
+        assert!(!of_others(&seen).ready(), "without a proof");
+    }
+}

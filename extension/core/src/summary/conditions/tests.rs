@@ -246,3 +246,40 @@ fn an_unreachable_workload_is_reported_until_it_responds() {
     assert_eq!(refused[0].last_transition_time, Time(now), "it was true before");
     assert_eq!(with_unseen(refused, None, later), Vec::new());
 }
+
+#[test]
+fn conditions_about_the_release_are_those_of_the_cluster() {
+    let said = |type_: &str, status: &str, message: &str| condition::Condition {
+        type_: type_.into(),
+        status: status.into(),
+        reason: "Reason".into(),
+        message: message.into(),
+        ..condition::Condition::default()
+    };
+    let own = mirror_one(
+        &[],
+        "antrea.x.y",
+        Some(&install("Reconciling")),
+        PackageState::Reconciling,
+    );
+    let other = said("TopologyReconciled", "True", "");
+    let compatible = said(RELEASE_COMPATIBLE, "True", "");
+    let none = said(UPDATES_AVAILABLE, "False", "");
+    let copied = with_release(own.clone(), &[other, none, compatible.clone()], now(1));
+    assert_eq!(
+        shown(&copied),
+        ["Antrea-Reconciling", RELEASE_COMPATIBLE, UPDATES_AVAILABLE]
+    );
+    let newer = said(UPDATES_AVAILABLE, "True", "[v1.37.0]");
+    let changed = with_release(copied, &[compatible.clone(), newer.clone()], now(2));
+    assert_eq!(changed[1].last_transition_time, Time(now(1)), "unchanged");
+    assert_eq!(changed[2].last_transition_time, Time(now(2)));
+    assert_eq!(changed[2].message, "[v1.37.0]");
+    let again = with_release(changed.clone(), &[compatible, newer], now(3));
+    assert_eq!(again, changed, "a resync changes nothing");
+    assert_eq!(
+        with_release(changed, &[], now(3)),
+        own,
+        "the Cluster has no release"
+    );
+}
