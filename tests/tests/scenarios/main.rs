@@ -29,6 +29,7 @@ mod image;
 mod killed;
 mod leader_lost;
 mod legacy;
+mod management_package;
 mod minor_upgrade;
 mod missing_things;
 mod moved;
@@ -101,6 +102,7 @@ fn main() -> ExitCode {
         gitops::cluster_first(),
         releases::compatibility(),
         releases::updates_available(),
+        management_package::scenario(),
         tkr_packages::installed(),
         tkr_packages::removed(),
         tkr_packages::broken(),

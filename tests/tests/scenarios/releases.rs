@@ -217,6 +217,7 @@ async fn run_updates(scene: Scene) -> Result<()> {
         "COMPATIBLE",
         "UPDATES AVAILABLE",
         "CREATED",
+        "REASON",
     ];
     ensure!(
         shown.columns == columns,

@@ -15,6 +15,7 @@ const KINDS: &[(&str, &str)] = &[
     ),
     ("packageinstall", "packaging.carvel.dev/v1alpha1 packageinstalls"),
     ("deployment", "apps/v1 deployments"),
+    ("configmap", "v1 configmaps"),
     (
         "mutatingwebhookconfigurations",
         "admissionregistration.k8s.io/v1 mutatingwebhookconfigurations",
@@ -92,6 +93,15 @@ async fn one(scene: &Scene, command: &str) -> Result<()> {
                 .merge(&path, &json!({"spec": {"replicas": replicas}}))
                 .await
         }
+        ["annotate", kind, name, change] => {
+            let annotation = match (change.split_once('='), change.strip_suffix('-')) {
+                (Some((key, value)), _) => json!({key: value}),
+                (None, Some(key)) => json!({key: null}),
+                (None, None) => bail!("neither <key>=<value> nor <key>-"),
+            };
+            let change = json!({"metadata": {"annotations": annotation}});
+            objects.merge(&path(kind, namespace, Some(name))?, &change).await
+        }
         ["delete", kind, "-l", label] => {
             let selector = label.replace('/', "%2F").replace('=', "%3D");
             let listed = format!("{}?labelSelector={selector}", path(kind, namespace, None)?);
@@ -122,7 +132,8 @@ fn path(kind: &str, namespace: Option<&str>, name: Option<&str>) -> Result<Strin
         .map(|namespace| format!("/namespaces/{namespace}"))
         .unwrap_or_default();
     let name = name.map(|name| format!("/{name}")).unwrap_or_default();
-    Ok(format!("/apis/{group}{namespace}/{plural}{name}"))
+    let root = if group.contains('/') { "apis" } else { "api" };
+    Ok(format!("/{root}/{group}{namespace}/{plural}{name}"))
 }
 
 /// The path of an object of one of the kinds that kubectl names in the singular.

@@ -1,23 +1,33 @@
 //! A Cluster at rest, and webhook configurations that were left behind.
 
 use anyhow::{Result, ensure};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use serde_json::{Value, json};
-use sluice_tests::objects::Release;
+use sluice_tests::extension::admission::unregister;
+use sluice_tests::objects::{RESOLVE, Release, TKR, cluster as new_cluster};
 use sluice_tests::scenario::{Cluster, Scenario, Scene, TIMEOUT, VERSIONS};
 use sluice_tests::stack::kubelet::Delay;
 use sluice_tests::wait;
 
 use super::{REGISTRATION, commands, left, registration};
 use crate::common::{held, record_says, released};
+use crate::resolve::admit;
 
 const PAUSE: &str = "clusterpause.mutating.vmware.com";
 const BOOTSTRAP: &str = "clusterbootstrap.validating.vmware.com";
 const SYSTEM: &str = "tkg-system";
 
+/// Data of tkr-source.
+const BOM: &str = "/api/v1/namespaces/tkg-system/configmaps/bom-metadata";
+
+/// Mark of data that nothing maintains any more.
+const FROZEN: &str = "lifecycle.sluice.dev/frozen";
+
 pub(crate) fn scenario() -> Scenario {
     Scenario::new(
         "takeover-rest",
-        "a Cluster of the addons-manager at rest keeps its PackageInstalls as they are, loses its finalizers once the webhook configurations that were left behind are named and deleted, and is upgraded later",
+        "a Cluster of the addons-manager at rest keeps its PackageInstalls as they are, loses its finalizers once the webhook configurations that were left behind are named and deleted, and is upgraded later; a release that is published after tkr-source was stopped is resolved",
         |scene| Box::pin(run(scene)),
     )
     .own_stack()
@@ -36,6 +46,7 @@ async fn run(scene: Scene) -> Result<()> {
     // The order of the page, but for the webhook configurations, which are forgotten.
     scene.apply(&programs()).await?;
     commands::run(&scene, "Check the stored versions").await?;
+    scene.apply(&[bom()]).await?;
     commands::run(&scene, "Stop what was there before").await?;
     let [validating, mutating] = webhooks(&scene);
     scene.apply(&[validating, mutating]).await?;
@@ -65,6 +76,7 @@ async fn run(scene: Scene) -> Result<()> {
     released(&cluster, &new, upgraded).await?;
     commands::run(&scene, "See whether anything is left").await?;
     moved(&cluster, &old, &new, &before).await?;
+    resolved(&scene).await?;
     // It does not run there.
     let replicas = deployment("sluice", "sluice-system");
     scene.apply(std::slice::from_ref(&replicas)).await?;
@@ -74,12 +86,71 @@ async fn run(scene: Scene) -> Result<()> {
         scene.objects().get(REGISTRATION).await?.is_none(),
         "Sluice is registered still"
     );
+    let data = scene.objects().get(BOM).await?.unwrap_or_default();
+    ensure!(
+        data["metadata"]["annotations"].get(FROZEN).is_none(),
+        "the data of tkr-source is frozen still: {}",
+        data["metadata"]["annotations"]
+    );
+    scene.objects().delete(BOM).await?;
     // Later scenarios of the stack need it.
     scene.objects().restore(REGISTRATION, &registration).await?;
     for program in programs().into_iter().chain([replicas]) {
         scene.objects().delete(&commands::path_of(&program)?).await?;
     }
     Ok(())
+}
+
+/// The data of tkr-source, which lists no release of this scenario.
+fn bom() -> Value {
+    let text = "version: v1\nmanagementClusterVersions: [{version: v2.5.1, supportedKubernetesVersions: [v1.30.0]}]\n";
+    json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "bom-metadata", "namespace": SYSTEM},
+        "binaryData": {"compatibility": BASE64_STANDARD.encode(text)},
+    })
+}
+
+/// Publishes a release, and waits until a new Cluster would be resolved to it.
+async fn resolved(scene: &Scene) -> Result<()> {
+    let build = format!("{}.2", scene.namespace());
+    let later = scene.release(VERSIONS[2], "3.0.0", Delay::NONE)?.build(build);
+    scene.publish(&later).await?;
+    let webhooks = admit(scene).await?;
+    let prefix = later.kubernetes().rsplit_once('.').map_or("", |(minor, _)| minor);
+    let mut manifest = new_cluster(scene.namespace(), "later", prefix, None, 0);
+    manifest["metadata"]["annotations"] = json!({RESOLVE: ""});
+    let what = format!("a new Cluster of {prefix} to be resolved to {}", later.name());
+    wait::until(what, TIMEOUT, || async {
+        let path = format!(
+            "/apis/cluster.x-k8s.io/v1beta2/namespaces/{}/clusters?dryRun=All",
+            scene.namespace()
+        );
+        let request = http::Request::post(path)
+            .header("content-type", "application/json")
+            .body(manifest.to_string().into_bytes())
+            .map_err(kube::Error::HttpError)?;
+        let written: Value = scene.client().request(request).await?;
+        let label = &written["metadata"]["labels"][TKR];
+        if *label == later.name() {
+            Ok(())
+        } else {
+            wait::not_yet(label)
+        }
+    })
+    .await?;
+    let path = format!("{}/{}", Release::PATH, later.name());
+    let what = format!("{path} to be excluded by no data");
+    wait::until(what, TIMEOUT, || async {
+        let release = scene.objects().get(&path).await?.unwrap_or_default();
+        let conditions = release["status"]["conditions"].as_array().into_iter().flatten();
+        let mut compatible = conditions.filter(|condition| condition["type"] == "Compatible");
+        match compatible.next() {
+            Some(found) if found["reason"] == "CompatibilityDataFrozen" => Ok(()),
+            _ => wait::not_yet(&release["status"]),
+        }
+    })
+    .await?;
+    unregister(&scene.client(), &webhooks).await
 }
 
 /// Workloads that the page stops; none of them runs here.

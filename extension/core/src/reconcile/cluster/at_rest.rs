@@ -9,7 +9,7 @@ use kube::ResourceExt as _;
 use sluice_crds::run::{ClusterBootstrap, PackageRecord, PackageState, UpgradeRecord};
 
 use super::{
-    Context, effects::Effects, local_state::PlannedFrom, management, packages::Packages, plan::Planned,
+    Context, Facts, effects::Effects, local_state::PlannedFrom, management, packages::Packages, plan::Planned,
     status::since_written, validate::Validated,
 };
 use crate::{
