@@ -69,6 +69,7 @@ fn offers(criterion: &mut Criterion) {
         images: Some(&images),
         packages: None,
         compatibility: None,
+        management_packages: None,
     }));
     let (releases, images) = (Arc::new(releases), Arc::new(images));
     let mut group = criterion.benchmark_group("offers");

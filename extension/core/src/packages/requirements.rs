@@ -111,12 +111,11 @@ fn malformed(part: &str) -> String {
 }
 
 fn requirement(part: &str) -> Option<Requirement<'_>> {
-    let (package, operator, version) = match part.split_once(">=") {
-        Some((package, version)) => (package, Operator::AtLeast, version),
-        None => {
-            let (package, version) = part.split_once('=')?;
-            (package, Operator::Equal, version)
-        }
+    let (package, operator, version) = if let Some((package, version)) = part.split_once(">=") {
+        (package, Operator::AtLeast, version)
+    } else {
+        let (package, version) = part.split_once('=')?;
+        (package, Operator::Equal, version)
     };
     let (package, version) = (package.trim(), version.trim());
     let is_valid = is_object_name(package) && version.len() <= LONGEST_NAME && Ordered::of(version).is_some();
@@ -259,7 +258,7 @@ impl ManagementPackages {
         requirement: &Requirement<'_>,
         recorded: &[ProvenPackage],
     ) -> Found<'a> {
-        let app = self.apps.get(name).map(AsRef::as_ref);
+        let app: Option<&App> = self.apps.get(name).map(AsRef::as_ref);
         let version = install
             .status
             .as_ref()

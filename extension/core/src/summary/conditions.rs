@@ -143,7 +143,7 @@ pub fn with_release(
         let position = conditions.iter().position(|condition| condition.type_ == type_);
         let Some(found) = condition::find(cluster, type_) else {
             if let Some(position) = position {
-                conditions.remove(position);
+                drop(conditions.remove(position));
             }
             continue;
         };

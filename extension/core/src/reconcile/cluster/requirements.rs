@@ -26,7 +26,7 @@ pub(super) fn requiring<'a>(
     known: &[TkrFacts],
     release: &str,
 ) -> Option<&'a TanzuKubernetesRelease> {
-    let object = facts.releases.get(release).map(AsRef::as_ref);
+    let object: Option<&TanzuKubernetesRelease> = facts.releases.get(release).map(AsRef::as_ref);
     let object = object.filter(|object| has_requirements(object))?;
     moves_to(facts, progress, known, release).then_some(object)
 }
