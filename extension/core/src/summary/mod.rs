@@ -121,9 +121,9 @@ fn of_swap(swap: &Swap) -> ClusterPhase {
     let reason = GateReason::parse(&swap.reason);
     if reason.is_some_and(|reason| reason.class().is_pause()) {
         ClusterPhase::Paused
-    } else if swap.written_at.is_none() {
+    } else if !swap.open {
         ClusterPhase::UpgradingPackages
-    } else if reason == Some(GateReason::ReplacingMachines) {
+    } else if swap.written_at.is_none() || reason == Some(GateReason::ReplacingMachines) {
         ClusterPhase::ReplacingMachines
     } else {
         ClusterPhase::Settling

@@ -561,6 +561,30 @@ fn a_step_takes_the_only_release_that_is_left() {
     walk.drift();
 }
 
+#[test]
+fn recreated_and_edited() {
+    let mut walk = Walk::new();
+    walk.step(User(Edit::Steps(PlannedBy::Class)));
+    for step in [
+        User(Edit::Target(2)),
+        Watch(0),
+        User(Edit::Again),
+        Round,
+        Watch(0),
+        Lead(0, Fault::None),
+        User(Edit::Content(0, 2, "b")),
+    ] {
+        walk.step(step);
+        eprintln!("{step:?}: {:?} {:?}", walk.kapp, crate::truth::is_deployed(&walk.servers, &walk.kapp, 0));
+        for place in [crate::objects::of_package(0, "packageinstalls"), crate::objects::of_package(0, "apps")] {
+            eprintln!("  {:?} {}", place, walk.servers.get(&place).cloned().unwrap_or_default());
+        }
+    }
+    walk.calm();
+    walk.finish();
+    walk.drift();
+}
+
 /// Two minor versions, with every source of their steps. `disturbance` happens after every fourth number of rounds: `SEED` 0 to 3
 /// together cover all.
 #[rstest]

@@ -416,7 +416,8 @@ fn an_old_manifest_holds_the_swap(#[case] steps: &[&[Step]]) {
 fn kept_package_installs_prove_nothing(#[case] seen: &[Step]) {
     let mut walk = walked(&[User(Edit::OfAddonsManager)]);
     walk.take(seen);
-    walk.take(&[User(Edit::Values(9)), User(Edit::Alter("secrets", 0))]);
+    walk.step(User(Edit::Values(9)));
+    walk.take(&[0, 1, 2, 3].map(|which| User(Edit::Alter("secrets", which))));
     walk.step(User(Edit::Label(REBUILT_RELEASE)));
     walk.take(&HELD);
     assert_written(&walk, &[]);

@@ -9,8 +9,8 @@ use kube::ResourceExt as _;
 use sluice_crds::run::{ClusterBootstrap, PackageRecord, PackageState, UpgradeRecord};
 
 use super::{
-    Context, Facts, effects::Effects, local_state::PlannedFrom, management, packages::Packages, plan::Planned,
-    status::since_written, validate::Validated,
+    Context, Facts, effects::Effects, local_state::PlannedFrom, management, packages::Packages,
+    plan::Planned, status::since_written, validate::Validated,
 };
 use crate::{
     packages::bootstrap::packages,

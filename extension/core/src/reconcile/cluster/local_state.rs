@@ -48,6 +48,8 @@ const LOST: Duration = Duration::from_mins(2);
 pub struct LocalState {
     /// Time of the last status write.
     pub written: Option<Instant>,
+    /// Number of writes of progress of the upgrade.
+    pub(super) progress_writes: usize,
     /// Time of the next drift check of the settled Cluster, once known.
     drift_check_at: Option<Instant>,
     /// Time since which the Cluster waits without a connection for a state that no watch shows.

@@ -44,8 +44,12 @@ use crate::{
     },
 };
 
-/// Minimum interval between writes of progress that changes no gate.
-const COALESCE: Duration = Duration::from_secs(5);
+/// Minimum intervals between a write and progress that changes no gate: the first progress of an upgrade, the second, and all others.
+const COALESCE: [Duration; 3] = [
+    Duration::from_secs(5),
+    Duration::from_secs(10),
+    Duration::from_secs(15),
+];
 
 /// Requeue delay of a hot Cluster without changes.
 const HOT: Duration = Duration::from_secs(10);
@@ -236,12 +240,14 @@ pub(super) fn status(
     }
     let completed = completes(&current, &status);
     let late = late(&current, &status);
+    let progress_writes = progress_writes(context, &current, &status);
     // Only along with other changes, so that they cost no write of their own during an upgrade.
     let status = fitted(ClusterBootstrapStatus {
         conditions: release_conditions(context, status.conditions),
         ..status
     });
     let stored = write(context, effects, bootstrap, status)?.filter(|_| opens_swap);
+    effects.local.progress_writes = progress_writes;
     effects.events.extend(late);
     if packages.drift_check == DriftCheckResult::Seen {
         effects.local.drift_check_made(next, context.began.instant);
@@ -599,19 +605,40 @@ fn facts<'a>(bootstrap: &ClusterBootstrap, resolved_tkr: Option<&'a str>) -> Boo
     }
 }
 
+/// Whether the change of a status is written at once.
+fn is_urgent_status(current: &ClusterBootstrapStatus, next: &ClusterBootstrapStatus) -> bool {
+    let records = current.upgrade.as_ref().zip(next.upgrade.as_ref());
+    records.is_none_or(|(old, new)| is_urgent(old, new)) || current.resolved_tkr != next.resolved_tkr
+}
+
+/// Returns the number of writes of progress of an upgrade, this write included.
+fn progress_writes(
+    context: &Context<'_>,
+    current: &ClusterBootstrapStatus,
+    next: &ClusterBootstrapStatus,
+) -> usize {
+    let upgrade = |status: &ClusterBootstrapStatus| {
+        let record = status.upgrade.as_ref()?;
+        Some((record.label.clone(), record.to.clone(), record.outcome))
+    };
+    if upgrade(current) != upgrade(next) {
+        0
+    } else {
+        context.local.progress_writes + usize::from(!is_urgent_status(current, next))
+    }
+}
+
 /// Returns the time that a change without urgency still waits for its write.
 fn not_yet(
     context: &Context<'_>,
     current: &ClusterBootstrapStatus,
     next: &ClusterBootstrapStatus,
 ) -> Option<Duration> {
-    let (Some(old), Some(new)) = (&current.upgrade, &next.upgrade) else {
-        return None;
-    };
-    if is_urgent(old, new) || current.resolved_tkr != next.resolved_tkr {
+    if is_urgent_status(current, next) {
         return None;
     }
-    let left = COALESCE.saturating_sub(since_written(context)?);
+    let interval = COALESCE[context.local.progress_writes.min(COALESCE.len() - 1)];
+    let left = interval.saturating_sub(since_written(context)?);
     (!left.is_zero()).then_some(left)
 }
 

@@ -24,12 +24,14 @@ pub fn is_urgent(old: &UpgradeRecord, new: &UpgradeRecord) -> bool {
         || proofs(old).any(|proof| proofs(new).all(|kept| kept != proof))
 }
 
-/// Returns a swap without its progress: the reason and the number of replaced machines.
+/// Returns a swap without its progress: the reason, the time of the written entry, which the Cluster shows, and the number of replaced
+/// machines.
 fn without_progress(swap: &Swap) -> (Swap, bool) {
-    let (reason, message) = Default::default();
+    let (reason, message, written_at) = Default::default();
     let step = Swap {
         reason,
         message,
+        written_at,
         ..swap.clone()
     };
     (step, is_over(swap))
