@@ -561,25 +561,13 @@ fn a_step_takes_the_only_release_that_is_left() {
     walk.drift();
 }
 
+/// kapp-controller is deployed, and the ClusterBootstrap of the new Cluster is created only after that.
 #[test]
-fn recreated_and_edited() {
+fn a_recreated_cluster_whose_bootstrap_comes_later_gets_its_packages() {
     let mut walk = Walk::new();
     walk.step(User(Edit::Steps(PlannedBy::Class)));
-    for step in [
-        User(Edit::Target(2)),
-        Watch(0),
-        User(Edit::Again),
-        Round,
-        Watch(0),
-        Lead(0, Fault::None),
-        User(Edit::Content(0, 2, "b")),
-    ] {
-        walk.step(step);
-        eprintln!("{step:?}: {:?} {:?}", walk.kapp, crate::truth::is_deployed(&walk.servers, &walk.kapp, 0));
-        for place in [crate::objects::of_package(0, "packageinstalls"), crate::objects::of_package(0, "apps")] {
-            eprintln!("  {:?} {}", place, walk.servers.get(&place).cloned().unwrap_or_default());
-        }
-    }
+    walk.take(&[User(Edit::Target(2)), Watch(0), User(Edit::Again), Round, Watch(0)]);
+    walk.take(&[Lead(0, Fault::None), User(Edit::Content(0, 2, "b"))]);
     walk.calm();
     walk.finish();
     walk.drift();

@@ -12,7 +12,7 @@ use crate::{
     machines::{labelled, pinned},
     objects::{
         OTHER_RELEASE, PACKAGES, RELEASES, SAME_RELEASE, VERSIONS, bootstrap, control_plane, is_unmanaged,
-        no_values, package_name, package_place, packages_of, ref_name, release, short_name, template,
+        no_values, of_package, package_name, package_place, packages_of, ref_name, release, short_name, template,
         values_source, version_of_release, worker,
     },
     servers::{Place, Servers},
@@ -129,13 +129,21 @@ fn deployed_version<'a>(
         .then(|| source["spec"]["version"].as_str().unwrap_or_default())
 }
 
-/// Whether the package is deployed with its current ClusterBootstrap, Package and values.
-pub(crate) fn is_deployed(servers: &Servers, kapp: &Kapp, package: usize) -> bool {
-    let merged = servers.get(&bootstrap()).and_then(|bootstrap| {
+/// Whether kapp-controller is deployed with its current ClusterBootstrap and Package. Without a ClusterBootstrap, its PackageInstall names the
+/// Package.
+pub(crate) fn is_first_deployed(servers: &Servers, kapp: &Kapp) -> bool {
+    if let Some(bootstrap) = servers.get(&bootstrap()) {
         let name = &bootstrap["metadata"]["annotations"][annotation::RESOLVED_TKR];
-        RELEASES.iter().position(|release| name == release)
-    });
-    deployed_version(servers, kapp, package, merged.unwrap_or_default()).is_some()
+        let merged = RELEASES.iter().position(|release| name == release);
+        return deployed_version(servers, kapp, 0, merged.unwrap_or_default()).is_some();
+    }
+    let Some(install) = servers.get(&of_package(0, "packageinstalls")) else {
+        return false;
+    };
+    let reference = &install["spec"]["packageRef"];
+    let version = reference["versionSelection"]["constraints"].as_str();
+    let name = format!("{}.{}", ref_name(0), version.unwrap_or_default());
+    kapp.is_right(servers, 0, &name, &no_values(), false)
 }
 
 /// Returns the version of the package if it is deployed for each release, with its current ClusterBootstrap, Package and values.

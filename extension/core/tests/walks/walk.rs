@@ -24,7 +24,7 @@ use crate::{
     replica::Reading,
     servers::{Late, Place, Servers},
     supervisor::{self, servers_on_supervisor},
-    truth::{Right, is_deployed, right},
+    truth::{Right, is_first_deployed, right},
     users::{Edit, edit},
 };
 
@@ -357,7 +357,7 @@ impl Walk {
                 servers: self.servers.clone(),
                 kapp: self.kapp.clone(),
                 right: PACKAGES.map(|package| right(&self.servers, &self.kapp, package)),
-                is_first_deployed: is_unmanaged(&self.servers) || is_deployed(&self.servers, &self.kapp, 0),
+                is_first_deployed: is_unmanaged(&self.servers) || is_first_deployed(&self.servers, &self.kapp),
                 record: record(&self.servers),
                 swaps: Moment::of(&self.servers, &self.kapp),
             });
