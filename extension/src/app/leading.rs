@@ -135,12 +135,8 @@ pub(super) async fn lead(
         local_states: Mutex::default(),
     });
     let (names, bootstraps) = (args.extension_configs.clone(), stores.bootstraps.clone());
-    let registration = registration::run(
-        client.clone(),
-        names,
-        move || bootstraps.names(),
-        parts.registration,
-    );
+    let managed = move || bootstraps.names();
+    let registration = registration::run(client.clone(), names, managed, parts.registration);
     info!("Starting controllers");
     let heart = parts.health.heartbeat("reconciler", SILENT_RECONCILER);
     let reconciling = async {

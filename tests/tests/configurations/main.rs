@@ -25,7 +25,7 @@ use sluice_tests::wait;
 const CANARY: &str = "canary";
 
 /// Timeout until a change arrives, generous for a busy machine.
-const TIMEOUT: Duration = Duration::from_mins(1);
+const TIMEOUT: Duration = Duration::from_mins(2);
 
 /// A `--sync-period` with hardly any resync. Changes arrive by watches, or by the retries for missing objects.
 const RARELY: &str = "1h";

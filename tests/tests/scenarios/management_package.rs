@@ -30,7 +30,7 @@ async fn run(scene: Scene) -> Result<()> {
     says_of_release(&scene, &new, "found no PackageInstall").await?;
     scene.apply(&account(&scene)).await?;
     scene
-        .apply(&packages.each_ref().map(|package| package.package()))
+        .apply(&[packages[0].package(), packages[1].package()])
         .await?;
     scene
         .apply(&[install(&scene, packages[0].ref_name(), "0.30.0")])

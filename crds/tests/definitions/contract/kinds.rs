@@ -15,7 +15,7 @@ pub(super) type Column = (&'static str, &'static str, &'static str, i32);
 const AGE: Column = ("Age", "date", ".metadata.creationTimestamp", 0);
 
 /// The columns that Sluice adds, then those of the addons-manager.
-const BOOTSTRAP: [Column; 11] = [
+const BOOTSTRAP: [Column; 13] = [
     ("Phase", "string", ".status.phase", 0),
     ("Ready", "string", ".status.packagesReady", 0),
     ("Waiting For", "string", ".status.waitingFor", 0),

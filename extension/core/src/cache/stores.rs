@@ -130,7 +130,12 @@ impl Whole {
                 *count = count.saturating_sub(1);
             }
         }
-        for package in is_there.then(|| required(release)).unwrap_or_default() {
+        let required = if is_there {
+            required(release)
+        } else {
+            Vec::new()
+        };
+        for package in required {
             *self.required.entry(package).or_default() += 1;
         }
         self.required.retain(|_, count| *count > 0);

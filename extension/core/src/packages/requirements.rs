@@ -232,8 +232,8 @@ impl ManagementPackages {
         for requirement in requirements {
             let named = self.installs.iter();
             let named = named.filter(|(_, install)| ref_name(install) == requirement.package);
-            let names = named.clone().map(|(name, _)| name.clone());
-            assessment.installs.extend(names);
+            let all = named.clone().map(|(name, _)| name.clone());
+            assessment.installs.extend(all);
             let found: Vec<Found<'_>> = named
                 .map(|(name, install)| self.found(name, install, requirement, recorded))
                 .collect();
@@ -344,7 +344,7 @@ fn proven(target: &Target<'_>, record: &PackageRecord) -> Option<ProvenPackage> 
     })
 }
 
-fn by_version(one: &&Found<'_>, other: &&Found<'_>) -> Ordering {
+fn by_version(one: &Found<'_>, other: &Found<'_>) -> Ordering {
     let version = |found: &Found<'_>| found.version.and_then(Ordered::of);
     version(one).cmp(&version(other))
 }
@@ -355,8 +355,8 @@ fn why(requirement: &Requirement<'_>, found: &[Found<'_>]) -> String {
     let closest = found
         .iter()
         .filter(|found| found.admits)
-        .max_by(by_version)
-        .or_else(|| found.iter().max_by(by_version));
+        .max_by(|one, other| by_version(one, other))
+        .or_else(|| found.iter().max_by(|one, other| by_version(one, other)));
     let Some(found) = closest else {
         return format!(
             "package {package}: wanted {requirement}, found no PackageInstall in the system namespace; install the package"

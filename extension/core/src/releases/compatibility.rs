@@ -133,7 +133,7 @@ impl Compatibility {
             Some(bom) => match supported(bom, management_version.as_deref()) {
                 Ok((supported, why)) => {
                     versions.extend(supported);
-                    of_others(bom, why)
+                    of_others(bom, &why)
                 }
                 Err(why) => Verdict::Unknown(ReleaseReason::CompatibilityDataInvalid, why),
             },
@@ -203,7 +203,7 @@ impl Compatibility {
 }
 
 /// Returns the verdict on releases that `bom-metadata` does not list. Data that nothing maintains any more excludes none of them.
-fn of_others(bom: &ConfigMap, why: String) -> Verdict {
+fn of_others(bom: &ConfigMap, why: &str) -> Verdict {
     let (config_map, key) = (shown(bom), annotation::FROZEN);
     if bom.annotations().contains_key(key) {
         return Verdict::Unknown(

@@ -333,16 +333,13 @@ fn identity(
     seen: &Observed<'_>,
 ) -> (Option<String>, Option<KappControllerMode>) {
     let mode_of = |record: &UpgradeRecord| record.kapp_controller;
-    match seen.workload {
-        Workload::Reached { uid } => {
-            let same = previous.filter(|record| record.workload_uid.as_deref() == Some(uid));
-            let mode = seen.kapp_controller.or_else(|| same.and_then(mode_of));
-            (Some(uid.to_owned()), mode)
-        }
-        _ => {
-            let uid = previous.and_then(|record| record.workload_uid.clone());
-            (uid, previous.and_then(mode_of))
-        }
+    if let Workload::Reached { uid } = seen.workload {
+        let same = previous.filter(|record| record.workload_uid.as_deref() == Some(uid));
+        let mode = seen.kapp_controller.or_else(|| same.and_then(mode_of));
+        (Some(uid.to_owned()), mode)
+    } else {
+        let uid = previous.and_then(|record| record.workload_uid.clone());
+        (uid, previous.and_then(mode_of))
     }
 }
 

@@ -117,6 +117,14 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) epoch: Instant,
 }
 
+/// Returns a requested write as a leader with this defect sends it.
+fn sent(defect: Option<Defect>, servers: &Servers, requested: Write) -> Write {
+    match defect {
+        Some(defect) => defect.made(servers, requested),
+        None => requested,
+    }
+}
+
 /// Returns the facts of a Package. They are cached: few exist, and each is expensive.
 pub(crate) fn facts_of(package: &Value) -> PackageFacts {
     thread_local! {
@@ -307,29 +315,26 @@ impl Leader {
                     break;
                 }
             }
-            for write in writes {
-                if known.has_outcome(&write) {
+            for requested in writes {
+                if known.has_outcome(&requested) {
                     continue;
                 }
-                let write = match self.defect {
-                    Some(defect) => defect.made(around.servers, write),
-                    None => write,
-                };
+                let sent = sent(self.defect, around.servers, requested.clone());
                 if fault == Fault::Frozen {
-                    around.late.push(around.servers.delayed(write));
+                    around.late.push(around.servers.delayed(sent));
                     self.crash();
                     return None;
                 }
-                let outcome = self.make(around.servers, &write, fault);
-                if outcome.1 && write.verb == Verb::ReplaceStatus {
-                    wrote = Some(write.clone());
+                let outcome = self.make(around.servers, &sent, fault);
+                if outcome.1 && sent.verb == Verb::ReplaceStatus {
+                    wrote = Some(sent.clone());
                 }
                 if outcome.1 {
-                    self.made.push(write.clone());
+                    self.made.push(sent);
                 }
                 let ends = outcome.0.is_err() || fault.is_alone() || fault == Fault::OneWrite;
-                known.record_outcome(write.clone(), outcome.0.clone());
-                outcomes.push((write, outcome.0));
+                known.record_outcome(requested.clone(), outcome.0.clone());
+                outcomes.push((requested, outcome.0));
                 if ends {
                     break;
                 }

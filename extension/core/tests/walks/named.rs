@@ -566,7 +566,13 @@ fn a_step_takes_the_only_release_that_is_left() {
 fn a_recreated_cluster_whose_bootstrap_comes_later_gets_its_packages() {
     let mut walk = Walk::new();
     walk.step(User(Edit::Steps(PlannedBy::Class)));
-    walk.take(&[User(Edit::Target(2)), Watch(0), User(Edit::Again), Round, Watch(0)]);
+    walk.take(&[
+        User(Edit::Target(2)),
+        Watch(0),
+        User(Edit::Again),
+        Round,
+        Watch(0),
+    ]);
     walk.take(&[Lead(0, Fault::None), User(Edit::Content(0, 2, "b"))]);
     walk.calm();
     walk.finish();

@@ -12,8 +12,8 @@ use crate::{
     machines::{labelled, pinned},
     objects::{
         OTHER_RELEASE, PACKAGES, RELEASES, SAME_RELEASE, VERSIONS, bootstrap, control_plane, is_unmanaged,
-        no_values, of_package, package_name, package_place, packages_of, ref_name, release, short_name, template,
-        values_source, version_of_release, worker,
+        no_values, of_package, package_name, package_place, packages_of, ref_name, release, short_name,
+        template, values_source, version_of_release, worker,
     },
     servers::{Place, Servers},
     supervisor::{is_on_supervisor, with_tkgs_values},

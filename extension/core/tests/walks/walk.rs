@@ -357,7 +357,8 @@ impl Walk {
                 servers: self.servers.clone(),
                 kapp: self.kapp.clone(),
                 right: PACKAGES.map(|package| right(&self.servers, &self.kapp, package)),
-                is_first_deployed: is_unmanaged(&self.servers) || is_first_deployed(&self.servers, &self.kapp),
+                is_first_deployed: is_unmanaged(&self.servers)
+                    || is_first_deployed(&self.servers, &self.kapp),
                 record: record(&self.servers),
                 swaps: Moment::of(&self.servers, &self.kapp),
             });

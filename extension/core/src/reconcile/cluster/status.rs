@@ -621,10 +621,10 @@ fn progress_writes(
         let record = status.upgrade.as_ref()?;
         Some((record.label.clone(), record.to.clone(), record.outcome))
     };
-    if upgrade(current) != upgrade(next) {
-        0
-    } else {
+    if upgrade(current) == upgrade(next) {
         context.local.progress_writes + usize::from(!is_urgent_status(current, next))
+    } else {
+        0
     }
 }
 

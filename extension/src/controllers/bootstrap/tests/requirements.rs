@@ -83,7 +83,7 @@ async fn a_cluster_waits_for_the_package_and_continues() {
 async fn the_bootstrap_of_a_waiting_cluster_is_not_merged() {
     let world = requiring();
     world.management.edit(BOOTSTRAP, |bootstrap| {
-        bootstrap["metadata"]["annotations"] = json!({})
+        bootstrap["metadata"]["annotations"] = json!({});
     });
     world.reconcile().await;
     assert_eq!(world.held(Hook::BeforeClusterUpgrade), NOT_READY);

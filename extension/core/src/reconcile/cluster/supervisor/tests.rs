@@ -199,6 +199,7 @@ fn at(spec: &str, status: &str) -> Validated {
         swap: SwapFacts::default(),
         machines: None,
         entry: None,
+        requires: false,
     }
 }
 
