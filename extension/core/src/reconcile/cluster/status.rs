@@ -231,7 +231,7 @@ pub(super) fn status(
         let left = if status == current {
             Some(next)
         } else {
-            not_yet(context, &current, &status)
+            not_yet(context, &current, &status).map(|left| left.min(next))
         };
         if let Some(left) = left {
             let stored = current.upgrade.as_ref().filter(|_| opens_swap);

@@ -1,4 +1,6 @@
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use rstest::rstest;
 use serde_json::json;
 use sluice_crds::run::{ClusterBootstrapSpec, Gate, Hook, SCHEMA, UpgradePolicy};
 
@@ -171,4 +173,37 @@ fn messages_of_many_packages_share_the_limit_of_a_status() {
     assert_eq!(status(2, 4096), 2 * 4096);
     let all = status(100, 4096);
     assert!(all <= MESSAGES && all > MESSAGES / 2, "{all} bytes");
+}
+
+/// Progress waits longer with each write of an upgrade.
+#[rstest]
+#[case::first(0, 5)]
+#[case::second(1, 10)]
+#[case::third(2, 15)]
+#[case::later(9, 15)]
+fn progress_is_written_after_a_delay(#[case] writes: usize, #[case] seconds: u64) {
+    let (facts, began) = (facts(), clock());
+    let mut local = LocalState::default();
+    local.written = began.instant.checked_sub(Duration::from_secs(1));
+    local.progress_writes = writes;
+    let context = Context::new(&facts, &local, began);
+    let status = |edit: fn(&mut UpgradeRecord)| {
+        let mut record = UpgradeRecord::default();
+        edit(&mut record);
+        ClusterBootstrapStatus {
+            upgrade: Some(record),
+            ..ClusterBootstrapStatus::default()
+        }
+    };
+    let current = status(|_| {});
+    let progress = status(|record| record.ready_at = Some(Time(Timestamp::UNIX_EPOCH)));
+    let left = not_yet(&context, &current, &progress);
+    assert_eq!(left, Some(Duration::from_secs(seconds - 1)));
+    assert_eq!(progress_writes(&context, &current, &progress), writes + 1);
+    // Other changes are written at once, and only the next upgrade begins again.
+    let gate = status(|record| record.observed_cluster_generation = 1);
+    assert_eq!(not_yet(&context, &current, &gate), None);
+    assert_eq!(progress_writes(&context, &current, &gate), writes);
+    let upgrade = status(|record| record.label = "36-1".to_owned());
+    assert_eq!(progress_writes(&context, &current, &upgrade), 0);
 }

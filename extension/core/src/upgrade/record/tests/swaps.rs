@@ -133,6 +133,7 @@ fn an_upgrade_ends_once_the_machines_are_replaced_and_the_packages_settled() {
         (rolling.outcome, found.written_at.clone()),
         (None, Some(Time(at(NOW))))
     );
+    assert!(!is_urgent(&open, &rolling), "the Cluster shows the entry");
     let mut unsettled = Scene::labelled(WANTED).written(None);
     unsettled.now = at(NOW + 60);
     unsettled.judged.as_mut().unwrap()[1].settled = false;
