@@ -20,24 +20,36 @@ use crate::{
 };
 
 /// Returns the release with requirements that the Cluster moves to; `None` without requirements, or if the Cluster is at the release.
+/// `replaces` says whether machines of the Cluster are to be replaced by those of the release.
 pub(super) fn requiring<'a>(
     facts: &'a Facts,
     progress: &Progress,
     known: &[TkrFacts],
     release: &str,
+    replaces: bool,
 ) -> Option<&'a TanzuKubernetesRelease> {
     let object: Option<&TanzuKubernetesRelease> = facts.releases.get(release).map(AsRef::as_ref);
     let object = object.filter(|object| has_requirements(object))?;
-    moves_to(facts, progress, known, release).then_some(object)
+    moves_to(facts, progress, known, release, replaces).then_some(object)
 }
 
 /// Whether the control plane has yet to take the version of a release, or the Cluster has another release of that version.
-fn moves_to(facts: &Facts, progress: &Progress, known: &[TkrFacts], release: &str) -> bool {
+fn moves_to(
+    facts: &Facts,
+    progress: &Progress,
+    known: &[TkrFacts],
+    release: &str,
+    replaces: bool,
+) -> bool {
     if progress.direction != UpgradeDirection::Forward {
         return false;
     }
     if !progress.taken {
         return true;
+    }
+    if replaces {
+        // The packages of the release are merged before the entry is written, so they do not show that the machines are of the release.
+        return facts.made_of.as_deref() != Some(release);
     }
     let resolved = facts.resolved_release().release();
     // A control plane that has the version already needs the packages of the release.

@@ -105,7 +105,7 @@ pub(super) fn validate(context: &Context<'_>) -> Step<Validated> {
     let mut release = release(found, &progress, &releases, (request.is_some(), kept));
     let (swap, machines) = swap_facts(context, request);
     let requiring = match &release {
-        Ok(name) => requirements::requiring(found, &progress, &releases, name),
+        Ok(name) => requirements::requiring(found, &progress, &releases, name, swap.is_requested()),
         Err(_) => None,
     };
     if let Some(hold) = requiring.and_then(|release| requirements::unmet(&found.management_packages, release))

@@ -1,11 +1,14 @@
 //! Management packages that the release of the next step needs.
 
 use rstest::rstest;
-use sluice_crds::{labels::annotation, run::Hook};
+use sluice_crds::{
+    labels::{annotation, label},
+    run::Hook,
+};
 
 use super::*;
 use crate::controllers::bootstrap::world::{
-    APPS, BOOTSTRAP, CLUSTER, PACKAGE, RELEASE, TEMPLATES, VERSION, World, cluster,
+    APPS, BOOTSTRAP, CLUSTER, PACKAGE, RELEASE, TEMPLATES, VERSION, World, cluster, put_release,
 };
 
 const RELEASE_PATH: &str = "/apis/run.tanzu.vmware.com/v1alpha3/tanzukubernetesreleases/v1.36.3---test.1";
@@ -170,6 +173,105 @@ async fn a_withdrawn_proof_closes_the_gate(#[case] edit: Edit) {
         "{:?}",
         world.record()
     );
+}
+
+const SAME_VERSION: &str = "v1.36.3---test.2";
+const SAME_VERSION_PATH: &str =
+    "/apis/run.tanzu.vmware.com/v1alpha3/tanzukubernetesreleases/v1.36.3---test.2";
+
+/// Returns a Cluster with machines of [`RELEASE`] whose label names [`SAME_VERSION`], which needs a management package. The packages of that
+/// release are merged already.
+async fn swapping() -> World {
+    let world = World::completed().await;
+    put_release(&world.management, SAME_VERSION, VERSION);
+    world.management.edit(SAME_VERSION_PATH, |release| {
+        release["metadata"]["annotations"] = json!({annotation::REQUIRES: format!("{REF_NAME}>=0.31.0")});
+        release["spec"]["osImages"] = json!([{"name": "image"}]);
+    });
+    world.management.put(
+        "/apis/run.tanzu.vmware.com/v1alpha3/osimages/image",
+        json!({
+            "apiVersion": "run.tanzu.vmware.com/v1alpha3", "kind": "OSImage", "metadata": {},
+            "spec": {
+                "kubernetesVersion": VERSION,
+                "os": {"type": "linux", "name": "ubuntu", "version": "24.04", "arch": "amd64"},
+                "image": {"type": "ami", "ref": {"id": "ami-0123"}},
+            },
+        }),
+    );
+    world.management.put(
+        "/apis/cluster.x-k8s.io/v1beta2/namespaces/team-a/clusterclasses/class",
+        json!({
+            "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "ClusterClass", "metadata": {},
+            "spec": {"variables": [{"name": "TKR_DATA"}]},
+        }),
+    );
+    let mut template = world.management.get(&format!("{TEMPLATES}/{RELEASE}")).unwrap();
+    template["metadata"] = json!({});
+    world
+        .management
+        .put(&format!("{TEMPLATES}/{SAME_VERSION}"), template);
+    world.management.edit(CLUSTER, |cluster| {
+        cluster["metadata"]["generation"] = json!(2);
+        cluster["metadata"]["labels"][label::TKR] = json!(SAME_VERSION);
+        let entry = json!({"osImageRef": {"name": "old"}, "labels": {label::TKR: RELEASE}});
+        cluster["spec"]["topology"]["variables"] = json!([{"name": "TKR_DATA", "value": {VERSION: entry}}]);
+    });
+    world.management.edit(BOOTSTRAP, |bootstrap| {
+        bootstrap["metadata"]["annotations"][annotation::RESOLVED_TKR] = json!(SAME_VERSION);
+    });
+    world
+}
+
+/// Returns the release of the entry that the machines are made of.
+fn made_of(world: &World) -> String {
+    let cluster = world.management.get(CLUSTER).unwrap();
+    let entry = &cluster["spec"]["topology"]["variables"][0]["value"][VERSION];
+    entry["labels"][label::TKR].as_str().unwrap().to_owned()
+}
+
+/// Fails unless the machines stay because of the requirement.
+fn waits_for_package(world: &World) {
+    let record = world.record();
+    let swap = record.swap.as_ref().unwrap();
+    assert!(!swap.open, "{record:?}");
+    assert_eq!(
+        GateReason::parse(&swap.reason),
+        Some(GateReason::ManagementPackageNotReady),
+        "{record:?}"
+    );
+    assert_eq!(made_of(world), RELEASE);
+}
+
+/// Merged packages do not end the wait: machines of the release are made only after a fresh proof.
+#[tokio::test(start_paused = true)]
+async fn a_swap_waits_for_the_package_after_the_merge() {
+    let world = swapping().await;
+    put_package(&world, "0.30.0", 1);
+    world.reconcile().await;
+    waits_for_package(&world);
+    put_package(&world, "0.31.0", 2);
+    world.reconcile().await;
+    assert_eq!(made_of(&world), SAME_VERSION, "{:?}", world.record());
+}
+
+/// A cache that is behind lets no machines be replaced, either.
+#[rstest]
+#[case::another_generation((|world: &World| world.management.edit(&app(), |app| app["metadata"]["generation"] = json!(3))) as Edit)]
+#[case::removed((|world: &World| world.management.remove(INSTALL)) as Edit)]
+#[case::higher_requirement((|world: &World| world.management.edit(SAME_VERSION_PATH, |release| {
+    release["metadata"]["annotations"] = json!({annotation::REQUIRES: format!("{REF_NAME}>=0.32.0")});
+})) as Edit)]
+#[tokio::test(start_paused = true)]
+async fn a_swap_does_not_begin_by_a_withdrawn_proof(#[case] edit: Edit) {
+    let world = swapping().await;
+    put_package(&world, "0.30.0", 1);
+    world.reconcile().await;
+    put_package(&world, "0.31.0", 2);
+    let leader = world.leader().await;
+    edit(&world);
+    reconcile_once(&cluster(&leader), &leader).await.unwrap();
+    waits_for_package(&world);
 }
 
 /// The status of the release has the proof of this generation of the App.

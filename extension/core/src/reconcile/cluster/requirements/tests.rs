@@ -99,9 +99,29 @@ fn a_cluster_waits_for_the_packages_of_the_release_that_it_moves_to(#[case] edit
     let (mut facts, mut progress) = given();
     edit(&mut facts, &mut progress);
     let releases = [RELEASE, SAME_VERSION, LOWER].map(known);
-    let found = requiring(&facts, &progress, &releases, RELEASE);
+    let found = requiring(&facts, &progress, &releases, RELEASE, false);
     let hold = found.and_then(|release| unmet(&facts.management_packages, release));
     let expected = waits.then_some(GateReason::ManagementPackageNotReady);
     assert_eq!(hold.map(|hold| hold.reason), expected);
-    assert!(requiring(&facts, &progress, &releases, SAME_VERSION).is_none());
+    assert!(requiring(&facts, &progress, &releases, SAME_VERSION, false).is_none());
+}
+
+/// Packages of the release are merged before its machines are requested: only the entry shows which machines the Cluster has.
+#[rstest]
+#[case::before_the_merge(SAME_VERSION, SAME_VERSION, true)]
+#[case::after_the_merge(RELEASE, SAME_VERSION, true)]
+#[case::from_a_deleted_release(RELEASE, "v1.36.3---a.0", true)]
+#[case::after_the_entry_was_written(RELEASE, RELEASE, false)]
+fn a_swap_waits_until_its_entry_is_written(
+    #[case] resolved: &str,
+    #[case] made_of: &str,
+    #[case] waits: bool,
+) {
+    let (mut facts, mut progress) = given();
+    resolve(&mut facts, resolved);
+    facts.made_of = Some(made_of.to_owned());
+    progress.taken = true;
+    let releases = [RELEASE, SAME_VERSION, LOWER].map(known);
+    let found = requiring(&facts, &progress, &releases, RELEASE, true);
+    assert_eq!(found.is_some(), waits);
 }
