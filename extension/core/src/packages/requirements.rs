@@ -382,7 +382,9 @@ fn recorded(release: &TanzuKubernetesRelease) -> &[ProvenPackage] {
     requirements.map_or(&[], |requirements| requirements.proven.as_slice())
 }
 
-fn is_overridden(release: &TanzuKubernetesRelease) -> bool {
+/// Whether the status of a release says that a source of compatibility lists the release whatever it needs.
+#[must_use]
+pub fn is_overridden(release: &TanzuKubernetesRelease) -> bool {
     let status = release.status.as_ref();
     let requirements = status.and_then(|status| status.requirements.as_ref());
     requirements.is_some_and(|requirements| requirements.overridden)

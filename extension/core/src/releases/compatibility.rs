@@ -68,6 +68,8 @@ pub struct Compatibility {
     versions: BTreeSet<String>,
     /// Versions that additional ConfigMaps list.
     additional: BTreeSet<String>,
+    /// Whether all additional ConfigMaps could be read.
+    is_whole: bool,
     /// Verdict on all other releases.
     others: Verdict,
 }
@@ -144,6 +146,7 @@ impl Compatibility {
                 Err(why) => unreadable = unreadable.or(Some(why)),
             }
         }
+        let is_whole = unreadable.is_none();
         let is_of_data = match &others {
             Verdict::Unknown(reason, _) => *reason == ReleaseReason::CompatibilityDataFrozen,
             _ => true,
@@ -154,6 +157,7 @@ impl Compatibility {
         Self {
             versions,
             additional: listed_too,
+            is_whole,
             others,
         }
     }
@@ -166,6 +170,7 @@ impl Compatibility {
         Self {
             versions: BTreeSet::new(),
             additional: BTreeSet::new(),
+            is_whole: false,
             others: Verdict::Unknown(ReleaseReason::CompatibilityDataInvalid, why),
         }
     }
@@ -173,25 +178,28 @@ impl Compatibility {
     /// Returns the verdict on a release of this version.
     #[must_use]
     pub fn verdict(&self, version: &str) -> Verdict {
-        if self.versions.contains(version) || self.overrides(version) {
+        if self.versions.contains(version) || self.additional.contains(version) {
             Verdict::Compatible
         } else {
             self.others.clone()
         }
     }
 
-    /// Whether an additional ConfigMap lists the version, so that the release is compatible whatever it needs.
+    /// Whether an additional ConfigMap lists the version, so that the release is compatible whatever it needs; `None` while one that may
+    /// list it cannot be read.
     #[must_use]
-    pub fn overrides(&self, version: &str) -> bool {
-        self.additional.contains(version)
+    pub fn overrides(&self, version: &str) -> Option<bool> {
+        let is_listed = self.additional.contains(version);
+        (is_listed || self.is_whole).then_some(is_listed)
     }
 
-    /// Returns the verdict on a release of this version that needs management packages. `unmet` describes the first one that is not
-    /// proven. Without data about the version, proven packages make the release compatible.
+    /// Returns the verdict on a release of this version that needs management packages. `overridden` says whether an additional ConfigMap
+    /// lists the version; see [`Self::overrides`]. `unmet` describes the first package that is not proven. Without data about the version,
+    /// proven packages make the release compatible.
     #[must_use]
-    pub fn verdict_on_requiring(&self, version: &str, unmet: Option<&str>) -> Verdict {
+    pub fn verdict_on_requiring(&self, version: &str, overridden: bool, unmet: Option<&str>) -> Verdict {
         use ReleaseReason::{CompatibilityDataFrozen, NoCompatibilityData};
-        match (self.overrides(version), unmet) {
+        match (overridden, unmet) {
             (true, _) => Verdict::Compatible,
             (false, Some(unmet)) => Verdict::NotReady(unmet.to_owned()),
             (false, None) => match self.verdict(version) {

@@ -222,12 +222,16 @@ fn compatible(release: &TanzuKubernetesRelease, facts: &Facts<'_>) -> Option<Com
     let Some(Ok(assessment)) = facts.management_packages?.assess(release) else {
         return Some(by_data());
     };
+    // What cannot be read withdraws nothing.
+    let overridden = compatibility
+        .overrides(version)
+        .unwrap_or_else(|| requirements::is_overridden(release));
     let requirements = Requirements {
-        overridden: compatibility.overrides(version),
+        overridden,
         ..assessment.record
     };
     Some(Compatible {
-        verdict: compatibility.verdict_on_requiring(version, assessment.unmet.as_deref()),
+        verdict: compatibility.verdict_on_requiring(version, overridden, assessment.unmet.as_deref()),
         requirements: Some(requirements),
     })
 }

@@ -321,6 +321,53 @@ fn an_additional_list_overrides_requirements() {
     assert!(world.management_packages.unmet(&world.releases[NAME]).is_some());
 }
 
+/// A source that cannot be read may still list the release.
+#[test]
+fn an_unreadable_source_withdraws_no_override() {
+    let unreadable = |text: &str| {
+        let mut sources = listing("v1.35.4");
+        let mut malformed = sources.additional[0].clone();
+        malformed.metadata.name = Some("malformed".to_owned());
+        malformed.data = Some(BTreeMap::from([("tkrVersions".to_owned(), text.to_owned())]));
+        sources.additional.push(malformed);
+        Compatibility::of(&sources)
+    };
+    for compatibility in [Compatibility::unreadable("tkg-system"), unreadable("[v1.36.3")] {
+        let mut listed = world(&[]);
+        listed.compatibility = Compatibility::of(&listing(NAME));
+        listed.settle(now());
+        listed.compatibility = compatibility.clone();
+        listed.settle(now());
+        let recorded = listed.releases[NAME].status.as_ref().unwrap();
+        assert!(recorded.requirements.as_ref().unwrap().overridden);
+        assert_eq!(listed.condition(NAME, "Compatible").0, "True");
+        assert!(!is_excluded(&listed));
+        assert_eq!(listed.management_packages.unmet(&listed.releases[NAME]), None);
+
+        // Neither does it list a release that was not listed before.
+        let mut unlisted = world(&[]);
+        unlisted.compatibility = compatibility;
+        unlisted.settle(now());
+        assert_eq!(
+            unlisted.condition(NAME, "Compatible").1,
+            "ManagementPackageNotReady"
+        );
+        assert!(
+            unlisted
+                .management_packages
+                .unmet(&unlisted.releases[NAME])
+                .is_some()
+        );
+    }
+    // Once every source is read, its answer counts.
+    let mut world = world(&[]);
+    world.compatibility = Compatibility::of(&listing(NAME));
+    world.settle(now());
+    world.compatibility = unreadable("[v1.36.9]");
+    world.settle(now());
+    assert!(is_excluded(&world));
+}
+
 /// Proven packages do not outweigh a list of other releases.
 #[test]
 fn proven_packages_do_not_outweigh_other_sources() {
