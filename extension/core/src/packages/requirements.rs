@@ -229,6 +229,7 @@ impl ManagementPackages {
             unmet: None,
             installs: Vec::new(),
         };
+        let (mut first, mut further) = (Vec::new(), Vec::new());
         for requirement in requirements {
             let named = self.installs.iter();
             let named = named.filter(|(_, install)| ref_name(install) == requirement.package);
@@ -237,12 +238,20 @@ impl ManagementPackages {
             let found: Vec<Found<'_>> = named
                 .map(|(name, install)| self.found(name, install, requirement, recorded))
                 .collect();
-            match found.iter().find_map(|found| found.proven.clone()) {
-                Some(proven) if assessment.record.proven.contains(&proven) => {}
-                Some(proven) => assessment.record.proven.push(proven),
+            let mut proven = found.iter().filter_map(|found| found.proven.clone());
+            match proven.next() {
+                Some(proven) => first.push(proven),
                 None => {
                     assessment.unmet.get_or_insert_with(|| why(requirement, &found));
                 }
+            }
+            further.extend(proven.take(MOST));
+        }
+        // A second PackageInstall proves the package after the first one, and its proof outlasts failed resyncs, too.
+        let record = &mut assessment.record.proven;
+        for proven in first.into_iter().chain(further) {
+            if record.len() < MOST && !record.contains(&proven) {
+                record.push(proven);
             }
         }
         assessment.installs.sort_unstable();

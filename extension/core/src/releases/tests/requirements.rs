@@ -196,6 +196,49 @@ fn a_failed_resync_withdraws_nothing() {
     }
 }
 
+/// The proof of each PackageInstall is recorded: one that was not the first proves the package when the first is gone.
+#[test]
+fn a_second_proof_outlasts_a_failed_resync() {
+    let mut world = world(&[pair("one", "0.31.0"), pair("two", "0.31.2")]);
+    let recorded = |world: &World| {
+        let status = world.releases[NAME].status.as_ref().unwrap();
+        let proven = &status.requirements.as_ref().unwrap().proven;
+        let versions = proven.iter().map(|proven| proven.version.clone());
+        versions.collect::<Vec<_>>()
+    };
+    assert_eq!(recorded(&world), ["0.31.0", "0.31.2"]);
+    assert_eq!(world.settle(now()), 0, "a resync writes nothing");
+    let mut failing = pair("two", "0.31.2");
+    failing.install["status"]["conditions"] = conditions("ReconcileFailed");
+    failing.app["status"]["conditions"] = conditions("ReconcileFailed");
+    world.management_packages = packages(&[failing]);
+    world.settle(now());
+    assert_eq!(world.condition(NAME, "Compatible").0, "True");
+    assert_eq!(recorded(&world), ["0.31.2"]);
+    assert_eq!(world.management_packages.unmet(&world.releases[NAME]), None);
+}
+
+/// The definition limits the record.
+#[test]
+fn recorded_proofs_are_limited() {
+    let mut world = World::of([requiring(&format!("{REF_NAME}>=0.31.0,other.example.com>=1.0.0"))]);
+    let mut pairs: Vec<Pair> = (0..20)
+        .map(|number| pair(&format!("many-{number:02}"), "0.31.0"))
+        .collect();
+    let mut other = pair("other", "1.0.0");
+    other.install["spec"]["packageRef"]["refName"] = json!("other.example.com");
+    pairs.push(other);
+    world.management_packages = packages(&pairs);
+    world.settle(then());
+    assert_eq!(world.condition(NAME, "Compatible").0, "True");
+    let status = world.releases[NAME].status.as_ref().unwrap();
+    let proven = &status.requirements.as_ref().unwrap().proven;
+    assert_eq!(proven.len(), 16);
+    let of: Vec<&str> = proven[..2].iter().map(|proven| proven.package.as_str()).collect();
+    assert_eq!(of, [REF_NAME, "other.example.com"]);
+    assert_eq!(world.settle(now()), 0);
+}
+
 /// A proof of the version before does not count for the next one, although kapp-controller repeats the old success.
 #[test]
 fn an_upgrade_of_the_package_needs_its_own_proof() {
