@@ -142,7 +142,7 @@ fn condition(object: &Value, type_: &str) -> Value {
     found.next().cloned().unwrap_or_default()
 }
 
-/// Waits until both gates before the control plane name the reason.
+/// Waits until both gates before the control plane name the reason, and the columns show the release that the Cluster waits for.
 async fn waits(cluster: &Cluster) -> Result<()> {
     let what = format!("gates of {} to wait for {PACKAGE}", cluster.name());
     cluster
@@ -152,10 +152,13 @@ async fn waits(cluster: &Cluster) -> Result<()> {
                 let mut gates = gates.as_array().into_iter().flatten();
                 gates.any(|gate| gate["hook"] == hook && gate["reason"] == REASON)
             };
-            if is_held("BeforeClusterUpgrade") && is_held("BeforeControlPlaneUpgrade") {
+            // Columns COMPATIBLE and UPDATES AVAILABLE of `kubectl get clusterbootstraps -o wide`.
+            let compatible = condition(bootstrap, "ReleaseCompatible");
+            let is_shown = compatible["status"] == "False" && compatible["reason"] == REASON;
+            if is_held("BeforeClusterUpgrade") && is_held("BeforeControlPlaneUpgrade") && is_shown {
                 Ok(())
             } else {
-                wait::not_yet(gates)
+                wait::not_yet(json!([gates, compatible]))
             }
         })
         .await

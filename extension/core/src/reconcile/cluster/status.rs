@@ -27,7 +27,7 @@ use crate::events::Event;
 use crate::{
     explanation::explain,
     packages::bootstrap::ResolvedRelease,
-    reasons::{GateReason, Hold},
+    reasons::{Class, GateReason, Hold},
     summary::{
         DEADLINE_EXCEEDED,
         conditions::{
@@ -241,11 +241,7 @@ pub(super) fn status(
     let completed = completes(&current, &status);
     let late = late(&current, &status);
     let progress_writes = progress_writes(context, &current, &status);
-    // Only along with other changes, so that they cost no write of their own during an upgrade.
-    let status = fitted(ClusterBootstrapStatus {
-        conditions: release_conditions(context, status.conditions),
-        ..status
-    });
+    let status = with_columns(context, status);
     let stored = write(context, effects, bootstrap, status)?.filter(|_| opens_swap);
     effects.local.progress_writes = progress_writes;
     effects.events.extend(late);
@@ -270,7 +266,10 @@ fn composed(
 ) -> Step<ClusterBootstrapStatus> {
     let previous = context.facts.recorded(bootstrap);
     let current = bootstrap.status.iter().flat_map(|status| &status.conditions);
-    let current: Vec<Condition> = current.cloned().collect();
+    let mut current: Vec<Condition> = current.cloned().collect();
+    if waits_for_others(&record) {
+        current = release_conditions(context, current);
+    }
     let now = context.began.now;
     let mut mirrored = Vec::new();
     for ((planned, install), judged) in packages
@@ -465,6 +464,27 @@ fn release_conditions(context: &Context<'_>, conditions: Vec<Condition>) -> Vec<
     let status = context.facts.cluster.status.as_ref();
     let of_cluster = status.map(|status| status.conditions.as_slice());
     with_release(conditions, of_cluster.unwrap_or_default(), context.began.now)
+}
+
+/// Returns a status that is written for other changes, with the conditions about the release: during an upgrade they cost no write of their
+/// own. A Cluster that waits has them already.
+fn with_columns(context: &Context<'_>, status: ClusterBootstrapStatus) -> ClusterBootstrapStatus {
+    if status.upgrade.as_ref().is_some_and(waits_for_others) {
+        return status;
+    }
+    fitted(ClusterBootstrapStatus {
+        conditions: release_conditions(context, status.conditions),
+        ..status
+    })
+}
+
+/// Whether the upgrade of a record is held, perhaps for long, until something besides its own progress changes. The columns about the
+/// release are then kept current by writes of their own.
+fn waits_for_others(record: &UpgradeRecord) -> bool {
+    let explanation = explain(record, None).filter(|_| record.outcome.is_none());
+    explanation.is_some_and(|explanation| {
+        explanation.package.is_none() && matches!(explanation.class, Some(Class::Blocked | Class::Pause))
+    })
 }
 
 /// Copies the conditions of a Cluster at rest about its release to the ClusterBootstrap, which shows them in columns.

@@ -354,32 +354,34 @@ async fn a_new_cluster_is_not_created_before() {
     assert!(world.management.get(BOOTSTRAP).is_some());
 }
 
-/// The columns of a ClusterBootstrap at rest follow its Cluster: one write for a change, and none without.
-#[tokio::test(start_paused = true)]
-async fn conditions_about_the_release_are_copied() {
-    let world = World::completed().await;
-    let said = |world: &World| {
-        let bootstrap = world.management.get(BOOTSTRAP).unwrap();
-        let conditions = bootstrap["status"]["conditions"]
-            .as_array()
-            .cloned()
-            .unwrap_or_default();
-        let mut found = conditions
-            .into_iter()
-            .filter(|found| found["type"] == "UpdatesAvailable");
-        found.next().map(|found| found["message"].clone())
-    };
-    assert_eq!(said(&world), None);
+/// Returns the message of condition `UpdatesAvailable` of the ClusterBootstrap.
+fn updates_shown(world: &World) -> Option<Value> {
+    let bootstrap = world.management.get(BOOTSTRAP).unwrap();
+    let conditions = bootstrap["status"]["conditions"].as_array()?;
+    let mut found = conditions
+        .iter()
+        .filter(|found| found["type"] == "UpdatesAvailable");
+    found.next().map(|found| found["message"].clone())
+}
+
+/// Writes the conditions of the Cluster about its release, with this message.
+fn say_updates(world: &World, message: &str) {
+    world.management.edit(CLUSTER, |cluster| {
+        cluster["status"]["conditions"] = json!([
+            {"type": "UpdatesAvailable", "status": "True", "reason": "UpdatesAvailable", "message": message},
+            {"type": "ReleaseCompatible", "status": "True", "reason": "ReleaseCompatible", "message": ""},
+        ]);
+    });
+}
+
+/// Fails unless the columns follow the Cluster: one write for a change, and none without.
+async fn columns_follow(world: &World) {
+    assert_eq!(updates_shown(world), None);
     for message in ["[v1.37.0]", "[v1.37.0 v1.37.1]"] {
-        world.management.edit(CLUSTER, |cluster| {
-            cluster["status"]["conditions"] = json!([
-                {"type": "UpdatesAvailable", "status": "True", "reason": "UpdatesAvailable", "message": message},
-                {"type": "ReleaseCompatible", "status": "True", "reason": "ReleaseCompatible", "message": ""},
-            ]);
-        });
+        say_updates(world, message);
         let before = (world.writes_of_bootstrap(), world.workload.asked_to_write());
         world.reconcile().await;
-        assert_eq!(said(&world), Some(json!(message)));
+        assert_eq!(updates_shown(world), Some(json!(message)));
         assert_eq!(world.writes_of_bootstrap(), before.0 + 1);
         world.reconcile().await;
         assert_eq!(
@@ -387,4 +389,37 @@ async fn conditions_about_the_release_are_copied() {
             (before.0 + 1, before.1)
         );
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn columns_of_a_cluster_at_rest_follow() {
+    columns_follow(&World::completed().await).await;
+}
+
+/// A Cluster may wait for long.
+#[tokio::test(start_paused = true)]
+async fn columns_of_a_held_cluster_follow() {
+    let world = requiring();
+    world.reconcile().await;
+    assert_eq!(world.held(Hook::BeforeClusterUpgrade), NOT_READY);
+    columns_follow(&world).await;
+}
+
+/// While packages are deployed, the columns wait for the next change of the record.
+#[tokio::test(start_paused = true)]
+async fn columns_cost_no_write_of_their_own_during_an_upgrade() {
+    let world = World::new();
+    for _ in 0..3 {
+        world.reconcile().await;
+    }
+    say_updates(&world, "[v1.37.0]");
+    let before = world.writes_of_bootstrap();
+    world.reconcile().await;
+    assert_eq!(
+        (updates_shown(&world), world.writes_of_bootstrap()),
+        (None, before)
+    );
+    world.deployed();
+    world.reconcile().await;
+    assert_eq!(updates_shown(&world), Some(json!("[v1.37.0]")));
 }
