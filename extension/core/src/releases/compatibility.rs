@@ -64,6 +64,8 @@ impl ManagementClusters {
 /// Compatibility data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Compatibility {
+    /// Whether `bom-metadata` may exist, which lists all compatible versions. Additional ConfigMaps only add some.
+    has_bom: bool,
     /// Versions that `bom-metadata` lists.
     versions: BTreeSet<String>,
     /// Versions that additional ConfigMaps list.
@@ -155,6 +157,7 @@ impl Compatibility {
             others = Verdict::Unknown(ReleaseReason::CompatibilityDataInvalid, why);
         }
         Self {
+            has_bom: bom.is_some(),
             versions,
             additional: listed_too,
             is_whole,
@@ -168,6 +171,7 @@ impl Compatibility {
         let why =
             format!("ConfigMaps of namespace {system_namespace} cannot be read; the log of Sluice says why");
         Self {
+            has_bom: true,
             versions: BTreeSet::new(),
             additional: BTreeSet::new(),
             is_whole: false,
@@ -194,8 +198,8 @@ impl Compatibility {
     }
 
     /// Returns the verdict on a release of this version that needs management packages. `overridden` says whether an additional ConfigMap
-    /// lists the version; see [`Self::overrides`]. `unmet` describes the first package that is not proven. Without data about the version,
-    /// proven packages make the release compatible.
+    /// lists the version; see [`Self::overrides`]. `unmet` describes the first package that is not proven. Proven packages are a source,
+    /// too: they make the release compatible unless `bom-metadata` excludes it.
     #[must_use]
     pub fn verdict_on_requiring(&self, version: &str, overridden: bool, unmet: Option<&str>) -> Verdict {
         use ReleaseReason::{CompatibilityDataFrozen, NoCompatibilityData};
@@ -204,6 +208,7 @@ impl Compatibility {
             (false, Some(unmet)) => Verdict::NotReady(unmet.to_owned()),
             (false, None) => match self.verdict(version) {
                 Verdict::Unknown(CompatibilityDataFrozen | NoCompatibilityData, _) => Verdict::Compatible,
+                _ if !self.has_bom => Verdict::Compatible,
                 verdict => verdict,
             },
         }

@@ -411,14 +411,69 @@ fn an_unreadable_source_withdraws_no_override() {
     assert!(is_excluded(&world));
 }
 
-/// Proven packages do not outweigh a list of other releases.
+/// Returns `bom-metadata` that lists this version for the management cluster.
+fn bom(version: &str, annotations: &Value) -> ConfigMap {
+    let data =
+        format!("managementClusterVersions: [{{version: v2.5.2, supportedKubernetesVersions: [{version}]}}]");
+    let mut bom: ConfigMap = serde_json::from_value(json!({
+        "metadata": {"name": "bom-metadata", "namespace": "tkg-system", "annotations": annotations},
+    }))
+    .unwrap();
+    let data = k8s_openapi::ByteString(data.into_bytes());
+    bom.binary_data = Some(BTreeMap::from([("compatibility".to_owned(), data)]));
+    bom
+}
+
+/// Proven packages are a source like an additional ConfigMap. Only data that lists all compatible releases outweighs them.
+#[rstest]
+#[case::no_source(None, &[], "True")]
+#[case::additional_source(None, &["[v1.35.4]"], "True")]
+#[case::malformed_additional_source(None, &["[v1.35.4"], "True")]
+#[case::bom(Some(false), &[], "False")]
+#[case::bom_and_additional_source(Some(false), &["[v1.35.4]"], "False")]
+#[case::frozen_bom(Some(true), &[], "True")]
+#[case::frozen_bom_and_additional_source(Some(true), &["[v1.35.4]"], "True")]
+fn only_maintained_data_outweighs_proven_packages(
+    #[case] frozen: Option<bool>,
+    #[case] additional: &[&str],
+    #[case] compatible: &str,
+) {
+    let annotations = |frozen| match frozen {
+        true => json!({"lifecycle.sluice.dev/frozen": ""}),
+        false => json!({}),
+    };
+    let additional = additional.iter().map(|text| {
+        let mut config_map = listing("v1.35.4").additional.remove(0);
+        config_map.data = Some(BTreeMap::from([("tkrVersions".to_owned(), (*text).to_owned())]));
+        config_map
+    });
+    let sources = Sources {
+        bom: frozen.map(|frozen| bom("v1.35.4", &annotations(frozen))),
+        additional: additional.collect(),
+        management_version: Some("v2.5.2".to_owned()),
+    };
+    let mut proven = world(&[pair("one", "0.31.0")]);
+    proven.compatibility = Compatibility::of(&sources);
+    proven.settle(now());
+    let found = proven.condition(NAME, "Compatible");
+    assert_eq!(found.0, compatible, "{found:?}");
+    // Without the proof, no source but a list of the version makes it compatible.
+    let mut waits = world(&[]);
+    waits.compatibility = Compatibility::of(&sources);
+    waits.settle(now());
+    assert_eq!(waits.condition(NAME, "Compatible").1, "ManagementPackageNotReady");
+}
+
 #[test]
-fn proven_packages_do_not_outweigh_other_sources() {
+fn unreadable_sources_may_outweigh_proven_packages() {
     let mut world = world(&[pair("one", "0.31.0")]);
-    world.compatibility = Compatibility::of(&listing("v1.35.4"));
+    world.compatibility = Compatibility::unreadable("tkg-system");
     world.settle(now());
     let (status, reason, _) = world.condition(NAME, "Compatible");
-    assert_eq!((status.as_str(), reason.as_str()), ("False", ""));
+    assert_eq!(
+        (status.as_str(), reason.as_str()),
+        ("Unknown", "CompatibilityDataInvalid")
+    );
 }
 
 #[test]
