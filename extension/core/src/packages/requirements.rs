@@ -138,10 +138,28 @@ pub struct ManagementPackages {
 pub struct Assessment {
     /// Record for the status of the release.
     pub record: Requirements,
-    /// The first requirement that is not met, with the found version; `None` if all are met.
-    pub unmet: Option<String>,
+    /// The first requirement that is not met now; `None` if all are met. Gates depend on it.
+    pub unmet: Option<Unmet>,
+    /// The first one that has no recorded proof either, or whose proof is not only being renewed. The status of the release depends on
+    /// it: otherwise each upgrade of a package would change the release and all its Clusters twice.
+    pub lost: Option<Unmet>,
     /// Names of the PackageInstalls of the required packages.
     pub installs: Vec<String>,
+}
+
+/// Requirement that is not met.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unmet {
+    /// The package and its wanted version.
+    pub wanted: String,
+    /// What was found, and the way out.
+    pub found: String,
+}
+
+impl fmt::Display for Unmet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, {}", self.wanted, self.found)
+    }
 }
 
 impl ManagementPackages {
@@ -201,7 +219,7 @@ impl ManagementPackages {
         match self.assess(release)? {
             Err(fault) => Some(named(fault)),
             Ok(_) if is_overridden(release) => None,
-            Ok(assessment) => assessment.unmet.map(named),
+            Ok(assessment) => assessment.unmet.map(|unmet| named(unmet.to_string())),
         }
     }
 
@@ -227,6 +245,7 @@ impl ManagementPackages {
                 ..Requirements::default()
             },
             unmet: None,
+            lost: None,
             installs: Vec::new(),
         };
         let (mut first, mut further) = (Vec::new(), Vec::new());
@@ -239,11 +258,20 @@ impl ManagementPackages {
                 .map(|(name, install)| self.found(name, install, requirement, recorded))
                 .collect();
             let mut proven = found.iter().filter_map(|found| found.proven.clone());
-            match proven.next() {
-                Some(proven) => first.push(proven),
-                None => {
-                    assessment.unmet.get_or_insert_with(|| why(requirement, &found));
+            if let Some(proven) = proven.next() {
+                first.push(proven);
+            } else {
+                let unmet = why(requirement, &found);
+                let renewed = |proven: &&ProvenPackage| found.iter().any(|found| found.renews(proven));
+                let mut renewed = recorded.iter().filter(renewed).cloned();
+                match renewed.next() {
+                    Some(proven) => first.push(proven),
+                    None => {
+                        assessment.lost.get_or_insert_with(|| unmet.clone());
+                    }
                 }
+                further.extend(renewed.take(MOST));
+                assessment.unmet.get_or_insert(unmet);
             }
             further.extend(proven.take(MOST));
         }
@@ -281,6 +309,7 @@ impl ManagementPackages {
             .flatten();
         Found {
             install,
+            app_uid: app.and_then(|app| app.metadata.uid.as_deref()),
             version,
             admits,
             proven,
@@ -292,6 +321,7 @@ impl ManagementPackages {
 /// PackageInstall of a required package.
 struct Found<'a> {
     install: &'a PackageInstall,
+    app_uid: Option<&'a str>,
     /// Version that kapp-controller has selected.
     version: Option<&'a str>,
     /// Whether the version meets the requirement.
@@ -300,6 +330,25 @@ struct Found<'a> {
     proven: Option<ProvenPackage>,
     /// Reason of a missing proof.
     reason: Option<PackageReason>,
+}
+
+impl Found<'_> {
+    /// Whether kapp-controller is only deploying an admitted version by the App of a recorded proof, or is about to.
+    fn renews(&self, recorded: &ProvenPackage) -> bool {
+        let is_in_progress = matches!(
+            self.reason,
+            Some(
+                PackageReason::PackageInstallNotObserved
+                    | PackageReason::PackageInstallReconciling
+                    | PackageReason::AppVersionMismatch
+                    | PackageReason::AppNotObserved
+                    | PackageReason::AppReconciling
+            )
+        );
+        let is_of_app =
+            recorded.package == ref_name(self.install) && Some(recorded.app_uid.as_str()) == self.app_uid;
+        self.admits && is_in_progress && is_of_app
+    }
 }
 
 fn ref_name(install: &PackageInstall) -> &str {
@@ -359,17 +408,18 @@ fn by_version(one: &Found<'_>, other: &Found<'_>) -> Ordering {
 }
 
 /// Describes a requirement that no PackageInstall meets. The text is the same in each run of kapp-controller.
-fn why(requirement: &Requirement<'_>, found: &[Found<'_>]) -> String {
-    let package = requirement.package;
+fn why(requirement: &Requirement<'_>, found: &[Found<'_>]) -> Unmet {
+    let unmet = |found: String| Unmet {
+        wanted: format!("package {}: wanted {requirement}", requirement.package),
+        found,
+    };
     let closest = found
         .iter()
         .filter(|found| found.admits)
         .max_by(|one, other| by_version(one, other))
         .or_else(|| found.iter().max_by(|one, other| by_version(one, other)));
     let Some(found) = closest else {
-        return format!(
-            "package {package}: wanted {requirement}, found no PackageInstall in the system namespace; install the package"
-        );
+        return unmet("found no PackageInstall in the system namespace; install the package".to_owned());
     };
     let at = format!(
         "PackageInstall {}/{}",
@@ -382,7 +432,7 @@ fn why(requirement: &Requirement<'_>, found: &[Found<'_>]) -> String {
         Some(reason) if matches!(reason.class(), Class::Blocked | Class::Pause) => reason.text(),
         _ => "kapp-controller has not reconciled it, and its conditions say why",
     };
-    format!("package {package}: wanted {requirement}, found {version:.80} in {at}: {reason}")
+    unmet(format!("found {version:.80} in {at}: {reason}"))
 }
 
 fn recorded(release: &TanzuKubernetesRelease) -> &[ProvenPackage] {

@@ -11,7 +11,7 @@ use sluice_crds::{
 };
 
 use super::ReleaseReason;
-use crate::cluster::ClusterRef;
+use crate::{cluster::ClusterRef, packages::requirements::Unmet};
 
 /// Sources of compatibility data.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -83,8 +83,8 @@ pub enum Verdict {
     Compatible,
     /// The release is not compatible, with the source of the verdict.
     Incompatible(String),
-    /// A management package that the release needs is not proven, with the description.
-    NotReady(String),
+    /// A management package that the release needs is not proven.
+    NotReady(Unmet),
     /// The compatibility is unknown, with the reason.
     Unknown(ReleaseReason, String),
 }
@@ -108,6 +108,18 @@ impl Verdict {
     #[must_use]
     pub const fn excludes(&self) -> bool {
         matches!(self, Self::Incompatible(_) | Self::NotReady(_))
+    }
+
+    /// Returns what Clusters of a release show of this verdict on it: without the found version of a package, which would change them all.
+    #[must_use]
+    pub fn of_clusters(&self, release: &str) -> Self {
+        match self {
+            Self::NotReady(unmet) => Self::NotReady(Unmet {
+                wanted: unmet.wanted.clone(),
+                found: format!("TanzuKubernetesRelease {release} says what was found"),
+            }),
+            verdict => verdict.clone(),
+        }
     }
 }
 
@@ -201,11 +213,11 @@ impl Compatibility {
     /// lists the version; see [`Self::overrides`]. `unmet` describes the first package that is not proven. Proven packages are a source,
     /// too: they make the release compatible unless `bom-metadata` excludes it.
     #[must_use]
-    pub fn verdict_on_requiring(&self, version: &str, overridden: bool, unmet: Option<&str>) -> Verdict {
+    pub fn verdict_on_requiring(&self, version: &str, overridden: bool, unmet: Option<&Unmet>) -> Verdict {
         use ReleaseReason::{CompatibilityDataFrozen, NoCompatibilityData};
         match (overridden, unmet) {
             (true, _) => Verdict::Compatible,
-            (false, Some(unmet)) => Verdict::NotReady(unmet.to_owned()),
+            (false, Some(unmet)) => Verdict::NotReady(unmet.clone()),
             (false, None) => match self.verdict(version) {
                 Verdict::Unknown(CompatibilityDataFrozen | NoCompatibilityData, _) => Verdict::Compatible,
                 _ if !self.has_bom => Verdict::Compatible,

@@ -133,7 +133,7 @@ impl Evaluation {
             let message = format!("TanzuKubernetesRelease {release} does not exist");
             return Some(Said::unknown(ReleaseReason::ReleaseNotFound, message));
         };
-        let said = said(&judged.compatible.as_ref()?.verdict);
+        let said = said(&judged.compatible.as_ref()?.verdict.of_clusters(release));
         let is_without_reason = said.reason.is_empty() && said.status == "False";
         Some(if is_without_reason {
             Said {
@@ -148,15 +148,15 @@ impl Evaluation {
     /// Whether both evaluations have the same result for every Cluster.
     #[must_use]
     pub fn is_same_for_clusters(&self, other: &Self) -> bool {
-        let of = |judged: &Judged| {
+        let of = |name: &str, judged: &Judged| {
             let compatible = judged.compatible.as_ref();
-            let verdict = compatible.map(|compatible| compatible.verdict.clone());
+            let verdict = compatible.map(|compatible| compatible.verdict.of_clusters(name));
             (judged.version.clone(), verdict)
         };
         let known = |evaluation: &Self| {
             let known = evaluation.releases.iter();
             known
-                .map(|(name, judged)| (name.clone(), of(judged)))
+                .map(|(name, judged)| (name.clone(), of(name, judged)))
                 .collect::<BTreeMap<_, _>>()
         };
         self.updates == other.updates && known(self) == known(other)
@@ -231,7 +231,7 @@ fn compatible(release: &TanzuKubernetesRelease, facts: &Facts<'_>) -> Option<Com
         ..assessment.record
     };
     Some(Compatible {
-        verdict: compatibility.verdict_on_requiring(version, overridden, assessment.unmet.as_deref()),
+        verdict: compatibility.verdict_on_requiring(version, overridden, assessment.lost.as_ref()),
         requirements: Some(requirements),
     })
 }
@@ -244,7 +244,7 @@ fn said(verdict: &Verdict) -> Said {
         Verdict::Incompatible(why) => Said::no("Warning", "", why.clone()),
         Verdict::NotReady(why) => {
             let reason = ReleaseReason::ManagementPackageNotReady.as_str();
-            Said::no("Warning", reason, why.clone())
+            Said::no("Warning", reason, why.to_string())
         }
         Verdict::Unknown(reason, why) => Said::unknown(*reason, why.clone()),
     }

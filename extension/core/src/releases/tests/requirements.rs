@@ -149,7 +149,8 @@ fn an_absent_package_is_named() {
     );
 }
 
-/// kapp-controller resyncs the same App, and fails or is at it. Another version, App or generation is another proof.
+/// kapp-controller resyncs the same App, and fails or is at it. Another version, App or generation is another proof. Until it is there,
+/// gates hold; the release changes only if kapp-controller does not just deploy that generation.
 #[test]
 fn a_failed_resync_withdraws_nothing() {
     let proven = || world(&[pair("one", "0.31.0")]);
@@ -183,6 +184,12 @@ fn a_failed_resync_withdraws_nothing() {
             other.app["status"]["observedGeneration"] = other.app["metadata"]["generation"].clone();
             let mut world = proven();
             world.management_packages = packages(&[other]);
+            let held = world.management_packages.unmet(&world.releases[NAME]);
+            assert!(held.is_some(), "{number} {field}");
+            if number >= 2 && field == "generation" {
+                assert_eq!(world.settle(now()), 0, "{number} {field}");
+                continue;
+            }
             world.settle(now());
             let (status, reason, _) = world.condition(NAME, "Compatible");
             assert_eq!(
@@ -194,6 +201,100 @@ fn a_failed_resync_withdraws_nothing() {
             assert_eq!(recorded["proven"], Value::Null, "{number} {field}");
         }
     }
+}
+
+/// Returns the states of a package during its upgrade from 0.31.0 to 0.31.2 by another App generation, in their order.
+fn upgrade() -> Vec<Pair> {
+    let mut steps = vec![pair("one", "0.31.0")];
+    let mut next = |edit: Edit| {
+        let mut step = steps.last().unwrap().clone();
+        edit(&mut step);
+        steps.push(step);
+    };
+    next(|p| p.install["metadata"]["generation"] = json!(3));
+    next(|p| {
+        p.install["status"]["observedGeneration"] = json!(3);
+        p.install["status"]["version"] = json!("0.31.2");
+    });
+    next(|p| {
+        p.app["metadata"]["generation"] = json!(6);
+        p.app["metadata"]["annotations"]["packaging.carvel.dev/package-version"] = json!("0.31.2");
+    });
+    next(|p| p.install["status"]["conditions"] = conditions("Reconciling"));
+    next(|p| {
+        p.app["status"] = json!({"observedGeneration": 6, "conditions": conditions("Reconciling")});
+    });
+    steps
+}
+
+fn in_cluster(label: &str) -> Cluster {
+    serde_json::from_value(json!({
+        "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster",
+        "metadata": {
+            "name": "one", "namespace": "team-a", "uid": "uid", "labels": {"run.tanzu.vmware.com/tkr": label},
+        },
+    }))
+    .unwrap()
+}
+
+/// Neither the release nor its Clusters change twice with each upgrade of a package. Gates hold meanwhile.
+#[test]
+fn an_upgrade_of_a_proven_package_changes_no_release() {
+    let mut world = world(&[pair("one", "0.31.0")]);
+    let offers = world.offers();
+    for (number, step) in upgrade().into_iter().enumerate() {
+        world.management_packages = packages(&[step]);
+        assert_eq!(world.settle(now()), 0, "{number}");
+        assert!(world.offers().is_same_for_clusters(&offers), "{number}");
+        let held = world.management_packages.unmet(&world.releases[NAME]).is_some();
+        assert_eq!(held, number > 0, "{number}");
+    }
+    world.management_packages = packages(&[pair("one", "0.31.2")]);
+    world.settle(now());
+    assert_eq!(world.condition(NAME, "Compatible").0, "True");
+    assert_eq!(world.management_packages.unmet(&world.releases[NAME]), None);
+}
+
+/// A recorded proof says nothing about a higher requirement, about a failed upgrade, nor about an unproven package.
+#[test]
+fn progress_alone_makes_no_release_compatible() {
+    let steps = upgrade();
+    let progress = steps.last().unwrap();
+    let status = |world: &mut World, pair: &Pair| {
+        world.management_packages = packages(std::slice::from_ref(pair));
+        world.settle(now());
+        world.condition(NAME, "Compatible").0
+    };
+    assert_eq!(status(&mut world(&[]), progress), "False", "never proven");
+    let mut failed = progress.clone();
+    failed.app["status"]["conditions"] = conditions("ReconcileFailed");
+    let mut upgraded = world(&[pair("one", "0.31.0")]);
+    assert_eq!(status(&mut upgraded, progress), "True");
+    assert_eq!(status(&mut upgraded, &failed), "False");
+    assert_eq!(
+        status(&mut upgraded, progress),
+        "False",
+        "kapp-controller tries again"
+    );
+    let mut raised = world(&[pair("one", "0.31.0")]);
+    let release = Arc::make_mut(raised.releases.get_mut(NAME).unwrap());
+    let requires = (REQUIRES.to_owned(), format!("{REF_NAME}>=0.32.0"));
+    release.metadata.annotations = Some(BTreeMap::from([requires]));
+    assert_eq!(status(&mut raised, progress), "False", "another requirement");
+}
+
+/// The found version would rewrite all Clusters of a release.
+#[test]
+fn clusters_do_not_show_the_found_version() {
+    let [older, newer] = ["0.30.0", "0.30.1"].map(|version| world(&[pair("one", version)]));
+    assert!(older.offers().is_same_for_clusters(&newer.offers()));
+    let cluster = in_cluster(NAME);
+    let write = older.offers().of_cluster(&cluster, None).unwrap();
+    let writes = carry_out(&write, now(), &json!(cluster));
+    let message = &writes[0].body["status"]["conditions"][1]["message"];
+    let expected =
+        format!("package {REF_NAME}: wanted >=0.31.0, TanzuKubernetesRelease {NAME} says what was found");
+    assert_eq!(*message, json!(expected));
 }
 
 /// The proof of each PackageInstall is recorded: one that was not the first proves the package when the first is gone.
@@ -505,13 +606,7 @@ fn unlisted_packages_leave_a_release_unchanged() {
 #[test]
 fn a_cluster_has_the_compatibility_of_its_release() {
     let said = |world: &World, label: &str| {
-        let cluster: Cluster = serde_json::from_value(json!({
-            "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster",
-            "metadata": {
-                "name": "one", "namespace": "team-a", "uid": "uid", "labels": {"run.tanzu.vmware.com/tkr": label},
-            },
-        }))
-        .unwrap();
+        let cluster = in_cluster(label);
         let write = world.offers().of_cluster(&cluster, None).unwrap();
         let writes = carry_out(&write, now(), &json!(cluster));
         let condition = &writes[0].body["status"]["conditions"][1];
