@@ -57,6 +57,7 @@ async fn failed_installations_can_be_repaired() -> Result<()> {
         guide: Guide::read()?,
         site,
     };
+    columns(&operator).await?;
     nothing_is_there(&operator).await?;
     another_name(&operator).await?;
     definitions_of_others(&operator).await?;
@@ -65,6 +66,85 @@ async fn failed_installations_can_be_repaired() -> Result<()> {
     gate_off(&operator, &cluster_api).await?;
     cluster_api.kill().await?;
     core.directory().close().await
+}
+
+/// Definition of Clusters, and a Cluster with the conditions of Sluice.
+const LABELLED: &str = r#"
+kubectl apply -f - <<END
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata:
+  name: clusters.cluster.x-k8s.io
+spec:
+  group: cluster.x-k8s.io
+  scope: Namespaced
+  names: {kind: Cluster, listKind: ClusterList, plural: clusters, singular: cluster}
+  versions:
+    - name: v1beta2
+      served: true
+      storage: true
+      schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+END
+kubectl wait --for=condition=Established --timeout=1m crd/clusters.cluster.x-k8s.io
+kubectl create -f - <<END
+apiVersion: cluster.x-k8s.io/v1beta2
+kind: Cluster
+metadata:
+  name: one
+  namespace: default
+  labels: {run.tanzu.vmware.com/tkr: v1.36.3---a.1}
+spec:
+  topology: {version: v1.36.3}
+status:
+  phase: Provisioned
+  conditions:
+    - {type: RollingOut, status: "False"}
+    - {type: ReleaseCompatible, status: "True"}
+    - {type: UpdatesAvailable, status: "True", message: "[v1.36.4]"}
+END
+"#;
+
+/// kubectl prints the columns of docs/reference/releases.md with the file in the examples.
+async fn columns(operator: &Operator) -> Result<()> {
+    let page = fs::read_to_string(root().join("docs/reference/releases.md"))?;
+    let command = "kubectl get clusters -A -o custom-columns-file=examples/clusters.columns";
+    ensure!(
+        page.lines().any(|line| line == command),
+        "docs/reference/releases.md does not name {command:?}"
+    );
+    operator.tries(LABELLED).await?;
+    let printed = operator.tries(command).await?;
+    let rows: Vec<Vec<&str>> = printed
+        .lines()
+        .map(|line| line.split_whitespace().collect())
+        .collect();
+    let expected = [
+        [
+            "NAMESPACE",
+            "NAME",
+            "RELEASE",
+            "VERSION",
+            "PHASE",
+            "ROLLINGOUT",
+            "COMPATIBLE",
+            "UPDATES",
+        ],
+        [
+            "default",
+            "one",
+            "v1.36.3---a.1",
+            "v1.36.3",
+            "Provisioned",
+            "False",
+            "True",
+            "[v1.36.4]",
+        ],
+    ];
+    ensure!(rows == expected, "{printed}");
+    operator
+        .tries("kubectl delete crd clusters.cluster.x-k8s.io")
+        .await
+        .map(drop)
 }
 
 /// Neither Cluster API nor cert-manager nor the system namespace.

@@ -51,8 +51,8 @@ async fn run(scene: Scene) -> Result<()> {
     scene.objects().merge(&path, &constraints).await?;
     let proven = deployed(&scene, "0.31.0").await?;
     proven_before_written(&cluster, &new, before).await?;
-    is_after(&cluster, before, proven)?;
     cluster.is_settled(TIMEOUT).await?;
+    is_after(&cluster, before, proven)?;
     is_completed(&cluster).await?;
     shows(&cluster, &new).await?;
     remove(&scene, &path).await
@@ -180,22 +180,32 @@ async fn deployed(scene: &Scene, version: &str) -> Result<Revision> {
     revision(&app)
 }
 
-/// Fails if a package of the Cluster, or the control plane, was written before the management package was proven.
+/// Fails if a package of the Cluster, or the control plane, was written before the management package was proven, or never.
 fn is_after(cluster: &Cluster, before: Revision, proven: Revision) -> Result<()> {
+    let of_control_plane = |event: &Event| matches!(event, Event::ControlPlaneWritten { .. });
+    let of_package = |event: &Event| match event {
+        Event::PackageWorking { version, .. } | Event::PackageProven { version, .. } => version == "2.0.0",
+        _ => false,
+    };
     let milestones = cluster.milestones();
     let since = milestones.iter().filter(|milestone| milestone.revision > before);
-    let mut moved = since.filter(|milestone| {
-        matches!(milestone.event, Event::ControlPlaneWritten { .. })
-            || matches!(&milestone.event, Event::PackageProven { version, .. } if version == "2.0.0")
-    });
-    match moved.find(|milestone| milestone.revision < proven) {
-        Some(early) => anyhow::bail!(
+    let first = |what: &str, is_it: &dyn Fn(&Event) -> bool| {
+        let moved = since.clone().filter(|milestone| is_it(&milestone.event));
+        let first = moved.min_by_key(|milestone| milestone.revision);
+        first.with_context(|| format!("no {what} was written since revision {before}"))
+    };
+    for early in [
+        first("package", &of_package)?,
+        first("control plane", &of_control_plane)?,
+    ] {
+        ensure!(
+            early.revision > proven,
             "{:?} at revision {}, {PACKAGE} had its proof only at {proven}",
             early.event,
             early.revision
-        ),
-        None => Ok(()),
+        );
     }
+    Ok(())
 }
 
 /// Waits until release, Cluster and ClusterBootstrap show the release as compatible.

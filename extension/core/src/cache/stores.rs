@@ -130,11 +130,7 @@ impl Whole {
                 *count = count.saturating_sub(1);
             }
         }
-        let required = if is_there {
-            required(release)
-        } else {
-            Vec::new()
-        };
+        let required = if is_there { required(release) } else { Vec::new() };
         for package in required {
             *self.required.entry(package).or_default() += 1;
         }

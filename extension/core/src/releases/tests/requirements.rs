@@ -539,9 +539,12 @@ fn only_maintained_data_outweighs_proven_packages(
     #[case] additional: &[&str],
     #[case] compatible: &str,
 ) {
-    let annotations = |frozen| match frozen {
-        true => json!({"lifecycle.sluice.dev/frozen": ""}),
-        false => json!({}),
+    let annotations = |frozen| {
+        if frozen {
+            json!({"lifecycle.sluice.dev/frozen": ""})
+        } else {
+            json!({})
+        }
     };
     let additional = additional.iter().map(|text| {
         let mut config_map = listing("v1.35.4").additional.remove(0);
