@@ -34,13 +34,7 @@ pub(super) fn requiring<'a>(
 }
 
 /// Whether the control plane has yet to take the version of a release, or the Cluster has another release of that version.
-fn moves_to(
-    facts: &Facts,
-    progress: &Progress,
-    known: &[TkrFacts],
-    release: &str,
-    replaces: bool,
-) -> bool {
+fn moves_to(facts: &Facts, progress: &Progress, known: &[TkrFacts], release: &str, replaces: bool) -> bool {
     if progress.direction != UpgradeDirection::Forward {
         return false;
     }
