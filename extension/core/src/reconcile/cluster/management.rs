@@ -7,7 +7,7 @@ use kube::ResourceExt as _;
 use sluice_crds::{
     foreign::{Cluster, PackageInstall},
     labels::label,
-    run::{KappControllerMode, UpgradeRecord},
+    run::{KappControllerMode, PackageState, UpgradeRecord},
 };
 
 use super::{
@@ -99,6 +99,20 @@ fn is_unmanaged(record: Option<&UpgradeRecord>) -> bool {
     mode == Some(KappControllerMode::Unmanaged)
 }
 
+/// Whether a record shows that Sluice installs kapp-controller in the workload cluster. The UID alone does not: a record without a decision
+/// has it as well, from a version of Sluice or of the definition without the field, also before the first package was written.
+fn was_managed(record: &UpgradeRecord) -> bool {
+    let is_written = || {
+        let mut packages = record.packages.iter();
+        packages.any(|package| package.name == KAPP_CONTROLLER && package.state != PackageState::Pending)
+    };
+    record.workload_uid.is_some()
+        && match record.kapp_controller {
+            Some(mode) => mode == KappControllerMode::Managed,
+            None => is_written(),
+        }
+}
+
 /// Decides who installs kapp-controller on the API server with the UID `workload`; `None` before its first response. `is_installed`
 /// tells whether the PackageInstall of kapp-controller exists.
 fn ownership(facts: &Facts, workload: Option<&str>, is_installed: bool) -> Ownership {
@@ -119,8 +133,7 @@ fn ownership(facts: &Facts, workload: Option<&str>, is_installed: bool) -> Owner
         return Ownership::Managed;
     }
     // A deleted PackageInstall does not show that Sluice installs kapp-controller there, but the record does.
-    let was_managed = recorded.is_some() && !is_unmanaged(record);
-    if !is_installed && !was_managed {
+    if !is_installed && !record.is_some_and(was_managed) {
         Ownership::Labelled
     } else if workload.is_some() {
         Ownership::LabelIgnored

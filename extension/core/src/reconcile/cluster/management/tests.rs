@@ -2,22 +2,50 @@ use std::sync::Arc;
 
 use rstest::rstest;
 use serde_json::json;
-use sluice_crds::run::{ClusterBootstrap, ClusterBootstrapSpec, SCHEMA};
+use sluice_crds::run::{ClusterBootstrap, ClusterBootstrapSpec, PackageRecord, SCHEMA};
 
 use super::*;
 use crate::reconcile::cluster::tests::facts;
 
 const OWN: &str = "management";
 
-/// UID of the workload and who installs kapp-controller there, as recorded.
-type Recorded = Option<(Option<&'static str>, Option<KappControllerMode>)>;
+/// UID of the workload, who installs kapp-controller there, and states of packages, as recorded.
+#[derive(Clone, Copy)]
+struct Given {
+    uid: Option<&'static str>,
+    mode: Option<KappControllerMode>,
+    packages: &'static [(&'static str, PackageState)],
+}
 
-const MANAGED: Recorded = Some((Some("workload"), Some(KappControllerMode::Managed)));
-const UNMANAGED: Recorded = Some((Some("workload"), Some(KappControllerMode::Unmanaged)));
+type Recorded = Option<Given>;
+
+const fn of(uid: Option<&'static str>, mode: Option<KappControllerMode>) -> Recorded {
+    let packages = &[];
+    Some(Given { uid, mode, packages })
+}
+
+const MANAGED: Recorded = of(Some("workload"), Some(KappControllerMode::Managed));
+const UNMANAGED: Recorded = of(Some("workload"), Some(KappControllerMode::Unmanaged));
 /// The record of a version that did not tell management clusters apart.
-const EARLIER: Recorded = Some((Some("workload"), None));
+const EARLIER: Recorded = Some(Given {
+    uid: Some("workload"),
+    mode: None,
+    packages: &[(KAPP_CONTROLLER, PackageState::Ready), ("antrea", PackageState::Ready)],
+});
+/// Such a record of a paused or held Cluster, to which nothing was written.
+const EARLIER_UNWRITTEN: Recorded = Some(Given {
+    uid: Some("workload"),
+    mode: None,
+    packages: &[(KAPP_CONTROLLER, PackageState::Pending)],
+});
+/// The record of a labelled Cluster, without the decision that the definition dropped.
+const PRUNED: Recorded = Some(Given {
+    uid: Some("workload"),
+    mode: None,
+    packages: &[("antrea", PackageState::Ready)],
+});
 /// The record of a Cluster whose API server never responded.
-const UNREACHED: Recorded = Some((None, None));
+const UNREACHED: Recorded = of(None, None);
 
 fn given(own: Option<&str>, labelled: bool, recorded: Recorded) -> Facts {
     let mut facts = facts();
@@ -26,13 +54,18 @@ fn given(own: Option<&str>, labelled: bool, recorded: Recorded) -> Facts {
         let labels = Arc::make_mut(&mut facts.cluster).labels_mut();
         labels.insert(label::MANAGEMENT_CLUSTER.to_owned(), String::new());
     }
-    if let Some((uid, kapp_controller)) = recorded {
+    if let Some(Given { uid, mode, packages }) = recorded {
+        let package = |(name, state): &(&str, PackageState)| {
+            let record = json!({"name": name, "version": "1.0.0", "state": state});
+            serde_json::from_value::<PackageRecord>(record).unwrap()
+        };
         let mut bootstrap = ClusterBootstrap::new("one", ClusterBootstrapSpec::default());
         bootstrap.status.get_or_insert_default().upgrade = Some(UpgradeRecord {
             schema: SCHEMA,
             cluster_uid: facts.owner.uid.clone(),
             workload_uid: uid.map(str::to_owned),
-            kapp_controller,
+            kapp_controller: mode,
+            packages: packages.iter().map(package).collect(),
             ..UpgradeRecord::default()
         });
         facts.bootstrap = Some(Arc::new(bootstrap));
@@ -56,6 +89,10 @@ fn given(own: Option<&str>, labelled: bool, recorded: Recorded) -> Facts {
 // A user deletes the PackageInstall and sets the label.
 #[case::label_instead_of_the_package_install(Some("workload"), true, false, MANAGED, Ownership::LabelIgnored)]
 #[case::label_with_an_earlier_record(Some("workload"), true, false, EARLIER, Ownership::LabelIgnored)]
+#[case::label_with_an_earlier_record_of_nothing_written(
+    Some("workload"), true, false, EARLIER_UNWRITTEN, Ownership::Labelled
+)]
+#[case::label_whose_decision_was_dropped(Some("workload"), true, false, PRUNED, Ownership::Labelled)]
 #[case::label_and_another_server(Some("another"), true, false, MANAGED, Ownership::LabelIgnored)]
 fn the_label_never_removes_a_proof(
     #[case] workload: Option<&str>,
@@ -95,7 +132,7 @@ fn without_the_uid_of_the_management_cluster_the_record_decides(
 #[case::another_before_by_an_earlier_version(OWN, EARLIER, true)]
 #[case::new(OWN, None, false)]
 #[case::unreached_before(OWN, UNREACHED, false)]
-#[case::management_cluster(OWN, Some((Some(OWN), Some(KappControllerMode::Unmanaged))), false)]
+#[case::management_cluster(OWN, of(Some(OWN), Some(KappControllerMode::Unmanaged)), false)]
 #[case::another_server("another", MANAGED, false)]
 #[case::same_server("workload", MANAGED, false)]
 fn a_server_that_becomes_the_own_one_is_refused(

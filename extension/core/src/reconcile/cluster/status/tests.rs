@@ -32,6 +32,11 @@ fn a_definition_that_drops_the_beginning_is_detected() {
         ..sent.clone()
     };
     assert!(drops_fields(Some(&with_answer), &sent));
+    let with_mode = UpgradeRecord {
+        kapp_controller: Some(sluice_crds::run::KappControllerMode::Unmanaged),
+        ..sent.clone()
+    };
+    assert!(drops_fields(Some(&with_mode), &sent));
 }
 
 /// Otherwise columns would stay empty without a report.

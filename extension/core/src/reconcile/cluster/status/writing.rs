@@ -72,6 +72,7 @@ pub(super) fn drops_fields(sent: Option<&UpgradeRecord>, kept: &UpgradeRecord) -
             record.settling_since.is_some(),
             record.swap.is_some(),
             record.supervisor.is_some(),
+            record.kapp_controller.is_some(),
         )
     };
     of_record(sent) != of_record(kept) || !same
