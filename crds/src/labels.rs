@@ -126,6 +126,9 @@ pub mod annotation {
     pub const ALLOWED_NAMESPACES: &str = "lifecycle.sluice.dev/allowed-namespaces";
     /// On a ClusterBootstrap: the release whose packages are in its spec.
     pub const RESOLVED_TKR: &str = "lifecycle.sluice.dev/resolved-tkr";
+    /// On a ClusterBootstrap: `Unmanaged` if another client installs kapp-controller, as label
+    /// [`MANAGEMENT_CLUSTER`](super::label::MANAGEMENT_CLUSTER) of the Cluster said when Sluice took over the ClusterBootstrap.
+    pub const KAPP_CONTROLLER: &str = "lifecycle.sluice.dev/kapp-controller";
     /// On a ClusterBootstrap: exact versions of packages that do not follow a release, `antrea=1.7.1+vmware.1-tkg.1`, and `none`
     /// for one that is left out on purpose; comma separated.
     pub const KEEP_PACKAGE_VERSIONS: &str = "lifecycle.sluice.dev/keep-package-versions";
@@ -248,7 +251,7 @@ pub fn is_kept(key: &str) -> bool {
 }
 
 /// Every key of [`label`] and [`annotation`].
-const READ: [&str; 63] = [
+const READ: [&str; 64] = [
     label::TKR,
     label::LEGACY_TKR,
     label::INCOMPATIBLE,
@@ -304,6 +307,7 @@ const READ: [&str; 63] = [
     annotation::YTT_PATHS,
     annotation::CONFIGURATION_UID,
     annotation::RESOLVED_TKR,
+    annotation::KAPP_CONTROLLER,
     annotation::KEEP_PACKAGE_VERSIONS,
     annotation::REQUIRES,
     annotation::FROZEN,

@@ -302,6 +302,13 @@ held! {
                 "the log of the leader names the response; if the rule is missing, apply the roles in `manifests/base`. No restart is \
                  needed",
             ),
+        /// The Cluster got label `cluster-role.tkg.tanzu.vmware.com/management` after Sluice took over its ClusterBootstrap, and neither a
+        /// record nor a PackageInstall shows who installs kapp-controller in the workload cluster. Sluice writes nothing there.
+        ManagementLabelUnproven("gate, event"): "label of a management cluster not proven", Blocked,
+            act(
+                "remove the label, or set annotation `lifecycle.sluice.dev/kapp-controller=Unmanaged` on the ClusterBootstrap if another \
+                 client installs kapp-controller",
+            ),
         /// The Cluster has label `cluster-role.tkg.tanzu.vmware.com/management`, so Sluice does not install kapp-controller in the workload
         /// cluster, and the workload cluster does not serve the package API.
         KappControllerNotInstalled("gate, event"): "kapp-controller not installed", Blocked,

@@ -515,6 +515,36 @@ fn a_label_removes_no_proof(#[values(0, 1, 2, 3, 5, 8)] rounds: usize) {
     walk.finish();
 }
 
+/// The record is lost, and a user sets the label and deletes the PackageInstall.
+#[rstest]
+#[case::status_lost(Edit::NoStatus)]
+#[case::moved(Edit::Move)]
+fn a_label_on_a_cluster_without_record_holds(#[case] lost: Edit) {
+    let mut walk = Walk::new();
+    walk.take(&CREATED);
+    walk.take(&[
+        User(lost),
+        User(Edit::ManagementLabel(true)),
+        User(Edit::Uninstall(0)),
+        User(Edit::Target(1)),
+    ]);
+    walk.take(&[Round; 8]);
+    walk.calm();
+    let held = record(&walk.servers).expect("a record");
+    assert_eq!((held.workload_uid.as_ref(), held.kapp_controller), (None, None));
+    let gate = held
+        .gates
+        .iter()
+        .find(|gate| gate.hook == Hook::BeforeClusterUpgrade && gate.version == VERSIONS[1] && !gate.open);
+    let reason = gate.map(|gate| gate.reason.as_str());
+    assert_eq!(reason, Some("ManagementLabelUnproven"), "{}", brief(Some(&held)));
+    assert_eq!(version_at(&walk.servers, &control_plane(), "spec"), 0);
+    walk.step(User(Edit::ManagementLabel(false)));
+    walk.finish();
+    let install = walk.servers.get(&of_package(0, "packageinstalls"));
+    assert!(install.is_some(), "it is installed again");
+}
+
 /// Nothing is installed before Sluice can tell whether the Cluster is the management cluster.
 #[rstest]
 #[case::workload(false)]

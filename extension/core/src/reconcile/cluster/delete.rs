@@ -128,7 +128,7 @@ fn server(context: &Context<'_>) -> Step<ServerOf> {
     let namespace = context.object(Key::kube_system(), ReadPhase::Plan)?;
     let uid = namespace.and_then(|namespace| namespace["metadata"]["uid"].as_str());
     let uid = uid.ok_or_else(|| unanswered(None))?;
-    if let Some(hold) = management::refused(context.facts, uid) {
+    if let Some(hold) = management::refused(context, uid)? {
         return Err(hold.into());
     }
     let is_own = context.facts.management_uid.as_deref() == Some(uid);

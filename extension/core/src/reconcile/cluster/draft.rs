@@ -7,6 +7,7 @@ use super::{
     Context, Failure, Interrupt, ReadPhase, Server, Step, clones,
     context::typed,
     failure::{owner_refused, webhook_in_the_way},
+    management,
     owners::is_current,
     validate::Validated,
     values,
@@ -67,6 +68,7 @@ fn completed(
     current: &ClusterBootstrap,
     next: ClusterBootstrap,
 ) -> Step<ClusterBootstrap> {
+    const MARKS: [&str; 2] = [annotation::RESOLVED_TKR, annotation::KAPP_CONTROLLER];
     let whole = values::whole_bootstrap(context, ReadPhase::Plan)?;
     let edited = || {
         let what = format!("{} was edited while it was read", of_owner(context));
@@ -90,12 +92,10 @@ fn completed(
                 .ok_or_else(edited)?;
         }
     }
-    let mark = metadata.annotations.unwrap_or_default();
-    let mark = mark
-        .into_iter()
-        .filter(|(key, _)| key == annotation::RESOLVED_TKR);
+    let marks = metadata.annotations.unwrap_or_default();
+    let marks = marks.into_iter().filter(|(key, _)| MARKS.contains(&key.as_str()));
     let mut completed = ClusterBootstrap { spec, ..whole };
-    completed.annotations_mut().extend(mark);
+    completed.annotations_mut().extend(marks);
     completed.metadata.owner_references = metadata.owner_references;
     Ok(completed)
 }
@@ -106,7 +106,9 @@ fn write(context: &Context<'_>, release: &str, draft: &Draft) -> Step<ClusterBoo
     clones::write(context, &draft.clones)?;
     let written = context.write(match context.facts.bootstrap.as_deref() {
         None => {
-            let new = build::bootstrap(&context.facts.owner, draft.spec.clone(), release);
+            let mut new = build::bootstrap(&context.facts.owner, draft.spec.clone(), release);
+            new.annotations_mut()
+                .extend(management::mark(context.facts, None));
             Write::create(Server::Management, &new, WHY)
         }
         Some(current) => {
@@ -116,6 +118,8 @@ fn write(context: &Context<'_>, release: &str, draft: &Draft) -> Step<ClusterBoo
             };
             let mark = (annotation::RESOLVED_TKR.to_owned(), release.to_owned());
             next.annotations_mut().extend([mark]);
+            next.annotations_mut()
+                .extend(management::mark(context.facts, Some(current)));
             if let Some(owners) = build::adopted(&context.facts.owner, next.owner_references())
                 && is_current(context)?
             {

@@ -6,8 +6,8 @@
 use kube::ResourceExt as _;
 use sluice_crds::{
     foreign::{Cluster, PackageInstall},
-    labels::label,
-    run::{KappControllerMode, PackageState, UpgradeRecord},
+    labels::{annotation, label},
+    run::{ClusterBootstrap, KappControllerMode, PackageState, UpgradeRecord},
 };
 
 use super::{
@@ -17,12 +17,15 @@ use super::{
 use crate::{
     events::Event,
     names,
-    packages::build::Owner,
+    packages::{bootstrap::ResolvedRelease, build::Owner},
     reasons::{GateReason, Hold},
 };
 
 /// Short name of the package of kapp-controller.
 const KAPP_CONTROLLER: &str = "kapp-controller";
+
+/// Value of annotation `lifecycle.sluice.dev/kapp-controller`.
+const UNMANAGED_MARK: &str = "Unmanaged";
 
 /// Installer of kapp-controller of a Cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,18 +38,19 @@ pub(super) enum Ownership {
     OwnServer,
     /// Another client, by the label of the Cluster.
     Labelled,
+    /// Unknown: the Cluster has the label, and got it after Sluice took over its ClusterBootstrap, whose record may be lost.
+    Unproven,
     /// Unknown until the UID of the management cluster was read.
     Unknown,
 }
 
 impl Ownership {
-    /// Whether the plan leaves kapp-controller out. Until the UID of the management cluster was read, nothing is written, and the record
-    /// decides what is judged.
+    /// Whether the plan leaves kapp-controller out. Until it is decided, nothing is written, and the record decides what is judged.
     pub(super) fn leaves_out(self, record: Option<&UpgradeRecord>) -> bool {
         match self {
             Self::Managed | Self::LabelIgnored => false,
             Self::OwnServer | Self::Labelled => true,
-            Self::Unknown => is_unmanaged(record),
+            Self::Unproven | Self::Unknown => is_unmanaged(record),
         }
     }
 
@@ -60,19 +64,19 @@ impl Ownership {
         match self {
             Self::Managed | Self::LabelIgnored => Some(KappControllerMode::Managed),
             Self::OwnServer | Self::Labelled => Some(KappControllerMode::Unmanaged),
-            Self::Unknown => None,
+            Self::Unproven | Self::Unknown => None,
         }
     }
 
     /// Whether it is decided.
     pub(super) fn is_known(self) -> bool {
-        self != Self::Unknown
+        !matches!(self, Self::Unproven | Self::Unknown)
     }
 
     /// Returns reason and message of the condition about an unmanaged kapp-controller.
     pub(super) fn said(self) -> Option<(&'static str, String)> {
         match self {
-            Self::Unknown | Self::Managed | Self::LabelIgnored => None,
+            Self::Unproven | Self::Unknown | Self::Managed | Self::LabelIgnored => None,
             Self::OwnServer => Some((
                 "ManagementCluster",
                 "the workload API server is that of Sluice: kapp-controller is not installed by Sluice, and not part of the proof"
@@ -92,6 +96,25 @@ impl Ownership {
 /// Whether a Cluster has the label of a management cluster.
 pub(super) fn is_labelled(cluster: &Cluster) -> bool {
     cluster.labels().contains_key(label::MANAGEMENT_CLUSTER)
+}
+
+/// Returns the mark of a ClusterBootstrap that Sluice creates or takes over for a Cluster with the label. It is written along with the
+/// first resolved release, so that a later label does not pass for an earlier one once the record is lost. A user may have removed the
+/// annotation of the release.
+pub(super) fn mark(facts: &Facts, bootstrap: Option<&ClusterBootstrap>) -> Option<(String, String)> {
+    let is_first = bootstrap.is_none_or(|bootstrap| ResolvedRelease::of(bootstrap).annotation.is_none());
+    let mark = (annotation::KAPP_CONTROLLER.to_owned(), UNMANAGED_MARK.to_owned());
+    let is_new = is_first && !facts.record().is_some_and(was_managed);
+    (is_new && is_labelled(&facts.cluster)).then_some(mark)
+}
+
+/// Whether the Cluster had no label when Sluice took over its ClusterBootstrap.
+fn lacks_mark(facts: &Facts) -> bool {
+    facts.bootstrap.as_deref().is_some_and(|bootstrap| {
+        let mark = bootstrap.annotations().get(annotation::KAPP_CONTROLLER);
+        ResolvedRelease::of(bootstrap).annotation.is_some()
+            && mark.is_none_or(|mark| mark.as_str() != UNMANAGED_MARK)
+    })
 }
 
 fn is_unmanaged(record: Option<&UpgradeRecord>) -> bool {
@@ -133,12 +156,18 @@ fn ownership(facts: &Facts, workload: Option<&str>, is_installed: bool) -> Owner
         return Ownership::Managed;
     }
     // A deleted PackageInstall does not show that Sluice installs kapp-controller there, but the record does.
-    if !is_installed && !record.is_some_and(was_managed) {
-        Ownership::Labelled
-    } else if workload.is_some() {
-        Ownership::LabelIgnored
+    if is_installed || record.is_some_and(was_managed) {
+        return if workload.is_some() {
+            Ownership::LabelIgnored
+        } else {
+            Ownership::Managed
+        };
+    }
+    // The record may be lost, together with the PackageInstall.
+    if recorded.is_none() && lacks_mark(facts) {
+        Ownership::Unproven
     } else {
-        Ownership::Managed
+        Ownership::Labelled
     }
 }
 
@@ -183,12 +212,28 @@ pub(super) fn confirm(context: &Context<'_>, ownership: Ownership) -> Step<Optio
 }
 
 /// Returns the hold of a Cluster whose kubeconfig leads to an API server with this UID that Sluice must not write to.
-pub(super) fn refused(facts: &Facts, uid: &str) -> Option<Hold> {
+pub(super) fn refused(context: &Context<'_>, uid: &str) -> Step<Option<Hold>> {
+    let ownership = ownership_of(context, Some(uid))?;
+    Ok(refusal(context.facts, ownership, uid))
+}
+
+fn refusal(facts: &Facts, ownership: Ownership, uid: &str) -> Option<Hold> {
     let Owner { namespace, name, .. } = &facts.owner;
-    if ownership(facts, Some(uid), false) == Ownership::Unknown {
+    if ownership == Ownership::Unknown {
         return Some(Hold::new(
             GateReason::ManagementUIDUnknown,
             "waiting for Sluice to read namespace kube-system of the management cluster; see the log of the leader",
+        ));
+    }
+    if ownership == Ownership::Unproven {
+        let (label, key) = (label::MANAGEMENT_CLUSTER, annotation::KAPP_CONTROLLER);
+        return Some(Hold::new(
+            GateReason::ManagementLabelUnproven,
+            format!(
+                "label {label} was set on Cluster {namespace}/{name} after Sluice took over its ClusterBootstrap, which does not record who \
+                 installs kapp-controller; remove the label, or set annotation {key}={UNMANAGED_MARK} on ClusterBootstrap {namespace}/{name} \
+                 if another client does"
+            ),
         ));
     }
     let recorded = facts.record().and_then(|record| record.workload_uid.as_deref());

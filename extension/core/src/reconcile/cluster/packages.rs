@@ -293,10 +293,10 @@ impl Packages {
                 effects.disconnect = true;
             }
         }
-        let refused = self
-            .reach
-            .uid()
-            .and_then(|uid| management::refused(context.facts, uid));
+        let refused = match self.reach.uid() {
+            Some(uid) => management::refused(context, uid)?,
+            None => None,
+        };
         if let Some(hold) = refused {
             // Its watches show objects that belong to others.
             effects.disconnect = true;

@@ -20,8 +20,11 @@ struct Given {
 type Recorded = Option<Given>;
 
 const fn of(uid: Option<&'static str>, mode: Option<KappControllerMode>) -> Recorded {
-    let packages = &[];
-    Some(Given { uid, mode, packages })
+    Some(Given {
+        uid,
+        mode,
+        packages: &[],
+    })
 }
 
 const MANAGED: Recorded = of(Some("workload"), Some(KappControllerMode::Managed));
@@ -30,7 +33,10 @@ const UNMANAGED: Recorded = of(Some("workload"), Some(KappControllerMode::Unmana
 const EARLIER: Recorded = Some(Given {
     uid: Some("workload"),
     mode: None,
-    packages: &[(KAPP_CONTROLLER, PackageState::Ready), ("antrea", PackageState::Ready)],
+    packages: &[
+        (KAPP_CONTROLLER, PackageState::Ready),
+        ("antrea", PackageState::Ready),
+    ],
 });
 /// Such a record of a paused or held Cluster, to which nothing was written.
 const EARLIER_UNWRITTEN: Recorded = Some(Given {
@@ -90,7 +96,11 @@ fn given(own: Option<&str>, labelled: bool, recorded: Recorded) -> Facts {
 #[case::label_instead_of_the_package_install(Some("workload"), true, false, MANAGED, Ownership::LabelIgnored)]
 #[case::label_with_an_earlier_record(Some("workload"), true, false, EARLIER, Ownership::LabelIgnored)]
 #[case::label_with_an_earlier_record_of_nothing_written(
-    Some("workload"), true, false, EARLIER_UNWRITTEN, Ownership::Labelled
+    Some("workload"),
+    true,
+    false,
+    EARLIER_UNWRITTEN,
+    Ownership::Labelled
 )]
 #[case::label_whose_decision_was_dropped(Some("workload"), true, false, PRUNED, Ownership::Labelled)]
 #[case::label_and_another_server(Some("another"), true, false, MANAGED, Ownership::LabelIgnored)]
@@ -103,6 +113,76 @@ fn the_label_never_removes_a_proof(
 ) {
     let facts = given(Some(OWN), labelled, recorded);
     assert_eq!(ownership(&facts, workload, is_installed), expected);
+}
+
+/// Annotations of a ClusterBootstrap: that of its resolved release, and the mark.
+const MARKS: [(&str, &str); 2] = [
+    (annotation::RESOLVED_TKR, "v1"),
+    (annotation::KAPP_CONTROLLER, UNMANAGED_MARK),
+];
+
+/// A record may be lost, and `clusterctl move` drops it.
+#[rstest]
+#[case::lost(&MARKS[..1], None, false, Ownership::Unproven)]
+#[case::lost_and_written_again(&MARKS[..1], UNREACHED, false, Ownership::Unproven)]
+#[case::lost_with_the_package_install(&MARKS[..1], None, true, Ownership::LabelIgnored)]
+#[case::recorded(&MARKS[..1], MANAGED, false, Ownership::LabelIgnored)]
+#[case::recorded_as_unmanaged(&MARKS[..1], UNMANAGED, false, Ownership::Labelled)]
+#[case::marked(&MARKS, None, false, Ownership::Labelled)]
+#[case::marked_by_something_else(&[MARKS[0], (annotation::KAPP_CONTROLLER, "")], None, false, Ownership::Unproven)]
+#[case::of_the_addons_manager(&[], None, false, Ownership::Labelled)]
+fn a_lost_record_is_no_proof(
+    #[case] annotations: &[(&str, &str)],
+    #[case] recorded: Recorded,
+    #[case] is_installed: bool,
+    #[case] expected: Ownership,
+) {
+    let mut facts = given(Some(OWN), true, recorded);
+    let of_bootstrap = facts.bootstrap.get_or_insert_with(|| {
+        let bootstrap = ClusterBootstrap::new("one", ClusterBootstrapSpec::default());
+        Arc::new(bootstrap)
+    });
+    let annotations = annotations
+        .iter()
+        .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+    Arc::make_mut(of_bootstrap).annotations_mut().extend(annotations);
+    let found = ownership(&facts, Some("workload"), is_installed);
+    assert_eq!(found, expected);
+    let hold = refusal(&facts, found, "workload");
+    let is_held = expected == Ownership::Unproven;
+    assert_eq!(
+        hold.as_ref().map(|hold| hold.reason),
+        is_held.then_some(GateReason::ManagementLabelUnproven)
+    );
+    if let Some(hold) = hold {
+        assert!(hold.message.contains(label::MANAGEMENT_CLUSTER), "{hold}");
+        assert!(hold.message.contains(annotation::KAPP_CONTROLLER), "{hold}");
+    }
+}
+
+/// A label that is set later gives no mark.
+#[rstest]
+#[case::created(true, None, None, true)]
+#[case::of_the_addons_manager(true, None, Some(&[][..]), true)]
+#[case::of_sluice(true, None, Some(&MARKS[..1]), false)]
+#[case::without_the_annotation_of_its_release(true, MANAGED, Some(&[][..]), false)]
+#[case::without_label(false, None, None, false)]
+fn a_bootstrap_is_marked_once(
+    #[case] labelled: bool,
+    #[case] recorded: Recorded,
+    #[case] annotations: Option<&[(&str, &str)]>,
+    #[case] is_marked: bool,
+) {
+    let facts = given(Some(OWN), labelled, recorded);
+    let bootstrap = annotations.map(|annotations| {
+        let mut bootstrap = ClusterBootstrap::new("one", ClusterBootstrapSpec::default());
+        let annotations = annotations
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+        bootstrap.annotations_mut().extend(annotations);
+        bootstrap
+    });
+    assert_eq!(mark(&facts, bootstrap.as_ref()).is_some(), is_marked);
 }
 
 #[rstest]
@@ -122,7 +202,7 @@ fn without_the_uid_of_the_management_cluster_the_record_decides(
     let ownership = ownership(&facts, workload, false);
     assert_eq!(ownership, expected);
     assert_eq!(ownership.leaves_out(facts.record()), leaves_out);
-    let hold = workload.and_then(|workload| refused(&facts, workload));
+    let hold = workload.and_then(|workload| refusal(&facts, ownership, workload));
     let expected = (ownership == Ownership::Unknown).then_some(GateReason::ManagementUIDUnknown);
     assert_eq!(hold.map(|hold| hold.reason), expected);
 }
@@ -140,7 +220,8 @@ fn a_server_that_becomes_the_own_one_is_refused(
     #[case] recorded: Recorded,
     #[case] is_refused: bool,
 ) {
-    let hold = refused(&given(Some(OWN), false, recorded), uid);
+    let facts = given(Some(OWN), false, recorded);
+    let hold = refusal(&facts, ownership(&facts, Some(uid), false), uid);
     let reason = hold.as_ref().map(|hold| hold.reason);
     assert_eq!(reason, is_refused.then_some(GateReason::ReachesManagementCluster));
     if let Some(hold) = hold {
