@@ -459,6 +459,21 @@ fn a_management_cluster_is_upgraded_without_its_kapp_controller(#[case] steps: &
     assert_eq!(install, None, "it is never installed");
 }
 
+/// kapp-controller of another client is not replaced, and the packages are not uninstalled by a deletion.
+#[rstest]
+fn a_removed_label_changes_nothing(#[values(false, true)] is_deleted: bool) {
+    let mut walk = Walk::new();
+    walk.take(&[User(Edit::ByHand), User(Edit::ManagementLabel(true))]);
+    walk.take(&CREATED);
+    walk.take(&[User(Edit::ManagementLabel(false)), Round]);
+    let change = if is_deleted { Edit::Delete } else { Edit::Target(2) };
+    walk.take(&[User(change), Round]);
+    walk.finish();
+    assert_eq!(walk.servers.get(&of_package(0, "packageinstalls")), None);
+    let stays = walk.servers.get(&additional()).expect("a PackageInstall");
+    assert!(stays["metadata"]["deletionTimestamp"].is_null(), "{stays}");
+}
+
 #[rstest]
 #[case::own_server(&[User(Edit::OfManagement)])]
 #[case::label(&[User(Edit::ByHand), User(Edit::ManagementLabel(true))])]

@@ -7,7 +7,7 @@ use kube::ResourceExt as _;
 use sluice_crds::{
     foreign::{Cluster, PackageInstall},
     labels::{annotation, label},
-    run::{ClusterBootstrap, KappControllerMode, PackageState, UpgradeRecord},
+    run::{ClusterBootstrap, Gate, KappControllerMode, PackageRecord, PackageState, UpgradeRecord},
 };
 
 use super::{
@@ -38,6 +38,8 @@ pub(super) enum Ownership {
     OwnServer,
     /// Another client, by the label of the Cluster.
     Labelled,
+    /// Another client, by the record. The Cluster has no label any more.
+    LabelRemoved,
     /// Unknown: the Cluster has the label, and got it after Sluice took over its ClusterBootstrap, whose record may be lost.
     Unproven,
     /// Unknown until the UID of the management cluster was read.
@@ -49,7 +51,7 @@ impl Ownership {
     pub(super) fn leaves_out(self, record: Option<&UpgradeRecord>) -> bool {
         match self {
             Self::Managed | Self::LabelIgnored => false,
-            Self::OwnServer | Self::Labelled => true,
+            Self::OwnServer | Self::Labelled | Self::LabelRemoved => true,
             Self::Unproven | Self::Unknown => is_unmanaged(record),
         }
     }
@@ -63,7 +65,7 @@ impl Ownership {
     pub(super) fn recorded(self) -> Option<KappControllerMode> {
         match self {
             Self::Managed | Self::LabelIgnored => Some(KappControllerMode::Managed),
-            Self::OwnServer | Self::Labelled => Some(KappControllerMode::Unmanaged),
+            Self::OwnServer | Self::Labelled | Self::LabelRemoved => Some(KappControllerMode::Unmanaged),
             Self::Unproven | Self::Unknown => None,
         }
     }
@@ -86,6 +88,14 @@ impl Ownership {
                 "ManagementLabel",
                 format!(
                     "label {} is set on the Cluster: kapp-controller is not installed by Sluice, and not part of the proof",
+                    label::MANAGEMENT_CLUSTER
+                ),
+            )),
+            Self::LabelRemoved => Some((
+                "ManagementLabelRemoved",
+                format!(
+                    "the record says that another client installs kapp-controller, although the Cluster has no label {}: kapp-controller is not \
+                     installed by Sluice, and not part of the proof",
                     label::MANAGEMENT_CLUSTER
                 ),
             )),
@@ -136,6 +146,18 @@ fn was_managed(record: &UpgradeRecord) -> bool {
         }
 }
 
+/// Whether another client installs kapp-controller on the recorded API server, also without the label. It is not installed there only as
+/// long as the record says so, and no package is deployed.
+fn stays_unmanaged(record: &UpgradeRecord) -> bool {
+    let is_missing = |gate: &Gate| {
+        let reason = GateReason::KappControllerNotInstalled;
+        !gate.open && gate.reason == reason.as_str()
+    };
+    let is_written = |package: &PackageRecord| package.state != PackageState::Pending;
+    is_unmanaged(Some(record))
+        && (!record.gates.iter().any(is_missing) || record.packages.iter().any(is_written))
+}
+
 /// Decides who installs kapp-controller on the API server with the UID `workload`; `None` before its first response. `is_installed`
 /// tells whether the PackageInstall of kapp-controller exists.
 fn ownership(facts: &Facts, workload: Option<&str>, is_installed: bool) -> Ownership {
@@ -153,7 +175,12 @@ fn ownership(facts: &Facts, workload: Option<&str>, is_installed: bool) -> Owner
         (Some(_), Some(_)) | (None, _) => {}
     }
     if !is_labelled(&facts.cluster) {
-        return Ownership::Managed;
+        let is_same = recorded.is_some() && recorded == workload;
+        return if is_same && record.is_some_and(stays_unmanaged) {
+            Ownership::LabelRemoved
+        } else {
+            Ownership::Managed
+        };
     }
     // A deleted PackageInstall does not show that Sluice installs kapp-controller there, but the record does.
     if is_installed || record.is_some_and(was_managed) {
@@ -196,7 +223,8 @@ fn is_installed(context: &Context<'_>) -> Step<bool> {
 /// Returns the hold of a Cluster without kapp-controller in its proof, if the API server has the PackageInstall that the cache lacks.
 pub(super) fn confirm(context: &Context<'_>, ownership: Ownership) -> Step<Option<Hold>> {
     let owner = &context.facts.owner;
-    let Some(name) = install_name(owner).filter(|_| ownership == Ownership::Labelled) else {
+    let is_theirs = matches!(ownership, Ownership::Labelled | Ownership::LabelRemoved);
+    let Some(name) = install_name(owner).filter(|_| is_theirs) else {
         return Ok(None);
     };
     let at = (Server::Management, Some(owner.namespace.as_str()));
@@ -251,7 +279,8 @@ fn refusal(facts: &Facts, ownership: Ownership, uid: &str) -> Option<Hold> {
 /// Returns the hold for a failed write of a PackageInstall to a workload cluster that has no kapp-controller, if the label of the Cluster
 /// is why Sluice does not install it.
 pub(super) fn not_installed(ownership: Ownership, failure: &Failure) -> Option<Hold> {
-    let is_missing = ownership == Ownership::Labelled && failure.is_not_found();
+    let is_theirs = matches!(ownership, Ownership::Labelled | Ownership::LabelRemoved);
+    let is_missing = is_theirs && failure.is_not_found();
     is_missing.then(|| {
         Hold::new(
             GateReason::KappControllerNotInstalled,

@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use rstest::rstest;
 use serde_json::json;
-use sluice_crds::run::{ClusterBootstrap, ClusterBootstrapSpec, PackageRecord, SCHEMA};
+use sluice_crds::run::{ClusterBootstrapSpec, Hook, SCHEMA};
 
 use super::*;
 use crate::reconcile::cluster::tests::facts;
@@ -15,6 +15,8 @@ struct Given {
     uid: Option<&'static str>,
     mode: Option<KappControllerMode>,
     packages: &'static [(&'static str, PackageState)],
+    /// Reason of a closed gate.
+    held: Option<GateReason>,
 }
 
 type Recorded = Option<Given>;
@@ -24,6 +26,7 @@ const fn of(uid: Option<&'static str>, mode: Option<KappControllerMode>) -> Reco
         uid,
         mode,
         packages: &[],
+        held: None,
     })
 }
 
@@ -37,19 +40,40 @@ const EARLIER: Recorded = Some(Given {
         (KAPP_CONTROLLER, PackageState::Ready),
         ("antrea", PackageState::Ready),
     ],
+    held: None,
 });
 /// Such a record of a paused or held Cluster, to which nothing was written.
 const EARLIER_UNWRITTEN: Recorded = Some(Given {
     uid: Some("workload"),
     mode: None,
     packages: &[(KAPP_CONTROLLER, PackageState::Pending)],
+    held: None,
 });
 /// The record of a labelled Cluster, without the decision that the definition dropped.
 const PRUNED: Recorded = Some(Given {
     uid: Some("workload"),
     mode: None,
     packages: &[("antrea", PackageState::Ready)],
+    held: None,
 });
+/// The record of a labelled Cluster at these states of packages, with this hold.
+const fn held_at(packages: &'static [(&'static str, PackageState)], held: GateReason) -> Recorded {
+    Some(Given {
+        uid: Some("workload"),
+        mode: Some(KappControllerMode::Unmanaged),
+        packages,
+        held: Some(held),
+    })
+}
+
+const PENDING: &[(&str, PackageState)] = &[("antrea", PackageState::Pending)];
+const READY: &[(&str, PackageState)] = &[("antrea", PackageState::Ready)];
+/// The record of a labelled Cluster without kapp-controller.
+const MISSING: Recorded = held_at(PENDING, GateReason::KappControllerNotInstalled);
+/// The record of a Cluster whose kapp-controller vanished since it has deployed a package.
+const MISSING_LATER: Recorded = held_at(READY, GateReason::KappControllerNotInstalled);
+/// The record of a labelled Cluster whose upgrade is paused before its first write.
+const PAUSED: Recorded = held_at(PENDING, GateReason::ClusterPaused);
 /// The record of a Cluster whose API server never responded.
 const UNREACHED: Recorded = of(None, None);
 
@@ -60,7 +84,20 @@ fn given(own: Option<&str>, labelled: bool, recorded: Recorded) -> Facts {
         let labels = Arc::make_mut(&mut facts.cluster).labels_mut();
         labels.insert(label::MANAGEMENT_CLUSTER.to_owned(), String::new());
     }
-    if let Some(Given { uid, mode, packages }) = recorded {
+    if let Some(Given {
+        uid,
+        mode,
+        packages,
+        held,
+    }) = recorded
+    {
+        let gate = |reason: GateReason| Gate {
+            hook: Hook::BeforeClusterUpgrade,
+            version: "v1.36.3".to_owned(),
+            open: false,
+            reason: reason.as_str().to_owned(),
+            message: String::new(),
+        };
         let package = |(name, state): &(&str, PackageState)| {
             let record = json!({"name": name, "version": "1.0.0", "state": state});
             serde_json::from_value::<PackageRecord>(record).unwrap()
@@ -72,6 +109,7 @@ fn given(own: Option<&str>, labelled: bool, recorded: Recorded) -> Facts {
             workload_uid: uid.map(str::to_owned),
             kapp_controller: mode,
             packages: packages.iter().map(package).collect(),
+            gates: held.into_iter().map(gate).collect(),
             ..UpgradeRecord::default()
         });
         facts.bootstrap = Some(Arc::new(bootstrap));
@@ -91,7 +129,12 @@ fn given(own: Option<&str>, labelled: bool, recorded: Recorded) -> Facts {
 #[case::label_and_package_install(Some("workload"), true, true, None, Ownership::LabelIgnored)]
 #[case::label_before_the_first_response_and_package_install(None, true, true, None, Ownership::Managed)]
 #[case::unmanaged_before(Some("workload"), true, false, UNMANAGED, Ownership::Labelled)]
-#[case::label_removed(Some("workload"), false, false, UNMANAGED, Ownership::Managed)]
+// kapp-controller of another client stays there.
+#[case::label_removed(Some("workload"), false, false, UNMANAGED, Ownership::LabelRemoved)]
+#[case::label_removed_during_a_pause(Some("workload"), false, false, PAUSED, Ownership::LabelRemoved)]
+#[case::label_removed_later(Some("workload"), false, false, MISSING_LATER, Ownership::LabelRemoved)]
+#[case::label_removed_without_kapp_controller(Some("workload"), false, false, MISSING, Ownership::Managed)]
+#[case::label_removed_on_another_server(Some("another"), false, false, UNMANAGED, Ownership::Managed)]
 // A user deletes the PackageInstall and sets the label.
 #[case::label_instead_of_the_package_install(Some("workload"), true, false, MANAGED, Ownership::LabelIgnored)]
 #[case::label_with_an_earlier_record(Some("workload"), true, false, EARLIER, Ownership::LabelIgnored)]
@@ -232,6 +275,7 @@ fn a_server_that_becomes_the_own_one_is_refused(
 #[rstest]
 #[case::label(Ownership::Labelled, 404, true)]
 #[case::label_and_restart(Ownership::Labelled, 503, false)]
+#[case::removed_label(Ownership::LabelRemoved, 404, true)]
 #[case::own_server(Ownership::OwnServer, 404, false)]
 #[case::ordinary(Ownership::Managed, 404, false)]
 fn a_missing_kapp_controller_names_the_label(
