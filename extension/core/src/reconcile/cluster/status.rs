@@ -204,6 +204,8 @@ pub(super) fn status(
         (None, true) if !packages.conflict => HOT,
         // The problem may affect every Cluster of a release, and the stores requeue the Clusters that they know.
         (Some(_), _) if has_ended(&record) => WITH_PROBLEM,
+        // Each reconcile repeats a discovery of the management API server.
+        (Some(hold), _) if hold.reason == GateReason::SupervisorUnknown => WITH_PROBLEM,
         // An upgrade in progress and a connection that reopens need a short delay.
         _ if packages.connected
             || !matches!(packages.reach, Reach::NotYet(_))

@@ -101,7 +101,8 @@ async fn nothing_is_written_without_a_definite_answer(#[case] path: &'static str
     put_machine(&world);
     world.management.refuse(path, code);
     world.reconcile().await;
-    world.reconcile().await;
+    let later = Done::RequeueAfter(Duration::from_secs(30));
+    assert_eq!(world.reconcile().await, later, "each reconcile costs a discovery");
     assert_eq!(found(&world), None);
     assert_eq!(
         world.held(sluice_crds::run::Hook::BeforeClusterUpgrade),
