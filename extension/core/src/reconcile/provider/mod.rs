@@ -177,7 +177,7 @@ fn written(context: &Context<'_>, cluster: &Cluster, unwatched: &mut bool) -> St
         .owned
         .iter()
         .map(|source| objects::adopt_secret(context, cluster, &sources, source));
-    let values = iter::once_with(|| secret::write(context, &secret));
+    let values = iter::once_with(|| secret::write(context, &secret, output.addon));
     // The parts are read together and written in this order.
     in_order(together(
         adopted.chain(extra).chain(removed).chain(owned).chain(values),

@@ -47,15 +47,18 @@ pub(super) fn wanted(config: &Configuration, cluster: &Cluster, output: &Output)
     })
 }
 
-/// Writes the Secret, if it differs. The write fails with 409 if another leader wrote the Secret since the read.
-pub(super) fn write(context: &Context<'_>, wanted: &Secret) -> Step<()> {
+/// Package whose Secret the addons-manager completes.
+const KAPP_CONTROLLER: &str = "kapp-controller";
+
+/// Writes the Secret of the package `addon`, if it differs. The write fails with 409 if another leader wrote the Secret since the read.
+pub(super) fn write(context: &Context<'_>, wanted: &Secret, addon: &str) -> Step<()> {
     const WHY: &str = "values of the configuration";
     let namespace = wanted.namespace();
     let (server, name) = (Server::Management, wanted.name_any());
     let write = match context.read::<Secret>(&name, (server, namespace.as_deref()), ReadPhase::Plan)? {
         None => Write::create(server, wanted, WHY),
         Some(found) => {
-            let patch = patch(wanted, &found);
+            let patch = patch(wanted, &found, addon);
             let Some(patch) = patch else {
                 return Ok(());
             };
@@ -65,9 +68,10 @@ pub(super) fn write(context: &Context<'_>, wanted: &Secret) -> Step<()> {
     context.write(write).map(drop)
 }
 
-/// Returns the patch from `found` to `wanted`; `None` if they match. Other labels, annotations and owners stay, and so do values that the
-/// addons-manager added for a Supervisor: a PackageInstall of kapp-controller that it made takes its values from this Secret.
-fn patch(wanted: &Secret, found: &Secret) -> Option<Value> {
+/// Returns the patch from `found` to `wanted`; `None` if they match. Other labels, annotations and owners stay. In the Secret of
+/// kapp-controller, so do values that the addons-manager added for a Supervisor: its PackageInstall takes them from this Secret, and Sluice
+/// replaces them for its own. In Secrets of other packages they would reach the workload cluster.
+fn patch(wanted: &Secret, found: &Secret, addon: &str) -> Option<Value> {
     let within = |wanted: &BTreeMap<String, String>, found: &BTreeMap<String, String>| {
         wanted.iter().all(|(key, value)| found.get(key) == Some(value))
     };
@@ -76,7 +80,7 @@ fn patch(wanted: &Secret, found: &Secret) -> Option<Value> {
         .data
         .iter()
         .flatten()
-        .filter(|(key, _)| *key == name::TKGS_VALUES_KEY)
+        .filter(|(key, _)| addon == KAPP_CONTROLLER && *key == name::TKGS_VALUES_KEY)
         .map(|(key, content)| (key.clone(), content.clone()));
     let mut wanted_data = wanted.data.clone().unwrap_or_default();
     wanted_data.extend(for_supervisor);
@@ -104,4 +108,31 @@ fn patch(wanted: &Secret, found: &Secret) -> Option<Value> {
         metadata["ownerReferences"] = json!(owners);
     }
     Some(json!({"metadata": metadata, "type": wanted.type_, "data": data}))
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case::of_kapp_controller(KAPP_CONTROLLER, false)]
+    #[case::of_another_package("antrea", true)]
+    fn values_for_a_supervisor_stay_in_one_secret(#[case] addon: &str, #[case] removes: bool) {
+        let with = |keys: &[&str]| Secret {
+            data: Some(
+                keys.iter()
+                    .map(|key| ((*key).to_owned(), ByteString::default()))
+                    .collect(),
+            ),
+            ..Secret::default()
+        };
+        let found = with(&[name::VALUES_KEY, name::TKGS_VALUES_KEY]);
+        let patch = patch(&with(&[name::VALUES_KEY]), &found, addon);
+        assert_eq!(patch.is_some(), removes);
+        if let Some(patch) = patch {
+            assert_eq!(patch["data"].get(name::TKGS_VALUES_KEY), Some(&Value::Null));
+        }
+    }
 }
