@@ -296,7 +296,8 @@ held! {
         ReachesManagementCluster("gate, event, condition `WorkloadUnseen`"): "kubeconfig leads to the management cluster", Blocked,
             act("correct the kubeconfig, or the controller that writes it"),
         /// The leader has not read the UID of namespace `kube-system` of the management cluster since it started, and does not know whether
-        /// the workload cluster is the management cluster. Clusters that were told apart before are not held.
+        /// the workload cluster is the management cluster. Clusters whose record has `kappController: Managed` are not held. Records of an
+        /// earlier release lack it: those Clusters are held from their next upgrade on, and their drift checks go on.
         ManagementUIDUnknown("gate, event"): "UID of the management cluster not read", Blocked,
             act(
                 "the log of the leader names the response; if the rule is missing, apply the roles in `manifests/base`. No restart is \

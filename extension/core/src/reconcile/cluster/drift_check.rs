@@ -112,7 +112,8 @@ fn compare(
     let namespace = context.object(Key::kube_system(), ReadPhase::Plan)?;
     let uid = namespace.and_then(|namespace| namespace["metadata"]["uid"].as_str());
     let uid = uid.unwrap_or_default();
-    if let Some(hold) = management::refused(context, uid)? {
+    let refused = management::refused(context, uid)?;
+    if let Some(hold) = refused.filter(|hold| !management::may_compare(context.facts, hold, uid)) {
         return Ok(DriftCheck::Unseen(hold));
     }
     if packages.workload_uid.as_deref() != Some(uid) {

@@ -245,6 +245,18 @@ pub(super) fn refused(context: &Context<'_>, uid: &str) -> Step<Option<Hold>> {
     Ok(refusal(context.facts, ownership, uid))
 }
 
+/// Whether the drift check of a Cluster may compare despite this hold. It only reads; the record of an earlier version
+/// lacks the decision, and shows that Sluice has installed kapp-controller on this very API server.
+pub(super) fn may_compare(facts: &Facts, hold: &Hold, uid: &str) -> bool {
+    let is_recorded = |record: &UpgradeRecord| {
+        let is_proven = |package: &PackageRecord| package.state == PackageState::Ready;
+        record.workload_uid.as_deref() == Some(uid)
+            && was_managed(record)
+            && record.packages.iter().all(is_proven)
+    };
+    hold.reason == GateReason::ManagementUIDUnknown && facts.record().is_some_and(is_recorded)
+}
+
 fn refusal(facts: &Facts, ownership: Ownership, uid: &str) -> Option<Hold> {
     let Owner { namespace, name, .. } = &facts.owner;
     if ownership == Ownership::Unknown {

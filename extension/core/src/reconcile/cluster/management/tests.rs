@@ -250,6 +250,27 @@ fn without_the_uid_of_the_management_cluster_the_record_decides(
     assert_eq!(hold.map(|hold| hold.reason), expected);
 }
 
+/// A fleet that was settled before the update stays seen, although its records lack the decision.
+#[rstest]
+#[case::proven("workload", EARLIER, true)]
+#[case::unwritten("workload", EARLIER_UNWRITTEN, false)]
+#[case::without_kapp_controller("workload", PRUNED, false)]
+#[case::another_server("another", EARLIER, false)]
+#[case::of_others("workload", UNMANAGED, false)]
+#[case::new("workload", None, false)]
+fn a_drift_check_needs_no_decision(
+    #[case] uid: &str,
+    #[case] recorded: Recorded,
+    #[case] may_compare_packages: bool,
+) {
+    let facts = given(None, false, recorded);
+    let hold = refusal(&facts, ownership(&facts, Some(uid), false), uid).expect("a hold");
+    assert_eq!(hold.reason, GateReason::ManagementUIDUnknown);
+    assert_eq!(may_compare(&facts, &hold, uid), may_compare_packages);
+    let another = Hold::new(GateReason::ReachesManagementCluster, "");
+    assert!(!may_compare(&facts, &another, uid));
+}
+
 #[rstest]
 #[case::another_before(OWN, MANAGED, true)]
 #[case::another_before_by_an_earlier_version(OWN, EARLIER, true)]
