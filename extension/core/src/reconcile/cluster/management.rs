@@ -292,7 +292,9 @@ fn refusal(facts: &Facts, ownership: Ownership, uid: &str) -> Option<Hold> {
 /// is why Sluice does not install it.
 pub(super) fn not_installed(ownership: Ownership, failure: &Failure) -> Option<Hold> {
     let is_theirs = matches!(ownership, Ownership::Labelled | Ownership::LabelRemoved);
-    let is_missing = is_theirs && failure.is_not_found();
+    // A response about an object, or about its namespace, names it. One about the API does not.
+    let names_object = failure.message.ends_with("\" not found");
+    let is_missing = is_theirs && failure.is_not_found() && !names_object;
     is_missing.then(|| {
         Hold::new(
             GateReason::KappControllerNotInstalled,

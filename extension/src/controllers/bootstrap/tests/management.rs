@@ -1,12 +1,39 @@
 //! A Cluster that is the management cluster.
 
-use sluice_crds::run::{Hook, KappControllerMode};
+use sluice_crds::{
+    labels::{annotation, label},
+    run::{Hook, KappControllerMode},
+};
 
 use super::*;
 use crate::controllers::bootstrap::{
     object_server::ObjectServer,
     world::{BOOTSTRAP, CLUSTER, KUBE_SYSTEM, World},
 };
+
+/// API group of PackageInstalls. Packages have one below it.
+const PACKAGE_API: &str = "packaging.carvel.dev";
+
+/// Returns a Cluster with the label since its creation.
+fn labelled() -> World {
+    let world = World::new();
+    set_label(&world, true);
+    world.management.edit(BOOTSTRAP, |bootstrap| {
+        bootstrap["metadata"]["annotations"][annotation::KAPP_CONTROLLER] = json!("Unmanaged");
+    });
+    world
+}
+
+fn set_label(world: &World, sets: bool) {
+    world.management.edit(CLUSTER, |cluster| {
+        let labels = cluster["metadata"]["labels"].as_object_mut().unwrap();
+        if sets {
+            labels.insert(label::MANAGEMENT_CLUSTER.to_owned(), json!(""));
+        } else {
+            labels.remove(label::MANAGEMENT_CLUSTER);
+        }
+    });
+}
 
 /// Returns a Cluster whose kubeconfig leads to the management API server.
 fn management() -> World {
@@ -80,6 +107,56 @@ async fn a_cluster_that_comes_to_reach_the_management_cluster_is_not_written() {
     );
     assert_eq!(world.record().workload_uid, before);
     assert_eq!(world.workload.asked_to_write(), writes);
+}
+
+/// The workload cluster serves no package API.
+#[tokio::test(start_paused = true)]
+async fn a_labelled_cluster_without_kapp_controller_holds() {
+    let world = labelled();
+    world.workload.refuse(PACKAGE_API, 404);
+    world.reconcile().await;
+    assert_eq!(
+        world.held(Hook::BeforeClusterUpgrade),
+        Some(GateReason::KappControllerNotInstalled)
+    );
+    assert_eq!(
+        world.record().kapp_controller,
+        Some(KappControllerMode::Unmanaged)
+    );
+    // Another client installs it.
+    world.workload.take_everything();
+    world.reconcile().await;
+    assert_eq!(world.workload.names("packageinstalls"), ["one-antrea"]);
+    assert_ne!(
+        world.held(Hook::BeforeClusterUpgrade),
+        Some(GateReason::KappControllerNotInstalled)
+    );
+}
+
+/// Until the first package is deployed, the removal of the label has Sluice install kapp-controller.
+#[tokio::test(start_paused = true)]
+async fn the_label_may_be_removed_while_kapp_controller_is_missing() {
+    let world = labelled();
+    world.workload.refuse(PACKAGE_API, 404);
+    world.reconcile().await;
+    set_label(&world, false);
+    world.reconcile().await;
+    assert_eq!(world.record().kapp_controller, Some(KappControllerMode::Managed));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_later_label_of_a_cluster_without_record_holds() {
+    let world = World::new();
+    set_label(&world, true);
+    world.reconcile().await;
+    assert_eq!(
+        world.held(Hook::BeforeClusterUpgrade),
+        Some(GateReason::ManagementLabelUnproven)
+    );
+    assert_eq!(world.workload.asked_to_write(), Vec::<String>::new());
+    set_label(&world, false);
+    world.reconcile().await;
+    assert_eq!(world.workload.names("packageinstalls"), ["one-antrea"]);
 }
 
 #[tokio::test(start_paused = true)]

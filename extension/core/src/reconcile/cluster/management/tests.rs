@@ -294,18 +294,33 @@ fn a_server_that_becomes_the_own_one_is_refused(
 }
 
 #[rstest]
-#[case::label(Ownership::Labelled, 404, true)]
-#[case::label_and_restart(Ownership::Labelled, 503, false)]
-#[case::removed_label(Ownership::LabelRemoved, 404, true)]
-#[case::own_server(Ownership::OwnServer, 404, false)]
-#[case::ordinary(Ownership::Managed, 404, false)]
+#[case::label(
+    Ownership::Labelled,
+    404,
+    "the server could not find the requested resource",
+    true
+)]
+#[case::label_and_proxy(Ownership::Labelled, 404, "404 page not found", true)]
+#[case::label_and_restart(Ownership::Labelled, 503, "", false)]
+#[case::namespace(Ownership::Labelled, 404, "namespaces \"tkg-system\" not found", false)]
+#[case::object(
+    Ownership::Labelled,
+    404,
+    "packageinstalls.packaging.carvel.dev \"one-antrea\" not found",
+    false
+)]
+#[case::removed_label(Ownership::LabelRemoved, 404, "", true)]
+#[case::own_server(Ownership::OwnServer, 404, "", false)]
+#[case::ordinary(Ownership::Managed, 404, "", false)]
 fn a_missing_kapp_controller_names_the_label(
     #[case] ownership: Ownership,
     #[case] code: u16,
+    #[case] message: &str,
     #[case] is_named: bool,
 ) {
     let failure = Failure {
         code: Some(code),
+        message: message.to_owned(),
         ..Failure::other(Server::Workload, "")
     };
     let hold = not_installed(ownership, &failure);
