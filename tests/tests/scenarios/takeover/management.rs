@@ -9,6 +9,7 @@ use sluice_tests::provider::{API_SERVER, MANAGEMENT};
 use sluice_tests::scenario::{Cluster, Scenario, Scene, TIMEOUT, VERSIONS, WatchLog};
 use sluice_tests::stack::SYSTEM_NAMESPACE;
 use sluice_tests::stack::kubelet::{Delay, RunningProcess};
+use sluice_tests::wait;
 
 use super::left::{self, Installed, ROLE};
 use crate::at_rest::{checks_as_before, checks_often, costs_no_more};
@@ -288,7 +289,7 @@ async fn daemon_sets(one: &Cluster, release: &Release) -> Result<Vec<String>> {
 
 /// The kapp-controller of the management cluster.
 struct Process {
-    running: Option<RunningProcess>,
+    running: RunningProcess,
     /// How often a kapp-controller of the stack had ended by itself.
     ends: usize,
 }
@@ -297,21 +298,26 @@ impl Process {
     async fn of(scene: &Scene) -> Result<Self> {
         let stack = scene.world().stack();
         let running = stack.kapp_controller().process().await;
-        ensure!(running.is_some(), "no kapp-controller runs");
         Ok(Self {
-            running,
+            running: running.context("no kapp-controller runs")?,
             ends: stack.core().directory().counted_ends(),
         })
     }
 
     /// Fails if another process has taken its place, and if there is one of another package. Version 0.53.1 may crash while its API
-    /// server is replaced; the kubelet starts the same one again then.
+    /// server is replaced; the kubelet starts the same one again then, with the same arguments: those of a package name its version.
     async fn still_runs(&self, scene: &Scene) -> Result<()> {
         let stack = scene.world().stack();
+        let now = wait::until("kapp-controller to run", TIMEOUT, || async {
+            match stack.kapp_controller().process().await {
+                Some(now) => Ok(now),
+                None => wait::not_yet("no kapp-controller runs"),
+            }
+        })
+        .await?;
         let has_crashed = stack.core().directory().counted_ends() > self.ends;
-        let now = stack.kapp_controller().process().await;
         ensure!(
-            now == self.running || has_crashed,
+            now == self.running || has_crashed && now.arguments == self.running.arguments,
             "kapp-controller was {:?}, and is {now:?}",
             self.running
         );
