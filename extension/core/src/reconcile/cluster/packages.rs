@@ -31,7 +31,7 @@ use crate::{
     packages::bootstrap::Role,
     proof::{JudgedOn, Judgement, ProofStatus, proof_status},
     protocol::LastDriftCheck,
-    reasons::{GateReason, Hold},
+    reasons::Hold,
     schedule::spread_back,
     upgrade::record::may_keep,
 };
@@ -297,12 +297,17 @@ impl Packages {
             Some(uid) => management::refused(context, uid)?,
             None => None,
         };
+        let recorded = context
+            .facts
+            .record()
+            .and_then(|record| record.workload_uid.as_deref());
+        let is_another = recorded.is_some() && recorded != self.reach.uid();
         if let Some(hold) = refused {
             // Its watches show objects that belong to others.
             effects.disconnect = true;
             self.connected = false;
-            // Silence keeps some gates open, but this server responds.
-            if hold.reason == GateReason::ReachesManagementCluster {
+            // Silence keeps some gates open, but this server responds, and is another one.
+            if is_another {
                 self.problem = Some(hold.clone());
             }
             self.reach = Reach::NotYet(hold);
