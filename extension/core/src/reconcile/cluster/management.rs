@@ -176,7 +176,7 @@ fn ownership(facts: &Facts, workload: Option<&str>, is_installed: bool) -> Owner
     }
     if !is_labelled(&facts.cluster) {
         let is_same = recorded.is_some() && recorded == workload;
-        return if is_same && record.is_some_and(stays_unmanaged) {
+        return if is_same && !is_installed && record.is_some_and(stays_unmanaged) {
             Ownership::LabelRemoved
         } else {
             Ownership::Managed
@@ -200,8 +200,10 @@ fn ownership(facts: &Facts, workload: Option<&str>, is_installed: bool) -> Owner
 
 /// Decides who installs kapp-controller of the Cluster, from the caches.
 pub(super) fn ownership_of(context: &Context<'_>, workload: Option<&str>) -> Step<Ownership> {
-    let is_installed = is_labelled(&context.facts.cluster) && is_installed(context)?;
-    Ok(ownership(context.facts, workload, is_installed))
+    let facts = context.facts;
+    let matters = is_labelled(&facts.cluster) || is_unmanaged(facts.record());
+    let is_installed = matters && is_installed(context)?;
+    Ok(ownership(facts, workload, is_installed))
 }
 
 /// Returns the name of the PackageInstall of kapp-controller; `None` if it would be too long to exist.

@@ -21,17 +21,17 @@ struct Given {
 
 type Recorded = Option<Given>;
 
-const fn of(uid: Option<&'static str>, mode: Option<KappControllerMode>) -> Recorded {
-    Some(Given {
+const fn of(uid: Option<&'static str>, mode: Option<KappControllerMode>) -> Given {
+    Given {
         uid,
         mode,
         packages: &[],
         held: None,
-    })
+    }
 }
 
-const MANAGED: Recorded = of(Some("workload"), Some(KappControllerMode::Managed));
-const UNMANAGED: Recorded = of(Some("workload"), Some(KappControllerMode::Unmanaged));
+const MANAGED: Recorded = Some(of(Some("workload"), Some(KappControllerMode::Managed)));
+const UNMANAGED: Recorded = Some(of(Some("workload"), Some(KappControllerMode::Unmanaged)));
 /// The record of a version that did not tell management clusters apart.
 const EARLIER: Recorded = Some(Given {
     uid: Some("workload"),
@@ -57,25 +57,25 @@ const PRUNED: Recorded = Some(Given {
     held: None,
 });
 /// The record of a labelled Cluster at these states of packages, with this hold.
-const fn held_at(packages: &'static [(&'static str, PackageState)], held: GateReason) -> Recorded {
-    Some(Given {
+const fn held_at(packages: &'static [(&'static str, PackageState)], held: GateReason) -> Given {
+    Given {
         uid: Some("workload"),
         mode: Some(KappControllerMode::Unmanaged),
         packages,
         held: Some(held),
-    })
+    }
 }
 
 const PENDING: &[(&str, PackageState)] = &[("antrea", PackageState::Pending)];
 const READY: &[(&str, PackageState)] = &[("antrea", PackageState::Ready)];
 /// The record of a labelled Cluster without kapp-controller.
-const MISSING: Recorded = held_at(PENDING, GateReason::KappControllerNotInstalled);
+const MISSING: Recorded = Some(held_at(PENDING, GateReason::KappControllerNotInstalled));
 /// The record of a Cluster whose kapp-controller vanished since it has deployed a package.
-const MISSING_LATER: Recorded = held_at(READY, GateReason::KappControllerNotInstalled);
+const MISSING_LATER: Recorded = Some(held_at(READY, GateReason::KappControllerNotInstalled));
 /// The record of a labelled Cluster whose upgrade is paused before its first write.
-const PAUSED: Recorded = held_at(PENDING, GateReason::ClusterPaused);
+const PAUSED: Recorded = Some(held_at(PENDING, GateReason::ClusterPaused));
 /// The record of a Cluster whose API server never responded.
-const UNREACHED: Recorded = of(None, None);
+const UNREACHED: Recorded = Some(of(None, None));
 
 fn given(own: Option<&str>, labelled: bool, recorded: Recorded) -> Facts {
     let mut facts = facts();
@@ -134,6 +134,7 @@ fn given(own: Option<&str>, labelled: bool, recorded: Recorded) -> Facts {
 #[case::label_removed_during_a_pause(Some("workload"), false, false, PAUSED, Ownership::LabelRemoved)]
 #[case::label_removed_later(Some("workload"), false, false, MISSING_LATER, Ownership::LabelRemoved)]
 #[case::label_removed_without_kapp_controller(Some("workload"), false, false, MISSING, Ownership::Managed)]
+#[case::label_removed_and_package_install(Some("workload"), false, true, UNMANAGED, Ownership::Managed)]
 #[case::label_removed_on_another_server(Some("another"), false, false, UNMANAGED, Ownership::Managed)]
 // A user deletes the PackageInstall and sets the label.
 #[case::label_instead_of_the_package_install(Some("workload"), true, false, MANAGED, Ownership::LabelIgnored)]
@@ -276,7 +277,7 @@ fn a_drift_check_needs_no_decision(
 #[case::another_before_by_an_earlier_version(OWN, EARLIER, true)]
 #[case::new(OWN, None, false)]
 #[case::unreached_before(OWN, UNREACHED, false)]
-#[case::management_cluster(OWN, of(Some(OWN), Some(KappControllerMode::Unmanaged)), false)]
+#[case::management_cluster(OWN, Some(of(Some(OWN), Some(KappControllerMode::Unmanaged))), false)]
 #[case::another_server("another", MANAGED, false)]
 #[case::same_server("workload", MANAGED, false)]
 fn a_server_that_becomes_the_own_one_is_refused(
