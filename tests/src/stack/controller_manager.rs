@@ -28,8 +28,13 @@ const CONTROLLERS: [&str; 7] = [
 /// Those of a workload cluster whose Nodes are drained. The first one computes how many Pods of a PodDisruptionBudget may be evicted.
 const OF_DRAINS: [&str; 2] = ["disruption-controller", "serviceaccount-controller"];
 
-/// Those of a workload cluster that has Pods of DaemonSets. The second one deletes Pods whose Node is gone.
-const OF_DAEMON_SETS: [&str; 2] = ["daemonset-controller", "pod-garbage-collector-controller"];
+/// Those of a workload cluster that has Pods of DaemonSets. The second one deletes Pods whose Node is gone, and the third one those of a
+/// deleted DaemonSet.
+const OF_DAEMON_SETS: [&str; 3] = [
+    "daemonset-controller",
+    "pod-garbage-collector-controller",
+    "garbage-collector-controller",
+];
 
 /// A kube-controller-manager: a port for its whole life, and a process that may be replaced.
 #[derive(Debug)]
