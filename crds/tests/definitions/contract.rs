@@ -102,6 +102,9 @@ fn required_fields_are_the_old_ones() {
             "spec": ["kubernetes", "version"],
             "spec.kubernetes": ["version"],
             "status.conditions[]": ["lastTransitionTime", "status", "type"],
+            // Sluice alone writes them.
+            "status.requirements": ["requires"],
+            "status.requirements.proven[]": ["appGeneration", "appUID", "package", "version"],
         },
         "OSImage": {
             "": ["spec"],
