@@ -277,7 +277,7 @@ async fn earlier_versions(operator: &Operator) -> Result<()> {
     let preflight = guide.commands("stored versions")?;
     let stored = operator.tries(&preflight).await?;
     ensure!(stored.contains("v1alpha1"), "{stored}");
-    let text = "must appear in spec.versions";
+    let text = "must remain in spec.versions";
     ensure!(
         operator.guide.says(text) && guide.says(text),
         "docs/install.md and docs/migrating.md do not name {text:?}"
