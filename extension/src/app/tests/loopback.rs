@@ -5,6 +5,7 @@ use std::path::Path;
 use axum::Router;
 use kube::client::Body;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use serde_json::json;
 use tempfile::{NamedTempFile, TempDir};
 use tokio::{task::JoinHandle, time::timeout};
 use tokio_util::sync::DropGuard;
@@ -13,7 +14,7 @@ use super::*;
 use crate::cache::rollbacks::Rollbacks;
 use crate::controllers::bootstrap::{
     object_server::ObjectServer,
-    world::{KUBECONFIG, World, kubeconfig_of, kubeconfig_secret},
+    world::{KUBE_SYSTEM, KUBECONFIG, World, kubeconfig_of, kubeconfig_secret},
 };
 use crate::server::serve::{CertificateFiles, Server, TlsConfig};
 
@@ -77,6 +78,9 @@ impl Loopback {
         let (workload, serves_workload) = served(&world.workload, Some(tls)).await;
         let kubeconfig = kubeconfig_of(&format!("https://{workload}"), &authority);
         world.management.put(KUBECONFIG, kubeconfig_secret(&kubeconfig));
+        world
+            .management
+            .put(KUBE_SYSTEM, json!({"metadata": {"uid": "management"}}));
         let (management, serves_management) = served(&world.management, None).await;
         let file = NamedTempFile::new().unwrap();
         let kubeconfig = kubeconfig_of(&format!("http://{management}"), &authority);

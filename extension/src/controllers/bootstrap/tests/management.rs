@@ -89,7 +89,7 @@ async fn the_deletion_of_a_management_cluster_uninstalls_nothing() {
     world.management.edit(CLUSTER, |cluster| {
         cluster["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
     });
-    world.reconcile().await;
+    world.leader().await;
     assert_eq!(world.held(Hook::BeforeClusterDelete), None);
     assert_eq!(world.workload.names("packageinstalls"), before);
 }

@@ -350,7 +350,7 @@ async fn a_new_cluster_is_not_created_before() {
     world.reconcile().await;
     assert!(world.management.get(BOOTSTRAP).is_none());
     put_package(&world, "0.31.0", 1);
-    world.reconcile().await;
+    world.leader().await;
     assert!(world.management.get(BOOTSTRAP).is_some());
 }
 
