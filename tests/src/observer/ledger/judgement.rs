@@ -120,7 +120,7 @@ impl Ledger {
             if step == Step::ControlPlane && bootstrap.exceptions.is_after_control_plane(&wanted.ref_name) {
                 continue;
             }
-            // The kapp-controller that runs there is nobody's package.
+            // Another client installs kapp-controller there, without a PackageInstall.
             if cluster.is_management && wanted.package.is_kapp_controller {
                 continue;
             }
