@@ -4,6 +4,7 @@
 //!   with the evidence record and the upgrade policy added.
 //! - [`cni`], [`cpi`], [`csi`]: the configuration kinds of `<group>.tanzu.vmware.com/v1alpha1`, also field for field; all of them, and
 //!   KappControllerConfig, share [`ConfigStatus`].
+//! - [`lifecycle`]: the kinds of `lifecycle.sluice.dev/v1alpha1`, which gate add-ons of any delivery system.
 //! - [`decode`], [`free_form`]: decoding of objects within a memory limit.
 //! - [`foreign`]: Cluster API and Carvel kinds, reduced to what is read or written here.
 //! - [`labels`]: every label, annotation and secret type that is a contract with other software.
@@ -11,6 +12,7 @@
 //! [`crds`] returns the CRDs to install; `crds/yaml` holds the same as files.
 
 mod config_status;
+mod deadline;
 mod proxy_settings;
 mod schema;
 
@@ -21,6 +23,7 @@ pub mod decode;
 pub mod foreign;
 pub mod free_form;
 pub mod labels;
+pub mod lifecycle;
 pub mod run;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -59,6 +62,13 @@ pub fn crds() -> Vec<CustomResourceDefinition> {
         (csi::AwsEbsCSIConfig::crd(), follows),
         (csi::AzureDiskCSIConfig::crd(), follows),
         (csi::AzureFileCSIConfig::crd(), follows),
+        // A gate has no owner. clusterctl finds its kind by the first label.
+        (
+            lifecycle::UpgradeGate::crd(),
+            &[label::CLUSTERCTL, label::CLUSTERCTL_MOVE],
+        ),
+        // The leader creates the record again after a move.
+        (lifecycle::ClusterUpgrade::crd(), stays),
     ]
     .map(|(crd, labels)| schema::installable(crd, labels))
     .into()

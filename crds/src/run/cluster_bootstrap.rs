@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{ClusterPhase, Condition, HeldGate, PastUpgrade, UpgradeRecord};
 use crate::{
+    deadline,
     free_form::FreeForm,
     schema::{free_object, is_false},
 };
@@ -129,23 +130,9 @@ pub struct UpgradePolicy {
 
 impl UpgradePolicy {
     /// `deadline` as a time; none if it is absent or not of its form.
-    ///
-    /// kube's own reader of such durations is not used: it panics on a number that is too large.
     #[must_use]
     pub fn deadline(&self) -> Option<Duration> {
-        let mut rest = self.deadline.as_deref().filter(|text| !text.is_empty())?;
-        let mut seconds = 0_u64;
-        while !rest.is_empty() {
-            let (number, after) = rest.split_at(rest.find(['h', 'm', 's'])?);
-            let unit = match after.as_bytes() {
-                [b'h', ..] => 3600,
-                [b'm', ..] => 60,
-                _ => 1,
-            };
-            seconds = seconds.checked_add(number.parse::<u64>().ok()?.checked_mul(unit)?)?;
-            rest = &after[1..];
-        }
-        Some(Duration::from_secs(seconds))
+        deadline::parse(self.deadline.as_deref()?)
     }
 
     /// What is asked of a package by its short name; absent when it follows the rule.

@@ -1,0 +1,15 @@
+//! `lifecycle.sluice.dev/v1alpha1`: gates of any add-on, and the record of each Cluster for its gates.
+
+pub mod cluster_upgrade;
+pub mod upgrade_gate;
+
+mod schema;
+
+pub use cluster_upgrade::{
+    CheckRecord, CheckState, ClusterUpgrade, ClusterUpgradeSpec, ClusterUpgradeStatus, GATE_SCHEMA,
+    GateRecord, SelectedGate,
+};
+pub use upgrade_gate::{
+    Before, Check, CheckedCluster, CheckedObject, GateMode, MAX_CHECKS, MAX_KEYS, MAX_ROWS, UpgradeGate,
+    UpgradeGateSpec, UpgradeGateStatus, VersionRow,
+};
