@@ -1,4 +1,4 @@
-//! The interface of each kind, as the Tanzu addons-manager served it.
+//! The interface of each kind: those of the Tanzu addons-manager as it served them, and those of Sluice.
 
 #![expect(
     clippy::expect_used,
@@ -19,16 +19,13 @@ mod kinds;
 use kinds::CONTRACTS;
 
 #[test]
-fn names_scope_columns_and_subresources_are_the_old_ones() {
+fn names_scope_columns_and_subresources_are_the_promised_ones() {
     let crds = sluice_crds::crds();
     assert_eq!(crds.len(), CONTRACTS.len());
     for (crd, (group, kind, plural, scope, short, status, columns)) in crds.iter().zip(CONTRACTS) {
         let names = &crd.spec.names;
         assert_eq!((names.kind.as_str(), names.plural.as_str()), (kind, plural));
-        assert_eq!(
-            crd.metadata.name.as_deref(),
-            Some(&*format!("{plural}.{group}.tanzu.vmware.com"))
-        );
+        assert_eq!(crd.metadata.name.as_deref(), Some(&*format!("{plural}.{group}")));
         assert_eq!(crd.spec.scope, scope, "{kind}");
         assert_eq!(
             names.short_names.as_deref(),
@@ -37,7 +34,11 @@ fn names_scope_columns_and_subresources_are_the_old_ones() {
         );
 
         let version = only_version(crd);
-        let name = if group == "run" { "v1alpha3" } else { "v1alpha1" };
+        let name = if group == "run.tanzu.vmware.com" {
+            "v1alpha3"
+        } else {
+            "v1alpha1"
+        };
         assert_eq!(version.name, name, "{kind}");
         assert!(version.served && version.storage, "{kind}");
         assert_eq!(
@@ -77,6 +78,12 @@ fn definitions_belong_to_the_provider_and_say_what_moves() {
         ),
         // Copies belong to a Cluster and go with it; templates in the system namespace stay where they are.
         ("KappControllerConfig", vec!["clusterctl.cluster.x-k8s.io"]),
+        (
+            "UpgradeGate",
+            vec!["clusterctl.cluster.x-k8s.io", "clusterctl.cluster.x-k8s.io/move"],
+        ),
+        // The leader creates it again after a move.
+        ("ClusterUpgrade", vec![]),
     ]);
     let configuration = vec!["clusterctl.cluster.x-k8s.io"];
     for crd in sluice_crds::crds() {
@@ -95,7 +102,7 @@ fn definitions_belong_to_the_provider_and_say_what_moves() {
 }
 
 #[test]
-fn required_fields_are_the_old_ones() {
+fn required_fields_are_the_promised_ones() {
     let expected = json!({
         "TanzuKubernetesRelease": {
             "": ["spec"],
@@ -140,6 +147,24 @@ fn required_fields_are_the_old_ones() {
             "spec": ["azureFileCSIDriver"],
             "spec.azureFileCSIDriver": ["namespace"],
         })),
+        "UpgradeGate": {
+            "": ["spec"],
+            "spec": ["before", "checks", "clusterSelector", "mode"],
+            "spec.clusterSelector.matchExpressions[]": ["key", "operator"],
+            "spec.versions[]": ["kubernetes", "values"],
+            "spec.checks[]": ["name", "object"],
+            "spec.checks[].object": ["apiVersion", "kind", "name"],
+            "status.conditions[]": ["lastTransitionTime", "message", "reason", "status", "type"],
+        },
+        // It has no spec. Sluice alone writes its status.
+        "ClusterUpgrade": {
+            "status.conditions[]": ["lastTransitionTime", "message", "reason", "status", "type"],
+            "status.upgrade": ["clusterUID", "observedClusterGeneration", "schema", "to"],
+            "status.upgrade.gates[]": ["hook", "open", "version"],
+            "status.upgrade.selected[]": ["generation", "mode", "name", "uid"],
+            "status.upgrade.checks[]": ["gate", "name", "state"],
+            "status.history[]": ["began", "from", "to"],
+        },
     });
     for crd in sluice_crds::crds() {
         let mut found = BTreeMap::new();

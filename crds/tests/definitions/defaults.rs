@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use sluice_crds::{
     cni::AntreaConfig,
     cpi::VSphereCPIConfig,
+    lifecycle::{CheckedCluster, UpgradeGate},
     run::{ClusterBootstrap, KappControllerConfig, KappControllerConfigSpec, Phase, Readiness},
 };
 
@@ -141,6 +142,33 @@ fn a_bootstrap_waits_for_everything_unless_told_otherwise() {
     assert_eq!(
         (policy.readiness, policy.phase),
         (Readiness::Reconciled, Phase::BeforeControlPlane)
+    );
+}
+
+#[test]
+fn a_check_is_of_the_management_cluster_and_proves_a_version_unless_told_otherwise() {
+    let object = json!({"spec": {
+        "mode": "Audit", "clusterSelector": {}, "before": "Workers",
+        "checks": [{
+            "name": "agent",
+            "object": {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "agent-${hop}"},
+        }],
+    }});
+    let stored = stored("UpgradeGate", object.clone());
+    let mut expected = object.clone();
+    expected["spec"]["checks"][0]["cluster"] = json!("Management");
+    expected["spec"]["checks"][0]["healthOnly"] = json!(false);
+    assert_eq!(stored, expected);
+    let decoded = |object| {
+        let api_version = "lifecycle.sluice.dev/v1alpha1";
+        read::<UpgradeGate>(with_type_meta(api_version, "UpgradeGate", object))
+    };
+    let from_file = decoded(object);
+    assert_eq!(decoded(stored).spec, from_file.spec);
+    let check = &from_file.spec.checks[0];
+    assert_eq!(
+        (check.cluster, check.health_only),
+        (CheckedCluster::Management, false)
     );
 }
 

@@ -11,7 +11,7 @@ use std::fs;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use sluice_crds::{cni, cpi, csi, run};
+use sluice_crds::{cni, cpi, csi, lifecycle, run};
 
 fn fixture(kind: &str) -> Value {
     let path = format!(
@@ -44,6 +44,8 @@ fn full_objects_survive_their_types() {
     assert_lossless::<csi::AwsEbsCSIConfig>("AwsEbsCSIConfig");
     assert_lossless::<csi::AzureDiskCSIConfig>("AzureDiskCSIConfig");
     assert_lossless::<csi::AzureFileCSIConfig>("AzureFileCSIConfig");
+    assert_lossless::<lifecycle::UpgradeGate>("UpgradeGate");
+    assert_lossless::<lifecycle::ClusterUpgrade>("ClusterUpgrade");
 }
 
 /// Otherwise "full" would be a promise: a field added to a type has to appear in its fixture.
@@ -148,6 +150,46 @@ fn an_unreadable_record_is_no_record() {
     }
 }
 
+/// The same for a record of gates.
+#[test]
+fn an_unreadable_record_of_gates_is_no_record() {
+    let upgrades = [
+        json!(null),
+        json!("garbage"),
+        json!([]),
+        json!({"schema": 2, "hops": []}),
+        json!({"schema": 1, "clusterUID": 5}),
+    ];
+    for upgrade in upgrades {
+        let mut object = fixture("ClusterUpgrade");
+        object["status"]["upgrade"] = upgrade.clone();
+        object["status"]["history"][0]["began"] = json!("yesterday");
+        object["status"]["conditions"][0]["lastTransitionTime"] = json!("today");
+        let read: lifecycle::ClusterUpgrade = serde_json::from_value(object).unwrap();
+        let status = read.status.unwrap();
+        assert_eq!(status.upgrade, None, "{upgrade}");
+        assert!(status.history.is_empty());
+        assert_eq!(status.conditions.len(), 1);
+        assert_eq!(status.held_by.as_deref(), Some("cni/agent"));
+    }
+}
+
+/// What hooks are answered from is written as it always was. Earlier releases read it, and a leader compares it.
+#[test]
+fn the_record_of_packages_is_written_as_before() {
+    let written = |record: &run::UpgradeRecord| serde_json::to_string_pretty(record).unwrap() + "\n";
+    let full: run::ClusterBootstrap = serde_json::from_value(fixture("ClusterBootstrap")).unwrap();
+    let full = full.status.and_then(|status| status.upgrade).unwrap();
+    assert_eq!(
+        written(&full),
+        include_str!("../golden/clusterbootstrap-upgrade.json")
+    );
+    assert_eq!(
+        serde_json::to_string(&run::UpgradeRecord::default()).unwrap(),
+        r#"{"schema":0,"clusterUID":"","observedClusterGeneration":0,"observedBootstrapGeneration":0,"label":"","to":""}"#
+    );
+}
+
 #[test]
 fn nothing_is_written_that_was_not_said() {
     let empty = run::ClusterBootstrap::new("blue", run::ClusterBootstrapSpec::default());
@@ -159,5 +201,21 @@ fn nothing_is_written_that_was_not_said() {
             "metadata": {"name": "blue"},
             "spec": {},
         })
+    );
+    let empty = lifecycle::ClusterUpgrade::new("blue", lifecycle::ClusterUpgradeSpec::default());
+    assert_eq!(
+        serde_json::to_value(&empty).unwrap(),
+        json!({
+            "apiVersion": "lifecycle.sluice.dev/v1alpha1",
+            "kind": "ClusterUpgrade",
+            "metadata": {"name": "blue"},
+        })
+    );
+    // Another client may have sent an empty spec.
+    let mut with_spec = serde_json::to_value(&empty).unwrap();
+    with_spec["spec"] = json!({});
+    assert_eq!(
+        serde_json::from_value::<lifecycle::ClusterUpgrade>(with_spec).unwrap(),
+        empty
     );
 }

@@ -1,4 +1,4 @@
-//! The kinds of the addons-manager, and their columns.
+//! The kinds of the addons-manager and of Sluice, and their columns.
 
 /// Group, kind, plural, scope, short name, status subresource, columns as (name, type, path, priority).
 pub(super) type Contract = (
@@ -46,9 +46,9 @@ const BOOTSTRAP: [Column; 13] = [
     ),
 ];
 
-pub(super) const CONTRACTS: [Contract; 14] = [
+pub(super) const CONTRACTS: [Contract; 16] = [
     (
-        "run",
+        "run.tanzu.vmware.com",
         "TanzuKubernetesRelease",
         "tanzukubernetesreleases",
         "Cluster",
@@ -84,7 +84,7 @@ pub(super) const CONTRACTS: [Contract; 14] = [
         ],
     ),
     (
-        "run",
+        "run.tanzu.vmware.com",
         "OSImage",
         "osimages",
         "Cluster",
@@ -112,7 +112,7 @@ pub(super) const CONTRACTS: [Contract; 14] = [
         ],
     ),
     (
-        "run",
+        "run.tanzu.vmware.com",
         "ClusterBootstrapTemplate",
         "clusterbootstraptemplates",
         "Namespaced",
@@ -133,7 +133,7 @@ pub(super) const CONTRACTS: [Contract; 14] = [
         ],
     ),
     (
-        "run",
+        "run.tanzu.vmware.com",
         "ClusterBootstrap",
         "clusterbootstraps",
         "Namespaced",
@@ -142,7 +142,7 @@ pub(super) const CONTRACTS: [Contract; 14] = [
         &BOOTSTRAP,
     ),
     (
-        "run",
+        "run.tanzu.vmware.com",
         "KappControllerConfig",
         "kappcontrollerconfigs",
         "Namespaced",
@@ -161,7 +161,7 @@ pub(super) const CONTRACTS: [Contract; 14] = [
         ],
     ),
     (
-        "cni",
+        "cni.tanzu.vmware.com",
         "AntreaConfig",
         "antreaconfigs",
         "Namespaced",
@@ -192,7 +192,7 @@ pub(super) const CONTRACTS: [Contract; 14] = [
         ],
     ),
     (
-        "cni",
+        "cni.tanzu.vmware.com",
         "CalicoConfig",
         "calicoconfigs",
         "Namespaced",
@@ -205,7 +205,7 @@ pub(super) const CONTRACTS: [Contract; 14] = [
         ],
     ),
     (
-        "cpi",
+        "cpi.tanzu.vmware.com",
         "VSphereCPIConfig",
         "vspherecpiconfigs",
         "Namespaced",
@@ -219,7 +219,7 @@ pub(super) const CONTRACTS: [Contract; 14] = [
         ],
     ),
     (
-        "cpi",
+        "cpi.tanzu.vmware.com",
         "OracleCPIConfig",
         "oraclecpiconfigs",
         "Namespaced",
@@ -232,7 +232,7 @@ pub(super) const CONTRACTS: [Contract; 14] = [
         ],
     ),
     (
-        "cpi",
+        "cpi.tanzu.vmware.com",
         "KubevipCPIConfig",
         "kubevipcpiconfigs",
         "Namespaced",
@@ -241,7 +241,7 @@ pub(super) const CONTRACTS: [Contract; 14] = [
         &[],
     ),
     (
-        "csi",
+        "csi.tanzu.vmware.com",
         "VSphereCSIConfig",
         "vspherecsiconfigs",
         "Namespaced",
@@ -250,7 +250,7 @@ pub(super) const CONTRACTS: [Contract; 14] = [
         &[],
     ),
     (
-        "csi",
+        "csi.tanzu.vmware.com",
         "AwsEbsCSIConfig",
         "awsebscsiconfigs",
         "Namespaced",
@@ -259,7 +259,7 @@ pub(super) const CONTRACTS: [Contract; 14] = [
         &[],
     ),
     (
-        "csi",
+        "csi.tanzu.vmware.com",
         "AzureDiskCSIConfig",
         "azurediskcsiconfigs",
         "Namespaced",
@@ -268,12 +268,56 @@ pub(super) const CONTRACTS: [Contract; 14] = [
         &[],
     ),
     (
-        "csi",
+        "csi.tanzu.vmware.com",
         "AzureFileCSIConfig",
         "azurefilecsiconfigs",
         "Namespaced",
         None,
         true,
         &[],
+    ),
+    (
+        "lifecycle.sluice.dev",
+        "UpgradeGate",
+        "upgradegates",
+        "Namespaced",
+        Some("ug"),
+        true,
+        &[
+            ("Mode", "string", ".spec.mode", 0),
+            ("Selected", "integer", ".status.selected", 0),
+            ("Holding", "integer", ".status.holding", 0),
+            (
+                "Accepted",
+                "string",
+                ".status.conditions[?(@.type=='Accepted')].status",
+                0,
+            ),
+            (
+                "In Force",
+                "string",
+                ".status.conditions[?(@.type=='InForce')].status",
+                0,
+            ),
+            AGE,
+        ],
+    ),
+    (
+        "lifecycle.sluice.dev",
+        "ClusterUpgrade",
+        "clusterupgrades",
+        "Namespaced",
+        Some("cu"),
+        true,
+        &[
+            ("Held By", "string", ".status.heldBy", 0),
+            ("Reason", "string", ".status.reason", 0),
+            ("Since", "date", ".status.since", 0),
+            ("Hop", "string", ".status.upgrade.hop", 0),
+            ("Checks", "string", ".status.checks", 0),
+            AGE,
+            ("Message", "string", ".status.message", 1),
+            ("Target", "string", ".status.upgrade.to", 1),
+        ],
     ),
 ];
