@@ -37,7 +37,10 @@ impl<'a> Notice<'a> {
     #[must_use]
     pub fn of_hold(hold: &'a Hold) -> Option<Self> {
         (!hold.reason.class().is_step()).then(|| Self {
-            warns: hold.reason != GateReason::PackagesNotReady,
+            warns: !matches!(
+                hold.reason,
+                GateReason::PackagesNotReady | GateReason::ChecksNotReady
+            ),
             reason: hold.reason.as_str(),
             note: &hold.message,
         })

@@ -26,11 +26,12 @@ const PURE: [&str; 3] = ["core/src/", "crds/src/", "hooks/src/"];
 
 /// What [`EDGE`] does not name: reasons to hold, states of packages, gates and annotations. What to make of them is decided in
 /// sluice-core.
-const DECIDED: [&str; 8] = [
+const DECIDED: [&str; 9] = [
     "HoldReason",
     "GateReason",
     "CallReason",
     "PackageReason",
+    "CheckReason",
     "PackageState",
     "Hook",
     "gates",

@@ -45,6 +45,10 @@ held! {
         /// The ClusterBootstrap was edited after the record was computed.
         BootstrapNotObserved("hook message"): "latest edit of the ClusterBootstrap not observed", Lag,
             wait("10 s", "check the log of the leader for failed writes of the ClusterBootstrap"),
+        /// An UpgradeGate that selects the Cluster was created or edited after the ClusterUpgrade was computed, or the label of the Cluster
+        /// that it selects was.
+        GatesNotObserved("hook message"): "UpgradeGates not observed", Lag,
+            wait("10 s", "check the log of the leader for failed writes of the ClusterUpgrade"),
         /// The release label was edited after the record was computed.
         LabelNotObserved("hook message"): "release label not observed", Lag,
             wait("10 s", "check the log of the leader"),

@@ -15,7 +15,7 @@ pub enum Class {
     ClusterPause,
     /// The Cluster is being deleted, and Cluster API calls no other hook.
     Deletion,
-    /// Changes with each retry of kapp-controller.
+    /// Changes with each retry of kapp-controller, or with each step of a delivery system.
     Retries,
     /// Specific to the called replica: another replica may decide otherwise.
     Replica,

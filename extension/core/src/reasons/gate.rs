@@ -201,6 +201,20 @@ held! {
         /// values Secret meanwhile.
         CRDOutdated("event; hook message if the whole record is dropped"): "ClusterBootstrap definition outdated", Blocked,
             act("apply the definitions of this release"),
+        /// An UpgradeGate of the Cluster has no row in `spec.versions` for the Kubernetes minor version of the hop. A chained upgrade needs
+        /// a row for each minor version.
+        NoVersionForHop("gate, event"): "no row for the next minor version", Blocked,
+            act("add the row that the message names to the UpgradeGate"),
+        /// An UpgradeGate of the Cluster is invalid: it was stored while the webhook was switched off, or needs another release of Sluice.
+        /// Other Clusters are not held.
+        GateInvalid("gate, condition `Accepted` of the UpgradeGate, event"): "UpgradeGate not valid", Blocked,
+            act("correct the field that the message names, or delete the UpgradeGate"),
+        /// An UpgradeGate that holds an upgrade no longer selects the Cluster: the right to label Clusters is not the right to pass a gate.
+        GateDeselected("gate, event"): "UpgradeGate deselects the Cluster", Blocked,
+            act("restore the label, or set `mode: Audit` of the UpgradeGate, or delete it"),
+        /// The UpgradeGates of the Cluster have more than 64 checks, or its namespace has more than 50 UpgradeGates.
+        ChecksTooMany("gate, event"): "too many checks of UpgradeGates", Blocked,
+            act("remove checks, or UpgradeGates that the message names"),
     }
     "Paused, or being deleted" {
         /// `spec.paused` or `cluster.x-k8s.io/paused` is set.
@@ -331,5 +345,13 @@ held! {
         /// A package with readiness `Applied` is not on every node yet; ends after 30 minutes.
         PackagesNotSettled("gate AfterClusterUpgrade, event"): "packages not on every node yet", Blocked,
             act("check its DaemonSet"),
+    }
+    "Upgrade gates" {
+        /// A check of an UpgradeGate is not proven yet. The message names the UpgradeGate and its first unproven check.
+        ChecksNotReady("gate, `status` of the ClusterUpgrade, event"): "checks not proven yet", Retries,
+            act("check the entry of the check in `status.upgrade.checks[]` of the ClusterUpgrade"),
+        /// A check of an UpgradeGate failed. The message names the UpgradeGate and the check.
+        CheckFailed("gate, `status` of the ClusterUpgrade, event"): "a check failed", Retries,
+            act("check `detail` of its entry in `status.upgrade.checks[]` of the ClusterUpgrade; a corrected object releases it"),
     }
 }

@@ -1,6 +1,7 @@
 //! Hold reasons: one enum per source, with the same spelling in hook messages, conditions, events and metrics.
 
 mod call;
+mod check;
 mod class;
 mod gate;
 mod hold;
@@ -9,6 +10,7 @@ mod package;
 mod table;
 
 pub use call::CallReason;
+pub use check::CheckReason;
 pub use class::Class;
 pub use gate::GateReason;
 pub use hold::{Hold, HoldReason};

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write as _};
 
-use super::{CallReason, GateReason, PackageReason};
+use super::{CallReason, CheckReason, GateReason, PackageReason};
 
 /// Path of the page with the tables, relative to the root of the repository.
 pub const PAGE: &str = "docs/failure-modes.md";
@@ -120,10 +120,21 @@ pub(super) use held;
 /// # Errors
 /// Returns an error if the page lacks the heading of a table, or a table below it.
 pub fn with_tables(page: &str) -> Result<String, String> {
-    let tables = [CallReason::TABLES, GateReason::TABLES, PackageReason::TABLES].concat();
+    let tables = tables();
     tables
         .iter()
         .try_fold(page.to_owned(), |page, table| table.put_into(&page))
+}
+
+/// All tables of the page.
+fn tables() -> Vec<Table> {
+    [
+        CallReason::TABLES,
+        GateReason::TABLES,
+        PackageReason::TABLES,
+        CheckReason::TABLES,
+    ]
+    .concat()
 }
 
 impl Table {
@@ -184,7 +195,10 @@ mod tests {
         let packages = PackageReason::ALL
             .iter()
             .map(|r| (format!("PackageReason::{r}"), r.text()));
-        let mut texts: Vec<_> = calls.chain(gates).chain(packages).collect();
+        let checks = CheckReason::ALL
+            .iter()
+            .map(|r| (format!("CheckReason::{r}"), r.text()));
+        let mut texts: Vec<_> = calls.chain(gates).chain(packages).chain(checks).collect();
         assert_eq!(shared(&texts), [""; 0]);
 
         texts.push(("PackageReason::New".to_owned(), PackageReason::AppNotFound.text()));
@@ -208,7 +222,7 @@ mod tests {
 
     #[test]
     fn each_table_is_put_below_its_heading_and_nothing_else_changes() {
-        let tables = [CallReason::TABLES, GateReason::TABLES, PackageReason::TABLES].concat();
+        let tables = tables();
         let below = tables.iter().map(|table| {
             let heading = table.heading;
             format!("## {heading}\n\nIntroduction.\n\n| stale |\n\nMore.\n\n")

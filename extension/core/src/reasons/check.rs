@@ -1,0 +1,77 @@
+//! Reasons of an unproven check of an UpgradeGate.
+
+use super::table::{act, held, wait};
+
+held! {
+    /// Reason why a check of an UpgradeGate has no proof.
+    CheckReason:
+    "One check" {
+        /// The object of the check does not exist, or the HelmChartProxy has no HelmReleaseProxy for the Cluster.
+        ObjectNotFound("check"): "checked object not found", Blocked,
+            act(
+                "create the object that the message names, or correct `object` of the check; for a missing HelmReleaseProxy check the \
+                 selector of the HelmChartProxy and `detail`",
+            ),
+        /// The object of the check is being deleted.
+        ObjectDeleting("check"): "checked object terminating", Blocked,
+            act("find the client that deletes it"),
+        /// The controller of the object has not observed its latest generation. Or a field of the object has another type than its API
+        /// declares; the message names it.
+        NotObserved("check"): "generation not observed", Progress,
+            wait(
+                "the time that the controller of the object takes to apply it",
+                "check that this controller runs, and its log; correct the field where the message names one",
+            ),
+        /// The object has another version than the row of the UpgradeGate for this Kubernetes minor version, or no container of the name
+        /// that the check gives.
+        NotAtVersion("check"): "not at the version of the gate", Blocked,
+            act(
+                "change the add-on to the version that the message names; if a newer version is intended, add a row with it to the \
+                 UpgradeGate. `detail` shows why a HelmChartProxy does not update its HelmReleaseProxy",
+            ),
+        /// The object is suspended or paused, or a HelmChartProxy has `reconcileStrategy: InstallOnce`.
+        DeliverySuspended("check"): "suspended or paused", Pause,
+            act("resume the object that the message names; check another object for a chart that is installed once"),
+        /// The delivery system has not finished to apply the version.
+        DeliveryInProgress("check"): "delivery in progress", Progress,
+            wait("the time that the chart takes to deploy", "check `detail`, and the log of the delivery controller"),
+        /// The delivery system failed to apply the version.
+        DeliveryFailed("check"): "delivery failed", Retries,
+            act("check `detail` and the conditions of the object; a corrected chart or value releases it"),
+        /// Not all Pods of the workload run its latest template, or not all of them are available, or it has no Pod.
+        NotRolledOut("check"): "not rolled out", Progress,
+            wait(
+                "the time that the replacement of its Pods takes",
+                "check its Pods; where the message names `OnDelete` or a partition, delete the Pods or change the update strategy",
+            ),
+        /// The Job is not complete, or it failed.
+        NotComplete("check"): "Job not complete", Progress,
+            wait("the time that the Job takes", "check its Pods; delete a failed Job and create it again"),
+        /// A CustomResourceDefinition does not serve the version.
+        NotServed("check"): "version not served by the definition", Blocked,
+            act("apply the definition that serves the version"),
+        /// The object belongs to another Cluster, or to another HelmChartProxy.
+        BelongsElsewhere("check"): "belongs to another Cluster or owner", Blocked,
+            act("correct `object` of the check, or the owner or label that the message names"),
+        /// Several HelmReleaseProxies of one HelmChartProxy have the label of the Cluster. CAAPH updates none of them.
+        SeveralMatches("check"): "several HelmReleaseProxies", Blocked,
+            act("delete those that the HelmChartProxy does not need"),
+        /// The API server does not serve the kind of the check.
+        KindNotServed("check"): "kind of the check not served", Blocked,
+            act("install its definition, or correct `apiVersion` and `kind` of the check. No restart is needed"),
+        /// Sluice may not read the kind of the check.
+        KindForbidden("check"): "kind of the check forbidden", Blocked,
+            act("add the rule that the message names. No restart is needed"),
+        /// The object is larger than Sluice reads.
+        ObjectTooLarge("check"): "checked object too large", Blocked, act("check another object"),
+        /// The expression of the check is not `true` for the object.
+        ExpressionFalse("check"): "expression is not true", Progress,
+            wait("the time that the add-on takes", "compare the object with `cel` of the check"),
+        /// The expression of the check fails for the object: a field is missing, or the result is not a boolean.
+        ExpressionFailed("check"): "expression fails", Blocked,
+            act("correct `cel` of the check, for example with `has()` or an optional field"),
+        /// The expression of the check would take too many steps for the object.
+        ExpressionTooCostly("check"): "expression too costly", Blocked,
+            act("shorten `cel` of the check, or check a smaller object"),
+    }
+}
