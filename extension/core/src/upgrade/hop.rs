@@ -13,6 +13,7 @@ pub use self::control_plane::ControlPlaneFacts;
 pub use self::plan::Plan;
 pub use self::rollout::Rollout;
 pub use self::worker::{Worker, WorkerFacts};
+use super::course::Course;
 use crate::version::{KubernetesVersion, is_upgrading, reached, same, same_numbers};
 
 /// Progress of the control plane.
@@ -104,6 +105,18 @@ pub fn progress(
     plan: &Plan,
     previous: Option<&UpgradeRecord>,
 ) -> Progress {
+    progress_after(control_plane, workers, to, plan, previous.map(Into::into))
+}
+
+/// Computes the same after the course of a record of any kind.
+#[must_use]
+pub fn progress_after(
+    control_plane: Option<&ControlPlaneFacts>,
+    workers: &[WorkerFacts],
+    to: &str,
+    plan: &Plan,
+    previous: Option<Course<'_>>,
+) -> Progress {
     let spec = control_plane.and_then(|facts| facts.spec_version.as_deref());
     let status = control_plane.and_then(|facts| facts.status_version.as_deref());
     let (phase, hop, direction) = match (spec, status) {
@@ -150,14 +163,10 @@ pub fn progress(
 
 /// Returns the version at which a control plane was settled that reports `status`. Providers report builds of it, and packages were
 /// proven on the version itself.
-fn settled_before<'a>(
-    status: &'a str,
-    workers: &'a [WorkerFacts],
-    previous: Option<&'a UpgradeRecord>,
-) -> &'a str {
+fn settled_before<'a>(status: &'a str, workers: &'a [WorkerFacts], previous: Option<Course<'a>>) -> &'a str {
     let recorded = previous.into_iter().flat_map(|record| {
         let gates = record.gates.iter().map(|gate| gate.version.as_str());
-        record.from.as_deref().into_iter().chain(gates)
+        record.from.into_iter().chain(gates)
     });
     let of_workers = workers.iter().filter_map(|worker| worker.spec_version.as_deref());
     let is_settled = |version: &&str| same_numbers(version, status) && !is_upgrading(version, status);
@@ -174,7 +183,7 @@ fn after_settling(
     workers: &[WorkerFacts],
     to: &str,
     plan: &Plan,
-    previous: Option<&UpgradeRecord>,
+    previous: Option<Course<'_>>,
 ) -> (String, UpgradeDirection) {
     if same(version, to) {
         return match begun_above(version, previous) {
@@ -198,11 +207,10 @@ fn after_settling(
 }
 
 /// Returns the hop above the control plane's version whose packages were begun and not completed.
-fn begun_above<'a>(version: &str, previous: Option<&'a UpgradeRecord>) -> Option<&'a str> {
+fn begun_above<'a>(version: &str, previous: Option<Course<'a>>) -> Option<&'a str> {
     let record = previous.filter(|record| record.outcome != Some(Outcome::Completed))?;
     record
         .hop
-        .as_deref()
         .filter(|hop| !same(hop, version) && reached(hop, version))
 }
 
@@ -218,11 +226,11 @@ fn below(to: &str, version: &str) -> bool {
 
 /// Whether the control plane is at a hop on the path to `to` with packages that are unproven since its arrival. Another target does not
 /// wait for them: its own first hop is proven on the same API server.
-fn unproven_hop(version: &str, to: &str, previous: Option<&UpgradeRecord>) -> bool {
+fn unproven_hop(version: &str, to: &str, previous: Option<Course<'_>>) -> bool {
     let Some(record) = previous.filter(|record| record.outcome.is_none() && record.to == to) else {
         return false;
     };
-    let at_hop = record.hop.as_deref().is_some_and(|hop| same(hop, version));
+    let at_hop = record.hop.is_some_and(|hop| same(hop, version));
     let proven = [Hook::AfterControlPlaneUpgrade, Hook::BeforeWorkersUpgrade]
         .iter()
         .all(|hook| {

@@ -1,5 +1,6 @@
 //! Evidence record, hops of an upgrade, the release of each hop, and machines of another release.
 
+pub mod course;
 pub mod hop;
 pub mod record;
 pub mod swap;

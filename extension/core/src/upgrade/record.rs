@@ -2,7 +2,6 @@
 //!
 //! Hook calls are no input, because another replica may have received them.
 
-mod gates;
 mod holds;
 mod swap;
 mod ungated;
@@ -12,46 +11,23 @@ mod urgent;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use sluice_crds::run::{
-    Gate, Hook, KappControllerMode, Outcome, PackageRecord, SCHEMA, SupervisorAnswer, UpgradeRecord,
+    Gate, Hook, KappControllerMode, Outcome, PackageRecord, Phase, SCHEMA, SupervisorAnswer, Swap,
+    UpgradeRecord,
 };
 
 use crate::proof::Judgement;
 use crate::reasons::{GateReason, Hold};
+use crate::upgrade::course::{self, Draft, End, Judged, Situation, View, holds::pause as paused};
 use crate::upgrade::hop::{ControlPlaneFacts, Plan, Progress, UpgradeDirection, WorkerFacts, progress};
 use crate::upgrade::swap::{SwapFacts, is_cancelled_swap};
 use crate::version::{reached, same};
 
-pub use self::holds::{class_of, failed};
+pub use self::holds::failed;
 pub use self::swap::{ends_swap, is_pending, opens_swap};
 pub use self::ungated::{Part, Ungated, ungated};
 pub use self::unseen::held_for;
 pub use self::urgent::is_urgent;
-
-/// Facts about the Cluster.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[expect(clippy::struct_excessive_bools, reason = "each is an independent fact")]
-pub struct ClusterFacts<'a> {
-    /// Namespace.
-    pub namespace: &'a str,
-    /// Name.
-    pub name: &'a str,
-    /// UID.
-    pub uid: &'a str,
-    /// Its generation.
-    pub generation: i64,
-    /// Label `run.tanzu.vmware.com/tkr`; empty without one.
-    pub label: &'a str,
-    /// `spec.topology.version`.
-    pub topology_version: &'a str,
-    /// Whether `spec.paused` or the annotation `cluster.x-k8s.io/paused` is set, and not by the addons-manager.
-    pub paused: bool,
-    /// Whether an annotation `before-upgrade.hook.cluster.cluster.x-k8s.io…` keeps an upgrade from starting.
-    pub start_held: bool,
-    /// Whether it is being deleted.
-    pub deleting: bool,
-    /// Whether Cluster API has noted a pending hook call for it.
-    pub awaits_hooks: bool,
-}
+pub use crate::upgrade::course::{ClusterFacts, Workload, holds::class_of};
 
 /// Facts about the ClusterBootstrap, which carries the record.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -63,25 +39,6 @@ pub struct BootstrapFacts<'a> {
     /// Release whose packages are known to be in its spec; see
     /// [`ResolvedRelease::resolved`](crate::packages::bootstrap::ResolvedRelease::resolved).
     pub resolved_tkr: Option<&'a str>,
-}
-
-/// Reachability of the workload cluster.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Workload<'a> {
-    /// Not reached yet, with the hold.
-    NotYet(Hold),
-    /// Reached before, but does not respond now.
-    Unreachable {
-        /// Start of the silence.
-        since: Timestamp,
-        /// Error response, or the absence of one.
-        hold: Hold,
-    },
-    /// Responds.
-    Reached {
-        /// UID of its namespace `kube-system`.
-        uid: &'a str,
-    },
 }
 
 /// Judged packages of a hop, in the order kapp-controller, CNI, CPI, CSI, additional.
@@ -135,6 +92,18 @@ pub struct Observed<'a> {
     pub now: Timestamp,
 }
 
+impl<'a> Observed<'a> {
+    fn situation(&'a self) -> Situation<'a> {
+        Situation {
+            cluster: &self.cluster,
+            workers: self.workers,
+            plan: self.plan,
+            workload: &self.workload,
+            now: self.now,
+        }
+    }
+}
+
 /// Returns the record if this build can read it and it belongs to the Cluster with this UID.
 #[must_use]
 pub fn of_cluster<'a>(record: Option<&'a UpgradeRecord>, uid: &str) -> Option<&'a UpgradeRecord> {
@@ -165,12 +134,8 @@ pub fn pause(
     cluster: &ClusterFacts<'_>,
     bootstrap_paused: bool,
 ) -> Option<Hold> {
-    holds::pause(
-        of_cluster(previous, cluster.uid),
-        progress,
-        cluster,
-        bootstrap_paused,
-    )
+    let previous = of_cluster(previous, cluster.uid).map(Into::into);
+    paused(previous, progress, cluster, bootstrap_pause(bootstrap_paused))
 }
 
 /// Computes the upgrade progress from one observation, ignoring the record of another Cluster.
@@ -200,45 +165,121 @@ pub fn advance(previous: Option<&UpgradeRecord>, seen: &Observed<'_>) -> Upgrade
     step(Some(&step(previous, seen)), seen)
 }
 
+fn bootstrap_pause(paused: bool) -> Option<Hold> {
+    paused.then(|| Hold::new(GateReason::BootstrapPaused, "the ClusterBootstrap is paused"))
+}
+
 fn step(previous: Option<&UpgradeRecord>, seen: &Observed<'_>) -> UpgradeRecord {
     let progress = observed_progress(previous, seen);
     let begins = begins(previous, seen, &progress);
-    let mut record = frame(previous, seen, &progress, begins);
-    let view = gates::View::new(previous, seen, &progress, begins);
-    record.gates = match record.outcome {
-        Some(_) => view.with_deletion(record.gates),
-        None => view.gates(&record),
+    let (course, situation) = (previous.map(Into::into), seen.situation());
+    let cancelled_swap = previous.is_some_and(is_cancelled_swap);
+    let mut draft = Draft::of(course, situation, &progress, begins, cancelled_swap);
+    let judged = fitting(previous, seen, &progress);
+    let packages = Packages { seen, judged };
+    let view = View::new(course, situation, &packages, &progress, begins);
+    let is_closed = draft.outcome.is_some();
+    draft.gates = if is_closed {
+        view.with_deletion(draft.gates)
+    } else {
+        view.gates(&draft)
     };
-    record.swap = match record.outcome {
-        Some(_) => record.swap,
-        None => swap::next(previous, seen, &progress, &record, begins),
+    let swap = if is_closed {
+        previous.and_then(|record| record.swap.clone())
+    } else {
+        swap::next(previous, seen, &progress, &draft, begins)
     };
-    record.settling_since = settling_since(&record, seen.now);
-    if record.begun_at.is_none() && has_begun(&record) {
-        record.begun_at = Some(Time(seen.now));
+    draft.settling_since = settling_since(&draft, swap.as_ref(), seen.now);
+    draft.begin(seen.now);
+    let (tkr, packages) = set(previous, seen, judged, &draft.hop);
+    let of_hop = previous.filter(|previous| previous.hop.as_deref() == Some(draft.hop.as_str()));
+    let proven = judged.is_some_and(|judged| judged.iter().all(Judgement::ready));
+    let end = End {
+        is_complete: !is_closed
+            && proven
+            && draft.is_at_target(situation, &progress)
+            && draft.has_open(Hook::AfterClusterUpgrade)
+            && swap.as_ref().is_none_or(swap::is_over),
+        is_withdrawn: swap::is_cancelled(previous, seen, swap.as_ref(), &draft.to),
+        is_ready: !packages.is_empty() && packages.iter().all(is_ready),
+        has_same_targets: of_hop.is_some_and(|previous| targets(&previous.packages).eq(targets(&packages))),
+    };
+    draft.close(course, &progress, end, seen.now);
+    let (workload_uid, kapp_controller) = identity(previous, seen);
+    UpgradeRecord {
+        schema: SCHEMA,
+        cluster_uid: seen.cluster.uid.to_owned(),
+        observed_cluster_generation: seen.cluster.generation,
+        observed_bootstrap_generation: seen.bootstrap.generation,
+        workload_uid,
+        kapp_controller,
+        label: seen.cluster.label.to_owned(),
+        from: draft.from,
+        to: draft.to,
+        hop: Some(draft.hop),
+        tkr,
+        gates: draft.gates,
+        packages,
+        started_at: draft.started_at,
+        begun_at: draft.begun_at,
+        ready_at: draft.ready_at,
+        released_at: draft.released_at,
+        settling_since: draft.settling_since,
+        completed_at: draft.completed_at,
+        outcome: draft.outcome,
+        swap,
+        supervisor: supervisor(previous, seen),
     }
-    let proven = fitting(previous, seen, &progress).is_some_and(|judged| judged.iter().all(Judgement::ready));
-    let ends = record.outcome.is_none() && proven && is_complete(&record, seen, &progress);
-    close(&mut record, previous, seen, &progress, ends);
-    record
 }
 
-/// Whether nothing prevents writes of packages for the hop. Gates of other versions belong to an earlier upgrade.
-fn has_begun(record: &UpgradeRecord) -> bool {
-    record.outcome.is_none()
-        && record.gates.iter().any(|gate| {
-            gate.hook == Hook::BeforeClusterUpgrade
-                && record.hop.as_deref().is_some_and(|hop| same(hop, &gate.version))
-                && !holds::is_pause(gate)
-        })
+/// Judged packages of a Cluster, as the gates need them.
+struct Packages<'a> {
+    seen: &'a Observed<'a>,
+    /// Packages, if they were judged for this hop, release and stage.
+    judged: Option<&'a [Judgement]>,
+}
+
+impl Judged for Packages<'_> {
+    const HOLDS_ALL_HOOKS: bool = true;
+
+    fn pause(&self) -> Option<Hold> {
+        bootstrap_pause(self.seen.bootstrap.paused)
+    }
+
+    fn inputs(&self, progress: &Progress) -> Option<Hold> {
+        holds::inputs(self.seen, progress)
+    }
+
+    fn unproven(&self, phases: &[Phase]) -> Option<Hold> {
+        holds::packages(self.judged, phases)
+    }
+
+    fn settling(&self, since: Option<&Time>) -> Option<Hold> {
+        holds::settling(self.judged, self.seen, since)
+    }
+
+    /// Values may depend on infrastructure that is only created afterwards.
+    fn uncreated(&self) -> Option<Hold> {
+        let problem = self.seen.problem;
+        problem
+            .filter(|hold| hold.reason != GateReason::ValuesNotReady)
+            .cloned()
+    }
+
+    fn uninstalled(&self) -> Option<Hold> {
+        let unknown = || {
+            let message = "waiting for the packages to be uninstalled";
+            Hold::new(GateReason::UninstallInProgress, message)
+        };
+        (!self.seen.uninstalled).then(|| self.seen.problem.cloned().unwrap_or_else(unknown))
+    }
 }
 
 /// Returns the time at which the packages of an open record began to settle. A run that fails meanwhile does not restart it.
-fn settling_since(record: &UpgradeRecord, now: Timestamp) -> Option<Time> {
+fn settling_since(record: &Draft, swap: Option<&Swap>, now: Timestamp) -> Option<Time> {
     let is_settling = |reason: &str| reason == GateReason::PackagesNotSettled.as_str();
     let settles = |gate: &Gate| gate.hook == Hook::AfterClusterUpgrade && is_settling(&gate.reason);
-    let settles = record.gates.iter().any(settles)
-        || record.swap.as_ref().is_some_and(|swap| is_settling(&swap.reason));
+    let settles = record.gates.iter().any(settles) || swap.is_some_and(|swap| is_settling(&swap.reason));
     record
         .settling_since
         .clone()
@@ -252,29 +293,16 @@ pub const fn is_older((cluster, bootstrap): (i64, i64), previous: &UpgradeRecord
     cluster < previous.observed_cluster_generation || bootstrap < previous.observed_bootstrap_generation
 }
 
-/// Whether a new upgrade begins: there is no record, or the record is closed and an input has changed.
+/// Whether a new upgrade begins. A release with another package set for the same Kubernetes version is an upgrade without any hook.
 fn begins(previous: Option<&UpgradeRecord>, seen: &Observed<'_>, progress: &Progress) -> bool {
-    let Some(previous) = previous else { return true };
-    let moved = previous.to != seen.cluster.topology_version;
-    match previous.outcome {
-        Some(_) if moved || seen.swap.is_requested() => true,
-        None => false,
-        Some(Outcome::Cancelled) if !is_cancelled_swap(previous) => false,
-        // A release with another package set for the same Kubernetes version is an upgrade without any hook.
-        Some(_) => {
-            progress.settled_at_hop() && seen.tkr.is_ok_and(|tkr| previous.tkr.as_deref() != Some(tkr))
-        }
-    }
-}
-
-/// Whether a closed record stays unchanged. The hooks of the version that the control plane runs may still need a cancelled record,
-/// unless that version is currently unknown.
-fn stays_closed(record: &UpgradeRecord, progress: &Progress) -> bool {
-    match record.outcome {
-        None => false,
-        Some(Outcome::Completed) => true,
-        Some(Outcome::Cancelled) => progress.settled_at().is_none() || is_cancelled_swap(record),
-    }
+    let is_other = |tkr| previous.is_some_and(|previous| previous.tkr.as_deref() != Some(tkr));
+    course::begins(
+        previous.map(Into::into),
+        seen.cluster.topology_version,
+        seen.swap.is_requested(),
+        || progress.settled_at_hop() && seen.tkr.is_ok_and(is_other),
+        previous.is_some_and(is_cancelled_swap),
+    )
 }
 
 /// Whether PackageInstalls may stay as the addons-manager created them: control plane and workers specify the target, no hook call is
@@ -343,65 +371,26 @@ fn identity(
     }
 }
 
-/// Returns the record without its gates, which a closed record keeps.
-fn frame(
+/// Returns the release of the hop and its packages.
+fn set(
     previous: Option<&UpgradeRecord>,
     seen: &Observed<'_>,
-    progress: &Progress,
-    begins: bool,
-) -> UpgradeRecord {
-    let continued = previous.filter(|_| !begins);
-    let closed = continued.filter(|record| stays_closed(record, progress));
-    let hop = closed
-        .and_then(|record| record.hop.clone())
-        .unwrap_or_else(|| progress.hop.clone());
-    let of_hop = previous.filter(|record| record.hop.as_deref() == Some(hop.as_str()));
+    judged: Option<&[Judgement]>,
+    hop: &str,
+) -> (Option<String>, Vec<PackageRecord>) {
+    let of_hop = previous.filter(|record| record.hop.as_deref() == Some(hop));
     let tkr = match seen.tkr {
         Ok(tkr) => Some(tkr.to_owned()),
         Err(_) => of_hop.and_then(|record| record.tkr.clone()),
     };
-    let packages = match fitting(previous, seen, progress) {
+    let packages = match judged {
         Some(judged) => judged.iter().map(|judgement| judgement.record.clone()).collect(),
         None => of_hop
             .filter(|record| record.tkr == tkr)
             .map(|record| record.packages.clone())
             .unwrap_or_default(),
     };
-    let (workload_uid, kapp_controller) = identity(previous, seen);
-    // A first installation has no previous version until its target changes.
-    let moved_on = progress.settled_at().filter(|_| !progress.taken);
-    let from = match continued {
-        Some(record) => record.from.clone().or_else(|| moved_on.map(str::to_owned)),
-        None => progress.stage().map(str::to_owned),
-    };
-    UpgradeRecord {
-        schema: SCHEMA,
-        cluster_uid: seen.cluster.uid.to_owned(),
-        observed_cluster_generation: seen.cluster.generation,
-        observed_bootstrap_generation: seen.bootstrap.generation,
-        workload_uid,
-        kapp_controller,
-        label: seen.cluster.label.to_owned(),
-        from,
-        to: seen.cluster.topology_version.to_owned(),
-        hop: Some(hop),
-        tkr,
-        gates: closed.map(|record| record.gates.clone()).unwrap_or_default(),
-        packages,
-        started_at: continued
-            .and_then(|record| record.started_at.clone())
-            .or(Some(Time(seen.now))),
-        begun_at: continued.and_then(|record| record.begun_at.clone()),
-        ready_at: None,
-        released_at: None,
-        settling_since: continued
-            .filter(|record| record.to == seen.cluster.topology_version)
-            .and_then(|record| record.settling_since.clone()),
-        completed_at: continued.and_then(|record| record.completed_at.clone()),
-        outcome: closed.and_then(|record| record.outcome),
-        swap: closed.and_then(|record| record.swap.clone()),
-        supervisor: supervisor(previous, seen),
-    }
+    (tkr, packages)
 }
 
 /// Returns the answer about the infrastructure of the Cluster. A recorded one stays until there is one about other infrastructure.
@@ -412,69 +401,6 @@ fn supervisor(previous: Option<&UpgradeRecord>, seen: &Observed<'_>) -> Option<S
         found.is_none_or(|infrastructure| *infrastructure == recorded.infrastructure)
     };
     recorded.filter(stays).or(seen.supervisor).cloned()
-}
-
-/// Closes the record if the upgrade has ended, and stamps it.
-fn close(
-    record: &mut UpgradeRecord,
-    previous: Option<&UpgradeRecord>,
-    seen: &Observed<'_>,
-    progress: &Progress,
-    ends: bool,
-) {
-    let now = || Some(Time(seen.now));
-    let of_hop = previous.filter(|previous| previous.hop == record.hop);
-    if record.outcome.is_some() {
-        record.ready_at = of_hop.and_then(|previous| previous.ready_at.clone());
-        record.released_at = of_hop.and_then(|previous| previous.released_at.clone());
-        return;
-    }
-    let cancels_swap = swap::is_cancelled(previous, seen, record);
-    if progress.direction == UpgradeDirection::Cancelled || cancels_swap {
-        record.outcome = Some(Outcome::Cancelled);
-    } else if ends {
-        record.outcome = Some(Outcome::Completed);
-    }
-    if record.outcome == Some(Outcome::Completed) || cancels_swap {
-        record.gates.retain(|gate| gate.version == record.to);
-        for gate in &mut record.gates {
-            if gate.hook != Hook::BeforeClusterDelete {
-                *gate = self::gate(gate.hook, &gate.version, None);
-            }
-        }
-    }
-    record.settling_since = record.settling_since.take().filter(|_| record.outcome.is_none());
-    record.completed_at = record
-        .outcome
-        .and_then(|_| record.completed_at.take().or_else(now));
-    record.released_at = progress
-        .taken
-        .then(|| {
-            of_hop
-                .and_then(|previous| previous.released_at.clone())
-                .or_else(now)
-        })
-        .flatten();
-    let same_targets = of_hop.filter(|previous| targets(&previous.packages).eq(targets(&record.packages)));
-    record.ready_at = (!record.packages.is_empty() && record.packages.iter().all(is_ready))
-        .then(|| {
-            same_targets
-                .and_then(|previous| previous.ready_at.clone())
-                .or_else(now)
-        })
-        .flatten();
-}
-
-/// Whether control plane and workers are at the target, so that Cluster API may start the next upgrade once the packages are proven.
-fn is_complete(record: &UpgradeRecord, seen: &Observed<'_>, progress: &Progress) -> bool {
-    progress.settled_at_hop()
-        && record.hop.as_ref() == Some(&record.to)
-        && record
-            .gates
-            .iter()
-            .any(|gate| gate.hook == Hook::AfterClusterUpgrade && gate.open)
-        && !seen.workers.iter().any(|worker| worker.rolling)
-        && record.swap.as_ref().is_none_or(swap::is_over)
 }
 
 fn targets(packages: &[PackageRecord]) -> impl Iterator<Item = (&str, &str, &str)> {
@@ -491,20 +417,6 @@ fn targets(packages: &[PackageRecord]) -> impl Iterator<Item = (&str, &str, &str
 #[must_use]
 pub fn is_ready(judged: &PackageRecord) -> bool {
     judged.state == sluice_crds::run::PackageState::Ready
-}
-
-fn gate(hook: Hook, version: &str, hold: Option<Hold>) -> Gate {
-    let open = hold.is_none();
-    let (reason, message) = hold.map_or_else(Default::default, |hold| {
-        (hold.reason.as_str().to_owned(), hold.message)
-    });
-    Gate {
-        hook,
-        version: version.to_owned(),
-        open,
-        reason,
-        message,
-    }
 }
 
 #[cfg(test)]

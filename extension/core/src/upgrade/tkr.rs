@@ -86,12 +86,17 @@ pub fn for_progress(
 ) -> Result<String, Hold> {
     match (progress.direction, resolved) {
         (UpgradeDirection::Cancelled, Some(merged)) => Ok(merged.to_owned()),
-        (UpgradeDirection::PlanUnknown, _) => Err(Hold::new(
-            GateReason::UpgradePlanUnknown,
-            format!("waiting for Cluster API to plan the upgrade to {to}"),
-        )),
+        (UpgradeDirection::PlanUnknown, _) => Err(plan_unknown(to)),
         _ => for_hop(&progress.hop, to, pinned, label, known),
     }
+}
+
+/// Hold for an upgrade whose steps are not known yet.
+pub(crate) fn plan_unknown(to: &str) -> Hold {
+    Hold::new(
+        GateReason::UpgradePlanUnknown,
+        format!("waiting for Cluster API to plan the upgrade to {to}"),
+    )
 }
 
 /// Hold for a label that names a release that does not exist.

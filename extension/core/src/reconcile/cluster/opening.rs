@@ -4,31 +4,15 @@ use sluice_crds::run::{Gate, Hook, PackageRecord, PackageState, UpgradeRecord};
 
 use crate::proof::Judgement;
 use crate::reasons::{GateReason, Hold};
+use crate::upgrade::course::{self, withhold};
 use crate::upgrade::record::opens_swap;
+
+pub(super) use crate::upgrade::course::{is_before_control_plane, releases_step};
 
 /// Whether a gate opens that releases the control plane or workers.
 pub(super) fn opens_a_gate(previous: Option<&UpgradeRecord>, next: &UpgradeRecord) -> bool {
     let mut open = next.gates.iter().filter(|gate| releases_step(gate));
     open.any(|gate| !was_open(previous, gate))
-}
-
-/// Whether the gate is open, and the control plane or workers wait for it.
-pub(super) fn releases_step(gate: &Gate) -> bool {
-    use Hook::{
-        AfterControlPlaneUpgrade, BeforeClusterUpgrade, BeforeControlPlaneUpgrade, BeforeWorkersUpgrade,
-    };
-    let hooks = [
-        BeforeClusterUpgrade,
-        BeforeControlPlaneUpgrade,
-        AfterControlPlaneUpgrade,
-        BeforeWorkersUpgrade,
-    ];
-    gate.open && hooks.contains(&gate.hook)
-}
-
-/// Whether the hook comes before the control plane takes the version.
-pub(super) fn is_before_control_plane(hook: Hook) -> bool {
-    matches!(hook, Hook::BeforeClusterUpgrade | Hook::BeforeControlPlaneUpgrade)
 }
 
 /// Whether any gate opens. That of a deletion rests on the uninstallation of packages alone.
@@ -83,20 +67,12 @@ pub(super) fn withheld(
         swap.reason = hold.reason.to_string();
         swap.message.clone_from(&hold.message);
     }
-    let open = record.gates.iter_mut().filter(|gate| gate.open);
-    for gate in open.filter(|gate| gate.hook != Hook::BeforeClusterDelete) {
-        if is_before_control_plane(gate.hook) || !was_open(previous, gate) {
-            gate.open = false;
-            gate.reason = hold.reason.to_string();
-            gate.message.clone_from(&hold.message);
-        }
-    }
+    withhold(&mut record.gates, previous.map(Into::into), hold);
     record
 }
 
 fn was_open(previous: Option<&UpgradeRecord>, gate: &Gate) -> bool {
-    let mut gates = previous.into_iter().flat_map(|record| &record.gates);
-    gates.any(|other| other.open && (other.hook, &other.version) == (gate.hook, &gate.version))
+    course::was_open(previous.map(Into::into), gate)
 }
 
 /// Whether a gate stays open by a proof that the previous record lacks: of a package unproven before, of another App, or of another

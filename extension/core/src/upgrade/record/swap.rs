@@ -3,10 +3,14 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use sluice_crds::run::{Swap, UpgradeRecord};
 
-use super::{Observed, fitting, gates::ALL, holds};
+use super::{Observed, bootstrap_pause, fitting, holds};
 use crate::{
     reasons::{GateReason, Hold},
-    upgrade::{hop::Progress, swap::SwapRequest},
+    upgrade::{
+        course::{self, ALL, Draft},
+        hop::Progress,
+        swap::SwapRequest,
+    },
     version::same,
 };
 
@@ -53,7 +57,7 @@ pub(super) fn next(
     previous: Option<&UpgradeRecord>,
     seen: &Observed<'_>,
     progress: &Progress,
-    record: &UpgradeRecord,
+    record: &Draft,
     begins: bool,
 ) -> Option<Swap> {
     let before = previous
@@ -75,7 +79,11 @@ pub(super) fn next(
 /// Returns a pending swap whose request cannot be determined now: its release or the version of the control plane is not known.
 fn interrupted(before: &Swap, seen: &Observed<'_>, progress: &Progress) -> Option<Swap> {
     let is_of_target = is_pending(before) && same(&before.version, seen.cluster.topology_version);
-    let hold = seen.tkr.err().cloned().or_else(|| holds::control_plane(progress));
+    let hold = seen
+        .tkr
+        .err()
+        .cloned()
+        .or_else(|| course::holds::control_plane(progress));
     Some(with(before.clone(), Some(hold.filter(|_| is_of_target)?)))
 }
 
@@ -105,10 +113,12 @@ fn with(swap: Swap, hold: Option<Hold>) -> Swap {
 
 /// Returns the hold of an entry that is still to be written. An annotation that holds the start of an upgrade holds it at any time.
 fn hold(previous: Option<&UpgradeRecord>, seen: &Observed<'_>, progress: &Progress) -> Option<Hold> {
-    holds::pause(previous, progress, &seen.cluster, seen.bootstrap.paused)
-        .or_else(|| seen.cluster.start_held.then(holds::start_held))
+    let course = previous.map(Into::into);
+    let bootstrap_pause = bootstrap_pause(seen.bootstrap.paused);
+    course::holds::pause(course, progress, &seen.cluster, bootstrap_pause)
+        .or_else(|| seen.cluster.start_held.then(course::holds::start_held))
         .or_else(|| holds::inputs(seen, progress))
-        .or_else(|| holds::workload(&seen.workload, false, seen.now))
+        .or_else(|| course::holds::workload(&seen.workload, false, seen.now))
         .or_else(|| holds::packages(fitting(previous, seen, progress), ALL))
         .or_else(|| seen.swap.hold.clone())
 }
@@ -119,7 +129,7 @@ fn kept(
     previous: Option<&UpgradeRecord>,
     before: Option<&Swap>,
     request: &SwapRequest,
-    record: &UpgradeRecord,
+    record: &Draft,
     begins: bool,
 ) -> Option<Swap> {
     let release = previous.and_then(|previous| previous.tkr.as_deref());
@@ -146,7 +156,7 @@ fn written(
     previous: Option<&UpgradeRecord>,
     seen: &Observed<'_>,
     progress: &Progress,
-    record: &UpgradeRecord,
+    record: &Draft,
 ) -> Option<Swap> {
     let is_written = !is_kept(before)
         && seen.swap.made_of.as_deref() == Some(before.to.as_str())
@@ -175,12 +185,13 @@ fn written(
 pub(super) fn is_cancelled(
     previous: Option<&UpgradeRecord>,
     seen: &Observed<'_>,
-    record: &UpgradeRecord,
+    swap: Option<&Swap>,
+    to: &str,
 ) -> bool {
-    let previous = previous.filter(|previous| previous.to == record.to && previous.outcome.is_none());
+    let previous = previous.filter(|previous| previous.to == to && previous.outcome.is_none());
     let before = previous.and_then(|previous| previous.swap.as_ref());
     let is_of_machines = |swap: &Swap| seen.swap.made_of.as_deref() == Some(swap.from.as_str());
-    record.swap.is_none()
+    swap.is_none()
         && seen.swap.request.is_none()
         && before.is_some_and(|before| is_pending(before) && is_of_machines(before))
 }

@@ -2,8 +2,9 @@
 
 use sluice_crds::run::{Hook, UpgradeRecord};
 
-use super::{holds::is_pause, swap::is_pending};
+use super::swap::is_pending;
 use crate::reasons::Hold;
+use crate::upgrade::course::holds::is_pause;
 
 /// Closes every gate that releases machines with `hold`, also that of a swap whose entry is not written yet. Gates after a step keep their verdict, and a closed record stays: it is about
 /// completed steps. A pause stays, too: it determines the permitted writes once the Cluster is observed again.

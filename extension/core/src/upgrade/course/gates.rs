@@ -1,38 +1,36 @@
 //! Gates of a record, version by version, in the order of the hook calls of Cluster API.
 
-use sluice_crds::run::{Gate, Hook, Phase, UpgradeRecord};
+use sluice_crds::run::{Gate, Hook, Phase};
 
-use super::{Observed, gate, holds};
-use crate::proof::Judgement;
-use crate::reasons::{GateReason, Hold};
+use super::{Course, Draft, Judged, Situation, gate, holds};
+use crate::reasons::Hold;
 use crate::upgrade::hop::{ControlPlanePhase, Progress, UpgradeDirection};
 use crate::version::{reached, same};
 
 const BEFORE: &[Phase] = &[Phase::BeforeControlPlane];
-pub(super) const ALL: &[Phase] = &[Phase::BeforeControlPlane, Phase::AfterControlPlane];
+pub(crate) const ALL: &[Phase] = &[Phase::BeforeControlPlane, Phase::AfterControlPlane];
 
 /// Verdict of a gate: hook, version, and the hold if it is closed.
 type Verdict<'a> = (Hook, &'a str, Option<Hold>);
 
 /// Inputs of the gates.
-pub(super) struct View<'a> {
-    seen: &'a Observed<'a>,
+pub(crate) struct View<'a, J> {
+    seen: Situation<'a>,
+    judged: &'a J,
     progress: &'a Progress,
     pause: Option<Hold>,
-    /// Packages, if they were judged for this hop, release and stage.
-    judged: Option<&'a [Judgement]>,
     /// Gates of the previous record that still apply.
     carried: Vec<&'a Gate>,
 }
 
-impl<'a> View<'a> {
-    pub(super) fn new(
-        previous: Option<&'a UpgradeRecord>,
-        seen: &'a Observed<'a>,
+impl<'a, J: Judged> View<'a, J> {
+    pub(crate) fn new(
+        previous: Option<Course<'a>>,
+        seen: Situation<'a>,
+        judged: &'a J,
         progress: &'a Progress,
         begins: bool,
     ) -> Self {
-        let judged = super::fitting(previous, seen, progress);
         // A new upgrade keeps the gates of the version that the control plane runs: a hook of it may be pending.
         let still_speaks = |gate: &&Gate| {
             !begins
@@ -43,18 +41,18 @@ impl<'a> View<'a> {
         let carried = previous
             .map(|record| record.gates.iter().filter(still_speaks).collect())
             .unwrap_or_default();
-        let pause = holds::pause(previous, progress, &seen.cluster, seen.bootstrap.paused);
+        let pause = holds::pause(previous, progress, seen.cluster, judged.pause());
         Self {
             seen,
+            judged,
             progress,
             pause,
-            judged,
             carried,
         }
     }
 
     /// Returns all gates of the record.
-    pub(super) fn gates(&self, record: &UpgradeRecord) -> Vec<Gate> {
+    pub(crate) fn gates(&self, record: &Draft) -> Vec<Gate> {
         let next = self.held_by_workers();
         let mut verdicts: Vec<Verdict<'_>> = self
             .passed()
@@ -69,7 +67,7 @@ impl<'a> View<'a> {
         if hop_has_gates {
             verdicts.extend(self.of_hop(record));
         }
-        if self.at_target() {
+        if self.at_target() && J::HOLDS_ALL_HOOKS {
             let hold = self.kept(Hook::AfterClusterUpgrade, &record.to, || {
                 let workers_done = verdicts.iter().find(|(hook, version, _)| {
                     *hook == Hook::AfterWorkersUpgrade && same(version, &record.to)
@@ -77,7 +75,7 @@ impl<'a> View<'a> {
                 workers_done
                     .and_then(|(_, _, hold)| hold.clone())
                     .or_else(|| self.pause.clone())
-                    .or_else(|| holds::settling(self.judged, self.seen, record.settling_since.as_ref()))
+                    .or_else(|| self.judged.settling(record.settling_since.as_ref()))
             });
             verdicts.push((Hook::AfterClusterUpgrade, &record.to, hold));
         }
@@ -94,22 +92,13 @@ impl<'a> View<'a> {
     }
 
     /// Adds the gate for deletion, if the Cluster is being deleted.
-    pub(super) fn with_deletion(&self, mut gates: Vec<Gate>) -> Vec<Gate> {
+    pub(crate) fn with_deletion(&self, mut gates: Vec<Gate>) -> Vec<Gate> {
         gates.retain(|gate| gate.hook != Hook::BeforeClusterDelete);
-        if self.seen.cluster.deleting {
-            let hold = (!self.seen.uninstalled).then(|| {
-                let unknown = || {
-                    Hold::new(
-                        GateReason::UninstallInProgress,
-                        "waiting for the packages to be uninstalled",
-                    )
-                };
-                self.seen.problem.cloned().unwrap_or_else(unknown)
-            });
+        if self.seen.cluster.deleting && J::HOLDS_ALL_HOOKS {
             gates.push(gate(
                 Hook::BeforeClusterDelete,
                 self.seen.cluster.topology_version,
-                hold,
+                self.judged.uninstalled(),
             ));
         }
         gates
@@ -161,7 +150,7 @@ impl<'a> View<'a> {
 
     /// Returns the gates of a version below the hop. The control plane has reached it, so BeforeClusterUpgrade and
     /// BeforeControlPlaneUpgrade have nothing left to hold. The other three are recorded as open, unless the record was lost or the
-    /// target has changed: otherwise the packages of the hop decide, proven on the running version.
+    /// target has changed: otherwise the judgements of the hop decide, proven on the running version.
     fn of_passed<'v>(&self, version: &'v str) -> Vec<Verdict<'v>> {
         let before = [Hook::BeforeClusterUpgrade, Hook::BeforeControlPlaneUpgrade]
             .into_iter()
@@ -174,22 +163,26 @@ impl<'a> View<'a> {
         let before_workers = after_control_plane
             .clone()
             .or_else(|| self.kept(Hook::BeforeWorkersUpgrade, version, || self.unproven(false, ALL)));
-        let after_workers = self.kept(Hook::AfterWorkersUpgrade, version, || before_workers.clone());
+        let after_workers = J::HOLDS_ALL_HOOKS.then(|| {
+            let hold = self.kept(Hook::AfterWorkersUpgrade, version, || before_workers.clone());
+            (Hook::AfterWorkersUpgrade, version, hold)
+        });
         let after = [
             (Hook::AfterControlPlaneUpgrade, version, after_control_plane),
             (Hook::BeforeWorkersUpgrade, version, before_workers),
-            (Hook::AfterWorkersUpgrade, version, after_workers),
         ];
-        before.chain(after).collect()
+        before.chain(after).chain(after_workers).collect()
     }
 
     /// Returns the gates of the hop.
-    fn of_hop(&self, record: &UpgradeRecord) -> Vec<Verdict<'_>> {
+    fn of_hop(&self, record: &Draft) -> Vec<Verdict<'_>> {
         let hop = self.progress.hop.as_str();
         let mut gates = Vec::new();
         if record.from.is_none() {
-            let hold = (!self.progress.taken).then(|| self.uncreated()).flatten();
-            gates.push((Hook::BeforeClusterCreate, hop, hold));
+            if J::HOLDS_ALL_HOOKS {
+                let hold = (!self.progress.taken).then(|| self.uncreated()).flatten();
+                gates.push((Hook::BeforeClusterCreate, hop, hold));
+            }
         } else {
             for hook in [Hook::BeforeClusterUpgrade, Hook::BeforeControlPlaneUpgrade] {
                 let hold = (!self.progress.taken)
@@ -204,47 +197,50 @@ impl<'a> View<'a> {
         let before_workers = after_control_plane
             .clone()
             .or_else(|| self.pause.clone())
-            .or_else(|| holds::inputs(self.seen, self.progress))
+            .or_else(|| self.judged.inputs(self.progress))
             .or_else(|| {
                 // An open gate stays open while the workload cluster does not respond, however long; but silence opens no gate.
                 let was_open = self.was_open(Hook::BeforeWorkersUpgrade, hop);
-                (!was_open)
-                    .then(|| holds::workload(&self.seen.workload, false, self.seen.now))
+                (!was_open && self.judged.needs_workload(ALL))
+                    .then(|| holds::workload(self.seen.workload, false, self.seen.now))
                     .flatten()
             })
-            .or_else(|| holds::packages(self.judged, ALL));
-        let after_workers = self.kept(Hook::AfterWorkersUpgrade, hop, || {
-            before_workers
-                .clone()
-                .or_else(|| holds::workers(self.seen.workers, hop))
-        });
+            .or_else(|| self.judged.unproven(ALL));
+        let after_workers = || {
+            self.kept(Hook::AfterWorkersUpgrade, hop, || {
+                before_workers
+                    .clone()
+                    .or_else(|| holds::workers(self.seen.workers, hop))
+            })
+        };
+        let after_workers = J::HOLDS_ALL_HOOKS.then(|| (Hook::AfterWorkersUpgrade, hop, after_workers()));
         gates.push((Hook::AfterControlPlaneUpgrade, hop, after_control_plane));
         gates.push((Hook::BeforeWorkersUpgrade, hop, before_workers));
-        gates.push((Hook::AfterWorkersUpgrade, hop, after_workers));
+        gates.extend(after_workers);
         gates
     }
 
-    /// Returns the hold of the creation of the Cluster. Values may depend on infrastructure that is only created afterwards.
+    /// Returns the hold of the creation of the Cluster.
     fn uncreated(&self) -> Option<Hold> {
-        let problem = self.seen.problem;
-        self.pause.clone().or_else(|| {
-            problem
-                .filter(|hold| hold.reason != GateReason::ValuesNotReady)
-                .cloned()
-        })
+        self.pause.clone().or_else(|| self.judged.uncreated())
     }
 
-    /// Returns the hold of packages of these phases that are not proven on the running API server.
+    /// Returns the hold of judgements of these phases that lack a proof on the running API server.
     fn unproven(&self, was_open: bool, phases: &[Phase]) -> Option<Hold> {
         self.pause
             .clone()
-            .or_else(|| holds::inputs(self.seen, self.progress))
+            .or_else(|| self.judged.inputs(self.progress))
             .or_else(|| match self.progress.phase {
                 ControlPlanePhase::Creating => holds::control_plane(self.progress),
                 _ => None,
             })
-            .or_else(|| holds::workload(&self.seen.workload, was_open, self.seen.now))
-            .or_else(|| holds::packages(self.judged, phases))
+            .or_else(|| {
+                let needed = self.judged.needs_workload(phases);
+                needed
+                    .then(|| holds::workload(self.seen.workload, was_open, self.seen.now))
+                    .flatten()
+            })
+            .or_else(|| self.judged.unproven(phases))
     }
 
     /// Returns the hold of a gate that never closes again, unless the control plane went back below its version.
