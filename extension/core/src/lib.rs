@@ -14,6 +14,7 @@ pub mod events;
 pub mod explanation;
 pub mod fault;
 pub mod gate;
+pub mod gates;
 pub mod installation;
 pub mod kubeconfig;
 pub mod limits;

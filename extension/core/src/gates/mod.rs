@@ -1,0 +1,3 @@
+//! Gates of add-ons that are no packages: UpgradeGates.
+
+pub mod record;
