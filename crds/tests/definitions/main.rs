@@ -5,4 +5,5 @@ mod defaults;
 mod foreign;
 mod generated;
 mod kustomization;
+mod lifecycle;
 mod round_trip;

@@ -3,6 +3,7 @@
 mod crds;
 mod examples;
 mod extension;
+mod gate_definitions;
 mod install;
 mod install_wrong;
 mod leader;

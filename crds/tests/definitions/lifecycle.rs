@@ -1,0 +1,110 @@
+//! The rules of all definitions, and the examples of UpgradeGates.
+
+#![expect(
+    clippy::expect_used,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking"
+)]
+
+use std::{fs, path::Path};
+
+use serde_json::Value;
+use sluice_crds::lifecycle::{MAX_CHECKS, MAX_KEYS, MAX_ROWS, UpgradeGate};
+
+/// The schema of each kind.
+fn schemas() -> Vec<(String, Value)> {
+    let crds = sluice_crds::crds().into_iter().map(|mut crd| {
+        let version = crd.spec.versions.remove(0);
+        let schema = version.schema.and_then(|schema| schema.open_api_v3_schema);
+        let schema = serde_json::to_value(schema.expect("a schema")).unwrap();
+        (crd.spec.names.kind, schema)
+    });
+    crds.collect()
+}
+
+/// Calls `see` with every schema, also those of the values of maps, and its path.
+fn visit(path: &str, schema: &Value, see: &mut impl FnMut(&str, &Value)) {
+    see(path, schema);
+    let properties = schema.get("properties").and_then(Value::as_object);
+    for (name, property) in properties.into_iter().flatten() {
+        visit(&format!("{path}.{name}"), property, see);
+    }
+    for (key, step) in [("items", "[]"), ("additionalProperties", "{}")] {
+        if let Some(below) = schema.get(key) {
+            visit(&format!("{path}{step}"), below, see);
+        }
+    }
+}
+
+/// The API server estimates what a rule costs from these limits, and refuses a definition with a rule that costs too much.
+#[test]
+fn all_that_rules_of_a_gate_read_is_limited() {
+    let schemas = schemas();
+    let (_, gate) = schemas.iter().find(|(kind, _)| kind == "UpgradeGate").unwrap();
+    let mut limits = Vec::new();
+    visit("spec", &gate["properties"]["spec"], &mut |path, schema| {
+        let limit = match schema["type"].as_str() {
+            Some("string") if schema.get("enum").is_some() => return,
+            Some("string") => "maxLength",
+            Some("array") => "maxItems",
+            Some("object") if schema.get("additionalProperties").is_some() => "maxProperties",
+            _ => return,
+        };
+        let most = schema.get(limit).and_then(Value::as_u64);
+        limits.push((
+            path.to_owned(),
+            most.unwrap_or_else(|| panic!("{path} has no {limit}")),
+        ));
+    });
+    let limit = |path: &str| {
+        limits
+            .iter()
+            .find(|(found, _)| found == path)
+            .map(|(_, most)| *most)
+    };
+    for (path, most) in [
+        ("spec.checks", MAX_CHECKS),
+        ("spec.versions", MAX_ROWS),
+        ("spec.versions[].values", MAX_KEYS),
+    ] {
+        assert_eq!(limit(path), u64::try_from(most).ok(), "{path}");
+    }
+}
+
+/// The API server refuses a definition whose rule names a field that does not exist, or has a message of several lines.
+#[test]
+fn each_rule_names_a_field_and_has_a_message_of_one_line() {
+    let mut rules = 0;
+    for (kind, schema) in schemas() {
+        visit("", &schema, &mut |path, schema| {
+            let found = schema.get("x-kubernetes-validations").and_then(Value::as_array);
+            for rule in found.into_iter().flatten() {
+                let message = rule["message"].as_str().unwrap_or_default();
+                assert!(
+                    !message.is_empty() && !message.contains('\n') && !message.contains("  "),
+                    "{kind}{path}: {message:?}"
+                );
+                let field = rule.get("fieldPath").and_then(Value::as_str).unwrap_or_default();
+                let mut below = schema;
+                for name in field.split('.').skip(1) {
+                    below = &below["properties"][name];
+                }
+                assert!(!below.is_null(), "{kind}{path}: no field {field}");
+                rules += 1;
+            }
+        });
+    }
+    assert!(rules > 20, "{rules}");
+}
+
+/// `tests/tests/real/gate_definitions.rs` sends them to an API server.
+#[test]
+fn examples_are_gates() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/upgradegate.yaml");
+    let gates: Vec<UpgradeGate> = serde_saphyr::from_multiple(&fs::read_to_string(path).unwrap()).unwrap();
+    let names: Vec<_> = gates
+        .iter()
+        .filter_map(|gate| gate.metadata.name.as_deref())
+        .collect();
+    assert_eq!(names, ["cni", "cloud", "csi"]);
+}
