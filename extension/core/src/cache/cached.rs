@@ -10,6 +10,7 @@ use sluice_crds::{
     foreign::{
         App, Cluster, ClusterClass, ControlPlane, MachineDeployment, MachinePool, Package, PackageInstall,
     },
+    lifecycle::{ClusterUpgrade, UpgradeGate},
     run::{ClusterBootstrap, ClusterBootstrapTemplate, OSImage, TanzuKubernetesRelease},
 };
 
@@ -69,7 +70,7 @@ macro_rules! cached {
 }
 cached! {
     Cluster, ClusterBootstrap, ClusterBootstrapTemplate, TanzuKubernetesRelease, OSImage, ConfigMap, ClusterClass, Package, ControlPlane,
-    DynamicObject,
+    DynamicObject, UpgradeGate, ClusterUpgrade,
 }
 
 #[cfg(test)]

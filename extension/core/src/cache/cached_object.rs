@@ -181,6 +181,7 @@ mod tests {
         foreign::{
             App, Cluster, ClusterClass, ControlPlane, MachineDeployment, MachinePool, Package, PackageInstall,
         },
+        lifecycle::{ClusterUpgrade, UpgradeGate},
         run::{ClusterBootstrapTemplate, TanzuKubernetesRelease},
     };
 
@@ -249,6 +250,29 @@ mod tests {
         left::<ClusterBootstrapTemplate>(&served(&json!({"spec": {"cni": {"refName": "antrea"}}})));
         let release = json!({"spec": {"version": "v1.36.3", "kubernetes": {"version": "v1.36.3"}, "bootstrapPackages": []}});
         left::<TanzuKubernetesRelease>(&served(&release));
+    }
+
+    /// Hooks are answered from these objects alone.
+    #[test]
+    fn gates_and_their_records_are_cached_whole() {
+        let check = json!({
+            "name": "agent", "cluster": "Workload", "healthOnly": false, "versionKey": "image", "container": "agent",
+            "object": {"apiVersion": "apps/v1", "kind": "DaemonSet", "namespace": "kube-system", "name": "agent"},
+        });
+        let spec = json!({
+            "mode": "Enforce", "clusterSelector": {"matchLabels": {"cni": "cilium"}}, "before": "Workers",
+            "versions": [{"kubernetes": "1.35", "values": {"image": "v1.18.2"}}], "checks": [check],
+        });
+        let gate = left::<UpgradeGate>(&served(&json!({"spec": spec, "status": {"holding": 1}})));
+        assert_eq!((&gate["spec"], &gate["status"]), (&spec, &json!({"holding": 1})));
+        let status = json!({"heldBy": "cni/agent", "upgrade": {
+            "schema": 1, "clusterUID": "uid", "observedClusterGeneration": 7, "to": "v1.35.4",
+            "selected": [{"name": "cni", "uid": "uid", "generation": 3, "mode": "Enforce"}],
+            "gates": [{"hook": "BeforeWorkersUpgrade", "version": "v1.35.4", "open": true}],
+            "checks": [{"gate": "cni", "name": "agent", "state": "Proven", "uid": "uid", "generation": 4}],
+        }});
+        let record = left::<ClusterUpgrade>(&served(&json!({"status": status})));
+        assert_eq!(record["status"], status);
     }
 
     /// Each of its fields is as deep as serde_json parses.

@@ -9,6 +9,7 @@ use sluice_crds::{
     foreign::{
         App, Cluster, ClusterClass, ControlPlane, MachineDeployment, MachinePool, Package, PackageInstall,
     },
+    lifecycle::{ClusterUpgrade, UpgradeGate},
     run::{ClusterBootstrap, ClusterBootstrapTemplate, OSImage, TanzuKubernetesRelease},
 };
 
@@ -53,7 +54,8 @@ macro_rules! decode {
 
 decode! {
     Limit::projected(CACHED);
-    Cluster, ClusterBootstrap, ClusterClass, ControlPlane, PackageInstall, App, PartialObjectMeta<DynamicObject>,
+    Cluster, ClusterBootstrap, ClusterClass, ControlPlane, PackageInstall, App, UpgradeGate, ClusterUpgrade,
+    PartialObjectMeta<DynamicObject>,
 }
 
 // All objects of a Cluster are decoded at once.

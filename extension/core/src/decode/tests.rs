@@ -14,6 +14,7 @@ use sluice_crds::{
         App, Cluster, ClusterClass, ControlPlane, MachineDeployment, MachinePool, Package, PackageInstall,
     },
     labels::{annotation, label},
+    lifecycle::{ClusterUpgrade, UpgradeGate},
     run::{ClusterBootstrap, ClusterBootstrapTemplate, TanzuKubernetesRelease},
 };
 
@@ -74,6 +75,7 @@ fn good() -> Value {
     let mut good: Value = serde_json::from_str(&text("", "")).unwrap();
     good["spec"] = json!({
         "version": "v1.36.3", "kubernetes": {"version": "v1.36.3"}, "refName": "a", "template": {"spec": {}},
+        "mode": "Audit", "clusterSelector": {}, "before": "Workers", "checks": [],
     });
     good
 }
@@ -103,6 +105,8 @@ fn every_kind(object: &str) -> Vec<Option<Undecodable>> {
         one::<App>(object),
         one::<ControlPlane>(object),
         one::<DynamicObject>(object),
+        one::<UpgradeGate>(object),
+        one::<ClusterUpgrade>(object),
     ]
 }
 
@@ -112,7 +116,7 @@ fn every_kind(object: &str) -> Vec<Option<Undecodable>> {
 fn odd_managed_fields_are_no_matter(#[case] metadata: String) {
     let spec = good()["spec"].to_string();
     let object = text(&metadata, &format!(r#","spec":{spec}"#));
-    assert_eq!(every_kind(&object), [const { None }; 12]);
+    assert_eq!(every_kind(&object), [const { None }; 14]);
     let Item::Decoded(Body(value)) = Item::<Body>::of(&object).unwrap() else {
         panic!("a read by name fails");
     };
@@ -256,6 +260,7 @@ fn field() -> impl Strategy<Value = String> {
             "spec", "status", "topology", "version", "variables", "value", "name", "cni", "valuesFrom", "inline", "additionalPackages",
             "kubernetes", "template", "conditions", "lastTransitionTime", "type", "replicas", "paused", "upgrade", "packageRef",
             "versionSelection", "values", "secretRef", "controlPlaneRef", "fetch", "deploy", "observedGeneration", "data", "x",
+            "clusterSelector", "checks", "versions", "history", "since",
         ]).prop_map(str::to_owned),
         1 => Just("\\ud800".to_owned()),
         1 => "[a-z]{1,6}",
