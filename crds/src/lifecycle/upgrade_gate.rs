@@ -21,7 +21,8 @@ pub const MAX_KEYS: usize = 16;
 
 /// The Clusters that a gate covers, and the checks that prove their add-ons.
 // Each text, list and map that a rule reads has a limit, from which the API server estimates the cost of the rule. A property `namespace` is
-// `__namespace__` in a rule, because it is a keyword of CEL.
+// `__namespace__` in a rule, because it is a keyword of CEL. No text contains a dollar sign before a brace: clusterctl would take it for a
+// variable of its own.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, CustomResource)]
 #[kube(
     group = "lifecycle.sluice.dev",
@@ -140,11 +141,12 @@ pub struct VersionRow {
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [
     {
-        "rule": "has(self.versionKey) || self.healthOnly || self.object.name.contains('${hop}')",
+        "rule": "has(self.versionKey) || self.healthOnly || self.object.name.matches('[$][{]hop[}]')",
         "fieldPath": ".versionKey",
         "reason": "FieldValueRequired",
-        "message": "a check needs a tie to the Kubernetes version: set versionKey, or use ${hop} in object.name; \
-                    healthOnly: true tests only the state when the gate opens",
+        "message": "a check needs a tie to the Kubernetes version: set versionKey",
+        "messageExpression": "'a check needs a tie to the Kubernetes version: set versionKey, or use $' + '{hop} in object.name; \
+                              healthOnly: true tests only the state when the gate opens'",
     },
     {
         "rule": "!(self.healthOnly && has(self.versionKey))",
@@ -156,8 +158,9 @@ pub struct VersionRow {
         "rule": "!(self.healthOnly && self.object.kind == 'Job' && self.object.apiVersion.startsWith('batch/'))",
         "fieldPath": ".healthOnly",
         "reason": "FieldValueForbidden",
-        "message": "a Job of an earlier upgrade stays complete: remove healthOnly, \
-                    and use ${hop} in object.name or set versionKey and container",
+        "message": "a Job of an earlier upgrade stays complete: remove healthOnly",
+        "messageExpression": "'a Job of an earlier upgrade stays complete: remove healthOnly, and use $' + '{hop} in object.name \
+                              or set versionKey and container'",
     },
     {
         "rule": has_containers("!has(self.container) || "),
@@ -269,10 +272,11 @@ pub struct CheckedObject {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 63), regex(pattern = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"))]
     pub namespace: Option<String>,
-    /// Name. `${cluster}` is the name of the Cluster, and `${hop}` the Kubernetes version that it takes next, with `---` for `+`.
+    /// Name. It may contain the placeholders `cluster`, the name of the Cluster, and `hop`, the Kubernetes version that it takes next, with
+    /// `---` for `+`: each in braces after a dollar sign.
     #[schemars(
         length(max = 253),
-        regex(pattern = r"^([A-Za-z0-9]|\$\{(cluster|hop)\})([-A-Za-z0-9_.:]|\$\{(cluster|hop)\})*$")
+        regex(pattern = "^([A-Za-z0-9]|[$][{](cluster|hop)[}])([-A-Za-z0-9_.:]|[$][{](cluster|hop)[}])*$")
     )]
     pub name: String,
 }

@@ -97,6 +97,17 @@ fn each_rule_names_a_field_and_has_a_message_of_one_line() {
     assert!(rules > 20, "{rules}");
 }
 
+/// clusterctl replaces variables in all texts of its components.
+#[test]
+fn no_definition_contains_a_variable_of_clusterctl() {
+    for crd in sluice_crds::crds() {
+        let text = serde_json::to_string(&crd).unwrap();
+        for variable in ["${", "$$"] {
+            assert!(!text.contains(variable), "{}: {variable}", crd.spec.names.kind);
+        }
+    }
+}
+
 /// `tests/tests/real/gate_definitions.rs` sends them to an API server.
 #[test]
 fn examples_are_gates() {
