@@ -1,0 +1,260 @@
+//! Scenarios of UpgradeGates: a management cluster without kapp-controller and without Tanzu kinds, add-ons delivered by Helm, and the
+//! records that Sluice keeps of the gates of a Cluster.
+//!
+//! # How a scenario is described
+//! ```ignore
+//! Scenario::new("gates-only", "…", |scene| Box::pin(run(scene)))
+//!     .gates_only()               // a stack of its own without packages; its ClusterClass is that of `gates::class()`
+//!     .audited()                  // optional, as everywhere
+//! ```
+//! - [`Scenario::gates_only`](super::Scenario::gates_only): `fn gates_only(self) -> Self`. The stack has no kapp-controller, of Sluice's
+//!   definitions only those of group `lifecycle.sluice.dev`, and API servers that store JSON. Sluice runs with `--packages=false` and
+//!   the roles of `manifests/overlays/gates-only`.
+//! - Without the runner (demo, soak): `World::start_with(Options::new("demo-gates").without_packages(), &hooks)`, then
+//!   `Scene::open(&world, "team-a", &gates::class())`.
+//! - [`Options::without_packages`](crate::stack::Options::without_packages), [`Options::stores_json`](crate::stack::Options::stores_json):
+//!   the latter alone for a stack with packages whose observer has to read DaemonSets, Deployments, StatefulSets, Jobs and Pods.
+//! - [`Stack::kapp_controller`](crate::stack::Stack::kapp_controller) now returns `Result<&KappController>`.
+//! - [`class`]: `fn class() -> Class`. DaemonSet, Deployment, ReplicaSet, StatefulSet and Job are those of the real
+//!   kube-controller-manager; the stand-in binds Pods to Nodes, runs them, and completes those of Jobs. A Cluster needs a worker
+//!   (`.workers(1)`): there is no Node without one. `cluster.delay("cni", Delay::Never)` (DaemonSet, Deployment, StatefulSet or Job by
+//!   its name) holds back the readiness of new Pods, or their completion, until another delay is set; annotation
+//!   `harness.test/ready-after` of the Pod template does the same. Annotation `harness.test/fails: "true"` of a Job's Pod template has
+//!   its Pods fail.
+//!
+//! # Clusters
+//! `scene.cluster("prod-1").unmanaged("v1.34.4").labelled("cni", "demo").workers(1).create()`; the upgrade is
+//! `cluster.upgrade_unmanaged("v1.35.4")`. `NewCluster::labelled(self, key: impl Into<String>, value: impl Into<String>) -> Self` is new.
+//!
+//! # Delivery
+//! ```ignore
+//! let proxy = scene.cni(&[("1.17.4", "v1.17.4"), ("1.18.2", "v1.18.2")]).await?;   // publishes the charts, starts CAAPH
+//! scene.deliver(&proxy).await?;                            // HelmChartProxy `cni` at the first version
+//! cluster.delivered(&proxy, TIMEOUT).await?;               // its HelmReleaseProxy is deployed at that version
+//! cluster.rolled_out("cni", "v1.17.4", TIMEOUT).await?;    // DaemonSet kube-system/cni runs this image tag on all Nodes
+//! scene.deliver(&proxy.clone().version("1.18.2")).await?;  // the bump
+//! scene.deliver(&proxy.clone().values(&Chart::broken_for("prod-2"))).await?;   // HelmChartProxy fails at this Cluster
+//! scene.deliver(&proxy.clone().values(Chart::BROKEN)).await?;                  // the chart fails in every Cluster
+//! scene.world().caaph().await?.kill().await?;              // also restart(), freeze(), thaw()
+//! ```
+//! - `Scene::cni(&self, versions: &[(&str, &str)]) -> Result<HelmChartProxy>`: pairs of chart version and appVersion.
+//! - `Scene::deliver(&self, proxy: &HelmChartProxy) -> Result<()>`; `Scene::proxy_path(&self, name: &str) -> String`.
+//! - `World::caaph(&self) -> Result<&Caaph>`, `World::charts(&self) -> Result<&ChartRepository>` (both async): started by the first call.
+//! - [`HelmChartProxy`](crate::objects::HelmChartProxy): `new(chart, repository)`, `version`, `values`, `selects(Value)`, `options(Value)`,
+//!   `install_once()`, `object(namespace) -> Value`.
+//! - [`Chart`](crate::objects::Chart): `new(name, version, app_version)`, `manifest(text)`, `archive()`; `Chart::BROKEN`,
+//!   `Chart::broken_for(cluster) -> String`; `Chart::NAMESPACE` = `kube-system`, `Chart::CONTAINER` = `agent`, `image()` of its
+//!   DaemonSet.
+//! - `components::CAAPH_VERSION` = `v0.6.4`, for `gates.json`.
+//!
+//! # Gates
+//! ```ignore
+//! let gate = Gate::new("cni")                    // mode Enforce, before ControlPlane, selects every Cluster
+//!     .row("1.34", &[("chart", "1.17.4"), ("image", "v1.17.4")])
+//!     .row("1.35", &[("chart", "1.18.2"), ("image", "v1.18.2")])
+//!     .check(Check::proxy("chart", "cni").version_key("chart"))
+//!     .check(Check::workload("agent", ("apps/v1", "DaemonSet"), "kube-system", "cni").container("agent").version_key("image"));
+//! scene.gate(&gate).await?;
+//! let since = cluster.upgrade_unmanaged("v1.35.4").await?;
+//! cluster.held_by("cni/chart", "NotAtVersion", TIMEOUT).await?;
+//! ```
+//! - [`Gate`](crate::objects::Gate): `new(name)`, `audit()`, `before_workers()`, `selects(Value)`, `deadline(text)`, `row(minor, &[(key, value)])`,
+//!   `check(Check)`, `object(namespace) -> Value`.
+//! - [`Check`](crate::objects::Check): `proxy(name, proxy)`, `management(name, (api_version, kind), object)`,
+//!   `workload(name, (api_version, kind), namespace, object)`, `container`, `version_key`, `health_only()`.
+//! - `Scene::gate(&self, gate: &Gate) -> Result<()>` applies it; `Scene::gate_path(&self, name: &str) -> String` for `scene.objects()`.
+//! - `Cluster::record_path(&self) -> String`, `Cluster::record(&self) -> Result<Option<Value>>` (its ClusterUpgrade),
+//!   `Cluster::record_until(what, deadline, probe)`, `Cluster::held_by(check, reason, deadline) -> Result<Value>` (the record),
+//!   `Cluster::in_workload(path) -> Result<Option<Value>>`.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use serde_json::Value;
+
+use super::cluster::Cluster;
+use super::scene::Scene;
+use crate::objects::{Chart, Class, Gate, HelmChartProxy};
+use crate::requests::{apply, edit};
+use crate::wait::{self, Unmet};
+
+/// Name of the CNI of scenarios: of its chart, its release, its HelmChartProxy and its DaemonSet.
+const CNI: &str = "cni";
+
+/// How long an object may be refused because the webhook of its controller does not listen yet.
+const ACCEPTED: Duration = Duration::from_mins(2);
+
+/// A class whose Clusters have real controllers of workloads, and no variable of Sluice.
+#[must_use]
+pub fn class() -> Class {
+    Class {
+        workloads: true,
+        ..Class::default()
+    }
+}
+
+impl Scene {
+    /// Publishes the chart of the CNI in these versions, each with its appVersion, and starts CAAPH. Returns a HelmChartProxy of the first
+    /// version for every Cluster of the scenario, which is not applied yet.
+    pub async fn cni(&self, versions: &[(&str, &str)]) -> Result<HelmChartProxy> {
+        let charts = self.world().charts().await?;
+        for (version, app_version) in versions {
+            charts.publish(&Chart::new(CNI, version, app_version))?;
+        }
+        self.world().caaph().await?;
+        let first = versions.first().map_or("", |(version, _)| *version);
+        Ok(HelmChartProxy::new(CNI, charts.url()).version(first))
+    }
+
+    /// Applies a HelmChartProxy. CAAPH may be starting, and nothing is admitted then.
+    pub async fn deliver(&self, proxy: &HelmChartProxy) -> Result<()> {
+        let object = proxy.object(self.namespace());
+        wait::until("a HelmChartProxy to be accepted", ACCEPTED, || async {
+            apply::apply(&self.client(), &object).await?;
+            Ok(())
+        })
+        .await?;
+        Ok(())
+    }
+
+    /// Where a HelmChartProxy of the scenario is.
+    #[must_use]
+    pub fn proxy_path(&self, name: &str) -> String {
+        let namespace = self.namespace();
+        format!("/apis/addons.cluster.x-k8s.io/v1alpha1/namespaces/{namespace}/helmchartproxies/{name}")
+    }
+
+    /// Applies an UpgradeGate. A rejection is an error.
+    pub async fn gate(&self, gate: &Gate) -> Result<()> {
+        self.apply(&[gate.object(self.namespace())]).await
+    }
+
+    /// Where an UpgradeGate of the scenario is.
+    #[must_use]
+    pub fn gate_path(&self, name: &str) -> String {
+        let namespace = self.namespace();
+        format!("/apis/lifecycle.sluice.dev/v1alpha1/namespaces/{namespace}/upgradegates/{name}")
+    }
+}
+
+impl Cluster {
+    /// Where the ClusterUpgrade of the Cluster is.
+    #[must_use]
+    pub fn record_path(&self) -> String {
+        let namespace = self.scene().namespace();
+        let name = self.name();
+        format!("/apis/lifecycle.sluice.dev/v1alpha1/namespaces/{namespace}/clusterupgrades/{name}")
+    }
+
+    /// The ClusterUpgrade of the Cluster; none where there is none.
+    pub async fn record(&self) -> Result<Option<Value>> {
+        edit::get(&self.scene().client(), &self.record_path()).await
+    }
+
+    /// Waits until there is a ClusterUpgrade that satisfies `probe`.
+    pub async fn record_until<T>(
+        &self,
+        what: String,
+        deadline: Duration,
+        probe: impl Fn(&Value) -> Result<T, Unmet>,
+    ) -> Result<T> {
+        let found = wait::until(what, deadline, || async {
+            match self.record().await? {
+                Some(record) => probe(&record),
+                None => wait::not_yet("there is no ClusterUpgrade"),
+            }
+        })
+        .await?;
+        Ok(found)
+    }
+
+    /// Waits until the Cluster is held by a check, `<gate>/<check>`, with this reason. Returns the ClusterUpgrade.
+    pub async fn held_by(&self, check: &str, reason: &str, deadline: Duration) -> Result<Value> {
+        let what = format!("Cluster {} to be held by {check} with {reason}", self.name());
+        self.record_until(what, deadline, |record| {
+            let status = &record["status"];
+            if status["heldBy"] == check && status["reason"] == reason {
+                Ok(record.clone())
+            } else {
+                wait::not_yet(format!(
+                    "heldBy {}, reason {}, message {}",
+                    status["heldBy"], status["reason"], status["message"]
+                ))
+            }
+        })
+        .await
+    }
+
+    /// An object of the workload cluster; none if it does not exist.
+    pub async fn in_workload(&self, path: &str) -> Result<Option<Value>> {
+        edit::get(&self.workload()?.api.admin_client(), path).await
+    }
+
+    /// Waits until the one HelmReleaseProxy of the Cluster and this HelmChartProxy is deployed in the version of the latter.
+    pub async fn delivered(&self, proxy: &HelmChartProxy, deadline: Duration) -> Result<()> {
+        let what = format!("{} to be delivered to Cluster {}", proxy.name(), self.name());
+        let path = self.releases_path(proxy);
+        wait::until(what, deadline, || async {
+            let list = edit::get(&self.scene().client(), &path)
+                .await?
+                .unwrap_or_default();
+            match list["items"].as_array().map_or(&[][..], Vec::as_slice) {
+                [release] => is_deployed(release, proxy),
+                others => wait::not_yet(format!("{} HelmReleaseProxies", others.len())),
+            }
+        })
+        .await?;
+        Ok(())
+    }
+
+    fn releases_path(&self, proxy: &HelmChartProxy) -> String {
+        let (namespace, cluster) = (self.scene().namespace(), self.name());
+        let selector = format!(
+            "cluster.x-k8s.io/cluster-name%3D{cluster}%2Chelmreleaseproxy.addons.cluster.x-k8s.io/helmchartproxy-name%3D{}",
+            proxy.name()
+        );
+        format!(
+            "/apis/addons.cluster.x-k8s.io/v1alpha1/namespaces/{namespace}/helmreleaseproxies?labelSelector={selector}"
+        )
+    }
+
+    /// Waits until a DaemonSet of [`Chart::NAMESPACE`] runs the image of this appVersion on all of its Nodes.
+    pub async fn rolled_out(&self, name: &str, app_version: &str, deadline: Duration) -> Result<()> {
+        let what = format!("DaemonSet {name} of Cluster {} to run {app_version}", self.name());
+        let path = format!("/apis/apps/v1/namespaces/{}/daemonsets/{name}", Chart::NAMESPACE);
+        wait::until(what, deadline, || async {
+            match self.in_workload(&path).await? {
+                Some(daemon_set) => is_rolled_out(&daemon_set, &Chart::new(name, "", app_version).image()),
+                None => wait::not_yet("there is no such DaemonSet"),
+            }
+        })
+        .await?;
+        Ok(())
+    }
+}
+
+fn is_deployed(release: &Value, proxy: &HelmChartProxy) -> Result<(), Unmet> {
+    let (spec, status) = (&release["spec"], &release["status"]);
+    let is_observed = status["observedGeneration"] == release["metadata"]["generation"];
+    if is_observed && spec["version"] == proxy.wanted() && status["status"] == "deployed" {
+        return Ok(());
+    }
+    wait::not_yet(format!(
+        "version {}, status {}, conditions {}",
+        spec["version"], status["status"], status["conditions"]
+    ))
+}
+
+fn is_rolled_out(daemon_set: &Value, image: &str) -> Result<(), Unmet> {
+    let status = &daemon_set["status"];
+    let desired = &status["desiredNumberScheduled"];
+    let runs = daemon_set["spec"]["template"]["spec"]["containers"][0]["image"] == image;
+    let is_observed = status["observedGeneration"] == daemon_set["metadata"]["generation"];
+    let is_complete = desired.as_i64().is_some_and(|desired| desired > 0)
+        && status["updatedNumberScheduled"] == *desired
+        && status["numberAvailable"] == *desired;
+    if runs && is_observed && is_complete {
+        return Ok(());
+    }
+    wait::not_yet(status)
+}
