@@ -25,10 +25,10 @@ pub enum ClusterApiRelease {
     V1_11,
 }
 
-/// The files of a release.
+/// The files of a release, or of a provider of Cluster API.
 #[derive(Debug, Clone)]
 pub struct ClusterApiFiles {
-    /// The core manager.
+    /// The manager.
     pub manager: PathBuf,
     /// Directory of its CustomResourceDefinitions.
     pub definitions: PathBuf,
@@ -137,25 +137,27 @@ impl ClusterApiFiles {
         }
     }
 
-    /// Those of a release, which is built first where that is needed.
+    /// Those of a program whose main package is the root of its module. It is built first where that is needed.
     pub(super) fn built(program: &Program) -> Result<Self> {
         let manager = program.build()?;
         let directory = manager.parent().context("a program in no directory")?;
         let files = Self::of(manager.clone(), directory);
         // Copied last: its presence marks the others as complete.
         once(&files.webhooks, |webhooks| {
-            // The manager was part of the module's root before it got a directory of its own.
-            let config = sources_of(directory, "sigs.k8s.io/cluster-api")?.join("config");
+            // The manager of Cluster API was part of the module's root before it got a directory of its own.
+            let config = sources_of(directory, program.package)?.join("config");
             copy_files(&config, &files.definitions, webhooks)
         })?;
         Ok(files)
     }
 }
 
-/// Copies definitions and webhooks out of a `config` directory of Cluster API's sources.
+/// Copies definitions and webhooks out of a `config` directory of the sources of Cluster API or a provider.
 pub(super) fn copy_files(config: &Path, definitions: &Path, webhooks: &Path) -> Result<()> {
     fs::create_dir_all(definitions)?;
-    for entry in fs::read_dir(config.join("crd/bases")).context("list the CRDs of Cluster API")? {
+    for entry in fs::read_dir(config.join("crd/bases"))
+        .with_context(|| format!("list the CRDs in {}", config.display()))?
+    {
         let entry = entry?;
         copy(&entry.path(), &definitions.join(entry.file_name()))?;
     }

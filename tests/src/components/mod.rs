@@ -2,6 +2,7 @@
 //! directory.
 
 mod builder;
+mod caaph;
 mod cache;
 mod catalogue;
 mod cluster_api;
@@ -20,6 +21,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use tokio::sync::OnceCell;
 
+pub use caaph::CAAPH_VERSION;
 pub use catalogue::{CLUSTER_API_VERSION, KAPP_CONTROLLER_VERSION, KUBERNETES_VERSIONS, MANAGEMENT_VERSION};
 pub use cluster_api::{ClusterApiFiles, ClusterApiRelease};
 pub use preflight::Isolation;
@@ -138,6 +140,13 @@ impl Binaries {
                 .await
                 .context("build an older Cluster API")?,
         }
+    }
+
+    /// The files of CAAPH, which is built first if that was not done before. The first build takes minutes.
+    pub async fn caaph(&self) -> Result<ClusterApiFiles> {
+        tokio::task::spawn_blocking(|| ClusterApiFiles::built(&caaph::program()))
+            .await
+            .context("build CAAPH")?
     }
 
     /// `kapp-controller`; `ytt`, `kbld`, `kapp` and `vendir` lie beside it.

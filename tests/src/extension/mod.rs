@@ -55,9 +55,9 @@ pub struct Extension {
 }
 
 impl Extension {
-    /// Applies `manifests/base`, starts two replicas, `<name>-a` and `<name>-b`, and waits until both are ready.
+    /// Applies the manifests of the installation, starts two replicas, `<name>-a` and `<name>-b`, and waits until both are ready.
     pub async fn start(stack: &Stack, settings: Settings) -> Result<Self> {
-        let token = granted(&stack.client()).await?;
+        let token = settings.granted(&stack.client()).await?;
         let replica = |letter: char| {
             let name = format!("{}-{letter}", settings.name);
             let settings = settings.clone();

@@ -62,8 +62,10 @@ pub struct Settings {
     pub binary: Option<PathBuf>,
     /// Where it reaches the management API server (`https://127.0.0.1:<port>`); without anything between when absent.
     pub api_server: Option<String>,
-    /// Whether the status service is served.
+    /// Whether the status service is served. It is not without packages.
     pub status: bool,
+    /// `--packages`: whether Sluice manages packages, and has the roles for that.
+    pub packages: bool,
 }
 
 impl Settings {
@@ -79,7 +81,19 @@ impl Settings {
             binary: None,
             api_server: None,
             status: true,
+            packages: true,
         }
+    }
+
+    /// Applies the manifests of this installation: those of [`Base::read`], or of [`Base::gates_only`]. Returns a token of the ServiceAccount
+    /// in them.
+    pub(super) async fn granted(&self, client: &Client) -> Result<String> {
+        let manifests = if self.packages {
+            Base::read()?
+        } else {
+            Base::gates_only().await?
+        };
+        apply(client, &manifests).await
     }
 }
 
@@ -103,10 +117,11 @@ pub struct Replica {
 }
 
 impl Replica {
-    /// Applies `manifests/base`, starts the binary with a token of the ServiceAccount in it, and waits
+    /// Applies the manifests of the installation, starts the binary with a token of the ServiceAccount in them, and waits
     /// until it is ready.
     pub async fn start(stack: &Stack, settings: Settings) -> Result<Self> {
-        Self::start_with(stack, settings, &granted(&stack.client()).await?).await
+        let token = settings.granted(&stack.client()).await?;
+        Self::start_with(stack, settings, &token).await
     }
 
     /// Starts the binary with `token` and waits until it is ready.
@@ -313,9 +328,13 @@ impl Replica {
 
     fn launch(&self) -> Launch {
         let settings = self.settings.lock().unwrap_or_else(PoisonError::into_inner);
-        let status = settings
-            .status
+        let status = (settings.status && settings.packages)
             .then(|| format!("--status-addr={}", self.status_address()));
+        let packages: &[&str] = if settings.packages {
+            &["--system-namespace", SYSTEM_NAMESPACE]
+        } else {
+            &["--packages=false"]
+        };
         let (launch, directory) = match &*self.image.lock().unwrap_or_else(PoisonError::into_inner) {
             None => (
                 Launch::new(&self.name, settings.binary.as_ref().unwrap_or(&self.program)),
@@ -336,7 +355,7 @@ impl Replica {
             .arg("--webhook-cert-dir")
             .arg(&directory)
             .args(["--health-addr", &self.health_address()])
-            .args(["--system-namespace", SYSTEM_NAMESPACE])
+            .args(packages)
             .args(["--sync-period", &settings.sync_period])
             .args(["--logging-format", "json"])
             .args(["--v", &settings.verbosity.to_string()])
@@ -349,9 +368,13 @@ impl Replica {
 
 /// Applies `manifests/base`. Returns a token of the ServiceAccount in it.
 pub(crate) async fn granted(client: &Client) -> Result<String> {
-    let base = Base::read()?;
-    base.apply(client).await?;
-    let identity = base.identity()?;
+    apply(client, &Base::read()?).await
+}
+
+/// Applies manifests. Returns a token of the ServiceAccount in them.
+async fn apply(client: &Client, manifests: &Base) -> Result<String> {
+    manifests.apply(client).await?;
+    let identity = manifests.identity()?;
     token(client, &identity.namespace, &identity.service_account).await
 }
 

@@ -65,6 +65,8 @@ pub struct Class {
     pub drains: bool,
     /// Whether the DaemonSet controller of Kubernetes runs in workload clusters.
     pub daemon_sets: bool,
+    /// Whether the controllers of Kubernetes for all kinds of workloads run there. Nodes run their Pods, also of Jobs.
+    pub workloads: bool,
 }
 
 /// How a class has machines made of images that a release brings.
@@ -169,6 +171,7 @@ impl Class {
             "runtimeConfig": self.runtime_config,
             "drains": self.drains,
             "daemonSets": self.daemon_sets,
+            "workloads": self.workloads,
         });
         let machines = self.infrastructure.machines(namespace);
         if machines.is_some() {

@@ -20,7 +20,7 @@ use super::{condition, node, owner, patch};
 use crate::requests::apply::FIELD_MANAGER;
 use crate::stack::apiserver::ApiServer;
 use crate::stack::audit::Audited;
-use crate::stack::controller_manager::ControllerManager;
+use crate::stack::controller_manager::{ControllerManager, Controllers};
 use crate::stack::kubelet::{Kubelet, Rollouts};
 
 /// Name under which a scenario sets how long a new control plane is unhealthy: it serves, and does not report its version or image.
@@ -88,16 +88,21 @@ async fn start(
     } else {
         start_server(&uid, spec, context).await?
     };
-    let has_controllers = !is_management && (spec.drains || spec.daemon_sets);
-    let controller_manager = if has_controllers {
-        let manager = ControllerManager::start_for_workload(core, &api, spec.drains, spec.daemon_sets);
-        Some(manager.await?)
-    } else {
+    let controllers = Controllers {
+        drains: spec.drains,
+        daemon_sets: spec.daemon_sets,
+        workloads: spec.workloads,
+    };
+    let controller_manager = if is_management || controllers.is_empty() {
         None
+    } else {
+        Some(ControllerManager::start_for_workload(core, &api, controllers).await?)
     };
     let rollouts = if is_management {
         // The stack has a real Deployment controller there.
         Rollouts::DaemonSets
+    } else if spec.workloads {
+        Rollouts::None
     } else if spec.daemon_sets {
         Rollouts::Deployments
     } else {

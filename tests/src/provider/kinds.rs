@@ -43,6 +43,10 @@ pub struct HarnessControlPlaneSpec {
     /// Whether the DaemonSet controller of Kubernetes rolls out DaemonSets in the workload cluster, instead of the stand-in.
     #[serde(default)]
     pub daemon_sets: bool,
+    /// Whether the controllers of Kubernetes roll out DaemonSets, Deployments and StatefulSets and run Jobs in the workload cluster, instead
+    /// of the stand-in, which runs the Pods.
+    #[serde(default)]
+    pub workloads: bool,
     /// Labels of the control plane's Node, which a class may put here. Without labels there is no Node. A change of version replaces it.
     #[serde(default)]
     pub node_labels: BTreeMap<String, String>,

@@ -21,7 +21,7 @@ pub struct Workload {
     pub is_management: bool,
     /// The stand-in for its nodes' kubelets.
     pub kubelet: Kubelet,
-    /// Its kube-controller-manager, where Nodes are drained or run Pods of DaemonSets.
+    /// Its kube-controller-manager, where Nodes are drained or run Pods of real controllers.
     pub controller_manager: Option<ControllerManager>,
 }
 

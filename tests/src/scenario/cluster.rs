@@ -28,6 +28,7 @@ pub struct NewCluster {
     version: String,
     tkr: Option<String>,
     workers: u32,
+    labels: Vec<(String, String)>,
     annotations: Vec<(String, String)>,
 }
 
@@ -39,8 +40,16 @@ impl NewCluster {
             version: super::VERSIONS[0].to_owned(),
             tkr: None,
             workers: 0,
+            labels: Vec::new(),
             annotations: Vec::new(),
         }
+    }
+
+    /// With a label.
+    #[must_use]
+    pub fn labelled(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
+        self.labels.push((key.into(), value.into()));
+        self
     }
 
     /// With an annotation.
@@ -97,9 +106,13 @@ impl NewCluster {
             version,
             tkr,
             workers,
+            labels,
             annotations,
         } = self;
         let mut object = objects::cluster(scene.namespace(), &name, &version, tkr.as_deref(), workers);
+        for (key, value) in labels {
+            object["metadata"]["labels"][key] = value.into();
+        }
         for (key, value) in annotations {
             object["metadata"]["annotations"][key] = value.into();
         }

@@ -40,9 +40,9 @@
 //! - `Scene::cni(&self, versions: &[(&str, &str)]) -> Result<HelmChartProxy>`: pairs of chart version and appVersion.
 //! - `Scene::deliver(&self, proxy: &HelmChartProxy) -> Result<()>`; `Scene::proxy_path(&self, name: &str) -> String`.
 //! - `World::caaph(&self) -> Result<&Caaph>`, `World::charts(&self) -> Result<&ChartRepository>` (both async): started by the first call.
-//! - [`HelmChartProxy`](crate::objects::HelmChartProxy): `new(chart, repository)`, `version`, `values`, `selects(Value)`, `options(Value)`,
+//! - [`HelmChartProxy`](crate::objects::HelmChartProxy): `new(chart, repository)`, `version`, `values`, `selects(&Value)`, `options(Value)`,
 //!   `install_once()`, `object(namespace) -> Value`.
-//! - [`Chart`](crate::objects::Chart): `new(name, version, app_version)`, `manifest(text)`, `archive()`; `Chart::BROKEN`,
+//! - [`Chart`](crate::objects::Chart): `new(name, version, app_version)`, `template(text)`, `archive()`; `Chart::BROKEN`, `REJECTED`, `ON_DELETE`,
 //!   `Chart::broken_for(cluster) -> String`; `Chart::NAMESPACE` = `kube-system`, `Chart::CONTAINER` = `agent`, `image()` of its
 //!   DaemonSet.
 //! - `components::CAAPH_VERSION` = `v0.6.4`, for `gates.json`.
@@ -58,13 +58,14 @@
 //! let since = cluster.upgrade_unmanaged("v1.35.4").await?;
 //! cluster.held_by("cni/chart", "NotAtVersion", TIMEOUT).await?;
 //! ```
-//! - [`Gate`](crate::objects::Gate): `new(name)`, `audit()`, `before_workers()`, `selects(Value)`, `deadline(text)`, `row(minor, &[(key, value)])`,
+//! - [`Gate`](crate::objects::Gate): `new(name)`, `audit()`, `before_workers()`, `selects(&Value)`, `deadline(text)`, `row(minor, &[(key, value)])`,
 //!   `check(Check)`, `object(namespace) -> Value`.
 //! - [`Check`](crate::objects::Check): `proxy(name, proxy)`, `management(name, (api_version, kind), object)`,
 //!   `workload(name, (api_version, kind), namespace, object)`, `container`, `version_key`, `health_only()`.
 //! - `Scene::gate(&self, gate: &Gate) -> Result<()>` applies it; `Scene::gate_path(&self, name: &str) -> String` for `scene.objects()`.
-//! - `Cluster::record_path(&self) -> String`, `Cluster::record(&self) -> Result<Option<Value>>` (its ClusterUpgrade),
-//!   `Cluster::record_until(what, deadline, probe)`, `Cluster::held_by(check, reason, deadline) -> Result<Value>` (the record),
+//! - `Cluster::cluster_upgrade_path(&self) -> String`, `Cluster::cluster_upgrade(&self) -> Result<Option<Value>>` (its ClusterUpgrade),
+//!   `Cluster::cluster_upgrade_until(what, deadline, probe)`, `Cluster::held_by(check, reason, deadline) -> Result<Value>` (the
+//!   ClusterUpgrade),
 //!   `Cluster::in_workload(path) -> Result<Option<Value>>`.
 
 use std::time::Duration;
@@ -140,26 +141,26 @@ impl Scene {
 impl Cluster {
     /// Where the ClusterUpgrade of the Cluster is.
     #[must_use]
-    pub fn record_path(&self) -> String {
+    pub fn cluster_upgrade_path(&self) -> String {
         let namespace = self.scene().namespace();
         let name = self.name();
         format!("/apis/lifecycle.sluice.dev/v1alpha1/namespaces/{namespace}/clusterupgrades/{name}")
     }
 
     /// The ClusterUpgrade of the Cluster; none where there is none.
-    pub async fn record(&self) -> Result<Option<Value>> {
-        edit::get(&self.scene().client(), &self.record_path()).await
+    pub async fn cluster_upgrade(&self) -> Result<Option<Value>> {
+        edit::get(&self.scene().client(), &self.cluster_upgrade_path()).await
     }
 
     /// Waits until there is a ClusterUpgrade that satisfies `probe`.
-    pub async fn record_until<T>(
+    pub async fn cluster_upgrade_until<T>(
         &self,
         what: String,
         deadline: Duration,
         probe: impl Fn(&Value) -> Result<T, Unmet>,
     ) -> Result<T> {
         let found = wait::until(what, deadline, || async {
-            match self.record().await? {
+            match self.cluster_upgrade().await? {
                 Some(record) => probe(&record),
                 None => wait::not_yet("there is no ClusterUpgrade"),
             }
@@ -171,7 +172,7 @@ impl Cluster {
     /// Waits until the Cluster is held by a check, `<gate>/<check>`, with this reason. Returns the ClusterUpgrade.
     pub async fn held_by(&self, check: &str, reason: &str, deadline: Duration) -> Result<Value> {
         let what = format!("Cluster {} to be held by {check} with {reason}", self.name());
-        self.record_until(what, deadline, |record| {
+        self.cluster_upgrade_until(what, deadline, |record| {
             let status = &record["status"];
             if status["heldBy"] == check && status["reason"] == reason {
                 Ok(record.clone())

@@ -8,7 +8,7 @@ use anyhow::{Result, anyhow};
 use futures::future::{join, join_all};
 use futures::{StreamExt as _, stream};
 
-use super::runner::{Needs, Place, Scenario, paint, say};
+use super::runner::{Installation, Needs, Place, Scenario, paint, say};
 use super::scene::Scene;
 use super::world::{Hooks, World};
 use crate::extension::Scope;
@@ -101,6 +101,9 @@ async fn on_one_stack(waiting: &Waiting, first: Scenario, jobs: usize) -> Result
     let mut options = Options::new("scenarios").cluster_api(needs.cluster_api);
     if needs.audited {
         options = options.audited(Audited::users(&[SLUICE, ADMIN]));
+    }
+    if needs.installation == Installation::GatesOnly {
+        options = options.without_packages();
     }
     let world = World::start_with(options, &waiting.asked(place, &first)).await?;
     say(&format!(
@@ -234,8 +237,9 @@ mod tests {
             scenario("b", Newest),
             scenario("oldest", V1_11),
             scenario("audited", Newest).audited(),
+            scenario("gates", Newest).gates_only(),
             scenario("c", Newest),
         ]);
-        assert_eq!(run_by_one_lane(&waiting), "a,b,c|older|oldest|audited");
+        assert_eq!(run_by_one_lane(&waiting), "a,b,c|older|oldest|audited|gates");
     }
 }

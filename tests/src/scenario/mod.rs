@@ -6,6 +6,7 @@ mod columns;
 pub mod deaths;
 mod disturb;
 mod events;
+pub mod gates;
 mod history;
 mod hook_log;
 mod lanes;
@@ -35,13 +36,13 @@ pub use objects::Objects;
 pub use recording::Recording;
 pub use requests::Requests;
 pub use restore::Backup;
-pub use runner::{Place, Scenario, TIMEOUT, main};
+pub use runner::{Installation, Place, Scenario, TIMEOUT, main};
 pub use scene::Scene;
 pub use snapshot::Snapshot;
 pub use table::Table;
 pub use verdict::Identity;
 pub use watch_log::{WatchLog, Written};
-pub use world::{Hooks, World, sluice_definitions};
+pub use world::{Hooks, World, gate_definitions, sluice_definitions};
 pub use writes::{Writes, are_expected};
 
 /// Kubernetes versions of scenarios, oldest first. They are *emulated* by one kube-apiserver, see [`crate::components`].

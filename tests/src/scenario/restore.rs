@@ -40,7 +40,9 @@ impl World {
         self.provider().stop().await;
         try_join_all(self.provider().workloads().iter().map(|workload| workload.stop())).await?;
         stack.cluster_api().kill().await?;
-        stack.kapp_controller().kill().await?;
+        if stack.has_packages() {
+            stack.kapp_controller()?.kill().await?;
+        }
         stack.controller_manager().kill().await?;
         stack.management().kill().await?;
 
@@ -55,7 +57,13 @@ impl World {
         });
         tokio::try_join!(
             stack.controller_manager().restart(),
-            stack.kapp_controller().restart(),
+            async {
+                if stack.has_packages() {
+                    stack.kapp_controller()?.restart().await
+                } else {
+                    Ok(())
+                }
+            },
             stack.cluster_api().restart(),
             try_join_all(resumed),
         )?;

@@ -34,6 +34,8 @@ pub struct Scenario {
     pub cluster_api: ClusterApiRelease,
     /// Whether the API servers of its stack write down the requests of Sluice.
     pub audited: bool,
+    /// Which installation of Sluice its stack has.
+    pub installation: Installation,
     /// Whether CI runs it for each submission. All others run in the night.
     pub each_time: bool,
     /// Runs it.
@@ -45,6 +47,17 @@ pub struct Scenario {
 pub(super) struct Needs {
     pub(super) cluster_api: ClusterApiRelease,
     pub(super) audited: bool,
+    pub(super) installation: Installation,
+}
+
+/// What Sluice is installed for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Installation {
+    /// Packages and gates, beside kapp-controller.
+    #[default]
+    Complete,
+    /// Gates only, without kapp-controller and the kinds of packages.
+    GatesOnly,
 }
 
 /// Resources that a scenario shares with others.
@@ -73,6 +86,7 @@ impl Scenario {
         Needs {
             cluster_api: self.cluster_api,
             audited: self.audited,
+            installation: self.installation,
         }
     }
 
@@ -88,6 +102,7 @@ impl Scenario {
             place: Place::Shared,
             cluster_api: ClusterApiRelease::Newest,
             audited: false,
+            installation: Installation::Complete,
             each_time: false,
             run,
         }
@@ -131,6 +146,14 @@ impl Scenario {
     #[must_use]
     pub fn audited(mut self) -> Self {
         self.audited = true;
+        self.own_stack()
+    }
+
+    /// Has a stack of its own without packages, and the class of [`gates`](super::gates::class), unless it is given another one later.
+    #[must_use]
+    pub fn gates_only(mut self) -> Self {
+        self.installation = Installation::GatesOnly;
+        self.class = super::gates::class();
         self.own_stack()
     }
 

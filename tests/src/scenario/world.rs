@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context as _, Result};
+use tokio::sync::OnceCell;
 
 use crate::extension::{Extension, Scope, Settings};
 use crate::observer::Observer;
@@ -11,7 +12,12 @@ use crate::processes::canary;
 use crate::processes::log_search::Secret;
 use crate::provider::{self, Provider};
 use crate::requests::apply;
+use crate::stack::caaph::Caaph;
+use crate::stack::charts::ChartRepository;
 use crate::stack::{Options, Stack};
+
+/// API group of the kinds of gates.
+const GATES: &str = "lifecycle.sluice.dev";
 
 /// Name of the ExtensionConfig.
 const EXTENSION_CONFIG: &str = "sluice";
@@ -31,6 +37,8 @@ pub struct World {
     provider: Provider,
     observer: Mutex<Arc<Observer>>,
     extension: Option<Extension>,
+    caaph: OnceCell<Caaph>,
+    charts: OnceCell<ChartRepository>,
     stack: Stack,
 }
 
@@ -40,9 +48,13 @@ impl World {
         Self::start_with(Options::new(name), hooks).await
     }
 
-    /// [`Self::start`] with options of the stack.
+    /// [`Self::start`] with options of the stack. In one without packages Sluice gates other add-ons only.
     pub async fn start_with(options: Options, hooks: &Hooks) -> Result<Arc<Self>> {
-        let definitions = sluice_definitions()?;
+        let definitions = if options.has_packages() {
+            sluice_definitions()?
+        } else {
+            gate_definitions()?
+        };
         let hooks_at = options.release().hooks();
         let options = options.crds(provider::definitions()).crds(definitions);
         let stack = Stack::start(options).await?;
@@ -56,7 +68,11 @@ impl World {
         let extension = match hooks {
             Hooks::Absent => None,
             Hooks::AskedAbout(scope) => {
-                let extension = Extension::start(&stack, Settings::new("sluice")).await?;
+                let settings = Settings {
+                    packages: stack.has_packages(),
+                    ..Settings::new("sluice")
+                };
+                let extension = Extension::start(&stack, settings).await?;
                 extension.register_at(EXTENSION_CONFIG, hooks_at, scope).await?;
                 Some(extension)
             }
@@ -65,6 +81,8 @@ impl World {
             provider,
             observer: Mutex::new(Arc::new(observer)),
             extension,
+            caaph: OnceCell::new(),
+            charts: OnceCell::new(),
             stack,
         }))
     }
@@ -104,6 +122,17 @@ impl World {
             .context("Sluice does not run in this stack")
     }
 
+    /// CAAPH of the management cluster. The first call starts it, and builds it where that was not done before on this machine.
+    pub async fn caaph(&self) -> Result<&Caaph> {
+        let start = || Caaph::start(self.stack.core(), self.stack.management());
+        self.caaph.get_or_try_init(start).await
+    }
+
+    /// A repository of Helm charts, served from the first call on.
+    pub async fn charts(&self) -> Result<&ChartRepository> {
+        self.charts.get_or_try_init(ChartRepository::serve).await
+    }
+
     /// Stops everything and removes the stack's directory.
     pub async fn stop(&self) -> Result<()> {
         self.stack.stop().await
@@ -119,5 +148,12 @@ pub fn sluice_definitions() -> Result<Vec<serde_json::Value>> {
         let yaml = std::fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
         definitions.extend(apply::documents(&yaml)?);
     }
+    Ok(definitions)
+}
+
+/// Those of the kinds of gates.
+pub fn gate_definitions() -> Result<Vec<serde_json::Value>> {
+    let mut definitions = sluice_definitions()?;
+    definitions.retain(|definition| definition["spec"]["group"] == GATES);
     Ok(definitions)
 }

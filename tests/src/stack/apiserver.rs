@@ -263,7 +263,9 @@ impl ApiServer {
             let log = self.core.directory().log_path(&audit_log(&self.name));
             audit::arguments(self.pki.directory(), &log)
         });
-        let launch = launch.args(audit.into_iter().flatten());
+        let json = self.core.stores_json();
+        let json = json.then(|| "--storage-media-type=application/json".to_owned());
+        let launch = launch.args(audit.into_iter().flatten()).args(json);
         variables.fold(launch.args(more), |launch, (name, value)| {
             launch.env(*name, *value)
         })

@@ -1,14 +1,13 @@
 //! The core manager of Cluster API: its CRDs, its process and its webhooks, in the order that works.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
-use serde_json::{Value, json};
+use anyhow::Result;
 use tokio::sync::Mutex;
 
+use super::webhooks::{Endpoint, crds, webhooks, write_certificate};
 use crate::components::{ClusterApiFiles, ClusterApiRelease};
 use crate::processes::ports::Port;
 use crate::processes::probe::Probe;
@@ -41,10 +40,7 @@ impl ClusterApi {
     pub async fn start(core: &Arc<StackCore>, api: &ApiServer, release: ClusterApiRelease) -> Result<Self> {
         let files = core.binaries().cluster_api(release).await?;
         let directory = core.directory().subdirectory("capi")?;
-        let certificate = api.pki().server_certificate()?;
-        fs::write(directory.join("tls.crt"), &certificate.certificate)?;
-        fs::write(directory.join("tls.key"), &certificate.key)?;
-        fs::write(directory.join("kubeconfig"), api.admin_kubeconfig())?;
+        write_certificate(api, &directory)?;
         let manager = Self {
             core: core.clone(),
             files,
@@ -54,14 +50,11 @@ impl ClusterApi {
             process: Mutex::new(None),
         };
         let client = api.admin_client();
-        let endpoint = Endpoint {
-            port: manager.webhook_port.number(),
-            ca_bundle: api.pki().ca_bundle(),
-        };
+        let endpoint = Endpoint::of(api, &manager.webhook_port);
         apply::apply_crds(&client, &crds(&manager.files.definitions, &endpoint)?).await?;
         manager.restart().await?;
         // Only now: with the configurations in place and no manager, nothing of Cluster API could be written.
-        apply::apply_all(&client, &webhooks(&manager.files.webhooks, &endpoint)?).await?;
+        apply::apply_all(&client, &webhooks(&manager.files.webhooks, &endpoint, "capi")?).await?;
         Ok(manager)
     }
 
@@ -106,68 +99,4 @@ impl ClusterApi {
             None => Ok(()),
         }
     }
-}
-
-/// Where the API server reaches the manager's webhooks.
-struct Endpoint {
-    port: u16,
-    ca_bundle: String,
-}
-
-impl Endpoint {
-    fn client_config(&self, path: &str) -> Value {
-        json!({"url": format!("https://127.0.0.1:{}{path}", self.port), "caBundle": self.ca_bundle})
-    }
-}
-
-fn crds(directory: &Path, endpoint: &Endpoint) -> Result<Vec<Value>> {
-    let mut definitions = Vec::new();
-    for entry in fs::read_dir(directory).with_context(|| format!("list {}", directory.display()))? {
-        let path = entry?.path();
-        let yaml = fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
-        let documents = apply::documents(&yaml).with_context(|| format!("read {}", path.display()))?;
-        definitions.extend(
-            documents
-                .into_iter()
-                .map(|definition| converted_by(definition, endpoint)),
-        );
-    }
-    Ok(definitions)
-}
-
-/// A CRD with several versions is converted by the manager.
-fn converted_by(mut definition: Value, endpoint: &Endpoint) -> Value {
-    if let Some(object) = definition.as_object_mut() {
-        object.remove("status");
-    }
-    if let Some(metadata) = definition["metadata"].as_object_mut() {
-        metadata.remove("creationTimestamp");
-    }
-    if definition["spec"]["versions"]
-        .as_array()
-        .is_some_and(|versions| versions.len() > 1)
-    {
-        definition["spec"]["conversion"] = json!({
-            "strategy": "Webhook",
-            "webhook": {"conversionReviewVersions": ["v1"], "clientConfig": endpoint.client_config("/convert")},
-        });
-    }
-    definition
-}
-
-fn webhooks(path: &Path, endpoint: &Endpoint) -> Result<Vec<Value>> {
-    let yaml = fs::read_to_string(path).with_context(|| format!("read {}", path.display()))?;
-    let mut configurations = apply::documents(&yaml)?;
-    for configuration in &mut configurations {
-        let name = configuration["metadata"]["name"].as_str().unwrap_or_default();
-        configuration["metadata"] = json!({"name": format!("capi-{name}")});
-        for webhook in configuration["webhooks"].as_array_mut().into_iter().flatten() {
-            let path = webhook["clientConfig"]["service"]["path"]
-                .as_str()
-                .unwrap_or_default()
-                .to_owned();
-            webhook["clientConfig"] = endpoint.client_config(&path);
-        }
-    }
-    Ok(configurations)
 }

@@ -1,5 +1,5 @@
 //! kube-controller-manager. For the management cluster: garbage collection, namespaces and what else Cluster API leans on. For a workload
-//! cluster: the status of PodDisruptionBudgets, and DaemonSets with their Pods.
+//! cluster: the status of PodDisruptionBudgets, DaemonSets with their Pods, or all kinds of workloads.
 
 use std::fs;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -36,6 +36,46 @@ const OF_DAEMON_SETS: [&str; 3] = [
     "garbage-collector-controller",
 ];
 
+/// Those of a workload cluster beside [`OF_DAEMON_SETS`] that has Pods of all kinds of workloads. The last one deletes finished Jobs.
+const OF_WORKLOADS: [&str; 5] = [
+    "deployment-controller",
+    "replicaset-controller",
+    "statefulset-controller",
+    "job-controller",
+    "ttl-after-finished-controller",
+];
+
+/// Which controllers a workload cluster has.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Controllers {
+    /// Those for drained Nodes.
+    pub drains: bool,
+    /// Those of DaemonSets.
+    pub daemon_sets: bool,
+    /// Those of DaemonSets, Deployments, StatefulSets and Jobs.
+    pub workloads: bool,
+}
+
+impl Controllers {
+    /// Their names.
+    fn names(self) -> Vec<&'static str> {
+        let drains = self.drains.then_some(OF_DRAINS);
+        let daemon_sets = (self.daemon_sets || self.workloads).then_some(OF_DAEMON_SETS);
+        let workloads = self.workloads.then_some(OF_WORKLOADS);
+        let mut names = Vec::new();
+        names.extend(drains.into_iter().flatten());
+        names.extend(daemon_sets.into_iter().flatten());
+        names.extend(workloads.into_iter().flatten());
+        names
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(self) -> bool {
+        self == Self::default()
+    }
+}
+
 /// A kube-controller-manager: a port for its whole life, and a process that may be replaced.
 #[derive(Debug)]
 pub struct ControllerManager {
@@ -57,23 +97,14 @@ impl ControllerManager {
         Self::start_with(core, api, name, &CONTROLLERS).await
     }
 
-    /// Starts one for the API server of a workload cluster, and waits until it is healthy: with the controllers for drained Nodes, for
-    /// DaemonSets, or for both.
+    /// Starts one with these controllers for the API server of a workload cluster, and waits until it is healthy.
     pub async fn start_for_workload(
         core: &Arc<StackCore>,
         api: &ApiServer,
-        drains: bool,
-        daemon_sets: bool,
+        controllers: Controllers,
     ) -> Result<Self> {
         let name = format!("controllers-{}", api.name());
-        let mut controllers = Vec::new();
-        if drains {
-            controllers.extend(OF_DRAINS);
-        }
-        if daemon_sets {
-            controllers.extend(OF_DAEMON_SETS);
-        }
-        Self::start_with(core, api, &name, &controllers).await
+        Self::start_with(core, api, &name, &controllers.names()).await
     }
 
     async fn start_with(
@@ -157,5 +188,24 @@ impl ControllerManager {
 
     fn process(&self) -> MutexGuard<'_, Option<Process>> {
         self.process.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_kinds_of_workloads_need_the_controllers_of_daemon_sets_once() {
+        let of = |daemon_sets, workloads| Controllers {
+            drains: false,
+            daemon_sets,
+            workloads,
+        };
+        assert_eq!(of(true, false).names(), OF_DAEMON_SETS);
+        assert_eq!(of(false, true).names(), of(true, true).names());
+        let names = of(false, true).names();
+        assert!(names.contains(&"daemonset-controller") && names.contains(&"job-controller"));
+        assert!(of(false, false).is_empty());
     }
 }

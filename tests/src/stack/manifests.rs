@@ -1,4 +1,4 @@
-//! The kustomize base that we ship, as a user would apply it.
+//! The kustomize base and overlay that we ship, as a user would apply them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,8 +7,11 @@ use anyhow::{Context, Result, bail, ensure};
 use kube::Client;
 use serde::Deserialize;
 use serde_json::Value;
+use tokio::process::Command;
 
+use crate::install::Tool;
 use crate::requests::apply;
+use crate::sources::root;
 
 /// Kinds that speak of a pod network or of cert-manager, which this stack does not have: the harness starts the
 /// extension as a process with a certificate of its own, and registers it under its address on loopback.
@@ -34,7 +37,7 @@ struct Kustomization {
     resources: Vec<String>,
 }
 
-/// Objects of the base.
+/// Objects of the base, or of an overlay.
 #[derive(Debug, Clone)]
 pub struct Base {
     objects: Vec<Value>,
@@ -53,6 +56,30 @@ impl Base {
     /// Reads `manifests/base` of this repository.
     pub fn read() -> Result<Self> {
         Self::read_from(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../manifests/base"))
+    }
+
+    /// Has kustomize render `manifests/overlays/gates-only`, and adds the roles of `manifests/gates`, which let Sluice read what gates name.
+    /// The first call on a machine builds kubectl.
+    pub async fn gates_only() -> Result<Self> {
+        const OVERLAY: &str = "manifests/overlays/gates-only";
+        let rendered = Command::new(Tool::Kubectl.built().await?)
+            .args(["kustomize", OVERLAY])
+            .current_dir(root())
+            .kill_on_drop(true)
+            .output()
+            .await
+            .context("start kubectl")?;
+        let errors = String::from_utf8_lossy(&rendered.stderr);
+        ensure!(rendered.status.success(), "kustomize refuses {OVERLAY}: {errors}");
+        let rendered = String::from_utf8(rendered.stdout).context("read the objects of kustomize")?;
+        let mut objects = apply::documents(&rendered).with_context(|| format!("read {OVERLAY}"))?;
+        let roles = root().join("manifests/gates");
+        for entry in fs::read_dir(&roles).with_context(|| format!("list {}", roles.display()))? {
+            let path = entry?.path();
+            objects
+                .extend(apply::documents(&read(&path)?).with_context(|| format!("read {}", path.display()))?);
+        }
+        Ok(Self { objects })
     }
 
     fn read_from(directory: &Path) -> Result<Self> {
@@ -75,7 +102,7 @@ impl Base {
             .filter(|object| object["kind"] == "Deployment")
             .collect();
         let [deployment] = deployments[..] else {
-            bail!("manifests/base has {} Deployments, not one", deployments.len())
+            bail!("the manifests have {} Deployments, not one", deployments.len())
         };
         let field = |name: &str, value: &Value| {
             let value = value.as_str().map(str::to_owned);

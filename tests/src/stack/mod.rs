@@ -2,7 +2,9 @@
 
 pub mod apiserver;
 pub mod audit;
+pub mod caaph;
 pub mod capi;
+pub mod charts;
 pub mod complaints;
 pub mod controller_manager;
 pub mod etcd;
@@ -10,11 +12,12 @@ pub mod kapp_controller;
 pub mod kubelet;
 pub mod manifests;
 pub mod pki;
+mod webhooks;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use kube::Client;
 use serde_json::Value;
 use tokio::task::AbortHandle;
@@ -40,6 +43,8 @@ pub struct StackCore {
     etcd: Etcd,
     /// Users whose requests API servers write down; none are written down where it is absent.
     audited: Option<Audited>,
+    /// Whether API servers store built-in kinds as JSON.
+    stores_json: bool,
     // Last, so that the processes above are killed before the directory is removed.
     directory: Arc<RunDirectory>,
 }
@@ -47,11 +52,11 @@ pub struct StackCore {
 impl StackCore {
     /// Builds missing components, creates a directory and starts etcd. `name` is part of the names of kept logs.
     pub async fn start(name: &str) -> Result<Arc<Self>> {
-        Self::start_with(name, None).await
+        Self::start_with(name, None, false).await
     }
 
-    /// [`Self::start`] with API servers that write down the requests of these users.
-    pub async fn start_with(name: &str, audited: Option<Audited>) -> Result<Arc<Self>> {
+    /// [`Self::start`] with API servers that write down the requests of these users, and with built-in kinds that are stored as JSON.
+    pub async fn start_with(name: &str, audited: Option<Audited>, stores_json: bool) -> Result<Arc<Self>> {
         let binaries = Binaries::ready().await?;
         let directory = Arc::new(RunDirectory::create(name)?);
         let etcd = Etcd::start(&binaries, &directory).await?;
@@ -59,6 +64,7 @@ impl StackCore {
             binaries,
             etcd,
             audited,
+            stores_json,
             directory,
         }))
     }
@@ -81,6 +87,12 @@ impl StackCore {
         self.audited.as_ref()
     }
 
+    /// Whether API servers store built-in kinds as JSON, as they store custom resources.
+    #[must_use]
+    pub fn stores_json(&self) -> bool {
+        self.stores_json
+    }
+
     /// The one etcd.
     #[must_use]
     pub fn etcd(&self) -> &Etcd {
@@ -95,6 +107,8 @@ pub struct Options {
     crds: Vec<Value>,
     audited: Option<Audited>,
     cluster_api: ClusterApiRelease,
+    packages: bool,
+    stores_json: bool,
 }
 
 impl Options {
@@ -106,7 +120,29 @@ impl Options {
             crds: Vec::new(),
             audited: None,
             cluster_api: ClusterApiRelease::default(),
+            packages: true,
+            stores_json: false,
         }
+    }
+
+    /// Without kapp-controller and the kinds of packages. Built-in kinds are stored as JSON.
+    #[must_use]
+    pub fn without_packages(mut self) -> Self {
+        self.packages = false;
+        self.stores_json()
+    }
+
+    /// Whether there is a kapp-controller.
+    #[must_use]
+    pub fn has_packages(&self) -> bool {
+        self.packages
+    }
+
+    /// API servers that store built-in kinds as JSON, so that the observer reads Deployments, DaemonSets, StatefulSets, Jobs and Pods.
+    #[must_use]
+    pub fn stores_json(mut self) -> Self {
+        self.stores_json = true;
+        self
     }
 
     /// With this release of Cluster API.
@@ -137,15 +173,42 @@ impl Options {
     }
 }
 
-/// A management plane: etcd, kube-apiserver, kube-controller-manager, Cluster API, kapp-controller.
+/// A management plane: etcd, kube-apiserver, kube-controller-manager, Cluster API, and kapp-controller where there are packages.
 pub struct Stack {
+    // First, so that it is not started again while the others end.
+    kapp_controller: Option<Kept>,
     core: Arc<StackCore>,
     management: Arc<ApiServer>,
     cluster_api: ClusterApi,
-    kapp_controller: Arc<KappController>,
-    keeper: AbortHandle,
     controller_manager: ControllerManager,
     started_in: Duration,
+}
+
+/// A kapp-controller with the task that starts it again where it ends by itself.
+struct Kept {
+    controller: Arc<KappController>,
+    keeper: AbortHandle,
+}
+
+impl Kept {
+    async fn start(core: &Arc<StackCore>, management: &ApiServer) -> Result<Self> {
+        let settings = Settings {
+            kept_alive: true,
+            ..Settings::new("kapp-controller", SYSTEM_NAMESPACE)
+        };
+        let controller = Arc::new(KappController::start(core, management, settings).await?);
+        let kept = Arc::clone(&controller);
+        Ok(Self {
+            controller,
+            keeper: tokio::spawn(async move { kept.keep_alive().await }).abort_handle(),
+        })
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        self.keeper.abort();
+    }
 }
 
 impl Stack {
@@ -156,12 +219,14 @@ impl Stack {
             crds,
             audited,
             cluster_api,
+            packages,
+            stores_json,
         } = options;
         // Not in the measured time: the first call on a machine builds for minutes.
         Binaries::ready().await?;
         let began = Instant::now();
-        let core = StackCore::start_with(&name, audited).await?;
-        match Self::start_on(core.clone(), &crds, cluster_api, began).await {
+        let core = StackCore::start_with(&name, audited, stores_json).await?;
+        match Self::start_on(core.clone(), &crds, cluster_api, packages, began).await {
             Ok(stack) => Ok(stack),
             Err(error) => {
                 let kept = core.directory().keep_logs(&name);
@@ -178,31 +243,31 @@ impl Stack {
         core: Arc<StackCore>,
         crds: &[Value],
         release: ClusterApiRelease,
+        packages: bool,
         began: Instant,
     ) -> Result<Self> {
         let version = core.binaries().kubernetes_version(MANAGEMENT_VERSION);
         let management = Arc::new(ApiServer::start(&core, "mgmt", &version).await?);
         let client = management.admin_client();
-        let kapp = Settings {
-            kept_alive: true,
-            ..Settings::new("kapp-controller", SYSTEM_NAMESPACE)
-        };
         let (controller_manager, cluster_api, kapp_controller) = tokio::try_join!(
             ControllerManager::start(&core, &management),
             async {
                 apply::apply_crds(&client, crds).await?;
                 ClusterApi::start(&core, &management, release).await
             },
-            KappController::start(&core, &management, kapp),
+            async {
+                if packages {
+                    Kept::start(&core, &management).await.map(Some)
+                } else {
+                    Ok(None)
+                }
+            },
         )?;
-        let kapp_controller = Arc::new(kapp_controller);
-        let kept = Arc::clone(&kapp_controller);
         Ok(Self {
+            kapp_controller,
             core,
             management,
             cluster_api,
-            kapp_controller,
-            keeper: tokio::spawn(async move { kept.keep_alive().await }).abort_handle(),
             controller_manager,
             started_in: began.elapsed(),
         })
@@ -239,9 +304,19 @@ impl Stack {
     }
 
     /// The management cluster's kapp-controller.
+    ///
+    /// # Errors
+    /// The stack was started [without packages](Options::without_packages).
+    pub fn kapp_controller(&self) -> Result<&KappController> {
+        let kept = self.kapp_controller.as_ref();
+        let kept = kept.context("the stack has no kapp-controller: it was started without packages")?;
+        Ok(&kept.controller)
+    }
+
+    /// Whether there is a kapp-controller.
     #[must_use]
-    pub fn kapp_controller(&self) -> &KappController {
-        &self.kapp_controller
+    pub fn has_packages(&self) -> bool {
+        self.kapp_controller.is_some()
     }
 
     /// How long the start took, builds left out.
@@ -258,13 +333,9 @@ impl Stack {
     /// Stops everything and removes the stack's directory.
     pub async fn stop(&self) -> Result<()> {
         // Otherwise the kubelet would restart killed processes.
-        self.keeper.abort();
+        if let Some(kept) = &self.kapp_controller {
+            kept.keeper.abort();
+        }
         self.core.directory().close().await
-    }
-}
-
-impl Drop for Stack {
-    fn drop(&mut self) {
-        self.keeper.abort();
     }
 }

@@ -86,12 +86,12 @@ async fn everything_but_etcd_can_be_killed_and_comes_back() -> Result<()> {
     say(&client, "before").await?;
     hears(&client, "before").await?;
 
-    stack.kapp_controller().kill().await?;
+    stack.kapp_controller()?.kill().await?;
     stack.cluster_api().kill().await?;
     stack.management().kill().await?;
     stack.management().restart().await?;
     stack.cluster_api().restart().await?;
-    stack.kapp_controller().restart().await?;
+    stack.kapp_controller()?.restart().await?;
 
     say(&client, "after").await?;
     hears(&client, "after").await?;

@@ -195,7 +195,7 @@ async fn run_installer_restarted(scene: Scene) -> Result<()> {
         )
         .await?;
     cluster.says("kapp-controller 2.0.0", TIMEOUT).await?;
-    scene.world().stack().kapp_controller().restart().await?;
+    scene.world().stack().kapp_controller()?.restart().await?;
     cluster.delay("kapp-controller", Delay::NONE);
     cluster
         .control_plane_written(new.kubernetes(), before, 3 * TIMEOUT)

@@ -40,7 +40,7 @@ async fn run(scene: Scene) -> Result<()> {
     let definition = definition.context("no definition")?;
 
     extension.kill().await?;
-    stack.kapp_controller().kill().await?;
+    stack.kapp_controller()?.kill().await?;
     scene.objects().delete(DEFINITION).await?;
     let held_without = without(&scene, &cluster, &unmanaged, before).await;
     // Other scenarios need it, however this one goes on.
@@ -55,7 +55,7 @@ async fn run(scene: Scene) -> Result<()> {
     gates_say(&cluster, "APIUnavailable").await?;
     unmanaged.delete().await?;
     cluster.control_plane_is_untouched(before).await?;
-    stack.kapp_controller().restart().await?;
+    stack.kapp_controller()?.restart().await?;
     // Packages are written by way of its API.
     for release in [&old, &new] {
         scene.publish(release).await?;

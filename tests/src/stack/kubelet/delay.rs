@@ -1,4 +1,4 @@
-//! How long a Deployment or DaemonSet takes to become ready.
+//! How long a workload takes to become ready, and the Pod of a Job to end.
 
 use std::collections::HashMap;
 use std::str::FromStr;
@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// On a Deployment or DaemonSet: its delay, `500ms`, `5s` or `never`.
+/// On a Deployment or DaemonSet, or on the Pods of real controllers: the delay, `500ms`, `5s` or `never`.
 pub const DELAY_ANNOTATION: &str = "harness.test/ready-after";
 
 /// Time from a change of a Deployment or DaemonSet to its being ready.

@@ -3,7 +3,8 @@
 //!
 //! A Deployment with a node selector is ready only while a Node has the labels of the selector. Where a real controller rolls out
 //! DaemonSets, it decides which Nodes get Pods, which Pods are replaced (update strategy) and which are removed at once (a selector that
-//! no longer matches their Node); the stand-in binds these Pods to their Nodes, as a scheduler does.
+//! no longer matches their Node); the stand-in binds these Pods to their Nodes, as a scheduler does. Where real controllers roll out
+//! all kinds of workloads, it binds and runs every Pod, after the delay of its workload, and completes those of Jobs.
 
 mod delay;
 mod kapp_controller;
@@ -13,4 +14,5 @@ mod workload_kind;
 
 pub use delay::{DELAY_ANNOTATION, Delay, Delays};
 pub use kapp_controller::{KAPP_CONTROLLER_START, RunningProcess};
+pub use pods::FAILS_ANNOTATION;
 pub use runtime::{Kubelet, Rollouts};

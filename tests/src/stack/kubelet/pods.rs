@@ -1,29 +1,95 @@
 //! Pods that are bound to a Node: they are Running and Ready at once, and their deletion is finished at once. Pods of a DaemonSet, which
 //! name their Node, are bound to it.
+//!
+//! Beside real controllers of all kinds of workloads, every Pod is bound to a Node that takes it. It becomes Ready after the delay of its
+//! workload. Pods of Jobs succeed or fail then.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures::StreamExt as _;
-use k8s_openapi::api::core::v1::Pod;
-use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use k8s_openapi::api::core::v1::{Node, Pod, Taint, Toleration};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::runtime::controller::{Action, Config, Controller};
 use kube::runtime::watcher;
 use kube::{Client, ResourceExt as _};
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
-/// Pause after an error: an API server that is being replaced is away for a second or two.
+use super::delay::{DELAY_ANNOTATION, Delay, Delays};
+
+/// On the Pods of a Job: with `true`, they fail.
+pub const FAILS_ANNOTATION: &str = "harness.test/fails";
+
+/// Pause after an error: an API server that is being replaced is away for a second or two. Also the time between two tries to find a
+/// Node, and between two checks of a delay, which may change.
 const RETRY: Duration = Duration::from_millis(200);
 
-/// Does the work of the kubelets of all Nodes, without containers.
-pub(super) async fn run(client: Client) {
+/// How long the Pods of a Cluster take to become Ready.
+pub(super) struct Pace {
+    namespace: String,
+    cluster: String,
+    delays: Delays,
+    /// By uid: when a Pod that is not Ready was seen first on its Node.
+    began: Mutex<HashMap<String, Instant>>,
+}
+
+impl Pace {
+    pub(super) fn new(namespace: &str, cluster: &str, delays: Delays) -> Self {
+        Self {
+            namespace: namespace.to_owned(),
+            cluster: cluster.to_owned(),
+            delays,
+            began: Mutex::default(),
+        }
+    }
+
+    /// Whether the delay of a Pod has passed.
+    fn has_passed(&self, pod: &Pod) -> bool {
+        let began = self.began(pod);
+        match self.delay(pod) {
+            Delay::After(delay) => began.elapsed() >= delay,
+            Delay::Never => false,
+        }
+    }
+
+    fn began(&self, pod: &Pod) -> Instant {
+        let mut began = self.began.lock().unwrap_or_else(PoisonError::into_inner);
+        *began
+            .entry(pod.uid().unwrap_or_default())
+            .or_insert_with(Instant::now)
+    }
+
+    fn forget(&self, pod: &Pod) {
+        let mut began = self.began.lock().unwrap_or_else(PoisonError::into_inner);
+        began.remove(&pod.uid().unwrap_or_default());
+    }
+
+    fn delay(&self, pod: &Pod) -> Delay {
+        let chosen = workload(pod).and_then(|name| self.delays.get(&self.namespace, &self.cluster, name));
+        chosen
+            .or_else(|| pod.annotations().get(DELAY_ANNOTATION)?.parse().ok())
+            .unwrap_or(Delay::NONE)
+    }
+}
+
+/// The stand-in for the kubelets of all Nodes.
+struct Kubelets {
+    client: Client,
+    /// Where Pods without a Node get one, and become Ready after a delay.
+    pace: Option<Pace>,
+}
+
+/// Does the work of the kubelets of all Nodes, without containers; with `pace`, that of a scheduler too.
+pub(super) async fn run(client: Client, pace: Option<Pace>) {
     let settings = Config::default().debounce(Duration::ZERO);
     Controller::new(Api::<Pod>::all(client.clone()), watcher::Config::default())
         .with_config(settings)
         .run(
             reconcile,
             |_, _: &kube::Error, _| Action::requeue(RETRY),
-            Arc::new(client),
+            Arc::new(Kubelets { client, pace }),
         )
         .for_each(|result| async {
             if let Err(error) = result {
@@ -33,43 +99,170 @@ pub(super) async fn run(client: Client) {
         .await;
 }
 
-async fn reconcile(pod: Arc<Pod>, client: Arc<Client>) -> Result<Action, kube::Error> {
-    let namespace = pod.namespace().unwrap_or_default();
-    let pods: Api<Pod> = Api::namespaced(Client::clone(&client), &namespace);
-    let name = pod.name_any();
-    let written = if pod.metadata.deletion_timestamp.is_some() {
-        pods.delete(&name, &at_once(&pod)).await.map(drop)
-    } else if is_to_run(&pod) {
-        let status = json!({"status": {
-            "phase": "Running",
-            "conditions": [{"type": "ContainersReady", "status": "True"}, {"type": "Ready", "status": "True"}],
-        }});
-        let (params, patch) = (PatchParams::default(), Patch::Strategic(status));
-        pods.patch_status(&name, &params, &patch).await.map(drop)
-    } else if let Some(node) = node_of_daemon(&pod) {
-        let binding = json!({
-            "apiVersion": "v1", "kind": "Binding", "metadata": {"name": name},
-            "target": {"apiVersion": "v1", "kind": "Node", "name": node},
-        });
-        pods.create_subresource::<Value, Value>("binding", &name, &PostParams::default(), &binding)
-            .await
-            .map(drop)
-    } else {
-        Ok(())
-    };
-    match written {
+async fn reconcile(pod: Arc<Pod>, kubelets: Arc<Kubelets>) -> Result<Action, kube::Error> {
+    match kubelets.step(&pod).await {
         // Deleted in the meantime.
-        Err(kube::Error::Api(status)) if status.is_not_found() => {}
-        other => other?,
+        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(Action::await_change()),
+        other => other,
     }
-    Ok(Action::await_change())
 }
 
-/// Whether a Pod is bound to a Node, and does not run yet.
+impl Kubelets {
+    async fn step(&self, pod: &Pod) -> Result<Action, kube::Error> {
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), &pod.namespace().unwrap_or_default());
+        let name = pod.name_any();
+        if pod.metadata.deletion_timestamp.is_some() {
+            if let Some(pace) = &self.pace {
+                pace.forget(pod);
+            }
+            pods.delete(&name, &at_once(pod)).await.map(drop)?;
+        } else if is_bound(pod) {
+            return self.run_on_node(&pods, pod).await;
+        } else if let Some(node) = node_of_daemon(pod) {
+            bind(&pods, &name, node).await?;
+        } else if self.pace.is_some() {
+            match self.node_for(pod).await? {
+                Some(node) => bind(&pods, &name, &node).await?,
+                None => return Ok(Action::requeue(RETRY)),
+            }
+        }
+        Ok(Action::await_change())
+    }
+
+    /// Writes the next status of a Pod that is bound to a Node.
+    async fn run_on_node(&self, pods: &Api<Pod>, pod: &Pod) -> Result<Action, kube::Error> {
+        if !is_to_run(pod) && (self.pace.is_none() || !is_starting(pod)) {
+            return Ok(Action::await_change());
+        }
+        if let Some(pace) = &self.pace {
+            if !pace.has_passed(pod) {
+                if is_to_run(pod) {
+                    write(pods, pod, status("Running", false)).await?;
+                }
+                return Ok(Action::requeue(RETRY));
+            }
+            pace.forget(pod);
+        }
+        let end = self.pace.as_ref().and_then(|_| end(pod));
+        let written = match end {
+            Some(phase) => status(phase, false),
+            None => status("Running", true),
+        };
+        write(pods, pod, written).await?;
+        Ok(Action::await_change())
+    }
+
+    /// A Node that takes the Pod, if there is one: the first by name.
+    async fn node_for(&self, pod: &Pod) -> Result<Option<String>, kube::Error> {
+        let nodes: Api<Node> = Api::all(self.client.clone());
+        let nodes = nodes.list(&ListParams::default()).await?;
+        let taking = nodes.items.iter().filter(|node| takes(node, pod));
+        Ok(taking.map(kube::ResourceExt::name_any).min())
+    }
+}
+
+async fn write(pods: &Api<Pod>, pod: &Pod, status: Value) -> Result<(), kube::Error> {
+    let (params, patch) = (PatchParams::default(), Patch::Strategic(status));
+    pods.patch_status(&pod.name_any(), &params, &patch)
+        .await
+        .map(drop)
+}
+
+async fn bind(pods: &Api<Pod>, name: &str, node: &str) -> Result<(), kube::Error> {
+    let binding = json!({
+        "apiVersion": "v1", "kind": "Binding", "metadata": {"name": name},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+    });
+    pods.create_subresource::<Value, Value>("binding", name, &PostParams::default(), &binding)
+        .await
+        .map(drop)
+}
+
+fn status(phase: &str, is_ready: bool) -> Value {
+    let ready = if is_ready { "True" } else { "False" };
+    json!({"status": {
+        "phase": phase,
+        "conditions": [{"type": "ContainersReady", "status": ready}, {"type": "Ready", "status": ready}],
+    }})
+}
+
+fn is_bound(pod: &Pod) -> bool {
+    pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some())
+}
+
+fn phase(pod: &Pod) -> Option<&str> {
+    pod.status.as_ref()?.phase.as_deref()
+}
+
+/// Whether a Pod on a Node does not run yet.
 fn is_to_run(pod: &Pod) -> bool {
-    let is_bound = pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some());
-    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
-    is_bound && phase.is_none_or(|phase| phase == "Pending")
+    phase(pod).is_none_or(|phase| phase == "Pending")
+}
+
+/// Whether a Pod runs and is not Ready yet.
+fn is_starting(pod: &Pod) -> bool {
+    let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_ref());
+    let mut conditions = conditions.into_iter().flatten();
+    let is_ready = conditions.any(|condition| condition.type_ == "Ready" && condition.status == "True");
+    phase(pod) == Some("Running") && !is_ready
+}
+
+/// The last phase of a Pod of a Job; none for the Pods of others, which run until they are deleted.
+fn end(pod: &Pod) -> Option<&'static str> {
+    let owners = pod.owner_references();
+    let is_of_job = owners
+        .iter()
+        .any(|owner| owner.controller == Some(true) && owner.kind == "Job");
+    let fails = pod
+        .annotations()
+        .get(FAILS_ANNOTATION)
+        .is_some_and(|fails| fails == "true");
+    is_of_job.then_some(if fails { "Failed" } else { "Succeeded" })
+}
+
+/// Name of the DaemonSet, Deployment, StatefulSet or Job of a Pod.
+fn workload(pod: &Pod) -> Option<&str> {
+    let owners = pod.owner_references();
+    let owner = owners.iter().find(|owner| owner.controller == Some(true))?;
+    if owner.kind == "ReplicaSet" {
+        // It has the name of its Deployment, and a hash.
+        return owner.name.rsplit_once('-').map(|(deployment, _)| deployment);
+    }
+    Some(&owner.name)
+}
+
+/// Whether a Node is ready and has what the Pod selects, and no taint that the Pod does not tolerate.
+fn takes(node: &Node, pod: &Pod) -> bool {
+    let conditions = node.status.as_ref().and_then(|status| status.conditions.as_ref());
+    let mut conditions = conditions.into_iter().flatten();
+    let is_ready = conditions.any(|condition| condition.type_ == "Ready" && condition.status == "True");
+    let spec = pod.spec.as_ref();
+    let selected = spec.and_then(|spec| spec.node_selector.as_ref());
+    let mut selected = selected.into_iter().flatten();
+    let is_selected = selected.all(|(label, value)| node.labels().get(label) == Some(value));
+    let is_cordoned = node.spec.as_ref().and_then(|spec| spec.unschedulable) == Some(true);
+    let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_ref());
+    let mut taints = taints
+        .into_iter()
+        .flatten()
+        .filter(|taint| taint.effect != "PreferNoSchedule");
+    let tolerations = spec
+        .and_then(|spec| spec.tolerations.as_deref())
+        .unwrap_or_default();
+    let is_tolerated = taints.all(|taint| tolerations.iter().any(|toleration| tolerates(toleration, taint)));
+    is_ready && is_selected && !is_cordoned && is_tolerated
+}
+
+fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
+    let has_effect = toleration
+        .effect
+        .as_ref()
+        .is_none_or(|effect| *effect == taint.effect);
+    let has_key = toleration.key.as_ref().is_none_or(|key| *key == taint.key);
+    let exists = toleration.operator.as_deref() == Some("Exists");
+    let is_equal =
+        toleration.value.as_deref().unwrap_or_default() == taint.value.as_deref().unwrap_or_default();
+    has_effect && has_key && (exists || toleration.key.is_some() && is_equal)
 }
 
 /// The Node that a Pod without one is meant for: the DaemonSet controller names it in the affinity of its Pods.
@@ -113,11 +306,99 @@ mod tests {
         .unwrap()
     }
 
+    /// A Pod that this workload controls, with annotations.
+    fn owned(kind: &str, name: &str, annotations: &Value) -> Pod {
+        let owner = json!({"apiVersion": "v1", "kind": kind, "name": name, "uid": "a", "controller": true});
+        serde_json::from_value(json!({
+            "metadata": {"uid": "b", "annotations": annotations, "ownerReferences": [owner]},
+            "spec": {"containers": [], "nodeName": "worker"},
+        }))
+        .unwrap()
+    }
+
     #[test]
     fn a_pod_of_a_daemon_set_names_its_node_until_it_is_bound() {
         assert_eq!(node_of_daemon(&pod(None, "metadata.name")), Some("worker"));
         assert_eq!(node_of_daemon(&pod(Some("worker"), "metadata.name")), None);
         assert_eq!(node_of_daemon(&pod(None, "metadata.namespace")), None);
         assert_eq!(node_of_daemon(&Pod::default()), None);
+    }
+
+    #[test]
+    fn only_pods_of_jobs_end() {
+        let none = json!({});
+        assert_eq!(end(&owned("Job", "backup", &none)), Some("Succeeded"));
+        let fails = json!({FAILS_ANNOTATION: "true"});
+        assert_eq!(end(&owned("Job", "backup", &fails)), Some("Failed"));
+        assert_eq!(end(&owned("DaemonSet", "cni", &fails)), None);
+        assert_eq!(end(&Pod::default()), None);
+    }
+
+    #[test]
+    fn the_delay_of_a_pod_is_that_of_its_workload() {
+        let delays = Delays::default();
+        let pace = Pace::new("a", "one", delays.clone());
+        let annotations = json!({DELAY_ANNOTATION: "5s"});
+        let pods = [
+            owned("DaemonSet", "cni", &annotations),
+            owned("ReplicaSet", "cni-6b5d", &annotations),
+        ];
+        for pod in &pods {
+            assert_eq!(pace.delay(pod), Delay::seconds(5));
+            assert!(!pace.has_passed(pod));
+        }
+        delays.set("a", "one", "cni", Delay::NONE);
+        for pod in &pods {
+            assert!(pace.has_passed(pod), "{pod:?}");
+        }
+        assert!(pace.has_passed(&Pod::default()));
+    }
+
+    #[test]
+    fn a_pod_starts_until_it_is_ready() {
+        let with = |phase: &str, is_ready: bool| {
+            let mut pod = owned("DaemonSet", "cni", &json!({}));
+            pod.status = serde_json::from_value(status(phase, is_ready)["status"].clone()).unwrap();
+            pod
+        };
+        assert!(is_to_run(&owned("DaemonSet", "cni", &json!({}))));
+        assert!(is_to_run(&with("Pending", false)));
+        assert!(is_starting(&with("Running", false)));
+        assert!(!is_starting(&with("Running", true)));
+        assert!(!is_starting(&with("Succeeded", false)) && !is_to_run(&with("Succeeded", false)));
+    }
+
+    #[test]
+    fn a_node_takes_pods_that_tolerate_its_taints() {
+        let node = |taints: Value, labels: Value| -> Node {
+            serde_json::from_value(json!({
+                "metadata": {"name": "worker", "labels": labels},
+                "spec": {"taints": taints},
+                "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+            }))
+            .unwrap()
+        };
+        let pod = |tolerations: Value, selector: Value| -> Pod {
+            let spec = json!({"containers": [], "tolerations": tolerations, "nodeSelector": selector});
+            serde_json::from_value(json!({"spec": spec})).unwrap()
+        };
+        let tainted = node(
+            json!([{"key": "a", "value": "b", "effect": "NoSchedule"}]),
+            json!({}),
+        );
+        assert!(!takes(&tainted, &pod(json!([]), json!({}))));
+        assert!(takes(&tainted, &pod(json!([{"operator": "Exists"}]), json!({}))));
+        assert!(takes(
+            &tainted,
+            &pod(json!([{"key": "a", "value": "b"}]), json!({}))
+        ));
+        assert!(!takes(
+            &tainted,
+            &pod(json!([{"key": "a", "value": "c"}]), json!({}))
+        ));
+        let labelled = node(json!([]), json!({"pool": "x"}));
+        assert!(takes(&labelled, &pod(json!([]), json!({"pool": "x"}))));
+        assert!(!takes(&labelled, &pod(json!([]), json!({"pool": "y"}))));
+        assert!(!takes(&Node::default(), &Pod::default()));
     }
 }

@@ -18,7 +18,7 @@ use tokio::time::Instant;
 
 use super::delay::{DELAY_ANNOTATION, Delay, Delays};
 use super::kapp_controller::{self, KAPP_CONTROLLER_START, Pod, RunningProcess};
-use super::pods;
+use super::pods::{self, Pace};
 use super::workload_kind::{WorkloadKind, node_selector};
 use crate::stack::StackCore;
 use crate::stack::apiserver::ApiServer;
@@ -41,6 +41,8 @@ pub enum Rollouts {
     Deployments,
     /// DaemonSets, beside a real Deployment controller. No Pod runs.
     DaemonSets,
+    /// Nothing, beside the real controllers of all kinds. Every Pod is bound to a Node and runs.
+    None,
 }
 
 /// How soon it is noticed that a process has ended.
@@ -117,13 +119,17 @@ impl Kubelet {
 impl Node {
     fn loops(self: &Arc<Self>) -> JoinSet<()> {
         let mut loops = JoinSet::new();
-        if self.rollouts != Rollouts::Deployments {
+        if matches!(self.rollouts, Rollouts::All | Rollouts::DaemonSets) {
             loops.spawn(self.clone().run::<DaemonSet>());
         }
-        if self.rollouts != Rollouts::DaemonSets {
+        if matches!(self.rollouts, Rollouts::All | Rollouts::Deployments) {
             loops.spawn(self.clone().run::<Deployment>());
             loops.spawn(self.clone().keep_alive());
-            loops.spawn(pods::run(self.api.admin_client()));
+            loops.spawn(pods::run(self.api.admin_client(), None));
+        }
+        if self.rollouts == Rollouts::None {
+            let pace = Pace::new(&self.namespace, &self.cluster, self.delays.clone());
+            loops.spawn(pods::run(self.api.admin_client(), Some(pace)));
         }
         loops
     }

@@ -297,7 +297,7 @@ struct Process {
 impl Process {
     async fn of(scene: &Scene) -> Result<Self> {
         let stack = scene.world().stack();
-        let running = stack.kapp_controller().process().await;
+        let running = stack.kapp_controller()?.process().await;
         Ok(Self {
             running: running.context("no kapp-controller runs")?,
             ends: stack.core().directory().counted_ends(),
@@ -309,7 +309,7 @@ impl Process {
     async fn still_runs(&self, scene: &Scene) -> Result<()> {
         let stack = scene.world().stack();
         let now = wait::until("kapp-controller to run", TIMEOUT, || async {
-            match stack.kapp_controller().process().await {
+            match stack.kapp_controller()?.process().await {
                 Some(now) => Ok(now),
                 None => wait::not_yet("no kapp-controller runs"),
             }
