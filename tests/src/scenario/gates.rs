@@ -65,8 +65,7 @@
 //! - `Scene::gate(&self, gate: &Gate) -> Result<()>` applies it; `Scene::gate_path(&self, name: &str) -> String` for `scene.objects()`.
 //! - `Cluster::cluster_upgrade_path(&self) -> String`, `Cluster::cluster_upgrade(&self) -> Result<Option<Value>>` (its ClusterUpgrade),
 //!   `Cluster::cluster_upgrade_until(what, deadline, probe)`, `Cluster::held_by(check, reason, deadline) -> Result<Value>` (the
-//!   ClusterUpgrade),
-//!   `Cluster::in_workload(path) -> Result<Option<Value>>`.
+//!   ClusterUpgrade), `Cluster::in_workload(path) -> Result<Option<Value>>`.
 
 use std::time::Duration;
 
@@ -74,6 +73,7 @@ use anyhow::Result;
 use serde_json::Value;
 
 use super::cluster::Cluster;
+use super::read;
 use super::scene::Scene;
 use crate::objects::{Chart, Class, Gate, HelmChartProxy};
 use crate::requests::{apply, edit};
@@ -82,7 +82,7 @@ use crate::wait::{self, Unmet};
 /// Name of the CNI of scenarios: of its chart, its release, its HelmChartProxy and its DaemonSet.
 const CNI: &str = "cni";
 
-/// How long an object may be refused because the webhook of its controller does not listen yet.
+/// Timeout until a HelmChartProxy is accepted.
 const ACCEPTED: Duration = Duration::from_mins(2);
 
 /// A class whose Clusters have real controllers of workloads, and no variable of Sluice.
@@ -107,7 +107,7 @@ impl Scene {
         Ok(HelmChartProxy::new(CNI, charts.url()).version(first))
     }
 
-    /// Applies a HelmChartProxy. CAAPH may be starting, and nothing is admitted then.
+    /// Applies a HelmChartProxy. The API server may not reach the webhook of CAAPH in time.
     pub async fn deliver(&self, proxy: &HelmChartProxy) -> Result<()> {
         let object = proxy.object(self.namespace());
         wait::until("a HelmChartProxy to be accepted", ACCEPTED, || async {
@@ -188,7 +188,8 @@ impl Cluster {
 
     /// An object of the workload cluster; none if it does not exist.
     pub async fn in_workload(&self, path: &str) -> Result<Option<Value>> {
-        edit::get(&self.workload()?.api.admin_client(), path).await
+        let client = self.workload()?.api.admin_client();
+        edit::get(&client, path).await
     }
 
     /// Waits until the one HelmReleaseProxy of the Cluster and this HelmChartProxy is deployed in the version of the latter.
@@ -237,7 +238,9 @@ impl Cluster {
 fn is_deployed(release: &Value, proxy: &HelmChartProxy) -> Result<(), Unmet> {
     let (spec, status) = (&release["spec"], &release["status"]);
     let is_observed = status["observedGeneration"] == release["metadata"]["generation"];
-    if is_observed && spec["version"] == proxy.wanted() && status["status"] == "deployed" {
+    // After an error before the release, only the condition changes.
+    let is_ready = read::condition(release, "Ready").is_some_and(|condition| condition["status"] == "True");
+    if is_observed && is_ready && spec["version"] == proxy.wanted() && status["status"] == "deployed" {
         return Ok(());
     }
     wait::not_yet(format!(
