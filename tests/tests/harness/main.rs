@@ -3,6 +3,7 @@
 mod cleanup;
 mod cold_cache;
 mod first_run;
+mod gates;
 mod missing;
 mod pause_flow;
 mod stack;
