@@ -14,17 +14,17 @@
 //!   `Scene::open(&world, "team-a", &gates::class())`.
 //! - [`Options::without_packages`](crate::stack::Options::without_packages), [`Options::stores_json`](crate::stack::Options::stores_json):
 //!   the latter alone for a stack with packages whose observer has to read DaemonSets, Deployments, StatefulSets, Jobs and Pods.
-//! - [`Stack::kapp_controller`](crate::stack::Stack::kapp_controller) now returns `Result<&KappController>`.
+//! - [`Stack::kapp_controller`](crate::stack::Stack::kapp_controller) is an error in a stack without packages.
 //! - [`class`]: `fn class() -> Class`. DaemonSet, Deployment, ReplicaSet, StatefulSet and Job are those of the real
 //!   kube-controller-manager; the stand-in binds Pods to Nodes, runs them, and completes those of Jobs. A Cluster needs a worker
 //!   (`.workers(1)`): there is no Node without one. `cluster.delay("cni", Delay::Never)` (DaemonSet, Deployment, StatefulSet or Job by
-//!   its name) holds back the readiness of new Pods, or their completion, until another delay is set; annotation
+//!   its name) delays the readiness of new Pods, or their completion, until another delay is set. Annotation
 //!   `harness.test/ready-after` of the Pod template does the same. Annotation `harness.test/fails: "true"` of a Job's Pod template has
 //!   its Pods fail.
 //!
 //! # Clusters
 //! `scene.cluster("prod-1").unmanaged("v1.34.4").labelled("cni", "demo").workers(1).create()`; the upgrade is
-//! `cluster.upgrade_unmanaged("v1.35.4")`. `NewCluster::labelled(self, key: impl Into<String>, value: impl Into<String>) -> Self` is new.
+//! `cluster.upgrade_unmanaged("v1.35.4")`.
 //!
 //! # Delivery
 //! ```ignore
