@@ -22,12 +22,13 @@ const NOT_COPIED: [&str; 5] = [
 ];
 
 /// The directories that contain only generated files.
-pub(crate) fn directories() -> [PathBuf; 4] {
+pub(crate) fn directories() -> [PathBuf; 5] {
     [
         definitions(),
         chart().join("crds"),
         chart().join("base"),
         chart().join("alerts"),
+        chart().join("gates"),
     ]
 }
 
@@ -44,6 +45,7 @@ pub(crate) fn wanted() -> Result<Files, Box<dyn Error>> {
     }
     copy("base", &mut copies)?;
     copy("alerts", &mut copies)?;
+    copy("gates", &mut copies)?;
     // Templates read each file of the index, so that rendering fails without one.
     let mut index = String::new();
     for path in copies.keys() {
