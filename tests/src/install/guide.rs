@@ -137,8 +137,14 @@ mod tests {
 
     #[test]
     fn a_test_asks_for_each_mark_of_the_pages() {
-        let of_install = ["real/install.rs", "real/install_wrong.rs", "scenarios/image.rs"];
+        let of_install = [
+            "real/install.rs",
+            "real/install_gates.rs",
+            "real/install_wrong.rs",
+            "scenarios/image.rs",
+        ];
         asks_for_each_mark("docs/install.md", &of_install);
+        asks_for_each_mark("docs/gates.md", &["real/install_gates.rs"]);
         asks_for_each_mark("docs/gitops.md", &["scenarios/gitops.rs"]);
     }
 

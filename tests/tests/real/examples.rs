@@ -45,6 +45,7 @@ async fn examples_match_the_definitions_of_their_kinds() -> Result<()> {
     ] {
         run(&site, &format!("{DRY_RUN} -k examples/{directory}")).await?;
     }
+    run(&site, &format!("{DRY_RUN} --filename examples/gate.yaml")).await?;
 
     // Each definition is strict.
     for (directory, field) in [
@@ -61,6 +62,8 @@ async fn examples_match_the_definitions_of_their_kinds() -> Result<()> {
         said.refused(&format!("{field}x"))
             .with_context(|| directory.to_owned())?;
     }
+    let misspelt = format!("sed s/versionKey/versionKeyx/ examples/gate.yaml | {DRY_RUN} --filename -");
+    site.shell().run(&misspelt, &[]).await?.refused("versionKeyx")?;
     only_providers_differ(&site).await?;
     synced(&site).await?;
     core.directory().close().await

@@ -25,8 +25,15 @@ const WAYS: [&str; 3] = ["kubectl", "helm", "clusterctl"];
 async fn all_ways_give_the_same_objects() -> Result<()> {
     let core = StackCore::start("install").await?;
     let guide = Guide::read()?;
-    let sites = try_join_all(WAYS.map(|way| install(&core, &guide, way))).await?;
-    let [first, others @ ..] = &sites[..] else {
+    let sites = try_join_all(WAYS.map(async |way| {
+        let monitoring = match way {
+            "helm" => "monitoring helm",
+            _ => "monitoring",
+        };
+        install(&core, &guide, way, &["prepare"], &[way, monitoring]).await
+    }))
+    .await?;
+    let [first, ..] = &sites[..] else {
         anyhow::bail!("no way to install")
     };
     let found: BTreeSet<&Object> = first.installed.objects().collect();
@@ -38,17 +45,14 @@ async fn all_ways_give_the_same_objects() -> Result<()> {
         found.difference(&shipped).collect::<Vec<_>>(),
         shipped.difference(&found).collect::<Vec<_>>()
     );
-    for other in others {
-        let differences = first.installed.differences(&other.installed);
-        ensure!(
-            differences.is_empty(),
-            "kubectl (first) and {} (second) install other objects:\n  {}\n{ADVICE}",
-            other.way,
-            differences.join("\n  ")
-        );
-    }
+    are_the_same(&sites)?;
     try_join_all(sites.iter().map(async |installation| {
-        let gone = comes_and_goes(installation, &guide).await;
+        let (upgrade, uninstall) = match installation.way {
+            "kubectl" => ("upgrade kubectl", "uninstall kubectl"),
+            "helm" => ("upgrade helm", "uninstall helm"),
+            _ => ("clusterctl", "uninstall kubectl"),
+        };
+        let gone = comes_and_goes(installation, &guide, upgrade, uninstall).await;
         gone.with_context(|| format!("with {}", installation.way))
     }))
     .await?;
@@ -56,12 +60,15 @@ async fn all_ways_give_the_same_objects() -> Result<()> {
 }
 
 /// What one way has given.
-struct Installation {
-    way: &'static str,
-    site: Site,
+pub(crate) struct Installation {
+    /// The commands that have installed it.
+    pub(crate) way: &'static str,
+    /// Where it is installed.
+    pub(crate) site: Site,
     /// From before.
     before: Installed,
-    installed: Installed,
+    /// All of its objects.
+    pub(crate) installed: Installed,
 }
 
 impl Installation {
@@ -70,17 +77,22 @@ impl Installation {
     }
 }
 
-async fn install(core: &Arc<StackCore>, guide: &Guide, way: &'static str) -> Result<Installation> {
-    let site = Site::prepare(core, way).await?;
-    run(&site, guide, "prepare").await?;
+/// Runs these commands of the guide in a new management cluster: `before` its objects are compared, and `then`.
+pub(crate) async fn install(
+    core: &Arc<StackCore>,
+    guide: &Guide,
+    way: &'static str,
+    before: &[&str],
+    then: &[&str],
+) -> Result<Installation> {
+    let site = Site::prepare(core, &way.replace(' ', "-")).await?;
+    for commands in before {
+        run(&site, guide, commands).await?;
+    }
     let before = Installed::read(&site.client()).await?;
-    run(&site, guide, way).await?;
-    let monitoring = if way == "helm" {
-        "monitoring helm"
-    } else {
-        "monitoring"
-    };
-    run(&site, guide, monitoring).await?;
+    for commands in then {
+        run(&site, guide, commands).await?;
+    }
     let installed = Installed::read(&site.client()).await?.since(&before)?;
     Ok(Installation {
         way,
@@ -88,6 +100,24 @@ async fn install(core: &Arc<StackCore>, guide: &Guide, way: &'static str) -> Res
         before,
         installed,
     })
+}
+
+/// All ways have given the same objects.
+pub(crate) fn are_the_same(installations: &[Installation]) -> Result<()> {
+    let [first, others @ ..] = installations else {
+        anyhow::bail!("no way to install")
+    };
+    for other in others {
+        let differences = first.installed.differences(&other.installed);
+        ensure!(
+            differences.is_empty(),
+            "{} (first) and {} (second) install other objects:\n  {}\n{ADVICE}",
+            first.way,
+            other.way,
+            differences.join("\n  ")
+        );
+    }
+    Ok(())
 }
 
 /// The objects of `manifests/base` and `manifests/alerts`.
@@ -104,15 +134,15 @@ async fn shipped(site: &Site) -> Result<Vec<Object>> {
 }
 
 /// Upgrades to the same version, then uninstalls.
-async fn comes_and_goes(installation: &Installation, guide: &Guide) -> Result<()> {
+pub(crate) async fn comes_and_goes(
+    installation: &Installation,
+    guide: &Guide,
+    upgrade: &str,
+    uninstall: &str,
+) -> Result<()> {
     let Installation {
         way, site, installed, ..
     } = installation;
-    let (upgrade, uninstall) = match *way {
-        "kubectl" => ("upgrade kubectl", "uninstall kubectl"),
-        "helm" => ("upgrade helm", "uninstall helm"),
-        _ => ("clusterctl", "uninstall kubectl"),
-    };
     run(site, guide, upgrade).await?;
     let differences = installed.differences(&installation.now().await?);
     ensure!(differences.is_empty(), "{upgrade}: {differences:?}");
@@ -126,7 +156,7 @@ async fn comes_and_goes(installation: &Installation, guide: &Guide) -> Result<()
     let left: Vec<&Object> = left
         .objects()
         // Helm leaves the namespace that it was given.
-        .filter(|object| object.kind != "Namespace" || *way != "helm")
+        .filter(|object| object.kind != "Namespace" || !way.starts_with("helm"))
         .collect();
     ensure!(
         left == shipped,
@@ -140,7 +170,8 @@ async fn comes_and_goes(installation: &Installation, guide: &Guide) -> Result<()
     Ok(())
 }
 
-async fn run(site: &Site, guide: &Guide, commands: &str) -> Result<()> {
+/// Runs commands of the guide, which succeed.
+pub(crate) async fn run(site: &Site, guide: &Guide, commands: &str) -> Result<()> {
     let said = site.shell().run(&guide.commands(commands)?, &[]).await?;
     said.well().map(drop).with_context(|| commands.to_owned())
 }
@@ -312,7 +343,7 @@ async fn chosen_parts_are_installed_and_missing_ones_are_reported() -> Result<()
 }
 
 /// Invalid values, the error message of each, and a valid value.
-const WRONG: [(&str, &str); 17] = [
+const WRONG: [(&str, &str); 22] = [
     ("replicas=0", "/replicas"),
     ("replicas=two", "/replicas"),
     ("replica=3", "'replica' not allowed"),
@@ -339,6 +370,14 @@ const WRONG: [(&str, &str); 17] = [
         "by remoteProxySecret",
     ),
     ("caBundleConfigMap=1", "/caBundleConfigMap"),
+    ("packages.enabled=false,gates.enabled=false", "/gates/enabled"),
+    ("packages.enabled=no", "/packages/enabled"),
+    ("gates.reads={flux}", "/gates/reads/0"),
+    ("flags.packages=false", "by packages.enabled"),
+    (
+        "packages.enabled=false,statusService.enabled=true",
+        "the status service reports packages",
+    ),
 ];
 
 #[tokio::test(flavor = "multi_thread")]

@@ -5,6 +5,7 @@ mod examples;
 mod extension;
 mod gate_definitions;
 mod install;
+mod install_gates;
 mod install_wrong;
 mod leader;
 mod policies;

@@ -13,6 +13,9 @@ use crate::common::release;
 
 const CREATE: &str = "BeforeClusterCreate";
 
+/// ClusterRoles of a replica.
+const ROLES: [&str; 3] = ["sluice", "sluice-packages", "sluice-gates"];
+
 pub(crate) fn scenario() -> Scenario {
     Scenario::new(
         "missing-things-hooks",
@@ -183,18 +186,23 @@ async fn unsynced(scene: &Scene, cluster: &Cluster) -> Result<()> {
         "a Cluster that may be none of ours: {reply:?}"
     );
 
-    let binding = json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": "ClusterRoleBinding",
-        "metadata": {"name": "sluice-late"},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "sluice"},
-        "subjects": [{"kind": "ServiceAccount", "name": "late", "namespace": scene.namespace()}],
+    let bindings = ROLES.map(|role| {
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": {"name": format!("{role}-late")},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+            "subjects": [{"kind": "ServiceAccount", "name": "late", "namespace": scene.namespace()}],
+        })
     });
-    scene.apply(&[binding]).await?;
-    let outcome = becomes_released_at_rest(&late, &seen).await;
+    scene.apply(&bindings).await?;
+    let mut outcome = becomes_released_at_rest(&late, &seen).await;
     late.kill().await?;
-    let binding = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/sluice-late";
-    outcome.and(scene.objects().delete(binding).await)
+    for role in ROLES {
+        let binding = format!("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/{role}-late");
+        outcome = outcome.and(scene.objects().delete(&binding).await);
+    }
+    outcome
 }
 
 /// Asks about a Cluster that has a control plane.

@@ -60,6 +60,15 @@ fn every_reason_of_a_configuration_is_documented() {
     );
 }
 
+/// Operators read about the file on the page, and apply the file.
+#[test]
+fn the_first_example_of_gates_is_the_file() {
+    let (page, file) = (read("docs/gates.md"), read("examples/gate.yaml"));
+    let first = page.split("```yaml\n").nth(1);
+    let first = first.and_then(|rest| rest.split("```").next());
+    assert_eq!(first, Some(file.as_str()));
+}
+
 #[test]
 fn the_readme_names_the_test_command_that_ci_runs() {
     assert!(read("README.md").lines().any(|line| line == "make test"));
