@@ -1,7 +1,13 @@
 //! Request of a hook call, reduced to the fields that Sluice reads.
 
+use std::{collections::BTreeMap, fmt};
+
 use jiff::Timestamp;
+use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
 pub use sluice_crds::run::Hook;
+
+/// Longest text of labels that a call keeps, in bytes: 160 labels of the longest names and values of Kubernetes.
+pub const LONGEST_LABELS: usize = 64 * 1024;
 
 /// One call of a lifecycle hook.
 ///
@@ -20,6 +26,8 @@ pub struct HookCall<'a> {
     pub generation: i64,
     /// Value of the label `run.tanzu.vmware.com/tkr`; an empty value counts as none.
     pub label: Option<&'a str>,
+    /// JSON text of `metadata.labels`, which is parsed only where gates select Clusters; empty if it exceeds [`LONGEST_LABELS`].
+    pub labels: Option<&'a str>,
     /// Version of the call: `toKubernetesVersion` of Before* hooks, `kubernetesVersion` of After* hooks, `spec.topology.version` of
     /// BeforeClusterCreate; unspecified for the others.
     pub version: &'a str,
@@ -40,6 +48,44 @@ impl HookCall<'_> {
             _ => self.version,
         }
     }
+
+    /// Parses the labels. `None` if the text is too long, or no object of texts, or if it has a key twice.
+    #[must_use]
+    pub fn parsed_labels(&self) -> Option<BTreeMap<String, String>> {
+        let Some(text) = self.labels else {
+            return Some(BTreeMap::new());
+        };
+        serde_json::from_str(text).ok().map(|Labels(labels)| labels)
+    }
+}
+
+/// All labels of a Cluster.
+struct Labels(BTreeMap<String, String>);
+
+impl<'de> Deserialize<'de> for Labels {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(LabelsVisitor)
+    }
+}
+
+struct LabelsVisitor;
+
+impl<'de> Visitor<'de> for LabelsVisitor {
+    type Value = Labels;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object of labels")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut labels = BTreeMap::new();
+        while let Some((key, value)) = map.next_entry::<String, String>()? {
+            if labels.insert(key, value).is_some() {
+                return Err(A::Error::custom("a label is there twice"));
+            }
+        }
+        Ok(Labels(labels))
+    }
 }
 
 /// A hook call that outlives its request.
@@ -51,6 +97,7 @@ pub struct OwnedHookCall {
     uid: String,
     generation: i64,
     label: Option<String>,
+    labels: Option<String>,
     version: String,
     first_step: Option<String>,
     deleted_at: Option<Timestamp>,
@@ -66,6 +113,7 @@ impl From<&HookCall<'_>> for OwnedHookCall {
             uid: call.uid.to_owned(),
             generation: call.generation,
             label: call.label.map(str::to_owned),
+            labels: call.labels.map(str::to_owned),
             version: call.version.to_owned(),
             first_step: call.first_step.map(str::to_owned),
             deleted_at: call.deleted_at,
@@ -85,6 +133,7 @@ impl OwnedHookCall {
             uid: &self.uid,
             generation: self.generation,
             label: self.label.as_deref(),
+            labels: self.labels.as_deref(),
             version: &self.version,
             first_step: self.first_step.as_deref(),
             deleted_at: self.deleted_at,
@@ -106,5 +155,53 @@ pub const fn handler(hook: Hook) -> &'static str {
         Hook::AfterWorkersUpgrade => "after-workers-upgrade",
         Hook::AfterClusterUpgrade => "after-cluster-upgrade",
         Hook::BeforeClusterDelete => "before-cluster-delete",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case::absent(None, Some(""))]
+    #[case::none(Some("{}"), Some(""))]
+    #[case::some(Some(r#"{"cni": "cilium", "tier" : "\u0061"}"#), Some("cni=cilium tier=a"))]
+    #[case::empty_value(Some(r#"{"cni": ""}"#), Some("cni="))]
+    #[case::too_long(Some(""), None)]
+    #[case::null(Some("null"), None)]
+    #[case::array(Some("[]"), None)]
+    #[case::number(Some(r#"{"cni": 1}"#), None)]
+    #[case::null_value(Some(r#"{"cni": null}"#), None)]
+    #[case::object(Some(r#"{"cni": {"a": "b"}}"#), None)]
+    #[case::twice(Some(r#"{"cni": "cilium", "cni": "cilium"}"#), None)]
+    #[case::twice_with_an_escape(Some(r#"{"cni": "cilium", "\u0063ni": "antrea"}"#), None)]
+    #[case::half_a_character(Some(r#"{"cni": "\ud800"}"#), None)]
+    #[case::cut_off(Some(r#"{"cni": "#), None)]
+    #[case::more(Some(r"{} {}"), None)]
+    fn labels_are_texts_by_key(#[case] labels: Option<&str>, #[case] expected: Option<&str>) {
+        let call = HookCall {
+            hook: Hook::BeforeClusterUpgrade,
+            namespace: "team-a",
+            name: "one",
+            uid: "uid",
+            generation: 1,
+            label: None,
+            labels,
+            version: "v1.36.3",
+            first_step: None,
+            deleted_at: None,
+            now: None,
+        };
+        let parsed = call.parsed_labels().map(|labels| {
+            let pairs: Vec<String> = labels
+                .iter()
+                .map(|(key, value)| format!("{key}={value}"))
+                .collect();
+            pairs.join(" ")
+        });
+        assert_eq!(parsed.as_deref(), expected);
+        assert_eq!(OwnedHookCall::from(&call).as_call(), call);
     }
 }

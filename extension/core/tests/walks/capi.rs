@@ -405,6 +405,7 @@ impl ClusterApi {
             uid: metadata["uid"].as_str().unwrap_or_default(),
             generation: metadata["generation"].as_i64().unwrap_or_default(),
             label: metadata["labels"][label::TKR].as_str(),
+            labels: None,
             version: VERSIONS[asked],
             first_step: step.map(|step| VERSIONS[step]),
             deleted_at: deleting.then(|| time_at(now)),

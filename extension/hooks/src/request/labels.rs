@@ -1,17 +1,33 @@
-//! The label that hook decisions depend on.
+//! The labels that hook decisions depend on.
 
 use std::borrow::Cow;
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, Visitor};
+use sluice_core::gate::hook_call::LONGEST_LABELS;
+
+use super::error::RequestError;
 
 /// The label that names the TKR of a Cluster.
 const TKR: &str = "run.tanzu.vmware.com/tkr";
 
-/// The part of `metadata.labels` that is read; the rest is skipped without a copy.
+/// The part of `metadata.labels` that every decision depends on; the rest is skipped without a copy.
 #[derive(Debug, Default)]
 pub(super) struct Labels<'a> {
     pub(super) tkr: Option<Cow<'a, str>>,
+}
+
+impl<'a> Labels<'a> {
+    /// Reads the labels from their JSON text.
+    pub(super) fn of(text: &'a str) -> Result<Self, RequestError> {
+        let place = "in cluster.metadata.labels";
+        serde_json::from_str(text).map_err(|error| RequestError::Malformed(format!("{error} {place}")))
+    }
+}
+
+/// The text as far as a call keeps it. Calls that wait for a read have no share of the memory for bodies any more.
+pub(super) fn kept(text: &str) -> &str {
+    if text.len() <= LONGEST_LABELS { text } else { "" }
 }
 
 impl<'de: 'a, 'a> Deserialize<'de> for Labels<'a> {

@@ -11,11 +11,12 @@ mod wire;
 use std::borrow::Cow;
 
 use jiff::Timestamp;
+use serde_json::value::RawValue;
 use sluice_core::gate::hook_call::HookCall;
 use sluice_core::version::KubernetesVersion;
 
 pub use self::error::RequestError;
-use self::labels::Text;
+use self::labels::{Labels, Text};
 use self::object::Object;
 use self::wire::{Cluster, Metadata, Step};
 use crate::{API_VERSION, Hook};
@@ -35,6 +36,8 @@ pub struct Request<'a> {
     generation: i64,
     deleted_at: Option<Timestamp>,
     label: Option<Cow<'a, str>>,
+    /// JSON text of `metadata.labels`.
+    labels: Option<&'a str>,
     /// `fromKubernetesVersion` of Before* upgrade hooks.
     from: Option<Cow<'a, str>>,
     version: Cow<'a, str>,
@@ -84,6 +87,8 @@ impl<'a> Request<'a> {
             deletion_timestamp,
             labels,
         } = metadata;
+        let labels = labels.map(RawValue::get);
+        let tkr = labels.map(Labels::of).transpose()?.and_then(|labels| labels.tkr);
         Ok(Self {
             hook,
             namespace: required("cluster.metadata.namespace", namespace)?,
@@ -94,11 +99,11 @@ impl<'a> Request<'a> {
                 .filter(|generation| *generation > 0)
                 .ok_or_else(|| missing("cluster.metadata.generation"))?,
             deleted_at: deletion_timestamp.map(deletion_time).transpose()?,
-            label: labels
-                .and_then(|labels| labels.tkr)
+            label: tkr
                 .filter(|label| !label.is_empty())
                 .map(|label| short("cluster.metadata.labels", label))
                 .transpose()?,
+            labels: labels.map(labels::kept),
             from,
             version,
             first_step,
@@ -115,6 +120,7 @@ impl<'a> Request<'a> {
             uid: &self.uid,
             generation: self.generation,
             label: self.label.as_deref(),
+            labels: self.labels,
             version: &self.version,
             first_step: self.first_step.as_deref(),
             deleted_at: self.deleted_at,

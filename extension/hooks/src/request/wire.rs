@@ -5,8 +5,9 @@
 //! without a copy and, if needed, read from the API server: a request is data, not authority.
 
 use serde::Deserialize;
+use serde_json::value::RawValue;
 
-use super::labels::{Labels, Text};
+use super::labels::Text;
 use super::object::Object;
 
 /// A request of any hook.
@@ -72,8 +73,9 @@ pub(super) struct Metadata<'a> {
     pub(super) generation: Option<i64>,
     #[serde(borrow)]
     pub(super) deletion_timestamp: Option<Text<'a>>,
+    /// Kept as text: most of them are needed only where a gate selects Clusters by them.
     #[serde(borrow)]
-    pub(super) labels: Option<Labels<'a>>,
+    pub(super) labels: Option<&'a RawValue>,
 }
 
 /// One remaining step of an upgrade.

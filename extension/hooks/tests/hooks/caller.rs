@@ -90,6 +90,7 @@ impl Gate for Always {
             uid,
             generation,
             label,
+            labels: _,
             version,
             first_step,
             deleted_at,

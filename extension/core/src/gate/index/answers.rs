@@ -52,6 +52,7 @@ mod tests {
             uid,
             generation: 1,
             label: None,
+            labels: None,
             version: "v1.36.3",
             first_step: None,
             deleted_at: None,

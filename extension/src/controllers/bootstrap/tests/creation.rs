@@ -26,6 +26,7 @@ fn held(context: &Context) -> Option<HoldReason> {
         uid: "uid",
         generation: 1,
         label: Some(RELEASE),
+        labels: None,
         version: VERSION,
         first_step: None,
         deleted_at: None,
