@@ -14,13 +14,14 @@ use kube::{
 use serde::Deserialize;
 use sluice_crds::{
     foreign::{Cluster, ClusterClass, MachineDeployment, MachinePool, Package},
+    lifecycle::{ClusterUpgrade, UpgradeGate},
     run::{ClusterBootstrap, ClusterBootstrapTemplate, TanzuKubernetesRelease},
 };
 
 use crate::{
     cache::{
         stored_kind::StoredKind,
-        stores::{Found, Images, Releases, Stored, Stores},
+        stores::{Found, FoundGate, GateKinds, Images, Releases, Stored, Stores},
     },
     decode::{Decode, Item, Undecodable},
     gate::{
@@ -294,6 +295,9 @@ macro_rules! read {
 
         $(impl<S: Stores> Stored<$Kind> for Confirmed<'_, S> {
             fn found(&self, namespace: Option<&str>, name: &str) -> Found<$Kind> {
+                if self.reads.0.is_empty() {
+                    return self.stores.found(namespace, name);
+                }
                 let object = ReleaseObject::new(ReadKind::$Kind, namespace.unwrap_or_default(), name);
                 match self.reads.0.get(&object) {
                     Some(ObjectRead::$Kind(found)) => found.clone(),
@@ -315,7 +319,13 @@ macro_rules! read {
         })+
     };
 }
-read!(ClusterBootstrap, Cluster, ClusterClass, TanzuKubernetesRelease);
+read!(
+    ClusterBootstrap,
+    Cluster,
+    ClusterClass,
+    TanzuKubernetesRelease,
+    ClusterUpgrade
+);
 
 fn decode<K: Decode>(text: &str) -> Option<Found<K>> {
     Some(match Item::<K>::of(text)? {
@@ -370,7 +380,13 @@ macro_rules! cached {
         })+
     };
 }
-cached!(ClusterBootstrapTemplate, MachineDeployment, MachinePool, Package);
+cached!(
+    ClusterBootstrapTemplate,
+    MachineDeployment,
+    MachinePool,
+    Package,
+    UpgradeGate
+);
 
 impl<S: Stores> Stores for Confirmed<'_, S> {
     fn releases(&self) -> Arc<Releases> {
@@ -395,6 +411,18 @@ impl<S: Stores> Stores for Confirmed<'_, S> {
 
     fn is_listed(&self, kind: StoredKind) -> bool {
         self.stores.is_listed(kind)
+    }
+
+    fn gates_of(&self, namespace: &str) -> Vec<FoundGate> {
+        self.stores.gates_of(namespace)
+    }
+
+    fn gate_kinds(&self) -> GateKinds {
+        self.stores.gate_kinds()
+    }
+
+    fn packages_enabled(&self) -> bool {
+        self.stores.packages_enabled()
     }
 
     fn unlisted(&self) -> Option<StoredKind> {
@@ -441,6 +469,21 @@ impl<S: Stores, N: Fn(&str) -> Option<Hold>> Index<'_, S, N> {
 
     /// Returns the objects that a release of the call depends on. All others can only hold it.
     fn objects_of_release(&self, call: &HookCall<'_>, policy: &RetryPolicy) -> BTreeSet<ReleaseObject> {
+        let mut objects = if self.stores.packages_enabled() {
+            self.objects_of_packages(call, policy)
+        } else {
+            BTreeSet::new()
+        };
+        // Also if the cache shows no gate: a gate that is in force is in the ClusterUpgrade.
+        if self.needs_upgrade(call) {
+            let upgrade = ReleaseObject::new(ReadKind::ClusterUpgrade, call.namespace, call.name);
+            objects.insert(upgrade);
+        }
+        objects
+    }
+
+    /// Returns the objects that a release by the packages of the Cluster depends on.
+    fn objects_of_packages(&self, call: &HookCall<'_>, policy: &RetryPolicy) -> BTreeSet<ReleaseObject> {
         if needs_no_knowledge(call, policy) {
             return BTreeSet::new();
         }

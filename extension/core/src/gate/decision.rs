@@ -1,12 +1,19 @@
 //! Decides one hook call: a pure function of the call and the cached objects of this replica.
+//!
+//! [`decide`] decides by the packages of the Cluster, and [`decide_by_gates`] by its gates. A release needs both.
+
+mod by_gates;
+mod record;
 
 use std::time::Duration;
 
-use sluice_crds::run::{Hook, SCHEMA, UpgradeRecord};
+use sluice_crds::run::{Hook, UpgradeRecord};
 
+pub(super) use self::by_gates::lists_enforced;
+pub use self::by_gates::{CachedGates, GateKnowledge, GateObjects, decide_by_gates, is_gated};
+use self::record::RecordFields;
 use crate::cache::stored_kind::StoredKind;
 use crate::cluster::is_managed;
-use crate::explanation::hold_of;
 use crate::gate::hook_call::HookCall;
 use crate::gate::retry::{RetryAfter, RetryPolicy};
 use crate::reasons::{CallReason, GateReason, Hold, HoldReason};
@@ -27,6 +34,16 @@ pub enum Decision {
         /// Message of the response: the reason and its details.
         message: String,
     },
+}
+
+impl Decision {
+    fn held(hold: &Hold<HoldReason>, retry_after: RetryAfter) -> Self {
+        Self::Hold {
+            retry_after,
+            reason: hold.reason,
+            message: hold.to_string(),
+        }
+    }
 }
 
 /// Knowledge of a replica about the Cluster of a call.
@@ -68,6 +85,12 @@ pub struct CachedCluster<'a> {
     pub still: Duration,
 }
 
+impl<'a> CachedCluster<'a> {
+    fn fields(&self) -> Option<RecordFields<'a>> {
+        self.record.map(RecordFields::from)
+    }
+}
+
 impl<'a> Knowledge<'a> {
     /// Returns the knowledge of a synced cache about the Cluster of a call; see [`is_managed`].
     #[must_use]
@@ -81,7 +104,7 @@ impl<'a> Knowledge<'a> {
     }
 }
 
-/// Decides one hook call from the knowledge of this replica.
+/// Decides one hook call by the packages of its Cluster, from the knowledge of this replica.
 ///
 /// A cache that lags holds the call if a generation or the label shows the lag: a release needs a record about exactly this call, with an
 /// open gate. Whatever the cache shows, a release is confirmed by reads; see [`confirmation`](crate::gate::confirmation).
@@ -91,7 +114,7 @@ pub fn decide(call: &HookCall<'_>, knowledge: &Knowledge<'_>, policy: &RetryPoli
 }
 
 fn decide_by(
-    clauses: &[Clause],
+    clauses: &[Clause<PackageObjection>],
     call: &HookCall<'_>,
     knowledge: &Knowledge<'_>,
     policy: &RetryPolicy,
@@ -104,18 +127,15 @@ fn decide_by(
         Knowledge::Managed(cached) if nothing_to_wait_for(call, cached) => None,
         Knowledge::Managed(cached) => clauses.iter().find_map(|clause| (clause.objection)(call, cached)),
     };
-    match hold {
-        None => Decision::Release,
-        Some(hold) => Decision::Hold {
-            retry_after: match knowledge {
-                // Only the watch lags, so the number of other held Clusters does not matter.
-                Knowledge::Unresolved(..) if hold.reason.is_passing() => RetryAfter::SHORTEST,
-                _ => policy.retry_after(call.uid, still(knowledge, hold.reason)),
-            },
-            reason: hold.reason,
-            message: hold.to_string(),
-        },
-    }
+    let Some(hold) = hold else {
+        return Decision::Release;
+    };
+    let retry_after = match knowledge {
+        // Only the watch lags, so the number of other held Clusters does not matter.
+        Knowledge::Unresolved(..) if hold.reason.is_passing() => RetryAfter::SHORTEST,
+        _ => policy.retry_after(call.uid, still(knowledge, hold.reason)),
+    };
+    Decision::held(&hold, retry_after)
 }
 
 /// Returns the time without progress toward an open gate.
@@ -158,19 +178,22 @@ fn nothing_to_wait_for(call: &HookCall<'_>, cached: &CachedCluster<'_>) -> bool 
     }
 }
 
+/// Objection to a release by the packages of a Cluster.
+type PackageObjection = fn(&HookCall<'_>, &CachedCluster<'_>) -> Option<Hold<HoldReason>>;
+
 /// One condition of a release.
-struct Clause {
+struct Clause<Objection> {
     #[cfg_attr(
         not(test),
         expect(dead_code, reason = "names the clause that a test leaves out")
     )]
     name: &'static str,
-    /// Returns the hold if this condition is not met. Without a record, all but the first five conditions are met.
-    objection: fn(&HookCall<'_>, &CachedCluster<'_>) -> Option<Hold<HoldReason>>,
+    /// Returns the hold if this condition is not met.
+    objection: Objection,
 }
 
-/// All conditions of a release.
-const CLAUSES: [Clause; 15] = [
+/// All conditions of a release by the packages of a Cluster. Without a record, all but the first five are met.
+const CLAUSES: [Clause<PackageObjection>; 15] = [
     Clause {
         name: "all objects that the Cluster depends on can be decoded",
         objection: undecodable,
@@ -193,19 +216,19 @@ const CLAUSES: [Clause; 15] = [
     },
     Clause {
         name: "the schema is cached",
-        objection: of_another_schema,
+        objection: |_, cached| cached.fields()?.of_another_schema(),
     },
     Clause {
         name: "the record is of this Cluster",
-        objection: of_another_cluster,
+        objection: |call, cached| cached.fields()?.of_another_cluster(call),
     },
     Clause {
         name: "the record has observed the Cluster's generation",
-        objection: behind_the_cluster,
+        objection: |call, cached| cached.fields()?.behind_the_cluster(call),
     },
     Clause {
         name: "the call is about the generation of the record",
-        objection: ahead_of_the_call,
+        objection: |call, cached| cached.fields()?.ahead_of_the_call(call),
     },
     Clause {
         name: "the record has observed the ClusterBootstrap's generation",
@@ -217,15 +240,15 @@ const CLAUSES: [Clause; 15] = [
     },
     Clause {
         name: "the record is for the target",
-        objection: of_another_target,
+        objection: |call, cached| cached.fields()?.of_another_target(call),
     },
     Clause {
         name: "the version is planned",
-        objection: unplanned,
+        objection: |call, cached| cached.fields()?.unplanned(call),
     },
     Clause {
         name: "the gate is open",
-        objection: closed,
+        objection: |call, cached| cached.fields()?.closed(call),
     },
     Clause {
         name: "a replica leads",
@@ -269,24 +292,6 @@ fn unrecorded(_: &HookCall<'_>, cached: &CachedCluster<'_>) -> Option<Hold<HoldR
         .then(|| cached.missing.clone().map_or_else(nothing, Hold::of_call))
 }
 
-fn of_another_schema(_: &HookCall<'_>, cached: &CachedCluster<'_>) -> Option<Hold<HoldReason>> {
-    (cached.record?.schema != SCHEMA).then(|| said(CallReason::RecordSchemaUnknown))
-}
-
-fn of_another_cluster(call: &HookCall<'_>, cached: &CachedCluster<'_>) -> Option<Hold<HoldReason>> {
-    (cached.record?.cluster_uid != call.uid).then(|| said(CallReason::RecordUIDMismatch))
-}
-
-fn behind_the_cluster(call: &HookCall<'_>, cached: &CachedCluster<'_>) -> Option<Hold<HoldReason>> {
-    (cached.record?.observed_cluster_generation < call.generation)
-        .then(|| said(CallReason::ClusterNotObserved))
-}
-
-// Cluster API would continue without the edits since, such as the entry that the machines of the version are made of.
-fn ahead_of_the_call(call: &HookCall<'_>, cached: &CachedCluster<'_>) -> Option<Hold<HoldReason>> {
-    (call.generation < cached.record?.observed_cluster_generation).then(|| said(CallReason::CallOutdated))
-}
-
 fn behind_the_bootstrap(_: &HookCall<'_>, cached: &CachedCluster<'_>) -> Option<Hold<HoldReason>> {
     (Some(cached.record?.observed_bootstrap_generation) != cached.bootstrap_generation)
         .then(|| said(CallReason::BootstrapNotObserved))
@@ -302,46 +307,9 @@ fn behind_the_label(call: &HookCall<'_>, cached: &CachedCluster<'_>) -> Option<H
     })
 }
 
-fn of_another_target(call: &HookCall<'_>, cached: &CachedCluster<'_>) -> Option<Hold<HoldReason>> {
-    let record = cached.record?;
-    let compared = matches!(call.hook, Hook::BeforeClusterCreate | Hook::BeforeClusterUpgrade);
-    (compared && record.to != call.version).then(|| {
-        held(
-            CallReason::RecordTargetMismatch,
-            format!("waiting for Sluice to observe target {}", call.version),
-        )
-    })
-}
-
-fn unplanned(call: &HookCall<'_>, cached: &CachedCluster<'_>) -> Option<Hold<HoldReason>> {
-    let listed = cached.record?.gates.iter().any(|gate| answers(gate, call));
-    (!listed).then(|| {
-        held(
-            CallReason::VersionNotPlanned,
-            format!("{} is not the next version of the upgrade", call.gate_version()),
-        )
-    })
-}
-
-fn closed(call: &HookCall<'_>, cached: &CachedCluster<'_>) -> Option<Hold<HoldReason>> {
-    let gate = cached
-        .record?
-        .gates
-        .iter()
-        .find(|gate| answers(gate, call) && !gate.open)?;
-    let unknown = || held(CallReason::GateClosed, gate.message.clone());
-    Some(hold_of(gate).map_or_else(unknown, Hold::of_call))
-}
-
 // Uninstalled packages stay uninstalled without a leader.
 fn leaderless(call: &HookCall<'_>, cached: &CachedCluster<'_>) -> Option<Hold<HoldReason>> {
     (cached.leaderless && call.hook != Hook::BeforeClusterDelete).then(|| said(CallReason::NoLeader))
-}
-
-fn answers(gate: &sluice_crds::run::Gate, call: &HookCall<'_>) -> bool {
-    // A deletion has no version.
-    let of_version = call.hook == Hook::BeforeClusterDelete || gate.version == call.gate_version();
-    gate.hook == call.hook && of_version
 }
 
 #[cfg(test)]

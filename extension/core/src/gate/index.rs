@@ -1,6 +1,7 @@
 //! Decides hook calls from cached objects, and lists the held Clusters.
 
 mod answers;
+mod by_gates;
 mod counting;
 mod noted;
 
@@ -81,9 +82,21 @@ impl Pace {
 }
 
 impl<S: Stores, N: Fn(&str) -> Option<Hold>> Index<'_, S, N> {
-    /// Decides a call. `leaderless` means that no replica leads.
+    /// Decides a call. `leaderless` means that no replica leads. A release needs the packages and the gates; the packages object first.
     #[must_use]
     pub fn decide(&self, call: &HookCall<'_>, pace: &Pace, leaderless: bool) -> Decision {
+        let by_packages = if self.stores.packages_enabled() {
+            self.decide_by_packages(call, pace, leaderless)
+        } else {
+            Decision::Release
+        };
+        match by_packages {
+            Decision::Release => self.decide_by_gates(call, pace, leaderless),
+            hold @ Decision::Hold { .. } => hold,
+        }
+    }
+
+    fn decide_by_packages(&self, call: &HookCall<'_>, pace: &Pace, leaderless: bool) -> Decision {
         // Checked first: objects listed after this check may be missing below.
         let all = StoredKind::ALL.into_iter();
         let unlisted: Vec<StoredKind> = all.filter(|kind| !self.stores.is_listed(*kind)).collect();
@@ -96,8 +109,10 @@ impl<S: Stores, N: Fn(&str) -> Option<Hold>> Index<'_, S, N> {
         if requires_resolution(call.hook)
             && let Some(hold) = self.unresolved(call.label, (call.uid, call.generation), &cluster, &bootstrap)
         {
-            let standing = ProgressHash::of_hold("", &hold);
-            let still = pace.stuck.map(|stuck| stuck.still(standing, pace.now));
+            let still = pace.stuck.map(|stuck| {
+                let standing = ProgressHash::of_hold("", &hold);
+                stuck.still(standing.with(self.gate_progress(call)), pace.now)
+            });
             let knowledge = Knowledge::Unresolved(hold, still.unwrap_or_default());
             return decide(call, &knowledge, &pace.policy);
         }
@@ -121,7 +136,7 @@ impl<S: Stores, N: Fn(&str) -> Option<Hold>> Index<'_, S, N> {
                 Some(record) => ProgressHash::of_record(record),
                 None => ProgressHash::of_hold(call.label.unwrap_or_default(), missing.as_ref()?),
             };
-            Some(stuck.still(standing, pace.now))
+            Some(stuck.still(standing.with(self.gate_progress(call)), pace.now))
         });
         let known = CachedCluster {
             record,
@@ -179,23 +194,42 @@ impl<S: Stores, N: Fn(&str) -> Option<Hold>> Index<'_, S, N> {
     /// Returns the snapshot of a held Cluster for the counts; `None` if nothing holds it.
     #[must_use]
     pub fn hold_snapshot(&self, namespace: &str, name: &str) -> Option<HoldSnapshot> {
-        let held = self.held(namespace, name);
-        let cluster = self.cluster(namespace, name).ok().flatten();
-        let bootstrap = cluster.and_then(|_| self.bootstrap(namespace, name).ok().flatten());
-        let status = bootstrap
-            .as_deref()
-            .and_then(|bootstrap| bootstrap.status.as_ref());
-        let snapshot = HoldSnapshot {
-            held,
-            gate: status.and_then(|status| status.held.clone()),
-            past_deadline: status.is_some_and(|status| exceeded(status).is_some()),
+        let mut snapshot = HoldSnapshot {
+            held: self.held(namespace, name),
+            ..HoldSnapshot::default()
         };
+        if self.stores.packages_enabled() && matches!(self.cluster(namespace, name), Ok(Some(_))) {
+            let bootstrap = self.bootstrap(namespace, name).ok().flatten();
+            let status = bootstrap
+                .as_deref()
+                .and_then(|bootstrap| bootstrap.status.as_ref());
+            let held = status.and_then(|status| status.held.clone());
+            snapshot.gates.extend(held);
+            snapshot.past_deadline = status.is_some_and(|status| exceeded(status).is_some());
+        }
+        self.add_gates(namespace, name, &mut snapshot);
         (snapshot != HoldSnapshot::default()).then_some(snapshot)
     }
 
-    /// Returns the state in which a Cluster is held; `None` if nothing holds it.
+    /// Returns the state in which a Cluster is held, by its packages, its gates or both; `None` if nothing holds it.
     #[must_use]
     pub fn held(&self, namespace: &str, name: &str) -> Option<Held> {
+        let by_packages = if self.stores.packages_enabled() {
+            self.held_by_packages(namespace, name)
+        } else {
+            None
+        };
+        match (by_packages, self.held_by_gates(namespace, name)) {
+            (Some(held), Some(by_gates)) => Some(Held {
+                standing: held.standing.with(Some(by_gates.standing)),
+                recorded: true,
+                ..held
+            }),
+            (by_packages, by_gates) => by_packages.or(by_gates),
+        }
+    }
+
+    fn held_by_packages(&self, namespace: &str, name: &str) -> Option<Held> {
         let (cluster, bootstrap) = (self.cluster(namespace, name), self.bootstrap(namespace, name));
         if let Some(held) = held_by_undecodable(&cluster, &bootstrap) {
             return Some(held);

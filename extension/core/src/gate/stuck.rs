@@ -9,9 +9,10 @@ use std::{
     time::Duration,
 };
 
-use sluice_crds::run::{PackageState, UpgradeRecord};
+use sluice_crds::lifecycle::{CheckState, GateRecord};
+use sluice_crds::run::{Gate, PackageState, UpgradeRecord};
 
-use crate::reasons::{Class, Hold};
+use crate::reasons::{Class, GateReason, Hold};
 use crate::upgrade::record::class_of;
 
 /// Time without progress after which a held Cluster counts as stuck.
@@ -19,7 +20,8 @@ pub const STUCK_AFTER: Duration = Duration::from_mins(10);
 
 /// Digest of the progress of a held Cluster; it changes with every step forward or back.
 ///
-/// Retries of kapp-controller for a failing package are no progress: the digest excludes them and the reasons that follow from them.
+/// Retries of kapp-controller for a failing package, and of a delivery system for a failing object, are no progress: the digest excludes
+/// them and the reasons that follow from them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ProgressHash(u64);
 
@@ -48,16 +50,48 @@ impl ProgressHash {
         )
             .hash(&mut hasher);
         (workload_uid, label, to, hop, tkr).hash(&mut hasher);
-        for gate in gates {
-            (gate.hook, &gate.version, gate.open).hash(&mut hasher);
-            if class_of(gate) != Some(Class::Retries) {
-                (&gate.reason, &gate.message).hash(&mut hasher);
-            }
-        }
+        hash_gates(gates, &mut hasher);
         for package in packages {
             (&package.name, &package.version, &package.values_digest).hash(&mut hasher);
             (&package.app_uid, package.app_generation, stage(package.state)).hash(&mut hasher);
         }
+        Self(hasher.finish())
+    }
+
+    /// Returns the progress of an open record of gates.
+    #[must_use]
+    pub fn of_gates(record: &GateRecord) -> Self {
+        let mut hasher = DefaultHasher::new();
+        let GateRecord {
+            cluster_uid,
+            observed_cluster_generation,
+            workload_uid,
+            to,
+            hop,
+            set,
+            gates,
+            checks,
+            ..
+        } = record;
+        (cluster_uid, observed_cluster_generation, workload_uid).hash(&mut hasher);
+        (to, hop, set).hash(&mut hasher);
+        hash_gates(gates, &mut hasher);
+        for check in checks {
+            (&check.gate, &check.name, &check.version).hash(&mut hasher);
+            (&check.uid, check.generation, check.reproven).hash(&mut hasher);
+            (check.state == CheckState::Proven).hash(&mut hasher);
+        }
+        Self(hasher.finish())
+    }
+
+    /// Returns the progress of a Cluster that is held for another cause as well, with the progress toward its end.
+    #[must_use]
+    pub fn with(self, other: Option<Self>) -> Self {
+        let Some(other) = other else {
+            return self;
+        };
+        let mut hasher = DefaultHasher::new();
+        (self, other).hash(&mut hasher);
         Self(hasher.finish())
     }
 
@@ -68,6 +102,24 @@ impl ProgressHash {
         (label, hold).hash(&mut hasher);
         Self(hasher.finish())
     }
+}
+
+fn hash_gates(gates: &[Gate], hasher: &mut DefaultHasher) {
+    for gate in gates {
+        (gate.hook, &gate.version, gate.open).hash(hasher);
+        if !follows_from_retries(gate) {
+            (&gate.reason, &gate.message).hash(hasher);
+        }
+    }
+}
+
+/// Whether reason and message of a gate change with each retry. The digest of a record includes its packages or checks themselves.
+fn follows_from_retries(gate: &Gate) -> bool {
+    let is_of_checks = matches!(
+        GateReason::parse(&gate.reason),
+        Some(GateReason::ChecksNotReady | GateReason::CheckFailed)
+    );
+    is_of_checks || class_of(gate) == Some(Class::Retries)
 }
 
 /// Returns the stage of a package: not written, in progress, or proven.

@@ -1,7 +1,7 @@
 use jiff::Timestamp;
 use proptest::prelude::*;
 use rstest::rstest;
-use sluice_crds::run::Gate;
+use sluice_crds::run::{Gate, SCHEMA};
 
 use super::*;
 
@@ -55,6 +55,7 @@ fn call(hook: Hook) -> HookCall<'static> {
         uid: "uid",
         generation: 7,
         label: Some("v1.36.3---sluice.1"),
+        labels: None,
         version: if hook == Hook::BeforeClusterUpgrade {
             "v1.36.3"
         } else {
@@ -110,7 +111,7 @@ impl Scene {
         self.record.as_mut().unwrap()
     }
 
-    fn decide_by(&self, clauses: &[Clause]) -> Decision {
+    fn decide_by(&self, clauses: &[Clause<PackageObjection>]) -> Decision {
         let known = CachedCluster {
             record: self.record.as_ref(),
             bootstrap_generation: self.bootstrap_generation,

@@ -37,8 +37,8 @@ impl Uncounted {
 pub struct HoldSnapshot {
     /// Progress, from which the retry delay follows.
     pub held: Option<Held>,
-    /// Closed gate in the status of its ClusterBootstrap.
-    pub gate: Option<HeldGate>,
+    /// Closed gates in the status of its ClusterBootstrap and of its ClusterUpgrade.
+    pub gates: Vec<HeldGate>,
     /// Whether the hold exceeds the deadline of the Cluster.
     pub past_deadline: bool,
 }
@@ -106,7 +106,7 @@ impl Counting {
     /// Returns the longest hold per hook at `now`; zero without a hold.
     pub fn longest(&self, now: Timestamp) -> impl Iterator<Item = (Hook, Duration)> {
         Hook::ALL.into_iter().map(move |hook| {
-            let gates = self.snapshots().filter_map(|snapshot| snapshot.gate.as_ref());
+            let gates = self.snapshots().flat_map(|snapshot| &snapshot.gates);
             let lasted = gates
                 .filter(|gate| gate.hook == hook)
                 .filter_map(|gate| Duration::try_from(now.duration_since(gate.since.0)).ok());
@@ -181,11 +181,11 @@ mod tests {
     fn the_longest_hold_of_each_hook_is_measured() {
         let at = |second| Timestamp::from_second(second).unwrap();
         let gate = |hook, since| HoldSnapshot {
-            gate: Some(HeldGate {
+            gates: vec![HeldGate {
                 hook,
                 version: "v1.36.3".to_owned(),
                 since: k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(at(since)),
-            }),
+            }],
             past_deadline: since == 10,
             ..HoldSnapshot::default()
         };

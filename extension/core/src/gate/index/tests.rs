@@ -1,3 +1,4 @@
+mod by_gates;
 mod confirmation;
 
 use jiff::Timestamp;
@@ -83,6 +84,7 @@ fn call() -> HookCall<'static> {
         uid: "uid",
         generation: 1,
         label: Some(LABEL),
+        labels: None,
         version: "v1.35.4",
         first_step: Some("v1.35.4"),
         deleted_at: None,
