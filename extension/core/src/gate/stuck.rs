@@ -12,7 +12,7 @@ use std::{
 use sluice_crds::lifecycle::{CheckState, GateRecord};
 use sluice_crds::run::{Gate, PackageState, UpgradeRecord};
 
-use crate::reasons::{Class, GateReason, Hold};
+use crate::reasons::{Class, Hold};
 use crate::upgrade::record::class_of;
 
 /// Time without progress after which a held Cluster counts as stuck.
@@ -104,22 +104,14 @@ impl ProgressHash {
     }
 }
 
+/// Hashes gates without the reasons that change with each retry. A record has its packages or checks as well.
 fn hash_gates(gates: &[Gate], hasher: &mut DefaultHasher) {
     for gate in gates {
         (gate.hook, &gate.version, gate.open).hash(hasher);
-        if !follows_from_retries(gate) {
+        if class_of(gate) != Some(Class::Retries) {
             (&gate.reason, &gate.message).hash(hasher);
         }
     }
-}
-
-/// Whether reason and message of a gate change with each retry. The digest of a record includes its packages or checks themselves.
-fn follows_from_retries(gate: &Gate) -> bool {
-    let is_of_checks = matches!(
-        GateReason::parse(&gate.reason),
-        Some(GateReason::ChecksNotReady | GateReason::CheckFailed)
-    );
-    is_of_checks || class_of(gate) == Some(Class::Retries)
 }
 
 /// Returns the stage of a package: not written, in progress, or proven.
