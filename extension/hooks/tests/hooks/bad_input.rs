@@ -69,6 +69,8 @@ async fn bodies_that_are_no_request(#[case] body: &'static str, #[case] message:
 #[case::two_requests(format!("{0}{0}", recorded(HOOK)), "trailing characters")]
 #[case::another_api_version(recorded(HOOK).replace("io/v1alpha1", "io/v1alpha2"), "apiVersion is \"hooks.runtime.cluster.x-k8s.io/v1alpha2\"")]
 #[case::twice_the_same_field(recorded(HOOK).replace("\"settings\"", "\"kind\""), "duplicate field")]
+#[case::twice_the_same_label(changed(HOOK, |request| request["cluster"]["metadata"]["labels"] = json!("@")).replace("\"@\"", r#"{"run.tanzu.vmware.com/tkr": "a", "run.tanzu.vmware.com/tkr": "b"}"#), "duplicate field")]
+#[case::deep_in_a_label(changed(HOOK, |request| request["cluster"]["metadata"]["labels"] = json!("@")).replace("\"@\"", &format!("{{\"a\":{}1{}}}", "[".repeat(10_000), "]".repeat(10_000))), "nested too deep")]
 #[case::deep_array("[".repeat(10_000), "nested too deep")]
 #[case::deep_in_an_unread_field(changed(HOOK, |request| request["cluster"]["spec"]["x"] = json!("@")).replace("\"@\"", &format!("{}1{}", "[".repeat(10_000), "]".repeat(10_000))), "nested too deep")]
 #[case::long_nonsense(format!(r#"{{"kind": "{}"}}"#, "x".repeat(1 << 20)), "kind is \"xxxx")]

@@ -2,8 +2,8 @@
 
 use rstest::rstest;
 use serde_json::{Value, json};
-use sluice_core::gate::decision::Decision;
-use sluice_hooks::{Hook, router};
+use sluice_core::gate::{decision::Decision, hook_call::LONGEST_LABELS};
+use sluice_hooks::{Hook, Request, router};
 
 use crate::caller::{always, call, changed, recorded};
 
@@ -97,4 +97,37 @@ async fn escapes_in_strings_are_undone() {
         .replace(r#""name": "one""#, r#""name": "\u006fne""#)
         .replace("v1.36.3", "\\u00761.36.3");
     assert_eq!(asked(hook, body).await, asked(hook, recorded(hook)).await);
+}
+
+/// Gates select Clusters by any label. The request is valid whatever the other labels are.
+#[rstest]
+#[case::absent(Value::Null, None)]
+#[case::none(json!({}), Some("{}"))]
+#[case::texts(json!({"cni": "cilium", "run.tanzu.vmware.com/tkr": "v1"}), Some(r#"{"cni":"cilium","run.tanzu.vmware.com/tkr":"v1"}"#))]
+#[case::another_type(json!({"cni": 1}), Some(r#"{"cni":1}"#))]
+#[case::nothing(json!({"cni": null}), Some(r#"{"cni":null}"#))]
+#[case::list(json!({"cni": [{}]}), Some(r#"{"cni":[{}]}"#))]
+fn labels_are_kept_as_text(#[case] labels: Value, #[case] expected: Option<&str>) {
+    for hook in Hook::ALL {
+        let body = changed(hook, |request| {
+            request["cluster"]["metadata"]["labels"] = labels.clone();
+        });
+        let request = Request::parse(hook, body.as_bytes()).unwrap();
+        assert_eq!(request.call().labels, expected, "{hook}");
+    }
+}
+
+/// A call that waits for a read has no share of the memory for bodies any more.
+#[test]
+fn labels_of_any_length_are_not_kept() {
+    let hook = Hook::BeforeClusterUpgrade;
+    let kept = |length: usize| {
+        let labels = json!({"cni": "x".repeat(length)});
+        let body = changed(hook, |request| request["cluster"]["metadata"]["labels"] = labels);
+        let request = Request::parse(hook, body.as_bytes()).unwrap();
+        request.call().labels.map(str::len)
+    };
+    let around = r#"{"cni":""}"#.len();
+    assert_eq!(kept(LONGEST_LABELS - around), Some(LONGEST_LABELS));
+    assert_eq!(kept(LONGEST_LABELS - around + 1), Some(0));
 }

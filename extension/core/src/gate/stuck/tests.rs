@@ -1,4 +1,5 @@
 use rstest::rstest;
+use sluice_crds::lifecycle::CheckRecord;
 use sluice_crds::run::{Gate, Hook, PackageRecord};
 
 use super::*;
@@ -71,6 +72,79 @@ fn progress_of_a_record(#[case] edit: fn(&mut UpgradeRecord), #[case] progress: 
         ProgressHash::of_record(&record()) != ProgressHash::of_record(&edited),
         progress
     );
+}
+
+fn check(name: &str, state: CheckState) -> CheckRecord {
+    CheckRecord {
+        gate: "cni".into(),
+        name: name.into(),
+        state,
+        version: "1.18.2".into(),
+        ..CheckRecord::default()
+    }
+}
+
+fn record_of_gates() -> GateRecord {
+    GateRecord {
+        cluster_uid: "uid".into(),
+        to: "v1.36.3".into(),
+        hop: Some("v1.35.4".into()),
+        set: Some("digest".into()),
+        gates: vec![Gate {
+            hook: Hook::BeforeClusterUpgrade,
+            version: "v1.35.4".into(),
+            open: false,
+            reason: "ChecksNotReady".into(),
+            message: "cni/chart: HelmReleaseProxy cilium is not at 1.18.2".into(),
+        }],
+        checks: vec![
+            check("chart", CheckState::Waiting),
+            check("agent", CheckState::Waiting),
+        ],
+        ..GateRecord::default()
+    }
+}
+
+fn check_fails(record: &mut GateRecord) {
+    record.checks[0].state = CheckState::Failed;
+    record.checks[0].reason = "DeliveryFailed".into();
+    record.gates[0].reason = "CheckFailed".into();
+    record.gates[0].message = "cni/chart: HelmReleaseProxy cilium failed".into();
+}
+
+#[rstest]
+#[case::nothing(|_: &mut GateRecord| {}, false)]
+#[case::a_try_that_fails(check_fails, false)]
+#[case::another_check_is_named(|r: &mut GateRecord| r.gates[0].message = "cni/agent: not rolled out".into(), false)]
+#[case::what_an_object_reports(|r: &mut GateRecord| r.checks[0].detail = "timed out".into(), false)]
+#[case::a_time(|r: &mut GateRecord| r.ready_at = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(jiff::Timestamp::UNIX_EPOCH)), false)]
+#[case::a_proof(|r: &mut GateRecord| r.checks[0].state = CheckState::Proven, true)]
+#[case::another_proof(|r: &mut GateRecord| r.checks[0].reproven = true, true)]
+#[case::another_object(|r: &mut GateRecord| r.checks[0].uid = Some("other".into()), true)]
+#[case::another_version(|r: &mut GateRecord| r.checks[0].version = "1.18.3".into(), true)]
+#[case::a_gate(|r: &mut GateRecord| r.gates[0].open = true, true)]
+#[case::another_reason(|r: &mut GateRecord| r.gates[0].reason = "WorkloadUnreachable".into(), true)]
+#[case::another_hop(|r: &mut GateRecord| r.hop = Some("v1.36.3".into()), true)]
+#[case::an_edit_of_a_gate(|r: &mut GateRecord| r.set = Some("other".into()), true)]
+#[case::an_edit_of_the_cluster(|r: &mut GateRecord| r.observed_cluster_generation += 1, true)]
+#[case::another_workload(|r: &mut GateRecord| r.workload_uid = Some("other".into()), true)]
+fn progress_of_a_record_of_gates(#[case] edit: fn(&mut GateRecord), #[case] progress: bool) {
+    let mut edited = record_of_gates();
+    edit(&mut edited);
+    assert_eq!(
+        ProgressHash::of_gates(&record_of_gates()) != ProgressHash::of_gates(&edited),
+        progress
+    );
+}
+
+#[test]
+fn progress_toward_another_end_counts_too() {
+    let (one, two) = (ProgressHash(1), ProgressHash(2));
+    assert_eq!(one.with(None), one);
+    assert_eq!(one.with(Some(two)), one.with(Some(two)));
+    assert_ne!(one.with(Some(two)), one);
+    assert_ne!(one.with(Some(two)), one.with(Some(one)));
+    assert_ne!(one.with(Some(two)), two.with(Some(two)));
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use kube::{Resource, core::Status};
 use proptest::prelude::*;
 use serde::Serialize;
+use sluice_crds::lifecycle::ClusterUpgrade;
 
 use super::*;
 use crate::gate::confirmation::{Confirmation, NotConfirmed, ObjectRead, Reads, ReleaseObject};
@@ -18,6 +19,7 @@ fn respond(server: &Given, object: &ReleaseObject) -> Result<ObjectRead, NotConf
         "clusters" => text::<Cluster>(server, namespace, name),
         "clusterclasses" => text::<ClusterClass>(server, namespace, name),
         "tanzukubernetesreleases" => text::<TanzuKubernetesRelease>(server, namespace, name),
+        "clusterupgrades" => text::<ClusterUpgrade>(server, namespace, name),
         other => panic!("{other} is read"),
     };
     match text {
@@ -39,7 +41,7 @@ where
 }
 
 /// The status of kube-apiserver for an object that does not exist.
-fn not_found(name: &str, group: &str, plural: &str) -> Status {
+pub(super) fn not_found(name: &str, group: &str, plural: &str) -> Status {
     let details = json!({"name": name, "group": group, "kind": plural});
     Status::failure("not found", "NotFound")
         .with_code(404)
@@ -47,7 +49,11 @@ fn not_found(name: &str, group: &str, plural: &str) -> Status {
 }
 
 /// Decides a call by `cached` objects, and confirms a release by those of `server`. Returns the paths that were read, too.
-fn confirmed(cached: &Given, server: &Given, call: &HookCall<'_>) -> (Vec<String>, Option<HoldReason>) {
+pub(super) fn confirmed(
+    cached: &Given,
+    server: &Given,
+    call: &HookCall<'_>,
+) -> (Vec<String>, Option<HoldReason>) {
     let pace = Pace::of(call.uid, &Counted::default(), 600, Duration::ZERO);
     let (mut reads, mut paths) = (Reads::default(), Vec::new());
     for _ in 0..4 {
@@ -68,7 +74,7 @@ fn confirmed(cached: &Given, server: &Given, call: &HookCall<'_>) -> (Vec<String
     panic!("it reads and reads: {paths:?}");
 }
 
-const BOOTSTRAP: &str = "ClusterBootstrap team-a/one";
+pub(super) const BOOTSTRAP: &str = "ClusterBootstrap team-a/one";
 const CLUSTER: &str = "Cluster team-a/one";
 const CLASS: &str = "ClusterClass team-a/class";
 const RELEASE: &str = "TanzuKubernetesRelease v1.35.4---sluice.1";
