@@ -18,7 +18,7 @@ fn hook_path(criterion: &mut Criterion) {
     for (size, bytes) in [("2.8KB", 2_800), ("14KB", 14_000)] {
         let request = body::of(Hook::BeforeClusterUpgrade, bytes);
         group.throughput(Throughput::Bytes(request.len() as u64));
-        for answerer in [Answerer::releasing(), Answerer::holding()] {
+        for answerer in [Answerer::releasing(), Answerer::holding(), Answerer::gated()] {
             let id = BenchmarkId::new(answerer.name(), size);
             group.bench_with_input(id, request.as_bytes(), |bencher, request| {
                 bencher.iter(|| answerer.answer(black_box(request)));
