@@ -110,7 +110,7 @@ mod tests {
     use sluice_core::{
         cache::{
             stored_kind::StoredKind,
-            stores::{Images, Releases, Stored},
+            stores::{FoundGate, GateKinds, Images, Releases, Stored},
         },
         decode::Undecodable,
         packages::{bootstrap::Catalogue, requirements::ManagementPackages},
@@ -187,6 +187,18 @@ mod tests {
         }
 
         fn is_listed(&self, _: StoredKind) -> bool {
+            true
+        }
+
+        fn gates_of(&self, _: &str) -> Vec<FoundGate> {
+            Vec::new()
+        }
+
+        fn gate_kinds(&self) -> GateKinds {
+            GateKinds::Off
+        }
+
+        fn packages_enabled(&self) -> bool {
             true
         }
     }

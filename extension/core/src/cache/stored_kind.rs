@@ -49,6 +49,24 @@ impl StoredKind {
         Self::App,
     ];
 
+    /// The kinds of Cluster API. An installation without packages lists no other ones of [`ALL`](Self::ALL).
+    pub const OF_CLUSTER_API: [Self; 4] = [
+        Self::Cluster,
+        Self::ClusterClass,
+        Self::MachineDeployment,
+        Self::MachinePool,
+    ];
+
+    /// Returns the kinds that an installation with or without packages lists.
+    #[must_use]
+    pub const fn of_installation(packages_enabled: bool) -> &'static [Self] {
+        if packages_enabled {
+            &Self::ALL
+        } else {
+            &Self::OF_CLUSTER_API
+        }
+    }
+
     /// Returns the name of its API in `kubectl api-resources` and CustomResourceDefinitions: `<plural>.<group>`.
     #[must_use]
     pub fn api(self) -> String {
@@ -104,5 +122,15 @@ mod tests {
                 "apps.kappctrl.k14s.io",
             ]
         );
+    }
+
+    #[test]
+    fn without_packages_no_kind_of_carvel_or_tanzu_is_listed() {
+        assert_eq!(StoredKind::of_installation(true), StoredKind::ALL);
+        let without = StoredKind::of_installation(false);
+        for kind in StoredKind::ALL {
+            let is_of_cluster_api = kind.api().ends_with(".cluster.x-k8s.io");
+            assert_eq!(without.contains(&kind), is_of_cluster_api, "{kind:?}");
+        }
     }
 }

@@ -8,6 +8,7 @@ use sluice_crds::{
         App, Cluster, ClusterClass, ControlPlane, MachineDeployment, MachinePool, Package, PackageInstall,
     },
     labels::{annotation, label},
+    lifecycle::{ClusterUpgrade, UpgradeGate},
     run::{ClusterBootstrap, ClusterBootstrapTemplate, OSImage, TanzuKubernetesRelease},
 };
 
@@ -26,6 +27,20 @@ pub type Images = BTreeMap<String, Arc<OSImage>>;
 
 /// Result of a lookup by name: an object, none, or an object that cannot be decoded.
 pub type Found<K> = Result<Option<Arc<K>>, Arc<Undecodable>>;
+
+/// An UpgradeGate, or one that cannot be decoded.
+pub type FoundGate = Result<Arc<UpgradeGate>, Arc<Undecodable>>;
+
+/// Whether the UpgradeGates and ClusterUpgrades of an installation are known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum GateKinds {
+    /// No UpgradeGate exists: a flag turns gates off, or the API server has said that it does not serve the kind.
+    Off,
+    /// UpgradeGates may exist that the stores lack. The message names the missing list or the missing rule of Sluice's role.
+    Unlisted(String),
+    /// All objects of both kinds are in the stores.
+    Listed,
+}
 
 /// Returns whether a release has the legacy label. The labels of an undecodable release are readable, too.
 #[must_use]
@@ -73,6 +88,8 @@ pub trait Stores:
     + Stored<MachineDeployment>
     + Stored<MachinePool>
     + Stored<Package>
+    + Stored<UpgradeGate>
+    + Stored<ClusterUpgrade>
 {
     /// Returns all releases, by name.
     fn releases(&self) -> Arc<Releases>;
@@ -92,11 +109,21 @@ pub trait Stores:
     /// Returns whether all objects of a kind were listed once.
     fn is_listed(&self, kind: StoredKind) -> bool;
 
+    /// Returns all UpgradeGates of a namespace, by name. Every hook call of the namespace looks them up, so a store keeps them parsed.
+    fn gates_of(&self, namespace: &str) -> Vec<FoundGate>;
+
+    /// Returns whether the UpgradeGates and ClusterUpgrades are known. Check it before any lookup of them, because a lookup before the list
+    /// may miss objects.
+    fn gate_kinds(&self) -> GateKinds;
+
+    /// Returns whether this installation manages packages. Without packages no kind of Carvel or Tanzu is listed.
+    fn packages_enabled(&self) -> bool;
+
     /// Returns the first kind that managed Clusters need and that was never listed, if there is one. Check it before any lookup, because a
     /// lookup before the list may miss objects.
     fn unlisted(&self) -> Option<StoredKind> {
-        let mut kinds = StoredKind::ALL.into_iter();
-        kinds.find(|kind| !self.is_listed(*kind))
+        let mut kinds = StoredKind::of_installation(self.packages_enabled()).iter();
+        kinds.find(|kind| !self.is_listed(**kind)).copied()
     }
 }
 
@@ -210,6 +237,13 @@ impl OfCluster for ClusterBootstrap {
     }
 }
 
+/// A ClusterUpgrade has the name of its Cluster.
+impl OfCluster for ClusterUpgrade {
+    fn cluster_in(meta: &ObjectMeta) -> Option<String> {
+        meta.name.clone()
+    }
+}
+
 impl OfCluster for MachineDeployment {
     fn cluster_in(meta: &ObjectMeta) -> Option<String> {
         labelled(meta)
@@ -267,6 +301,11 @@ pub(crate) mod tests {
         pub(crate) machine_pools: Vec<Arc<MachinePool>>,
         pub(crate) packages: Vec<Arc<Package>>,
         pub(crate) images: Vec<Arc<OSImage>>,
+        pub(crate) gates: Vec<Arc<UpgradeGate>>,
+        pub(crate) upgrades: Vec<Arc<ClusterUpgrade>>,
+        /// `None` stands for [`GateKinds::Off`].
+        pub(crate) gate_kinds: Option<GateKinds>,
+        pub(crate) without_packages: bool,
         /// Undecodable objects of any kind.
         pub(crate) undecodable: Vec<Arc<Undecodable>>,
         /// Kinds that were never listed.
@@ -320,7 +359,8 @@ pub(crate) mod tests {
     }
     stored!(
         Cluster: clusters, ClusterBootstrap: bootstraps, ClusterBootstrapTemplate: templates, TanzuKubernetesRelease: releases,
-        ClusterClass: classes, MachineDeployment: machine_deployments, MachinePool: machine_pools, Package: packages
+        ClusterClass: classes, MachineDeployment: machine_deployments, MachinePool: machine_pools, Package: packages,
+        UpgradeGate: gates, ClusterUpgrade: upgrades
     );
 
     impl Stores for Given {
@@ -353,7 +393,30 @@ pub(crate) mod tests {
         }
 
         fn is_listed(&self, kind: StoredKind) -> bool {
-            !self.unlisted.contains(&kind)
+            let is_open = StoredKind::of_installation(self.packages_enabled()).contains(&kind);
+            is_open && !self.unlisted.contains(&kind)
+        }
+
+        fn gates_of(&self, namespace: &str) -> Vec<FoundGate> {
+            let is_here = |meta: &ObjectMeta| meta.namespace.as_deref() == Some(namespace);
+            let decoded = self.gates.iter().filter(|gate| is_here(&gate.metadata));
+            let undecodable = self
+                .undecodable
+                .iter()
+                .filter(|object| object.kind == "UpgradeGate" && is_here(&object.metadata));
+            let undecodable = undecodable.map(|object| Err(Arc::clone(object)));
+            decoded
+                .map(|gate| Ok(Arc::clone(gate)))
+                .chain(undecodable)
+                .collect()
+        }
+
+        fn gate_kinds(&self) -> GateKinds {
+            self.gate_kinds.clone().unwrap_or(GateKinds::Off)
+        }
+
+        fn packages_enabled(&self) -> bool {
+            !self.without_packages
         }
     }
 
@@ -421,6 +484,25 @@ pub(crate) mod tests {
 
         fn is_listed(&self, _: StoredKind) -> bool {
             self.is_filled.get()
+        }
+
+        fn gates_of(&self, namespace: &str) -> Vec<FoundGate> {
+            if self.is_filled.replace(true) {
+                self.given.gates_of(namespace)
+            } else {
+                Vec::new()
+            }
+        }
+
+        fn gate_kinds(&self) -> GateKinds {
+            match self.given.gate_kinds() {
+                GateKinds::Listed if !self.is_filled.get() => GateKinds::Unlisted("not filled".to_owned()),
+                kinds => kinds,
+            }
+        }
+
+        fn packages_enabled(&self) -> bool {
+            self.given.packages_enabled()
         }
     }
 
@@ -543,6 +625,7 @@ pub(crate) mod tests {
     fn objects_belong_to_the_cluster_that_they_name() {
         assert_eq!(belongs::<Cluster>("one").as_deref(), Some("one"));
         assert_eq!(belongs::<ClusterBootstrap>("one").as_deref(), Some("one"));
+        assert_eq!(belongs::<ClusterUpgrade>("one").as_deref(), Some("one"));
         assert_eq!(belongs::<MachineDeployment>("md").as_deref(), Some("labelled"));
         assert_eq!(belongs::<MachinePool>("mp").as_deref(), Some("labelled"));
         assert_eq!(belongs::<PackageInstall>("one").as_deref(), Some("annotated"));

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use sluice_core::{
     cache::{
         stored_kind::StoredKind,
-        stores::{Found, Images, Releases, Stored, Stores},
+        stores::{Found, FoundGate, GateKinds, Images, Releases, Stored, Stores},
     },
     decode::{Item, Undecodable},
     packages::{bootstrap::Catalogue, requirements::ManagementPackages},
@@ -167,6 +167,18 @@ impl Stores for Shown<'_> {
     }
 
     fn is_listed(&self, _: StoredKind) -> bool {
+        true
+    }
+
+    fn gates_of(&self, _: &str) -> Vec<FoundGate> {
+        Vec::new()
+    }
+
+    fn gate_kinds(&self) -> GateKinds {
+        GateKinds::Off
+    }
+
+    fn packages_enabled(&self) -> bool {
         true
     }
 }
