@@ -1,11 +1,11 @@
 //! State of one Cluster in the observer.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
 use super::answer::{Answered, NextGate};
-use super::conditions::{annotation, text};
+use super::conditions::{annotation, labels, text};
 use super::feed::Revision;
 use super::release_data::ReleaseData;
 
@@ -43,6 +43,10 @@ pub(super) struct ClusterView {
 /// Observed fields of the Cluster object.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct ClusterObject {
+    /// Its labels.
+    pub(super) labels: BTreeMap<String, String>,
+    /// `spec.topology.version`; empty without a topology.
+    pub(super) target: String,
     /// Name of the wanted release; empty without.
     pub(super) tkr: String,
     /// `spec.paused`.
@@ -107,6 +111,8 @@ impl ClusterObject {
     pub(super) fn read(cluster: &Value) -> Self {
         let pending = annotation(cluster, PENDING_HOOKS);
         Self {
+            labels: labels(cluster),
+            target: text(cluster, "/spec/topology/version"),
             tkr: super::conditions::label(cluster, "run.tanzu.vmware.com/tkr"),
             paused: cluster["spec"]["paused"] == true,
             topology_message: topology_message(cluster),

@@ -1,5 +1,7 @@
 //! Reading raw objects.
 
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 
 /// Label of Cluster API: the Cluster that an object belongs to.
@@ -29,6 +31,16 @@ pub(super) fn label(object: &Value, key: &str) -> String {
         .as_str()
         .unwrap_or_default()
         .to_owned()
+}
+
+/// All labels.
+pub(super) fn labels(object: &Value) -> BTreeMap<String, String> {
+    object["metadata"]["labels"]
+        .as_object()
+        .into_iter()
+        .flatten()
+        .filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())))
+        .collect()
 }
 
 /// An annotation; empty when there is none.

@@ -26,8 +26,22 @@ pub(super) enum Kind {
     Secret,
     /// A machine of a Supervisor.
     VirtualMachine,
+    UpgradeGate,
+    /// An object that a check of an UpgradeGate may name, or that proves one.
+    Checked(Checked),
     /// Any other custom resource of the management cluster: it may name a Secret with the values of a package.
     Provider,
+}
+
+/// Kinds that the observer judges for UpgradeGates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Checked {
+    HelmChartProxy,
+    HelmReleaseProxy,
+    DaemonSet,
+    Deployment,
+    StatefulSet,
+    Job,
 }
 
 /// A key taken apart.
@@ -49,9 +63,16 @@ pub(super) fn parse(key: &str) -> Option<Key> {
     };
     let kind = match parts.next()? {
         "secrets" => Kind::Secret,
+        "daemonsets" => Kind::Checked(Checked::DaemonSet),
+        "deployments" => Kind::Checked(Checked::Deployment),
+        "statefulsets" => Kind::Checked(Checked::StatefulSet),
+        "jobs" => Kind::Checked(Checked::Job),
         group => kind(group, parts.next()?)?,
     };
-    let in_workload = matches!(kind, Kind::PackageInstall | Kind::App | Kind::Secret);
+    let in_workload = matches!(
+        kind,
+        Kind::PackageInstall | Kind::App | Kind::Secret | Kind::Checked(_)
+    );
     if matches!(place, Place::Workload(_)) && !in_workload {
         return None;
     }
@@ -82,6 +103,9 @@ fn kind(group: &str, resource: &str) -> Option<Kind> {
         ("packaging.carvel.dev", "packageinstalls") => Kind::PackageInstall,
         ("kappctrl.k14s.io", "apps") => Kind::App,
         ("vmoperator.vmware.com", "virtualmachines") => Kind::VirtualMachine,
+        ("lifecycle.sluice.dev", "upgradegates") => Kind::UpgradeGate,
+        ("addons.cluster.x-k8s.io", "helmchartproxies") => Kind::Checked(Checked::HelmChartProxy),
+        ("addons.cluster.x-k8s.io", "helmreleaseproxies") => Kind::Checked(Checked::HelmReleaseProxy),
         (group, _) if group.contains('.') => Kind::Provider,
         _ => return None,
     })
@@ -108,6 +132,13 @@ mod tests {
         );
         let key = parse("/mgmt/cni.tanzu.vmware.com/antreaconfigs/a/one").unwrap();
         assert_eq!(key.kind, Kind::Provider);
+        let key = parse("/wl/uid-1/daemonsets/kube-system/cni").unwrap();
+        assert_eq!(
+            (key.kind, key.name.as_str()),
+            (Kind::Checked(Checked::DaemonSet), "cni")
+        );
+        let key = parse("/mgmt/addons.cluster.x-k8s.io/helmreleaseproxies/a/cni-one-x").unwrap();
+        assert_eq!(key.kind, Kind::Checked(Checked::HelmReleaseProxy));
         assert_eq!(parse("/mgmt/leases/kube-system/x"), None);
         assert_eq!(parse("/mgmt/apiregistration.k8s.io/apiservices/v1.a"), None);
         assert_eq!(parse("/wl/uid-1/cluster.x-k8s.io/clusters/a/b"), None);

@@ -1,5 +1,6 @@
 //! The state of a stack by its writes, and the judgement on each write of a version.
 
+mod checks;
 mod judgement;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,11 +14,12 @@ use super::cluster::{ClusterObject, ClusterView, Reproof};
 use super::conditions::{CLUSTER_NAME, label, text};
 use super::evidence::{Evidence, Finding};
 use super::feed::{Change, Revision};
+use super::gates::{Gates, Stage};
 use super::key::{self, Key, Kind, Place};
 use super::milestone::{Event, Milestone};
 use super::release_data::EntryWritten;
 use super::values::Sources;
-use super::violation::Violation;
+use super::violation::{Rule, Violation};
 use super::workers::{Machine, Workers};
 use crate::stack::SYSTEM_NAMESPACE;
 
@@ -45,6 +47,7 @@ pub struct Ledger {
     packages: BTreeMap<String, (String, String)>,
     evidence: BTreeMap<(Place, Name), Evidence>,
     sources: Sources,
+    gates: Gates,
     milestones: Vec<Milestone>,
     violations: Vec<Violation>,
     revision: Revision,
@@ -70,9 +73,20 @@ impl Ledger {
                     return;
                 }
             }
+            Kind::UpgradeGate => {
+                let name = (key.namespace.clone(), key.name.clone());
+                self.gates.gate_written(name, change.object.as_ref());
+                return self.look_at_checks(change, &key);
+            }
+            Kind::Checked(kind) => {
+                self.gates
+                    .object_written(key.clone(), kind, change.object.clone());
+                return self.look_at_checks(change, &key);
+            }
             _ => self.take(change, key.clone()),
         }
         self.look_again(change, &key);
+        self.look_at_checks(change, &key);
     }
 
     fn take(&mut self, change: &Change, key: Key) {
@@ -96,7 +110,8 @@ impl Ledger {
                 let cluster = label(object, "capv.vmware.com/cluster.name");
                 self.on_supervisor.insert((key.namespace, cluster));
             }
-            (Kind::Secret | Kind::Provider, _) => {}
+            // Taken before.
+            (Kind::Secret | Kind::Provider | Kind::UpgradeGate | Kind::Checked(_), _) => {}
             (kind, None) => self.deleted(kind, key),
         }
     }
@@ -152,6 +167,8 @@ impl Ledger {
             | Kind::App
             | Kind::Secret
             | Kind::VirtualMachine
+            | Kind::UpgradeGate
+            | Kind::Checked(_)
             | Kind::Provider => {}
         }
     }
@@ -276,6 +293,7 @@ impl Ledger {
         if let Some(before) = before {
             let write = format!("the control plane was written to {version}");
             self.judge_reproof(change, &name, &before, format!("{write}, past {before},"));
+            self.judge_gates(change, &name, &version, Stage::ControlPlane, &write);
             self.judge(change, &name, &version, Step::ControlPlane, write);
             let cluster = self.clusters.entry(name.clone()).or_default();
             cluster.reproof = Some(Reproof::default());
@@ -293,6 +311,7 @@ impl Ledger {
         if workers.written(object) {
             let (cluster, version) = ((name.0, workers.cluster.clone()), workers.version.clone());
             let write = format!("a MachinePool was written to {version}");
+            self.judge_gates(change, &cluster, &version, Stage::Workers, &write);
             self.judge(change, &cluster, &version, Step::Workers, write);
             let event = Event::WorkersWritten {
                 machine_deployment: name.1,
@@ -308,6 +327,7 @@ impl Ledger {
         if workers.written(object) {
             let (cluster, version) = ((name.0.clone(), workers.cluster.clone()), workers.version.clone());
             let write = format!("a MachineDeployment was written to {version}");
+            self.judge_gates(change, &cluster, &version, Stage::Workers, &write);
             self.judge(change, &cluster, &version, Step::Workers, write);
             let event = Event::WorkersWritten {
                 machine_deployment: name.1.clone(),
@@ -425,6 +445,7 @@ impl Ledger {
             return;
         }
         self.violations.push(Violation {
+            rule: Rule::ReleasedBeforePackages,
             revision: change.revision,
             namespace: name.0.clone(),
             cluster: name.1.clone(),
@@ -493,7 +514,11 @@ impl Ledger {
         }
         match key.kind {
             Kind::Release | Kind::Template | Kind::Package => true,
-            Kind::Machine | Kind::MachineDeployment | Kind::MachinePool => false,
+            Kind::Machine
+            | Kind::MachineDeployment
+            | Kind::MachinePool
+            | Kind::UpgradeGate
+            | Kind::Checked(_) => false,
             Kind::Cluster | Kind::Bootstrap => (&key.namespace, &key.name) == (&name.0, &name.1),
             Kind::PackageInstall | Kind::App => {
                 let installed = (key.place.clone(), (key.namespace.clone(), key.name.clone()));

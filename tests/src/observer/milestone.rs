@@ -101,6 +101,25 @@ pub enum Event {
         /// The version that the App is at.
         version: String,
     },
+    /// A check of an UpgradeGate that selects the Cluster is proven, at a row for a minor version of Kubernetes. Comes again after each
+    /// loss of the proof.
+    CheckProven {
+        /// Name of the UpgradeGate.
+        gate: String,
+        /// Name of the check.
+        check: String,
+        /// The minor version, such as `1.35`.
+        minor: String,
+    },
+    /// It is not proven any more.
+    CheckLost {
+        /// Name of the UpgradeGate.
+        gate: String,
+        /// Name of the check.
+        check: String,
+        /// The minor version.
+        minor: String,
+    },
     /// The PackageInstall shows success at a version that the App has not finished, or not even begun.
     FalseSuccess {
         /// `Package.spec.refName`.

@@ -18,6 +18,8 @@
 //! - `TKR_DATA` for a version that machines run, of the Cluster or of a pool, changes only after the packages of the release that the
 //!   new entry names are proven. The entry names the release of the label that the Cluster has at that write.
 //!
+//! UpgradeGates have rules of their own, in module `gates`.
+//!
 //! What came after an answer that could not be called back is in module `answer`.
 
 mod answer;
@@ -26,6 +28,7 @@ mod cluster;
 mod conditions;
 mod evidence;
 mod feed;
+mod gates;
 mod key;
 mod ledger;
 mod milestone;
@@ -43,4 +46,4 @@ pub use feed::{Change, Revision};
 pub use ledger::Ledger;
 pub use milestone::{Event, Milestone};
 pub use runtime::Observer;
-pub use violation::Violation;
+pub use violation::{Rule, Violation};

@@ -2,6 +2,7 @@
 
 mod answer;
 mod exceptions;
+mod gates;
 mod placed;
 mod proof;
 mod release_data;

@@ -2,9 +2,20 @@
 
 use super::feed::Revision;
 
-/// A version that was written before its packages had proof.
+/// Proof that a version was written without.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rule {
+    /// That of the packages of its release.
+    ReleasedBeforePackages,
+    /// That of the checks of an UpgradeGate.
+    ReleasedBeforeGate,
+}
+
+/// A version that was written before its packages, or the checks of its gates, had proof.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
+    /// The rule that it breaks.
+    pub rule: Rule,
     /// Position of the write in the order of all writes.
     pub revision: Revision,
     /// Namespace of the Cluster.
@@ -20,6 +31,7 @@ pub struct Violation {
 impl std::fmt::Display for Violation {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self {
+            rule,
             revision,
             namespace,
             cluster,
@@ -28,7 +40,7 @@ impl std::fmt::Display for Violation {
         } = self;
         write!(
             f,
-            "revision {revision}: Cluster {namespace}/{cluster}: {write} before proof of {}",
+            "revision {revision}: Cluster {namespace}/{cluster}: {rule:?}: {write} before proof of {}",
             missing.join("; ")
         )
     }

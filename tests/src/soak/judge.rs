@@ -202,6 +202,7 @@ mod tests {
         records: &Records,
     ) -> Verdict {
         let violation = Violation {
+            rule: crate::observer::Rule::ReleasedBeforePackages,
             revision: WRITTEN,
             namespace: "soak".to_owned(),
             cluster: "r1".to_owned(),

@@ -1,0 +1,84 @@
+//! The objects that checks name, as last written.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+use super::Name;
+use crate::observer::conditions::{CLUSTER_NAME, is_observed, is_true, label, text};
+use crate::observer::key::{Checked, Place};
+
+/// Label of a HelmReleaseProxy: the HelmChartProxy that it is for.
+const PROXY: &str = "helmreleaseproxy.addons.cluster.x-k8s.io/helmchartproxy-name";
+
+/// An object: its API server, kind, namespace and name.
+pub(super) type At = (Place, Checked, Name);
+
+/// Objects of both API servers.
+#[derive(Debug, Default)]
+pub(super) struct Objects {
+    current: BTreeMap<At, Value>,
+    /// Jobs that were complete when they were deleted.
+    completed: BTreeMap<At, Value>,
+    /// uid and generation of HelmReleaseProxies that were seen deployed.
+    deployed: BTreeSet<(String, i64)>,
+}
+
+impl Objects {
+    pub(super) fn written(&mut self, at: At, object: Option<Value>) {
+        let Some(object) = object else {
+            let before = self.current.remove(&at);
+            if let Some(job) = before.filter(|job| at.1 == Checked::Job && is_true(job, "Complete")) {
+                self.completed.insert(at, job);
+            }
+            return;
+        };
+        self.completed.remove(&at);
+        if at.1 == Checked::HelmReleaseProxy && is_deployed(&object) && is_true(&object, "Ready") {
+            self.deployed.extend(incarnation(&object));
+        }
+        self.current.insert(at, object);
+    }
+
+    pub(super) fn get(&self, at: &At) -> Option<&Value> {
+        self.current.get(at)
+    }
+
+    /// A Job that is deleted and was complete.
+    pub(super) fn completed(&self, at: &At) -> Option<&Value> {
+        self.completed.get(at)
+    }
+
+    /// HelmReleaseProxies of a Cluster and a HelmChartProxy.
+    pub(super) fn releases<'a>(
+        &'a self,
+        (namespace, cluster): (&'a str, &'a str),
+        proxy: &'a str,
+    ) -> impl Iterator<Item = &'a Value> {
+        self.current
+            .iter()
+            .filter(move |((place, kind, (of, _)), release)| {
+                *place == Place::Management
+                    && *kind == Checked::HelmReleaseProxy
+                    && of == namespace
+                    && label(release, CLUSTER_NAME) == cluster
+                    && label(release, PROXY) == proxy
+            })
+            .map(|(_, release)| release)
+    }
+
+    /// Whether a HelmReleaseProxy was deployed at the generation that it has.
+    pub(super) fn was_deployed(&self, release: &Value) -> bool {
+        incarnation(release).is_some_and(|incarnation| self.deployed.contains(&incarnation))
+    }
+}
+
+/// Whether CAAPH says that it has deployed the current generation.
+pub(super) fn is_deployed(release: &Value) -> bool {
+    is_observed(release) && release["status"]["status"] == "deployed"
+}
+
+fn incarnation(object: &Value) -> Option<(String, i64)> {
+    let generation = object["metadata"]["generation"].as_i64()?;
+    Some((text(object, "/metadata/uid"), generation))
+}
