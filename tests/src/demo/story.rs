@@ -17,7 +17,8 @@ pub(super) struct Story<'a> {
     answers: usize,
     skipped_answers: usize,
     held: HashSet<(String, String)>,
-    last_proof: Option<Timestamp>,
+    /// When, and of what.
+    last_proof: Option<(Timestamp, &'static str)>,
     /// Whether the control plane runs the new version: what is proven from now on is proven again.
     swapped: bool,
 }
@@ -102,7 +103,7 @@ impl<'a> Story<'a> {
                 );
             }
             Event::PackageProven { ref_name, version } => {
-                self.last_proof = Some(at);
+                self.last_proof = Some((at, "package"));
                 let again = if self.swapped {
                     " again, on the new control plane"
                 } else {
@@ -143,6 +144,15 @@ impl<'a> Story<'a> {
                 let text = format!("names {release}{}", self.since_last_proof(at));
                 self.line(at, Tone::Heading, "TKR_DATA", &text);
             }
+            Event::CheckProven { gate, check, minor } => {
+                self.last_proof = Some((at, "check"));
+                let text = format!("proven for Kubernetes {minor}");
+                self.line(at, Tone::Plain, &format!("check {gate}/{check}"), &text);
+            }
+            Event::CheckLost { gate, check, minor } => {
+                let text = format!("no longer proven for Kubernetes {minor}");
+                self.line(at, Tone::Waiting, &format!("check {gate}/{check}"), &text);
+            }
             Event::Paused { paused: true } => self.line(at, Tone::Bad, "Cluster", "paused"),
             // kapp-controller can report a false success here; it is no proof.
             Event::FalseSuccess { .. }
@@ -155,9 +165,9 @@ impl<'a> Story<'a> {
     }
 
     fn since_last_proof(&self, at: Timestamp) -> String {
-        self.last_proof.map_or_else(String::new, |proof| {
+        self.last_proof.map_or_else(String::new, |(proof, of)| {
             let lag = at.duration_since(proof).as_secs_f64();
-            format!(", released {lag:.1} s after the last package was proven")
+            format!(", released {lag:.1} s after the last {of} was proven")
         })
     }
 
