@@ -1,4 +1,4 @@
-//! What `kubectl get clusterbootstraps -w` prints of one Cluster: the same tables, which the API server makes.
+//! What `kubectl get -w` prints of the ClusterBootstrap or ClusterUpgrade of one Cluster: the same tables, which the API server makes.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -27,9 +27,20 @@ pub struct Columns {
 impl Cluster {
     /// Watches as `kubectl get clusterbootstrap -w` does, from the present line on.
     pub async fn columns(&self) -> Result<Columns> {
+        self.columns_of("run.tanzu.vmware.com/v1alpha3", "clusterbootstraps")
+            .await
+    }
+
+    /// The same as `kubectl get clusterupgrade -w`.
+    pub async fn upgrade_columns(&self) -> Result<Columns> {
+        self.columns_of("lifecycle.sluice.dev/v1alpha1", "clusterupgrades")
+            .await
+    }
+
+    async fn columns_of(&self, api_version: &str, plural: &str) -> Result<Columns> {
         let (rows, client) = (Arc::<Mutex<Vec<Row>>>::default(), self.scene().client());
         let path = format!(
-            "/apis/run.tanzu.vmware.com/v1alpha3/namespaces/{}/clusterbootstraps?watch=true&fieldSelector=metadata.name={}",
+            "/apis/{api_version}/namespaces/{}/{plural}?watch=true&fieldSelector=metadata.name={}",
             self.scene().namespace(),
             self.name()
         );

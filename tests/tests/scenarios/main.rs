@@ -21,6 +21,8 @@ mod etcd_restored;
 mod examples;
 mod false_ready;
 mod frozen_leader;
+mod gate_caaph;
+mod gates_only;
 mod gitops;
 mod harness_installs;
 mod hostile_kind;
@@ -166,6 +168,8 @@ fn main() -> ExitCode {
         applied::interrupted(),
         deletion::of_namespace(),
         server_replaced::scenario(),
+        gates_only::scenario(),
+        gate_caaph::scenario(),
         needed_things::scenario(),
         frozen_leader::scenario(),
         etcd_restored::scenario(),

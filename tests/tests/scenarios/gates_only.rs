@@ -1,0 +1,294 @@
+//! Sluice without packages: on a management cluster without kapp-controller and without Tanzu kinds, by the roles of the chart.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::{Value, json};
+use sluice_tests::objects::{Chart, Check, Gate};
+use sluice_tests::observer::Revision;
+use sluice_tests::requests::apply::{apply, documents};
+use sluice_tests::scenario::{Cluster, Scenario, Scene, TIMEOUT, VERSIONS, Written};
+use sluice_tests::stack::audit::{Request, SLUICE};
+use sluice_tests::wait;
+
+use crate::common::shell;
+
+/// The chart without packages, with the permissions to read all kinds that it knows.
+const CHART: &str = "helm template sluice manifests/chart --namespace sluice-system --set 'packages.enabled=false,gates.reads={caaph,workloads}'";
+
+/// ClusterRoles that an operator opts in to.
+const OPTIONAL: [&str; 2] = ["sluice-gates-caaph", "sluice-gates-workloads"];
+
+/// API groups that a package installation needs.
+const OF_PACKAGES: [&str; 3] = [
+    "/apis/packaging.carvel.dev",
+    "/apis/kappctrl.k14s.io",
+    "/apis/run.tanzu.vmware.com",
+];
+
+/// Name of the gate, its check and the DaemonSet.
+const AGENT: &str = "agent";
+
+pub(crate) fn scenario() -> Scenario {
+    Scenario::new(
+        "gates-only",
+        "without kapp-controller and Tanzu kinds, by the roles of the chart: ready; a Cluster without a gate is never held; a gated one is; no request is forbidden, and every verb of the new role is used",
+        |scene| Box::pin(run(scene)),
+    )
+    .gates_only()
+    .audited()
+    .each_time()
+}
+
+async fn run(scene: Scene) -> Result<()> {
+    is_ready_without_packages(&scene).await?;
+    roles_are_those_of_the_chart(&scene).await?;
+    is_free(&scene).await?;
+    is_gated(&scene).await?;
+    nothing_is_forbidden(&scene)?;
+    all_verbs_are_used(&scene, "sluice-gates").await
+}
+
+async fn is_ready_without_packages(scene: &Scene) -> Result<()> {
+    for group in OF_PACKAGES {
+        let served = scene.objects().get(group).await?;
+        ensure!(served.is_none(), "{group} is served");
+    }
+    let namespace = scene.objects().get("/api/v1/namespaces/tkg-system").await?;
+    ensure!(namespace.is_none(), "namespace tkg-system exists");
+    for replica in scene.world().extension()?.replicas() {
+        replica.readyz().await?;
+    }
+    Ok(())
+}
+
+/// The roles that Sluice runs with are those that Helm renders.
+async fn roles_are_those_of_the_chart(scene: &Scene) -> Result<()> {
+    let shell = shell(scene, "home-gates-only").await?;
+    let rendered = documents(&shell.run(CHART, &[]).await?.well()?)?;
+    let rendered = rendered.iter().filter(|object| object["kind"] == "ClusterRole");
+    let rendered: BTreeMap<String, Value> = rendered.map(rules).collect();
+    let path =
+        "/apis/rbac.authorization.k8s.io/v1/clusterroles?labelSelector=app.kubernetes.io/name%3Dsluice";
+    let list = scene.objects().get(path).await?.unwrap_or_default();
+    let found = list["items"].as_array().into_iter().flatten();
+    let found: BTreeMap<String, Value> = found.map(rules).collect();
+    ensure!(!found.is_empty(), "Sluice has no role");
+    for (name, rules) in &found {
+        let of_chart = rendered.get(name);
+        ensure!(
+            of_chart == Some(rules),
+            "ClusterRole {name} has {rules}, the chart has {of_chart:?}"
+        );
+    }
+    for name in rendered.keys() {
+        ensure!(
+            found.contains_key(name) || OPTIONAL.contains(&name.as_str()),
+            "only the chart has ClusterRole {name}"
+        );
+    }
+    Ok(())
+}
+
+/// Name and rules of a ClusterRole. A controller fills in those of an aggregated one.
+fn rules(role: &Value) -> (String, Value) {
+    let name = role["metadata"]["name"].as_str().unwrap_or_default();
+    let is_aggregated = !role["aggregationRule"].is_null();
+    let rules = if is_aggregated {
+        role["aggregationRule"].clone()
+    } else {
+        role["rules"].clone()
+    };
+    (name.to_owned(), rules)
+}
+
+/// A Cluster that no gate selects is upgraded twice: while the namespace has no gate, and while it has one for others. It is not held.
+async fn is_free(scene: &Scene) -> Result<()> {
+    let free = create(scene, "free", "none").await?;
+    let answered = free.hook_answers()?.len();
+    upgrade(&free, VERSIONS[1]).await?;
+    scene.gate(&gate()).await?;
+    upgrade(&free, VERSIONS[2]).await?;
+    let answers = free.hook_answers()?.split_off(answered);
+    ensure!(
+        answers.iter().any(|answer| answer.hook == "BeforeWorkersUpgrade"),
+        "no hook was called before the workers: {answers:?}"
+    );
+    let held = answers.iter().find(|answer| answer.is_held());
+    ensure!(held.is_none(), "a Cluster without a gate was held: {held:?}");
+    let record = free.record().await?;
+    ensure!(record.is_none(), "a Cluster without a gate has {record:?}");
+    free.delete().await
+}
+
+async fn upgrade(cluster: &Cluster, version: &str) -> Result<()> {
+    let since = cluster.upgrade_unmanaged(version).await?;
+    cluster.control_plane_written(version, since, TIMEOUT).await?;
+    cluster.is_settled(TIMEOUT).await
+}
+
+/// A Cluster that a gate selects is held until its DaemonSet is that of the row. Its record goes with the gate.
+async fn is_gated(scene: &Scene) -> Result<()> {
+    let new = VERSIONS[1];
+    let gated = create(scene, "gated", "demo").await?;
+    deploy(&gated, "v1").await?;
+    scene.gate(&gate()).await?;
+    is_in_force(scene, AGENT).await?;
+    let since = gated.upgrade_unmanaged(new).await?;
+    gated.held_by("agent/agent", "NotAtVersion", TIMEOUT).await?;
+    gated.says("ChecksNotReady: agent/agent", TIMEOUT).await?;
+    gated.control_plane_is_untouched(since).await?;
+    deploy(&gated, "v2").await?;
+    gated.control_plane_written(new, since, TIMEOUT).await?;
+    gated.is_settled(TIMEOUT).await?;
+    is_over(&gated).await?;
+
+    scene.objects().delete(&scene.gate_path(AGENT)).await?;
+    wait::until("the ClusterUpgrade to go with its gate", TIMEOUT, || async {
+        match gated.record().await? {
+            None => Ok(()),
+            Some(record) => wait::not_yet(&record["status"]),
+        }
+    })
+    .await?;
+    Ok(())
+}
+
+async fn create(scene: &Scene, name: &str, label: &str) -> Result<Cluster> {
+    let cluster = scene.cluster(name).unmanaged(VERSIONS[0]).labelled(AGENT, label);
+    let cluster = cluster.workers(1).create().await?;
+    cluster.is_available(TIMEOUT).await?;
+    cluster.is_settled(TIMEOUT).await?;
+    Ok(cluster)
+}
+
+fn gate() -> Gate {
+    let check = Check::workload(AGENT, ("apps/v1", "DaemonSet"), Chart::NAMESPACE, AGENT);
+    Gate::new(AGENT)
+        .selects(&json!({AGENT: "demo"}))
+        .row("1.34", &[("image", "v1")])
+        .row("1.35", &[("image", "v2")])
+        .check(check.container(AGENT).version_key("image"))
+}
+
+/// Applies the DaemonSet as a user does, and waits until it runs.
+async fn deploy(cluster: &Cluster, tag: &str) -> Result<()> {
+    let labels = json!({"app": AGENT});
+    let daemon_set = json!({
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {"name": AGENT, "namespace": Chart::NAMESPACE},
+        "spec": {
+            "selector": {"matchLabels": labels},
+            "template": {
+                "metadata": {"labels": labels},
+                "spec": {"containers": [{"name": AGENT, "image": Chart::new(AGENT, "", tag).image()}]},
+            },
+        },
+    });
+    let client = cluster.workload()?.api.admin_client();
+    apply(&client, &daemon_set).await?;
+    cluster.rolled_out(AGENT, tag, TIMEOUT).await
+}
+
+/// Waits until a gate is in force for every Cluster that it selects.
+pub(crate) async fn is_in_force(scene: &Scene, gate: &str) -> Result<()> {
+    let path = scene.gate_path(gate);
+    let what = format!("UpgradeGate {gate} to be in force");
+    wait::until(what, TIMEOUT, || async {
+        let gate = scene.objects().get(&path).await?.unwrap_or_default();
+        let status = &gate["status"];
+        let conditions = status["conditions"].as_array();
+        let mut conditions = conditions.into_iter().flatten();
+        let is_in_force =
+            conditions.any(|condition| condition["type"] == "InForce" && condition["status"] == "True");
+        let is_observed = status["observedGeneration"] == gate["metadata"]["generation"];
+        if is_in_force && is_observed {
+            Ok(())
+        } else {
+            wait::not_yet(status)
+        }
+    })
+    .await?;
+    Ok(())
+}
+
+/// Waits until the ClusterUpgrade says that the upgrade is complete, and that nothing is held.
+pub(crate) async fn is_over(cluster: &Cluster) -> Result<()> {
+    let what = format!("the upgrade of {} to be over", cluster.name());
+    cluster
+        .record_until(what, TIMEOUT, |record| {
+            let status = &record["status"];
+            if status["upgrade"]["outcome"] == "Completed" && status["heldBy"].is_null() {
+                Ok(())
+            } else {
+                wait::not_yet(status)
+            }
+        })
+        .await
+}
+
+/// The first record of a Cluster after a revision that has the gate of a hook open for [`VERSIONS`]`[1]`.
+pub(crate) fn opens(writes: &[Written], cluster: &Cluster, hook: &str, since: Revision) -> Result<Revision> {
+    let is_open = |write: &&Written| {
+        let gates = write.object["status"]["upgrade"]["gates"].as_array();
+        let mut gates = gates.into_iter().flatten();
+        write.revision > since
+            && write.name == cluster.name()
+            && gates
+                .any(|gate| gate["hook"] == hook && gate["version"] == VERSIONS[1] && gate["open"] == true)
+    };
+    let found = writes.iter().find(is_open).map(|write| write.revision);
+    found.with_context(|| format!("no record of {} opens {hook}", cluster.name()))
+}
+
+/// Requests of Sluice to the management cluster so far.
+fn requests(scene: &Scene) -> Result<Vec<Request>> {
+    let mut log = scene.world().stack().management().audit();
+    let own = log.requests()?.iter().filter(|request| request.user == SLUICE);
+    let own: Vec<Request> = own.cloned().collect();
+    ensure!(!own.is_empty(), "the audit log has no request of Sluice");
+    Ok(own)
+}
+
+/// Fails if the management cluster has refused a request of Sluice.
+pub(crate) fn nothing_is_forbidden(scene: &Scene) -> Result<()> {
+    let forbidden: BTreeSet<String> = requests(scene)?
+        .iter()
+        .filter(|request| request.code == Some(403))
+        .map(|request| format!("{} {}", request.verb, request.uri))
+        .collect();
+    ensure!(forbidden.is_empty(), "forbidden: {forbidden:?}");
+    Ok(())
+}
+
+/// Fails if Sluice has not used a verb of a ClusterRole.
+pub(crate) async fn all_verbs_are_used(scene: &Scene, role: &str) -> Result<()> {
+    let path = format!("/apis/rbac.authorization.k8s.io/v1/clusterroles/{role}");
+    let object = scene.objects().get(&path).await?;
+    let object = object.with_context(|| format!("there is no ClusterRole {role}"))?;
+    let used: BTreeSet<(String, String)> = requests(scene)?
+        .into_iter()
+        .map(|request| (request.verb, request.resource))
+        .collect();
+    let texts = |list: &Value| -> Vec<String> {
+        let list = list.as_array().into_iter().flatten();
+        list.filter_map(|text| text.as_str().map(str::to_owned)).collect()
+    };
+    let rules = object["rules"].as_array().into_iter().flatten();
+    let mut unused = BTreeSet::new();
+    for rule in rules {
+        for resource in texts(&rule["resources"]) {
+            for verb in texts(&rule["verbs"]) {
+                if !used.contains(&(verb.clone(), resource.clone())) {
+                    unused.insert(format!("{verb} {resource}"));
+                }
+            }
+        }
+    }
+    ensure!(
+        unused.is_empty(),
+        "Sluice has not used, of ClusterRole {role}: {unused:?}"
+    );
+    Ok(())
+}
