@@ -116,7 +116,7 @@ async fn is_free(scene: &Scene) -> Result<()> {
     );
     let held = answers.iter().find(|answer| answer.is_held());
     ensure!(held.is_none(), "a Cluster without a gate was held: {held:?}");
-    let record = free.record().await?;
+    let record = free.cluster_upgrade().await?;
     ensure!(record.is_none(), "a Cluster without a gate has {record:?}");
     free.delete().await
 }
@@ -145,7 +145,7 @@ async fn is_gated(scene: &Scene) -> Result<()> {
 
     scene.objects().delete(&scene.gate_path(AGENT)).await?;
     wait::until("the ClusterUpgrade to go with its gate", TIMEOUT, || async {
-        match gated.record().await? {
+        match gated.cluster_upgrade().await? {
             None => Ok(()),
             Some(record) => wait::not_yet(&record["status"]),
         }
@@ -217,7 +217,7 @@ pub(crate) async fn is_in_force(scene: &Scene, gate: &str) -> Result<()> {
 pub(crate) async fn is_over(cluster: &Cluster) -> Result<()> {
     let what = format!("the upgrade of {} to be over", cluster.name());
     cluster
-        .record_until(what, TIMEOUT, |record| {
+        .cluster_upgrade_until(what, TIMEOUT, |record| {
             let status = &record["status"];
             if status["upgrade"]["outcome"] == "Completed" && status["heldBy"].is_null() {
                 Ok(())
