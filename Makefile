@@ -26,7 +26,7 @@ PURE := $(sort $(filter-out harness real configurations walls scenarios,$(TESTS)
 CRATES := $(patsubst %/Cargo.toml,%,$(wildcard */Cargo.toml extension/*/Cargo.toml))
 
 .DEFAULT_GOAL := help
-.PHONY: help build lint doc each-crate test unit shape model harness real walls all-walls walls-one scenarios each-time scenario short-soak soak nightly say-seeds first-run demo cold-demo capture demo-up demo-down demo-20 bench bench-hooks bench-hooks-busy plot-hooks compare plot-compare bench-fleet plot-fleet generate say-cost
+.PHONY: help build lint doc each-crate test unit shape model harness real walls all-walls walls-one scenarios each-time scenario short-soak soak nightly say-seeds first-run demo cold-demo capture demo-up demo-down demo-20 demo-gates bench bench-hooks bench-hooks-busy plot-hooks compare plot-compare bench-fleet plot-fleet generate say-cost
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -103,6 +103,7 @@ nightly: say-seeds unit model harness real scenarios all-walls walls-one ## Ever
 	$(MAKE) --no-print-directory soak RUNS=60
 	$(MAKE) --no-print-directory demo-20
 	$(MAKE) --no-print-directory demo KIND=same-kubernetes TIMES=10
+	$(MAKE) --no-print-directory demo-gates TIMES=10
 
 say-seeds:
 	@echo "SEED=$(SEED) PROPTEST_RNG_SEED=$(PROPTEST_RNG_SEED)"
@@ -130,6 +131,9 @@ demo-down: first-run ## Remove what demo-up left
 
 demo-20: first-run ## Twenty upgrades in a row; fails unless order and pace of all releases were kept
 	$(BUILT)/demo repeat --times 20
+
+demo-gates: first-run ## TIMES upgrades without packages that wait for a chart of CAAPH, in target/demo/gates.json
+	$(BUILT)/demo gates --times $(or $(TIMES),1)
 
 bench: ## Criterion benches of the hook path, of resolutions and of available updates
 	$(CARGO) bench --workspace --bench hook_path --bench resolve --bench offers

@@ -9,9 +9,9 @@ use anyhow::{Context as _, Result};
 use clap::{Parser, Subcommand};
 
 use super::terminal::{Terminal, Tone};
-use super::{capture, repeat, same_kubernetes, standing, upgrade};
+use super::{capture, gates, repeat, same_kubernetes, standing, upgrade};
 use crate::compare::counts::audited;
-use crate::components::{Binaries, CLUSTER_API_VERSION, KAPP_CONTROLLER_VERSION, minor};
+use crate::components::{Binaries, CAAPH_VERSION, CLUSTER_API_VERSION, KAPP_CONTROLLER_VERSION, minor};
 use crate::extension::Scope;
 use crate::runtime::block_on;
 use crate::scenario::{Hooks, Scene, World};
@@ -38,6 +38,13 @@ enum Verb {
     /// Moves a Cluster to higher releases of the Kubernetes version that it has, and writes `target/demo/same-kubernetes.json`; fails unless
     /// all kept the order, the pace and the number of writes.
     SameKubernetes {
+        /// How many. The pace is judged from ten on.
+        #[arg(long, default_value_t = 1)]
+        times: usize,
+    },
+    /// Upgrades Clusters whose UpgradeGate waits for a chart of CAAPH, without packages, and writes `target/demo/gates.json`; fails unless all
+    /// kept the order, the pace and the number of writes.
+    Gates {
         /// How many. The pace is judged from ten on.
         #[arg(long, default_value_t = 1)]
         times: usize,
@@ -79,6 +86,7 @@ async fn perform(terminal: &Terminal, verb: Verb) -> Result<bool> {
         Verb::Run => with_world(terminal, Once).await,
         Verb::Repeat { times } => with_world(terminal, Series { times }).await,
         Verb::SameKubernetes { times } => with_world(terminal, SameKubernetes { times }).await,
+        Verb::Gates { times } => with_world(terminal, Gates { times }).await,
         Verb::Prepare => prepare(terminal, Once::EARLIER).await.map(|_| true),
         Verb::Capture => tokio::task::spawn_blocking(capture::capture)
             .await?
@@ -98,6 +106,11 @@ pub(super) trait Act {
         Options::new("demo")
     }
 
+    /// What delivers to its Clusters.
+    fn delivery(&self) -> String {
+        format!("kapp-controller {KAPP_CONTROLLER_VERSION}")
+    }
+
     async fn play(&self, terminal: &Terminal, world: &Arc<World>) -> Result<bool>;
 }
 
@@ -108,6 +121,10 @@ struct Series {
 }
 
 struct SameKubernetes {
+    times: usize,
+}
+
+struct Gates {
     times: usize,
 }
 
@@ -128,6 +145,22 @@ impl Act for SameKubernetes {
 
     async fn play(&self, terminal: &Terminal, world: &Arc<World>) -> Result<bool> {
         same_kubernetes::run(terminal, world, self.times).await
+    }
+}
+
+impl Act for Gates {
+    const EARLIER: usize = 1;
+
+    fn options(&self) -> Options {
+        Options::new("demo-gates").audited(audited()).without_packages()
+    }
+
+    fn delivery(&self) -> String {
+        format!("CAAPH {CAAPH_VERSION}")
+    }
+
+    async fn play(&self, terminal: &Terminal, world: &Arc<World>) -> Result<bool> {
+        gates::run(terminal, world, self.times).await
     }
 }
 
@@ -196,7 +229,8 @@ async fn with_world<A: Act>(terminal: &Terminal, act: A) -> Result<bool> {
     terminal.say(
         Tone::Heading,
         format!(
-            "Starting Cluster API {CLUSTER_API_VERSION}, kapp-controller {KAPP_CONTROLLER_VERSION} and Sluice"
+            "Starting Cluster API {CLUSTER_API_VERSION}, {} and Sluice",
+            act.delivery()
         ),
     );
     for program in binaries
@@ -206,7 +240,10 @@ async fn with_world<A: Act>(terminal: &Terminal, act: A) -> Result<bool> {
     {
         terminal.say(Tone::Plain, format!("  {}", program.line()));
     }
-    terminal.waiting("etcd, kube-apiserver, kube-controller-manager, Cluster API, kapp-controller, Sluice");
+    terminal.waiting(format!(
+        "etcd, kube-apiserver, kube-controller-manager, Cluster API, {}, Sluice",
+        act.delivery()
+    ));
     let began = Instant::now();
     let world = World::start_with(act.options(), &Hooks::AskedAbout(Scope::Everywhere)).await?;
     terminal.say(

@@ -3,6 +3,7 @@
 mod capture;
 mod command;
 pub(crate) mod facts;
+mod gates;
 mod repeat;
 pub(crate) mod report;
 mod same_kubernetes;

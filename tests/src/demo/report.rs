@@ -214,7 +214,10 @@ fn millisecond<S: Serializer>(time: &Timestamp, serializer: S) -> Result<S::Ok, 
 }
 
 #[expect(clippy::ref_option, reason = "the signature is serde's")]
-fn milliseconds<S: Serializer>(time: &Option<Timestamp>, serializer: S) -> Result<S::Ok, S::Error> {
+pub(super) fn milliseconds<S: Serializer>(
+    time: &Option<Timestamp>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
     match time {
         Some(time) => millisecond(time, serializer),
         None => serializer.serialize_none(),
