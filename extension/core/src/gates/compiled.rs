@@ -300,12 +300,11 @@ fn check_version(field: &str, check: &Check, kind: JudgedKind, rows: &[VersionRo
             let remedy = "use at most 63 lower case letters, digits and -";
             return Err(Invalid::new(of_container, container, remedy));
         }
-        Some(_) => {}
         None if check.version_key.is_some() && !kind.is_delivery() => {
             let remedy = "name the container whose image tag or sha256 digest is the value of the versionKey";
             return Err(Invalid::missing(of_container, remedy));
         }
-        None => {}
+        Some(_) | None => {}
     }
     let Some(key) = &check.version_key else {
         return Ok(());

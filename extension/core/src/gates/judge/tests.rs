@@ -14,8 +14,10 @@ use super::{Evidence, Expected, JudgedKind, Verdict, judge, related};
 use crate::reasons::CheckReason;
 
 /// Number of the way, the proven case, the way, and the reason that holds it.
+type Way = (u8, fn() -> Given, Edit, CheckReason);
+
 #[rustfmt::skip]
-const EARLY: &[(u8, fn() -> Given, Edit, CheckReason)] = &[
+const EARLY: &[Way] = &[
     // Ready of an older generation; the generation of a condition is ahead of it.
     (1, helm_chart_proxy, |given| { given.set_release("/metadata", "generation", 6.into()); given.set_release("/status/conditions/2", "observedGeneration", 6.into()); }, CheckReason::NotObserved),
     (1, daemon_set, |given| { given.set("/metadata", "generation", 4.into()); given.set("/status", "conditions", json!([{"type": "Ready", "status": "True", "observedGeneration": 4}])); }, CheckReason::NotObserved),

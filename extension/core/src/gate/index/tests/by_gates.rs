@@ -252,7 +252,7 @@ fn a_cluster_that_was_relabelled(
     let selector = &mut Arc::make_mut(&mut selecting).spec.cluster_selector;
     selector.match_labels = Some([("cni".to_owned(), "cilium".to_owned())].into());
     let unlisted = upgrade_with("Enforce", true, |status| {
-        status["upgrade"]["selected"] = json!([])
+        status["upgrade"]["selected"] = json!([]);
     });
     let given = changed(
         gates_only(Given {
