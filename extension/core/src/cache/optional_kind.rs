@@ -1,0 +1,281 @@
+//! State of a kind of Sluice whose CustomResourceDefinition may be missing.
+//!
+//! Without its definition a kind has no objects, and nothing waits for it. Only the API server can say so: a refused, failed or outstanding
+//! list means that objects may exist.
+
+use kube::Resource;
+
+use super::{Failure, Sign, stores::GateKinds};
+
+/// Objects of the kind that the store shows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum OptionalState {
+    /// All objects.
+    Listed,
+    /// The definition does not exist, and so no object does.
+    Missing,
+    /// Objects may exist that the store does not show, for this reason.
+    Unlisted(String),
+}
+
+/// Result of a read of the definition, after the API server refused a list with 404.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DefinitionRead {
+    /// The definition does not exist.
+    Missing,
+    /// The definition exists, and the API server does not serve its kind yet.
+    Exists,
+    /// The read failed, with this status code if there was a response.
+    Failed(Option<u16>),
+}
+
+/// Kind whose definition may be missing.
+#[derive(Debug)]
+pub struct OptionalKind {
+    /// Name of the definition.
+    api: String,
+    was_listed: bool,
+    state: OptionalState,
+}
+
+impl OptionalKind {
+    /// Returns kind `K` before its first list.
+    #[must_use]
+    pub fn of<K: Resource<DynamicType = ()>>() -> Self {
+        let api = format!("{}.{}", K::plural(&()), K::group(&()));
+        Self {
+            state: OptionalState::Unlisted(format!("waiting for {api} to be listed")),
+            was_listed: false,
+            api,
+        }
+    }
+
+    /// Returns the name of its CustomResourceDefinition: `<plural>.<group>`.
+    #[must_use]
+    pub fn definition(&self) -> &str {
+        &self.api
+    }
+
+    /// Returns the state.
+    #[must_use]
+    pub const fn state(&self) -> &OptionalState {
+        &self.state
+    }
+
+    /// Observes a sign of the watch. Returns whether the definition has to be read, because it may be missing.
+    #[must_use]
+    pub fn saw(&mut self, sign: Sign) -> bool {
+        match sign {
+            Sign::Filled => {
+                self.was_listed = true;
+                self.state = OptionalState::Listed;
+                false
+            }
+            Sign::Changed => {
+                self.watching();
+                false
+            }
+            Sign::Emptied(_) => {
+                self.was_listed = false;
+                self.unlist(&format!("waiting for {} to be listed", self.api));
+                false
+            }
+            Sign::Failed(failure) => self.failed(failure),
+        }
+    }
+
+    /// Observes that the API server has accepted a watch, which continues from the last list.
+    pub fn watching(&mut self) {
+        if self.was_listed {
+            self.state = OptionalState::Listed;
+        }
+    }
+
+    /// Observes the definition.
+    pub fn read(&mut self, definition: DefinitionRead) {
+        let api = &self.api;
+        let why = match definition {
+            DefinitionRead::Missing => {
+                self.state = OptionalState::Missing;
+                return;
+            }
+            DefinitionRead::Exists => {
+                format!(
+                    "CustomResourceDefinition {api} exists, but the API server does not serve it; see its conditions"
+                )
+            }
+            DefinitionRead::Failed(Some(401 | 403)) => {
+                format!("Sluice may not get CustomResourceDefinition {api}; {ROLE}")
+            }
+            DefinitionRead::Failed(_) => {
+                format!(
+                    "the API server does not tell whether CustomResourceDefinition {api} exists; the log of Sluice says why"
+                )
+            }
+        };
+        self.unlist(&why);
+    }
+
+    fn failed(&mut self, failure: Failure) -> bool {
+        let api = &self.api;
+        let why = match failure.refusal() {
+            Some(404) => return true,
+            Some(401 | 403) => format!("Sluice may not list {api}; {ROLE}"),
+            Some(code) => format!("the API server refuses to list {api} with {code}"),
+            // The cache stays valid while the API server is down, and no release is confirmed meanwhile.
+            None if self.state == OptionalState::Listed => return false,
+            None => format!("{api} cannot be listed; the log of Sluice says why"),
+        };
+        self.unlist(&why);
+        false
+    }
+
+    fn unlist(&mut self, why: &str) {
+        self.state = OptionalState::Unlisted(why.to_owned());
+    }
+}
+
+/// The rule that Sluice has for its own kinds.
+const ROLE: &str = "apply the ClusterRole of this version of Sluice, or start Sluice with --gates=false";
+
+/// Combines the states of UpgradeGates and ClusterUpgrades. Without UpgradeGates nothing is gated, whatever ClusterUpgrades exist.
+#[must_use]
+pub fn gate_kinds(gates: &OptionalState, upgrades: &OptionalState) -> GateKinds {
+    use OptionalState::{Listed, Missing, Unlisted};
+    match (gates, upgrades) {
+        (Missing, _) => GateKinds::Off,
+        (Unlisted(why), _) | (Listed, Unlisted(why)) => GateKinds::Unlisted(why.clone()),
+        (Listed, Missing) => GateKinds::Unlisted(
+            "CustomResourceDefinition clusterupgrades.lifecycle.sluice.dev does not exist; apply it in the version of Sluice".to_owned(),
+        ),
+        (Listed, Listed) => GateKinds::Listed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use sluice_crds::lifecycle::upgrade_gate::UpgradeGate;
+
+    use super::*;
+
+    const fn failure(code: Option<u16>) -> Sign {
+        Sign::Failed(Failure {
+            of_list: true,
+            answered: code.is_some(),
+            code,
+        })
+    }
+
+    fn unlisted(kind: &OptionalKind) -> Option<&str> {
+        match kind.state() {
+            OptionalState::Unlisted(why) => Some(why),
+            OptionalState::Listed | OptionalState::Missing => None,
+        }
+    }
+
+    fn listed() -> OptionalKind {
+        let mut kind = OptionalKind::of::<UpgradeGate>();
+        assert!(!kind.saw(Sign::Filled));
+        assert_eq!(kind.state(), &OptionalState::Listed);
+        kind
+    }
+
+    #[test]
+    fn a_kind_is_unlisted_until_its_first_list() {
+        let mut kind = OptionalKind::of::<UpgradeGate>();
+        assert_eq!(kind.definition(), "upgradegates.lifecycle.sluice.dev");
+        let waits = "waiting for upgradegates.lifecycle.sluice.dev to be listed";
+        assert_eq!(unlisted(&kind), Some(waits));
+        kind.watching();
+        assert!(!kind.saw(Sign::Changed));
+        assert_eq!(unlisted(&kind), Some(waits), "without a list");
+        assert!(!kind.saw(Sign::Filled));
+        assert_eq!(kind.state(), &OptionalState::Listed);
+    }
+
+    #[rstest]
+    #[case::forbidden(
+        Some(403),
+        "Sluice may not list upgradegates.lifecycle.sluice.dev; apply the ClusterRole"
+    )]
+    #[case::unknown(
+        Some(401),
+        "Sluice may not list upgradegates.lifecycle.sluice.dev; apply the ClusterRole"
+    )]
+    #[case::refused(
+        Some(400),
+        "the API server refuses to list upgradegates.lifecycle.sluice.dev with 400"
+    )]
+    #[case::broken(Some(500), "upgradegates.lifecycle.sluice.dev cannot be listed; ")]
+    #[case::silent(None, "upgradegates.lifecycle.sluice.dev cannot be listed; ")]
+    fn a_failed_list_names_its_cause(#[case] code: Option<u16>, #[case] why: &str) {
+        let mut kind = OptionalKind::of::<UpgradeGate>();
+        assert!(!kind.saw(failure(code)), "only 404 asks for the definition");
+        assert!(
+            unlisted(&kind).is_some_and(|text| text.starts_with(why)),
+            "{kind:?}"
+        );
+    }
+
+    /// An outage must not hold every Cluster longer than it lasts. A lost right hides new gates.
+    #[rstest]
+    #[case::silent(None, true)]
+    #[case::broken(Some(503), true)]
+    #[case::throttled(Some(429), true)]
+    #[case::forbidden(Some(403), false)]
+    fn a_listed_kind_stays_listed_while_requests_fail(#[case] code: Option<u16>, #[case] stays: bool) {
+        let mut kind = listed();
+        assert!(!kind.saw(failure(code)));
+        assert_eq!(kind.state() == &OptionalState::Listed, stays, "{kind:?}");
+        kind.watching();
+        assert_eq!(kind.state(), &OptionalState::Listed, "the watch goes on");
+    }
+
+    #[rstest]
+    #[case::missing(DefinitionRead::Missing, None)]
+    #[case::not_served(DefinitionRead::Exists, Some("exists, but the API server does not serve it"))]
+    #[case::forbidden(
+        DefinitionRead::Failed(Some(403)),
+        Some("may not get CustomResourceDefinition")
+    )]
+    #[case::silent(DefinitionRead::Failed(None), Some("does not tell whether"))]
+    fn only_a_missing_definition_means_no_objects(
+        #[case] definition: DefinitionRead,
+        #[case] why: Option<&str>,
+    ) {
+        for mut kind in [OptionalKind::of::<UpgradeGate>(), listed()] {
+            assert!(kind.saw(failure(Some(404))));
+            kind.read(definition);
+            match why {
+                None => assert_eq!(kind.state(), &OptionalState::Missing),
+                Some(why) => assert!(unlisted(&kind).is_some_and(|text| text.contains(why)), "{kind:?}"),
+            }
+            assert!(!kind.saw(Sign::Filled));
+            assert_eq!(kind.state(), &OptionalState::Listed, "it is installed later");
+        }
+    }
+
+    #[test]
+    fn an_old_answer_does_not_outlive_a_failure() {
+        let mut kind = OptionalKind::of::<UpgradeGate>();
+        kind.read(DefinitionRead::Missing);
+        assert!(!kind.saw(failure(Some(500))));
+        assert!(unlisted(&kind).is_some(), "the definition may exist by now");
+    }
+
+    #[test]
+    fn gates_are_off_only_without_their_definition() {
+        use OptionalState::{Listed, Missing, Unlisted};
+        let why = || Unlisted("why".to_owned());
+        assert!(matches!(gate_kinds(&Missing, &why()), GateKinds::Off));
+        assert!(matches!(gate_kinds(&Listed, &Listed), GateKinds::Listed));
+        for (gates, upgrades) in [(why(), Listed), (Listed, why())] {
+            assert!(matches!(gate_kinds(&gates, &upgrades), GateKinds::Unlisted(said) if said == "why"));
+        }
+        let GateKinds::Unlisted(said) = gate_kinds(&Listed, &Missing) else {
+            panic!("ClusterUpgrades are needed");
+        };
+        assert!(said.contains("clusterupgrades.lifecycle.sluice.dev"), "{said}");
+    }
+}
