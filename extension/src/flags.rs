@@ -34,6 +34,27 @@ pub struct Args {
     #[arg(skip = env::var_os("KUBECONFIG"))]
     pub kubeconfig_files: Option<OsString>,
 
+    /// Install the packages of each Cluster, and hold its upgrades until they are proven. Without packages, Sluice uses no API of Tanzu,
+    /// Carvel or vSphere.
+    #[arg(
+        long,
+        env = "SLUICE_PACKAGES",
+        default_value_t = true,
+        value_name = "BOOL",
+        action = clap::ArgAction::Set
+    )]
+    pub packages: bool,
+
+    /// Hold upgrades until the checks of UpgradeGates are proven. Without their definitions, Sluice holds no upgrade for them.
+    #[arg(
+        long,
+        env = "SLUICE_GATES",
+        default_value_t = true,
+        value_name = "BOOL",
+        action = clap::ArgAction::Set
+    )]
+    pub gates: bool,
+
     /// Namespace of templates and Package objects, and of PackageInstalls in workload clusters.
     #[arg(
         long,
@@ -146,6 +167,7 @@ impl Args {
     /// # Errors
     /// One line that names the flags and their values.
     pub fn check(&self) -> Result<(), String> {
+        self.check_features()?;
         self.leader.check()?;
         self.remote.check()?;
         let (hooks, reviews) = (self.hook_address(), self.admission_address());
@@ -173,6 +195,21 @@ impl Args {
             }
         }
         Ok(())
+    }
+
+    fn check_features(&self) -> Result<(), String> {
+        if !self.packages && !self.gates {
+            return Err(
+                "--packages=false and --gates=false leave nothing to hold; set one of them to true"
+                    .to_owned(),
+            );
+        }
+        match self.status_addr {
+            Some(status) if !self.packages => Err(format!(
+                "--status-addr {status} needs --packages=true, because the status service shows packages"
+            )),
+            _ => Ok(()),
+        }
     }
 
     /// Returns the listen address of the hook server.
@@ -410,6 +447,41 @@ mod tests {
 
     fn parsed(flags: &[&str]) -> Args {
         Args::parse_from(["sluice"].iter().chain(flags))
+    }
+
+    #[test]
+    fn packages_and_gates_are_on() {
+        let args = parsed(&[]);
+        assert!(args.packages && args.gates);
+        assert_eq!(args.check(), Ok(()));
+    }
+
+    #[test]
+    fn one_of_packages_and_gates_may_be_off() {
+        let problem = |flags: &[&str]| parsed(flags).check().err();
+        for off in ["--packages=false", "--gates=false"] {
+            assert_eq!(problem(&[off]), None, "{off}");
+        }
+        let both = problem(&["--packages=false", "--gates=false"]);
+        assert!(
+            both.as_deref()
+                .is_some_and(|line| line.starts_with("--packages=false and --gates=false")),
+            "{both:?}"
+        );
+    }
+
+    /// The status service shows ClusterBootstraps.
+    #[test]
+    fn the_status_service_needs_packages() {
+        let problem = |packages| parsed(&["--status-addr=:9445", packages]).check().err();
+        assert_eq!(problem("--packages=true"), None);
+        let without = problem("--packages=false");
+        assert!(
+            without
+                .as_deref()
+                .is_some_and(|line| line.contains("--status-addr")),
+            "{without:?}"
+        );
     }
 
     #[test]
