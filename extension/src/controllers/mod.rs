@@ -1,6 +1,7 @@
 //! Controllers: reconcilers, and the executor of their reads and writes.
 
 pub mod bootstrap;
+pub(crate) mod concurrency;
 pub mod events;
 pub mod executor;
 pub mod fan_out;

@@ -1,6 +1,5 @@
 //! Cluster controller: packages of a Cluster follow its release, and the record shows their progress.
 
-mod concurrency;
 mod reads;
 
 use std::{
@@ -27,9 +26,6 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-pub(crate) use concurrency::Limiter;
-use concurrency::Ran;
-
 use crate::{
     cache::{
         control_plane::ControlPlanes, management_uid::ManagementUid, rollbacks::Rollbacks, stores::Stores,
@@ -37,6 +33,7 @@ use crate::{
     },
     clock::{clock, now},
     controllers::{
+        concurrency::{Limiter, Ran},
         events::Notifier,
         executor::{self, Error, again, counted, isolated, writes},
     },

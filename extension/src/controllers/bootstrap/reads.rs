@@ -1,6 +1,6 @@
 //! Reads that only the Cluster reconciler requests.
 
-use crate::controllers::executor;
+use crate::controllers::{concurrency::DriftCheckPermit, executor};
 use std::{
     sync::{Arc, OnceLock},
     time::Duration,
@@ -17,7 +17,7 @@ use sluice_core::{
     },
 };
 
-use super::{Context, concurrency::DriftCheckPermit};
+use super::Context;
 use crate::{
     cache::store::Store,
     kube_client::responses::{failure, served_in_any_version},

@@ -23,14 +23,14 @@ use sluice_crds::{
 use tokio::{sync::watch, time::sleep};
 use tokio_util::sync::CancellationToken;
 
-use super::{Context, Limiter, object_server::ObjectServer, reconcile_once};
+use super::{Context, object_server::ObjectServer, reconcile_once};
 use crate::{
     cache::{
         control_plane::ControlPlanes, event_handlers::EventHandlers, management_uid::ManagementUid,
         rollbacks::Rollbacks, stores::Stores,
     },
     clock::now,
-    controllers::events::Notifier,
+    controllers::{concurrency::Limiter, events::Notifier},
     hooks::Index,
     kube_client::fence::Fence,
     queue::requeues::{ClusterRef, Requeues},
