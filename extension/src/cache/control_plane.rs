@@ -183,7 +183,7 @@ impl ControlPlanes {
         let named = Arc::new(named.clone());
         let on = {
             let triggers = self.triggers.clone();
-            let touched = move |meta: &ObjectMeta, _| triggers.enqueue_owner::<ControlPlane>(meta);
+            let touched = move |meta: &ObjectMeta, _| triggers.enqueue_owner_for_all::<ControlPlane>(meta);
             reporting(named.kind.clone(), "Failed to watch control planes", touched)
         };
         let changed = {
@@ -192,7 +192,7 @@ impl ControlPlanes {
             move || {
                 let requeued = lock(&waiting).take(&named);
                 for cluster in requeued {
-                    triggers.enqueue(cluster);
+                    triggers.enqueue_for_all(cluster);
                 }
             }
         };

@@ -1,9 +1,13 @@
 //! Event handlers of the management cluster: they requeue the dependents of changed objects.
 
-use std::sync::{Arc, Mutex};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex},
+};
 
 use kube::core::ObjectMeta;
 use sluice_core::{
+    cache::stores::GateKinds,
     gate::index::Uncounted,
     installation::retrigger::{Handlers, Uncalled},
     reconcile::shared_dependency::{Classes, SharedDependency},
@@ -14,6 +18,7 @@ use sluice_crds::{
     run::ClusterBootstrap,
 };
 use sluice_status::Changed;
+use tracing::{info, warn};
 
 use crate::{
     cache::{rollbacks::Rollbacks, values_watch::ValuesWatches, watch::Presence},
@@ -25,11 +30,30 @@ use crate::{
     },
 };
 
+/// Change of UpgradeGates.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GateChange {
+    /// An UpgradeGate was created, changed or deleted. It affects the Clusters that it selects, and those that list it.
+    One(ClusterRef),
+    /// An UpgradeGate of this namespace cannot be decoded, or could not be. It affects all Clusters there.
+    Namespace(String),
+    /// All Clusters: the stores have become complete.
+    All,
+}
+
 /// Forwards changes to the controllers. Clones share the same state.
 #[derive(Clone, Debug, Default)]
 pub struct EventHandlers {
+    /// Whether this installation has no packages, so that no store of their kinds opens.
+    pub without_packages: bool,
+    /// Whether the stores of UpgradeGates and ClusterUpgrades open.
+    pub with_upgrade_gates: bool,
     /// Requeues Clusters.
     pub triggers: Requeues,
+    /// Requeues the Clusters of UpgradeGates.
+    pub gate_changes: Feed<GateChange>,
+    /// Namespaces whose UpgradeGates may need another status.
+    pub gate_statuses: Feed<String>,
     /// Requeues provider configurations.
     pub dependents: Dependents,
     /// Requeues Clusters after changes of shared objects.
@@ -67,7 +91,9 @@ impl EventHandlers {
     /// Records the class and topology of a Cluster, and the hooks that its conditions report as failed.
     pub(crate) fn contents(&self, cluster: &Cluster, presence: Presence) {
         let reference = ClusterRef::of(cluster);
-        self.values_watches.cluster(cluster, presence);
+        if !self.without_packages {
+            self.values_watches.cluster(cluster, presence);
+        }
         let is_there = presence == Presence::There;
         if lock(&self.management).saw(&reference, cluster, is_there) {
             self.releases.send(ReleaseEvent::All);
@@ -90,7 +116,36 @@ impl EventHandlers {
         lock(&self.uncounted).one(reference.clone());
         self.releases.send(ReleaseEvent::Cluster(reference.clone()));
         self.shown.send(Changed::One(reference.clone()));
-        self.triggers.enqueue(reference);
+        self.gate_statuses.send(reference.namespace().to_owned());
+        self.triggers.enqueue_for_all(reference);
+    }
+
+    /// Handles a change of an UpgradeGate other than one of its status.
+    pub(crate) fn gate(&self, change: GateChange) {
+        lock(&self.uncounted).all();
+        match &change {
+            GateChange::One(gate) => self.gate_statuses.send(gate.namespace().to_owned()),
+            GateChange::Namespace(namespace) => self.gate_statuses.send(namespace.clone()),
+            GateChange::All => {}
+        }
+        self.gate_changes.send(change);
+    }
+
+    /// Handles a change of what the stores of UpgradeGates and ClusterUpgrades show.
+    pub(crate) fn gate_kinds(&self, kinds: &GateKinds) {
+        match kinds {
+            GateKinds::Off => info!("No UpgradeGates: their CustomResourceDefinition does not exist"),
+            GateKinds::Unlisted(why) => warn!("Holding upgrades, because UpgradeGates are unknown: {why}"),
+            GateKinds::Listed => info!("Listed UpgradeGates and ClusterUpgrades"),
+        }
+        self.gate(GateChange::All);
+    }
+
+    pub(crate) fn cluster_upgrade(&self, upgrade: &ObjectMeta) {
+        let reference = ClusterRef::in_meta(upgrade);
+        lock(&self.uncounted).one(reference.clone());
+        self.gate_statuses.send(reference.namespace().to_owned());
+        self.triggers.enqueue_gated(reference);
     }
 
     pub(crate) fn bootstrap(&self, bootstrap: &ObjectMeta) {
@@ -133,8 +188,15 @@ impl EventHandlers {
 
     pub(crate) fn class(&self, class: &ObjectMeta) {
         let namespace = class.namespace.clone().unwrap_or_default();
-        self.fan_outs
-            .send(SharedDependency::Class(namespace, name(class)));
+        let class = SharedDependency::Class(namespace, name(class));
+        if self.with_upgrade_gates {
+            let changed = BTreeSet::from([class.clone()]);
+            let dependents = lock(&self.classes).dependents_of(&changed);
+            for cluster in dependents.into_iter().flatten() {
+                self.triggers.enqueue_gated(cluster);
+            }
+        }
+        self.fan_outs.send(class);
         self.releases.send(ReleaseEvent::Classes);
     }
 }

@@ -5,6 +5,7 @@ pub mod control_plane;
 pub mod event_handlers;
 #[cfg(test)]
 pub(crate) mod frozen;
+pub(crate) mod gate_stores;
 pub mod kind_watch;
 pub mod management_uid;
 pub mod rollbacks;

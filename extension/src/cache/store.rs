@@ -242,6 +242,14 @@ impl<K: Cached> fmt::Debug for Store<K> {
 }
 
 impl<K: Cached> Store<K> {
+    /// Returns the store of a kind that this installation does not watch: without objects, and filled.
+    #[must_use]
+    pub(crate) fn unwatched() -> Self {
+        let writer = Writer::default();
+        writer.set_filled();
+        writer.store()
+    }
+
     /// Returns the object of this name; kinds without namespaces have no namespace.
     ///
     /// # Errors

@@ -6,17 +6,14 @@ use std::{
 };
 
 use futures::future::{self, BoxFuture, FutureExt, join_all, select_all};
-use kube::{
-    Api, Client, Resource,
-    core::{NamespaceResourceScope, ObjectMeta},
-    runtime::watcher,
-};
+use kube::{Api, Client, Resource, core::ObjectMeta, runtime::watcher};
 use sluice_core::{
     cache::{
         Cached, FollowedStore,
         stored_kind::StoredKind,
-        stores::{self, Found, Images, OfCluster, Releases, Stored, Whole},
+        stores::{self, Found, GateKinds, Images, OfCluster, Releases, Stored, Whole},
     },
+    cluster::ClusterRef,
     decode::{Item, Undecodable},
     packages::{bootstrap::Catalogue, requirements::ManagementPackages},
     releases::ReleaseEvent,
@@ -24,12 +21,14 @@ use sluice_core::{
 use sluice_crds::{
     foreign::{App, Cluster, ClusterClass, MachineDeployment, MachinePool, Package, PackageInstall},
     labels::label,
+    lifecycle::{ClusterUpgrade, UpgradeGate},
     run::{ClusterBootstrap, ClusterBootstrapTemplate, OSImage, TanzuKubernetesRelease},
 };
 
 use crate::{
     cache::{
         event_handlers::EventHandlers,
+        gate_stores::{GateFound, GateStores},
         store::Store,
         streamed::streaming,
         watch::{Followed, Presence, Seen, follow, reporting},
@@ -39,8 +38,14 @@ use crate::{
 
 /// All stores. The first reconcile waits for some of them, see [`Stores::filled_for_managed`]. Each dependent of another store waits for that
 /// store.
+///
+/// An installation without packages watches no kind of Tanzu or Carvel: the stores of these kinds stay empty and count as filled.
 #[derive(Debug, Clone)]
 pub struct Stores {
+    /// Whether this installation has packages.
+    has_packages: bool,
+    /// UpgradeGates and ClusterUpgrades; `None` without `--gates`.
+    upgrade_gates: Option<GateStores>,
     /// All Clusters.
     pub clusters: Store<Cluster>,
     /// All ClusterBootstraps.
@@ -91,15 +96,14 @@ impl Stores {
             followed: Vec::new(),
             filled: Vec::new(),
         };
-        let topology = || all().labels(label::TOPOLOGY_OWNED);
-        let (system, whole) = (Some(system_namespace), Arc::<Mutex<Whole>>::default());
-        let releases = opening.follow(
+        let whole = Arc::<Mutex<Whole>>::default();
+        let releases = opening.of_packages(
             Api::all(client.clone()),
             all(),
             copy_releases(&whole, handlers),
             |_, _| {},
         );
-        let packages = opening.follow(
+        let packages = opening.of_packages(
             Api::namespaced(client.clone(), system_namespace),
             all(),
             copy_objects(&whole, Whole::package),
@@ -112,34 +116,37 @@ impl Stores {
             move |seen| seen.each(|cluster, presence| noted.contents(cluster, presence)),
             EventHandlers::cluster,
         );
-        let bootstraps = opening.follow(
+        let bootstraps = opening.of_packages(
             Api::all(client.clone()),
             all(),
             move |seen| seen.each(|bootstrap, presence| named.bootstrap(bootstrap, presence)),
             EventHandlers::bootstrap,
         );
         let classes = opening.follow(Api::all(client.clone()), all(), |_| {}, EventHandlers::class);
-        let installs = opening.follow(
+        let installs = opening.of_packages(
             Api::all(client.clone()),
             all(),
             copy_required(&whole, handlers, system_namespace, Whole::system_install),
             EventHandlers::install,
         );
-        let apps = opening.follow(
+        let apps = opening.of_packages(
             Api::all(client.clone()),
             all(),
             copy_required(&whole, handlers, system_namespace, Whole::system_app),
             requeue_owner::<App>,
         );
         let images = opening.images(Api::all(client.clone()), &whole);
+        let templates = Api::namespaced(client.clone(), system_namespace);
         let stores = Self {
+            has_packages: !handlers.without_packages,
+            upgrade_gates: opening.upgrade_gates(),
             images,
             clusters,
             bootstraps,
-            templates: opening.store(system, all(), EventHandlers::template),
+            templates: opening.of_packages(templates, all(), |_| {}, EventHandlers::template),
             classes,
-            machine_deployments: opening.store(None, topology(), requeue_owner::<MachineDeployment>),
-            machine_pools: opening.store(None, topology(), requeue_owner::<MachinePool>),
+            machine_deployments: opening.workers(),
+            machine_pools: opening.workers(),
             packages,
             installs,
             apps,
@@ -202,9 +209,28 @@ impl Stores {
         self.installs.is_filled() && self.apps.is_filled()
     }
 
-    /// Waits until every store is filled.
+    /// Waits until the kinds of Cluster API that a topology depends on are listed.
+    pub async fn workers_listed(&self) {
+        self.classes.filled().await;
+        self.machine_deployments.filled().await;
+        self.machine_pools.filled().await;
+    }
+
+    /// Waits until every store is filled, except those for which nothing waits.
     pub async fn synced(&self) {
         self.filled.clone().await;
+    }
+
+    /// Returns the namespaces with UpgradeGates.
+    pub(crate) fn gate_namespaces(&self) -> Vec<String> {
+        let stores = self.upgrade_gates.as_ref();
+        stores.map_or_else(Vec::new, GateStores::namespaces)
+    }
+
+    /// Returns namespace and name of each ClusterUpgrade.
+    pub(crate) fn cluster_upgrades(&self) -> Vec<ClusterRef> {
+        let stores = self.upgrade_gates.as_ref();
+        stores.map_or_else(Vec::new, |stores| stores.upgrades.names())
     }
 }
 
@@ -262,7 +288,63 @@ impl Stored<TanzuKubernetesRelease> for Stores {
     }
 }
 
+/// Reads of UpgradeGates are answered from their namespaces.
+impl Stored<UpgradeGate> for Stores {
+    fn found(&self, namespace: Option<&str>, name: &str) -> Found<UpgradeGate> {
+        let stores = self.upgrade_gates.as_ref();
+        let found = stores.and_then(|stores| stores.found(namespace.unwrap_or_default(), name));
+        found.transpose()
+    }
+
+    fn of_cluster(&self, _: &str, _: &str) -> Vec<Arc<UpgradeGate>> {
+        Vec::new()
+    }
+
+    fn undecodable(&self, namespace: Option<&str>, name: &str) -> Option<Arc<Undecodable>> {
+        Stored::<UpgradeGate>::found(self, namespace, name).err()
+    }
+
+    fn undecodable_of(&self, _: &str, _: &str) -> Option<Arc<Undecodable>> {
+        None
+    }
+}
+
+/// A ClusterUpgrade has the name of its Cluster.
+impl Stored<ClusterUpgrade> for Stores {
+    fn found(&self, namespace: Option<&str>, name: &str) -> Found<ClusterUpgrade> {
+        let stores = self.upgrade_gates.as_ref();
+        stores.map_or(Ok(None), |stores| stores.upgrades.found(namespace, name))
+    }
+
+    fn of_cluster(&self, namespace: &str, cluster: &str) -> Vec<Arc<ClusterUpgrade>> {
+        let found: Option<Arc<ClusterUpgrade>> = self.get(Some(namespace), cluster);
+        found.into_iter().collect()
+    }
+
+    fn undecodable(&self, namespace: Option<&str>, name: &str) -> Option<Arc<Undecodable>> {
+        Stored::<ClusterUpgrade>::found(self, namespace, name).err()
+    }
+
+    fn undecodable_of(&self, namespace: &str, cluster: &str) -> Option<Arc<Undecodable>> {
+        Stored::<ClusterUpgrade>::undecodable(self, Some(namespace), cluster)
+    }
+}
+
 impl stores::Stores for Stores {
+    fn packages_enabled(&self) -> bool {
+        self.has_packages
+    }
+
+    fn gate_kinds(&self) -> GateKinds {
+        let stores = self.upgrade_gates.as_ref();
+        stores.map_or(GateKinds::Off, GateStores::kinds)
+    }
+
+    fn gates_of(&self, namespace: &str) -> Vec<GateFound> {
+        let stores = self.upgrade_gates.as_ref();
+        stores.map_or_else(Vec::new, |stores| stores.of_namespace(namespace))
+    }
+
     fn releases(&self) -> Arc<Releases> {
         Arc::clone(&lock(&self.whole).releases)
     }
@@ -312,25 +394,41 @@ struct Opening<'a> {
 }
 
 impl Opening<'_> {
-    fn store<K>(
-        &mut self,
-        namespace: Option<&str>,
-        config: watcher::Config,
-        changed: impl Fn(&EventHandlers, &ObjectMeta) + Send + 'static,
-    ) -> Store<K>
+    /// Opens the store of a kind of machines, with those of topologies.
+    fn workers<K>(&mut self) -> Store<K>
     where
-        K: Followed + Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+        K: Followed + OfCluster + Resource<DynamicType = ()>,
     {
-        let client = self.client.clone();
-        let api = match namespace {
-            Some(namespace) => Api::namespaced(client, namespace),
-            None => Api::all(client),
-        };
-        self.follow(api, config, |_| {}, changed)
+        let (api, topology) = (Api::all(self.client.clone()), all().labels(label::TOPOLOGY_OWNED));
+        self.follow(
+            api,
+            topology,
+            |_| {},
+            |handlers, meta| {
+                handlers.triggers.enqueue_owner_for_all::<K>(meta);
+            },
+        )
+    }
+
+    /// Opens the stores of UpgradeGates and ClusterUpgrades, for which nothing waits.
+    fn upgrade_gates(&mut self) -> Option<GateStores> {
+        if !self.handlers.with_upgrade_gates {
+            return None;
+        }
+        let (stores, followed) = GateStores::open(self.client, self.handlers);
+        for (kind, run) in followed {
+            let ended = AssertUnwindSafe(run).catch_unwind();
+            self.followed
+                .push(ended.map(|_either_way| kind.to_owned()).boxed());
+        }
+        Some(stores)
     }
 
     /// Opens the store of OSImages, for which nothing waits.
     fn images(&mut self, api: Api<Item<OSImage>>, whole: &Arc<Mutex<Whole>>) -> Store<OSImage> {
+        if self.handlers.without_packages {
+            return Store::unwatched();
+        }
         let takes_in = copy_objects(whole, Whole::image);
         let changed = self.handlers.releases.clone();
         let first = move |seen: &Seen<'_, OSImage>| {
@@ -342,6 +440,23 @@ impl Opening<'_> {
         };
         let followed = FollowedStore::of_named_kind();
         self.open(api, all(), followed, first, |handlers, _| handlers.marked())
+    }
+
+    /// Opens the store of a kind that only packages need.
+    fn of_packages<K>(
+        &mut self,
+        api: Api<Item<K>>,
+        config: watcher::Config,
+        first: impl Fn(&Seen<'_, K>) + Send + 'static,
+        changed: impl Fn(&EventHandlers, &ObjectMeta) + Send + 'static,
+    ) -> Store<K>
+    where
+        K: Followed + Resource<DynamicType = ()>,
+    {
+        if self.handlers.without_packages {
+            return Store::unwatched();
+        }
+        self.follow(api, config, first, changed)
     }
 
     fn follow<K>(
@@ -463,8 +578,54 @@ fn all() -> watcher::Config {
 mod tests {
     use std::time::Duration;
 
+    use sluice_core::cache::stores::Stores as _;
+    use tokio::time::timeout;
+
     use super::*;
-    use crate::cache::frozen::Frozen;
+    use crate::{
+        cache::frozen::Frozen,
+        kube_client::scripted_server::{Answer, ScriptedServer, Verb},
+    };
+
+    /// kapp-controller is not installed, and Sluice has no rights on Secrets and on kinds of Tanzu.
+    #[tokio::test(start_paused = true)]
+    async fn without_packages_only_kinds_of_cluster_api_and_of_gates_are_watched() {
+        let server = ScriptedServer::new(|request| match request.verb {
+            Verb::StreamingList => Answer::Refusal(422),
+            Verb::Watch => Answer::OpenWatch(String::new()),
+            Verb::Read => Answer::Body(serde_json::json!({
+                "apiVersion": "v1", "kind": "List", "metadata": {"resourceVersion": "1"}, "items": [],
+            })),
+        });
+        let handlers = EventHandlers {
+            without_packages: true,
+            with_upgrade_gates: true,
+            ..EventHandlers::default()
+        };
+        let (stores, following) = Stores::open(&server.client(), "tkg-system", &handlers);
+        tokio::spawn(following);
+        let filled = async {
+            stores.filled_for_managed().await;
+            stores.filled_for_reviews().await;
+            stores.packages_listed().await;
+            stores.management_packages_listed().await;
+            stores.synced().await;
+        };
+        assert!(timeout(Duration::from_secs(10), filled).await.is_ok());
+        assert!(!stores.packages_enabled());
+        assert_eq!(stores.unlisted(), None);
+        let asked = server.requests();
+        for request in &asked {
+            let path = &request.path;
+            let groups = ["/apis/cluster.x-k8s.io/", "/apis/lifecycle.sluice.dev/"];
+            assert!(groups.iter().any(|group| path.starts_with(group)), "{path}");
+        }
+        assert!(
+            asked
+                .iter()
+                .any(|request| request.path.ends_with("/upgradegates"))
+        );
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_store_that_panics_is_named() {

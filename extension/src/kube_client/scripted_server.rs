@@ -79,6 +79,8 @@ pub(crate) enum Answer {
     Body(Value),
     /// An error response with this status code.
     Refusal(u16),
+    /// The response that the object of this name does not exist.
+    Missing(String),
     /// Texts, each sent this long after the one before. The response ends after the last one.
     Watch(Vec<(Duration, String)>),
     /// A watch that sends a text and stays open.
@@ -200,6 +202,11 @@ impl ScriptedServer {
         let (code, texts) = match answer {
             Answer::Body(body) => (200, stream::iter([body.to_string()]).boxed()),
             Answer::Refusal(code) => (code, stream::iter([status(code).to_string()]).boxed()),
+            Answer::Missing(name) => {
+                let mut missing = status(404);
+                missing["details"] = json!({"name": name});
+                (404, stream::iter([missing.to_string()]).boxed())
+            }
             Answer::Watch(texts) => {
                 let scripted = stream::iter(texts).then(|(after, text)| async move {
                     sleep(after).await;

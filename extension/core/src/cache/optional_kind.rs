@@ -105,7 +105,9 @@ impl OptionalKind {
                 )
             }
             DefinitionRead::Failed(Some(401 | 403)) => {
-                format!("Sluice may not get CustomResourceDefinition {api}; {ROLE}")
+                format!(
+                    "Sluice may not get CustomResourceDefinition {api}; apply ClusterRole sluice of its version"
+                )
             }
             DefinitionRead::Failed(_) => {
                 format!(
@@ -135,8 +137,8 @@ impl OptionalKind {
     }
 }
 
-/// The rule that Sluice has for its own kinds.
-const ROLE: &str = "apply the ClusterRole of this version of Sluice, or start Sluice with --gates=false";
+/// Remedy of a missing rule for the kinds of gates.
+const ROLE: &str = "apply ClusterRole sluice-gates of its version, or start Sluice with --gates=false";
 
 /// Combines the states of UpgradeGates and ClusterUpgrades. Without UpgradeGates nothing is gated, whatever ClusterUpgrades exist.
 #[must_use]
@@ -155,7 +157,7 @@ pub fn gate_kinds(gates: &OptionalState, upgrades: &OptionalState) -> GateKinds 
 #[cfg(test)]
 mod tests {
     use rstest::rstest;
-    use sluice_crds::lifecycle::upgrade_gate::UpgradeGate;
+    use sluice_crds::lifecycle::UpgradeGate;
 
     use super::*;
 
@@ -197,11 +199,11 @@ mod tests {
     #[rstest]
     #[case::forbidden(
         Some(403),
-        "Sluice may not list upgradegates.lifecycle.sluice.dev; apply the ClusterRole"
+        "Sluice may not list upgradegates.lifecycle.sluice.dev; apply ClusterRole sluice-gates"
     )]
     #[case::unknown(
         Some(401),
-        "Sluice may not list upgradegates.lifecycle.sluice.dev; apply the ClusterRole"
+        "Sluice may not list upgradegates.lifecycle.sluice.dev; apply ClusterRole sluice-gates"
     )]
     #[case::refused(
         Some(400),
