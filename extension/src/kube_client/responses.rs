@@ -2,7 +2,7 @@
 
 use kube::{
     Client,
-    api::ApiResource,
+    api::{ApiResource, GroupVersionKind},
     discovery::{self, Scope},
     error::DiscoveryError,
 };
@@ -60,6 +60,46 @@ pub(crate) async fn scoped(
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
         Err(error) => Err(error),
     }
+}
+
+/// Discovers a kind in exactly one version of its group, such as `apps/v1`, by one request; `None` when it is not served there.
+pub(crate) async fn served_in(
+    client: &Client,
+    api_version: &str,
+    kind: &str,
+) -> kube::Result<Option<(ApiResource, Scope)>> {
+    // A tenant writes the text, which becomes a path.
+    let is_part = |part: &str| {
+        let good =
+            |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'.');
+        part.bytes().all(good) && part.bytes().any(|byte| byte != b'.')
+    };
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    if !is_part(version) || !(group.is_empty() || is_part(group)) {
+        return Ok(None);
+    }
+    let listed = if group.is_empty() {
+        client.list_core_api_resources(version).await
+    } else {
+        client.list_api_group_resources(api_version).await
+    };
+    let listed = match listed {
+        Ok(listed) => listed,
+        Err(kube::Error::Api(status)) if status.code == 404 => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    // The name of a subresource has a slash, and its kind may be that of its parent.
+    let mut resources = listed.resources.into_iter();
+    let found = resources.find(|resource| resource.kind == kind && !resource.name.contains('/'));
+    Ok(found.map(|found| {
+        let scope = if found.namespaced {
+            Scope::Namespaced
+        } else {
+            Scope::Cluster
+        };
+        let gvk = GroupVersionKind::gvk(group, version, kind);
+        (ApiResource::from_gvk_with_plural(&gvk, &found.name), scope)
+    }))
 }
 
 /// Discovers a kind in all versions of its group. `None` only if the API server does not list the group, or none of its versions has the

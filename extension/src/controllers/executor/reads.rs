@@ -1,6 +1,6 @@
 //! Reads that every reconciler may request.
 
-use crate::kube_client::responses::{failure, scoped};
+use crate::kube_client::responses::{failure, scoped, served_in};
 use http::Request;
 use kube::{Client, discovery::Scope};
 use sluice_core::protocol::{Contact, Failure, Read, ReadResult, Reconciler, Resource, Server};
@@ -47,6 +47,26 @@ async fn read<S: Reconciler>(host: &impl Host<S>, ask: &Read) -> Result<ReadResu
             Ok(None) => Ok(ReadResult::Absent),
             Err(error) => Err(failure(Server::Management, &error)),
         },
+        Read::Kind {
+            server,
+            api_version,
+            kind,
+        } => match served_in(host.client(*server)?, api_version, kind).await {
+            Ok(Some((resource, Scope::Namespaced))) => Ok(ReadResult::Served(Resource::from(&resource))),
+            Ok(Some((resource, Scope::Cluster))) => {
+                Ok(ReadResult::ServedClusterWide(Resource::from(&resource)))
+            }
+            Ok(None) => Ok(ReadResult::Absent),
+            Err(error) => Err(failure(*server, &error)),
+        },
+        Read::Labelled { server, .. } => {
+            // The read names its namespace and its labels.
+            let Some(list) = ask.list("", "") else {
+                return Ok(ReadResult::Absent);
+            };
+            let text = request(host.client(*server)?, *server, list?).await?;
+            Ok(ReadResult::of_list(*server, &text))
+        }
         ask => host.answer(ask).await,
     }
 }
