@@ -57,7 +57,7 @@ impl RegistrationMetrics {
         );
         registry.register(
             "sluice_unselected_clusters",
-            "Clusters with a ClusterBootstrap in namespaces that no discovered ExtensionConfig selects",
+            "Clusters with a ClusterBootstrap or a ClusterUpgrade in namespaces that no discovered ExtensionConfig selects",
             self.unselected.clone(),
         );
     }
@@ -77,7 +77,8 @@ impl RegistrationMetrics {
     }
 }
 
-/// Checks the ExtensionConfigs with these names for as long as it is polled. `clusters` returns the Clusters with a ClusterBootstrap.
+/// Checks the ExtensionConfigs with these names for as long as it is polled. `clusters` returns the Clusters with a ClusterBootstrap or a
+/// ClusterUpgrade.
 pub async fn run(
     client: Client,
     names: Vec<String>,

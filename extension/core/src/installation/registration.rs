@@ -207,7 +207,7 @@ impl fmt::Display for Finding {
                 let named: Vec<&str> = namespaces.iter().take(NAMED).map(String::as_str).collect();
                 write!(
                     f,
-                    "upgrades of Clusters with a ClusterBootstrap ({clusters}) are not held, because no discovered ExtensionConfig selects \
+                    "upgrades of Clusters with a ClusterBootstrap or a ClusterUpgrade ({clusters}) are not held, because no discovered ExtensionConfig selects \
                      their namespaces: {}",
                     named.join(", ")
                 )?;

@@ -77,6 +77,10 @@ pub struct Controllers {
     pub provider: ControllerMetrics,
     /// The controller of releases, OSImages and the Packages that bring releases.
     pub release: ControllerMetrics,
+    /// The controller of ClusterUpgrades.
+    pub cluster_upgrade: ControllerMetrics,
+    /// The controller of the status of UpgradeGates.
+    pub upgrade_gate: ControllerMetrics,
 }
 
 impl Default for Controllers {
@@ -95,6 +99,8 @@ impl Default for Controllers {
             cluster: ControllerMetrics::new("cluster", &families),
             provider: ControllerMetrics::new("provider", &families),
             release: ControllerMetrics::new("release", &families),
+            cluster_upgrade: ControllerMetrics::new("clusterupgrade", &families),
+            upgrade_gate: ControllerMetrics::new("upgradegate", &families),
             families,
         }
     }

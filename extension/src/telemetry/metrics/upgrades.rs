@@ -7,7 +7,7 @@ use prometheus_client::{
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
     registry::Registry,
 };
-use sluice_core::{gate::index::Counting, reconcile::cluster::Count};
+use sluice_core::{gate::index::Counting, gates::reconcile::GateCount, reconcile::cluster::Count};
 
 /// Buckets around one second, the usual retry of Cluster API, up to half an hour for a Cluster with rare hook calls.
 const LAG_SECONDS: [f64; 12] = [
@@ -17,6 +17,12 @@ const LAG_SECONDS: [f64; 12] = [
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct HookLabel {
     hook: &'static str,
+}
+
+/// Reason of a check, of which there are few.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct CheckLabel {
+    reason: String,
 }
 
 /// Gauges of closed gates, which each replica reports from its cache of ClusterBootstraps. Clones share the gauges.
@@ -57,6 +63,8 @@ impl HoldMetrics {
 pub struct UpgradeMetrics {
     lag: Histogram,
     ungated: Counter,
+    audited: Family<CheckLabel, Counter>,
+    held_by_gates: Gauge,
 }
 
 impl Default for UpgradeMetrics {
@@ -64,6 +72,8 @@ impl Default for UpgradeMetrics {
         Self {
             lag: Histogram::new(LAG_SECONDS),
             ungated: Counter::default(),
+            audited: Family::default(),
+            held_by_gates: Gauge::default(),
         }
     }
 }
@@ -81,6 +91,35 @@ impl UpgradeMetrics {
             "Versions that a control plane or workers took while their gate was closed",
             self.ungated.clone(),
         );
+        registry.register(
+            "sluice_audit_would_hold",
+            "Versions that Cluster API wrote while an UpgradeGate in mode Audit was not proven, by the reason of its check",
+            self.audited.clone(),
+        );
+        registry.register(
+            "sluice_gate_held_clusters",
+            "Clusters that at least one UpgradeGate holds; 0 on a replica that does not lead",
+            self.held_by_gates.clone(),
+        );
+    }
+
+    /// Sets the number of Clusters that UpgradeGates hold.
+    pub fn held_by_gates(&self, clusters: usize) {
+        self.held_by_gates
+            .set(i64::try_from(clusters).unwrap_or(i64::MAX));
+    }
+
+    /// Adds the result of a reconcile of a gated Cluster.
+    pub fn count_gated(&self, count: &GateCount) {
+        match count {
+            GateCount::Released(lag) => self.lag.observe(lag.as_secs_f64()),
+            GateCount::AuditWouldHold(reason) => {
+                let label = CheckLabel {
+                    reason: reason.clone(),
+                };
+                self.audited.get_or_create(&label).inc();
+            }
+        }
     }
 
     /// Adds the result of a reconcile.

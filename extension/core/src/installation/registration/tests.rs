@@ -103,7 +103,7 @@ fn each_finding_is_one_line() {
         (
             unselected,
             true,
-            "upgrades of Clusters with a ClusterBootstrap (9) are not held, because no discovered ExtensionConfig selects their \
+            "upgrades of Clusters with a ClusterBootstrap or a ClusterUpgrade (9) are not held, because no discovered ExtensionConfig selects their \
              namespaces: a, b, c, d, e and 2 more; label",
         ),
     ] {
