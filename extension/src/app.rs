@@ -13,6 +13,7 @@ use std::{
 };
 
 use anyhow::{Context as _, anyhow};
+use axum::Router;
 use futures::future::OptionFuture;
 use kube::{Client, Config};
 use prometheus_client::registry::Registry;
@@ -150,12 +151,14 @@ async fn run(
         .await?;
     let router = sluice_hooks::router(index.clone(), metrics.hooks);
     let hooks = serving.run(hooks, router, &drained);
+    // All webhooks are those of packages.
+    let webhooks = if args.packages {
+        admission.router()
+    } else {
+        Router::new()
+    };
     let reviews = admitting
-        .run_once_bound(
-            admission_config(&args, addresses.admission),
-            admission.router(),
-            &drained,
-        )
+        .run_once_bound(admission_config(&args, addresses.admission), webhooks, &drained)
         .await?;
     let probes = health::router(health.clone(), Arc::new(registry));
     let probes = serving.run(probes_at, probes, &drained);
@@ -193,6 +196,8 @@ async fn run(
 fn event_handlers(args: &Args) -> EventHandlers {
     let handlers = Handlers::of(args.extension_configs.iter().map(String::as_str));
     EventHandlers {
+        without_packages: !args.packages,
+        with_upgrade_gates: args.gates,
         values_watches: ValuesWatches::of(&args.secret_namespaces),
         management: Arc::new(Mutex::new(ManagementClusters::of(&args.system_namespace))),
         system_namespace: args.system_namespace.clone(),
@@ -269,28 +274,31 @@ async fn control(args: &Args, parts: Parts, stop: &CancellationToken) -> anyhow:
         args.control_plane_groups.clone(),
         rollbacks.clone(),
     ));
-    let _admitting = AbortOnDrop(tokio::spawn({
+    let _admitting = args.packages.then(|| {
         let (admission, stores) = (parts.admission.clone(), stores.clone());
         let control_planes = Arc::clone(&control_planes);
-        async move {
+        AbortOnDrop(tokio::spawn(async move {
             // A review reads a Package that is not cached yet.
             stores.filled_for_reviews().await;
             // Every replica answers reviews, also without leadership.
             admission.set_caches(Caches::new(stores, control_planes, of_reviews));
-        }
-    }));
+        }))
+    });
     if let Some((status, client)) = parts.status.as_ref().zip(of_status) {
         // Every replica serves the status service and authorizes its callers.
         attach(status, stores.clone(), client, last_response);
     }
     let values_watches = event_handlers.values_watches.clone();
-    let watching = values_watches.run(
-        client.clone(),
-        event_handlers.triggers.clone(),
-        stores.clusters.clone(),
-        rollbacks,
-    );
-    let _watching = AbortOnDrop(tokio::spawn(watching));
+    // Only packages have values. Without them, Sluice may not list Secrets.
+    let _watching = args.packages.then(|| {
+        let watching = values_watches.run(
+            client.clone(),
+            event_handlers.triggers.clone(),
+            stores.clusters.clone(),
+            rollbacks,
+        );
+        AbortOnDrop(tokio::spawn(watching))
+    });
     let management = Management {
         unbounded,
         client,

@@ -5,9 +5,11 @@ use std::{
     time::Duration,
 };
 
+use futures::future::OptionFuture;
 use kube::Client;
 use sluice_core::{
-    cache::stores::Stores as _, providers::kinds, reconcile::cluster::Settings, schedule::SyncPeriod,
+    cache::stores::Stores as _, gates::facts::GateSettings, providers::kinds, reconcile::cluster::Settings,
+    schedule::SyncPeriod,
 };
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -16,13 +18,22 @@ use tracing::{info, warn};
 use super::Parts;
 use crate::{
     cache::{
-        contract::Contract, control_plane::ControlPlanes, event_handlers::EventHandlers,
-        management_uid::ManagementUid, stores::Stores,
+        contract::Contract, control_plane::ControlPlanes, management_uid::ManagementUid, stores::Stores,
     },
     clock::clock,
-    controllers::{bootstrap, events::Notifier, fan_out, providers, registration, releases, retrigger},
+    controllers::{
+        bootstrap,
+        concurrency::Limiter,
+        events::Notifier,
+        fan_out, gates, providers,
+        registration::{self, HookScope},
+        releases, retrigger,
+    },
     flags::Args,
-    kube_client::fence::Fence,
+    kube_client::{
+        bounded::{Bounds, REQUEST, bounded},
+        fence::Fence,
+    },
     leader::{
         elector::{self, Elector},
         leadership::Leadership,
@@ -36,6 +47,13 @@ pub(super) const SILENT_RECONCILER: Duration = Duration::from_mins(5);
 /// Timeout of the first lists of the stores that only managed Clusters need. Afterwards a replica leads without the missing stores and
 /// holds managed Clusters.
 const FIRST_LISTS: Duration = Duration::from_secs(30);
+
+/// Limits of the answers to the reads of UpgradeGates on the management cluster. An object of etcd has at most 1.5 MiB.
+const CHECKED: Bounds = Bounds {
+    answer: 4 * 1024 * 1024,
+    memory: 16 * 1024 * 1024,
+    ..REQUEST
+};
 
 /// Time that reconciles in flight have to finish after the process is asked to stop.
 const RECONCILE_GRACE: Duration = Duration::from_secs(5);
@@ -59,104 +77,197 @@ pub(super) async fn lead(
     stop: &CancellationToken,
 ) -> anyhow::Result<()> {
     let mut elector = candidate(args, &management, &parts);
-    let Management {
-        client,
-        fence,
-        stores,
-        control_planes,
-        ..
-    } = management;
-    let releases = releases::Context::of(
-        client.clone(),
-        args.system_namespace.clone(),
-        stores.clone(),
-        &parts.event_handlers,
-        parts.reconciles.clone(),
-        parts.releases,
-    );
-    let EventHandlers {
-        triggers,
-        dependents,
-        fan_outs,
-        uncalled,
-        values_watches,
-        rollbacks,
-        ..
-    } = parts.event_handlers;
-    if !leads(elector.as_mut(), &stores, stop).await {
+    if !leads(elector.as_mut(), &management.stores, stop).await {
         return Ok(());
     }
     // A replica without an elector leads, too.
     parts.leader.set(true);
 
-    let concurrency = args.cluster_concurrency;
-    // Requeues are collected from here on: the reconciler starts with every Cluster, so earlier ones do not matter.
-    let (requeues, changes) = (triggers.listen(), fan_outs.listen());
-    let releases_changed = releases.listen();
-    values_watches.lead();
-    let contract = Contract::new(client.clone(), args.control_plane_groups.clone());
     let remotes = Remotes::new(
         args.system_namespace.clone(),
-        triggers.clone(),
-        dependents.clone(),
-        fence,
+        parts.event_handlers.triggers.clone(),
+        parts.event_handlers.dependents.clone(),
+        management.fence.clone(),
     );
-    let remotes = Arc::new(remotes.through(args.remote.proxies()));
-    let providers = Arc::new(providers::Context {
-        client: client.clone(),
-        clusters: stores.clusters.clone(),
-        watches: providers::Watches::new(contract, dependents.clone(), rollbacks.clone()),
-        dependents: dependents.clone(),
-        remotes: Arc::clone(&remotes),
-        configurations: parts.configurations,
-        triggers: triggers.clone(),
-        values_watches: values_watches.clone(),
-        rollbacks: rollbacks.clone(),
-        events: Notifier::new(client.clone()),
-        sync_period: SyncPeriod::of_day(args.sync_period, clock()),
-        retries: Mutex::default(),
-        metrics: parts.reconciles.clone(),
-    });
-    let management_uid = ManagementUid::default();
-    let context = Arc::new(bootstrap::Context {
-        client: client.clone(),
-        dependents,
-        settings: settings(args),
-        stores: stores.clone(),
-        control_planes,
-        remotes,
-        index: parts.index,
-        values_watches,
-        rollbacks: rollbacks.clone(),
-        management_uid: management_uid.clone(),
-        events: Notifier::new(client.clone()),
-        metrics: parts.reconciles,
-        limiter: bootstrap::Limiter::new(concurrency, stop.clone()),
-        local_states: Mutex::default(),
-    });
-    let (names, bootstraps) = (args.extension_configs.clone(), stores.bootstraps.clone());
-    let managed = move || bootstraps.names();
-    let registration = registration::run(client.clone(), names, managed, parts.registration);
+    let leader = Leader {
+        args,
+        parts: &parts,
+        management: &management,
+        remotes: Arc::new(remotes.through(args.remote.proxies())),
+        hook_scope: HookScope::default(),
+        stop,
+    };
     info!("Starting controllers");
-    let heart = parts.health.heartbeat("reconciler", SILENT_RECONCILER);
+    let packages = OptionFuture::from(args.packages.then(|| leader.packages()));
+    let gates = OptionFuture::from(args.gates.then(|| leader.gates()));
+    let registration = leader.registration();
     let reconciling = async {
-        let controllers = async {
-            tokio::join!(
-                bootstrap::run(context, requeues, heart, stop.clone()),
-                providers::run(providers, kinds(), concurrency, stop.clone()),
-                releases::run(releases, releases_changed, stop.clone()),
-            )
-        };
+        let controllers = async { tokio::join!(packages, gates) };
         tokio::select! {
             _ = controllers => {}
-            () = retrigger::run(client.clone(), stores.clusters.clone(), uncalled) => {}
             () = registration => {}
-            () = management_uid.follow(&client, rollbacks.restarts()) => {}
-            () = fan_out::run(stores.clone(), parts.event_handlers.classes, changes, triggers) => {}
             () = shutdown_grace(stop) => {}
         }
     };
     Box::pin(while_leading(elector, reconciling)).await
+}
+
+/// Everything that the controllers of a leader share.
+struct Leader<'a> {
+    args: &'a Args,
+    parts: &'a Parts,
+    management: &'a Management,
+    /// Connections to workload clusters.
+    remotes: Arc<Remotes>,
+    /// Namespaces for which Cluster API calls the hooks.
+    hook_scope: HookScope,
+    stop: &'a CancellationToken,
+}
+
+impl Leader<'_> {
+    /// Returns the controllers of packages. Requeues are collected from this call on: the reconciler starts with every Cluster, so earlier
+    /// ones do not matter.
+    fn packages(&self) -> impl Future<Output = ()> + use<> {
+        let handlers = &self.parts.event_handlers;
+        let (requeues, changes) = (handlers.triggers.listen(), handlers.fan_outs.listen());
+        let Management { client, stores, .. } = self.management;
+        let (client, stores, stop) = (client.clone(), stores.clone(), self.stop.clone());
+        let releases = releases::Context::of(
+            client.clone(),
+            self.args.system_namespace.clone(),
+            stores.clone(),
+            handlers,
+            self.parts.reconciles.clone(),
+            self.parts.releases.clone(),
+        );
+        let releases_changed = releases.listen();
+        handlers.values_watches.lead();
+        let management_uid = ManagementUid::default();
+        let (providers, context) = (self.providers(), self.clusters(&management_uid));
+        let heart = self.parts.health.heartbeat("reconciler", SILENT_RECONCILER);
+        let concurrency = self.args.cluster_concurrency;
+        let (uncalled, classes) = (Arc::clone(&handlers.uncalled), Arc::clone(&handlers.classes));
+        let (triggers, restarts) = (handlers.triggers.clone(), handlers.rollbacks.restarts());
+        async move {
+            let controllers = async {
+                tokio::join!(
+                    bootstrap::run(context, requeues, heart, stop.clone()),
+                    providers::run(providers, kinds(), concurrency, stop.clone()),
+                    releases::run(releases, releases_changed, stop.clone()),
+                )
+            };
+            tokio::select! {
+                _ = controllers => {}
+                () = retrigger::run(client.clone(), stores.clusters.clone(), uncalled) => {}
+                () = management_uid.follow(&client, restarts) => {}
+                () = fan_out::run(stores, classes, changes, triggers) => {}
+            }
+        }
+    }
+
+    fn providers(&self) -> Arc<providers::Context> {
+        let (handlers, client) = (&self.parts.event_handlers, &self.management.client);
+        let contract = Contract::new(client.clone(), self.args.control_plane_groups.clone());
+        Arc::new(providers::Context {
+            client: client.clone(),
+            clusters: self.management.stores.clusters.clone(),
+            watches: providers::Watches::new(
+                contract,
+                handlers.dependents.clone(),
+                handlers.rollbacks.clone(),
+            ),
+            dependents: handlers.dependents.clone(),
+            remotes: Arc::clone(&self.remotes),
+            configurations: self.parts.configurations.clone(),
+            triggers: handlers.triggers.clone(),
+            values_watches: handlers.values_watches.clone(),
+            rollbacks: handlers.rollbacks.clone(),
+            events: Notifier::new(client.clone()),
+            sync_period: SyncPeriod::of_day(self.args.sync_period, clock()),
+            retries: Mutex::default(),
+            metrics: self.parts.reconciles.clone(),
+        })
+    }
+
+    /// Returns the context of the Cluster controller.
+    fn clusters(&self, management_uid: &ManagementUid) -> Arc<bootstrap::Context> {
+        let (handlers, management) = (&self.parts.event_handlers, self.management);
+        Arc::new(bootstrap::Context {
+            client: management.client.clone(),
+            dependents: handlers.dependents.clone(),
+            settings: settings(self.args),
+            stores: management.stores.clone(),
+            control_planes: Arc::clone(&management.control_planes),
+            remotes: Arc::clone(&self.remotes),
+            index: self.parts.index.clone(),
+            values_watches: handlers.values_watches.clone(),
+            rollbacks: handlers.rollbacks.clone(),
+            management_uid: management_uid.clone(),
+            events: Notifier::new(management.client.clone()),
+            metrics: self.parts.reconciles.clone(),
+            limiter: Limiter::new(self.args.cluster_concurrency, self.stop.clone()),
+            local_states: Mutex::default(),
+        })
+    }
+
+    /// Returns the controllers of UpgradeGates. They share no limit with those of packages.
+    fn gates(&self) -> impl Future<Output = ()> + use<> {
+        let (handlers, management) = (&self.parts.event_handlers, self.management);
+        let (requeues, changes) = (handlers.triggers.listen_gated(), handlers.gate_changes.listen());
+        let namespaces = handlers.gate_statuses.listen();
+        // Tenants name the objects, and aggregated APIs may serve them.
+        let client = bounded(management.client.clone(), CHECKED);
+        let context = Arc::new(gates::Context {
+            client: client.clone(),
+            settings: gate_settings(self.args),
+            stores: management.stores.clone(),
+            control_planes: Arc::clone(&management.control_planes),
+            clients: gates::Clients::new(Arc::clone(&self.remotes)),
+            triggers: handlers.triggers.clone(),
+            statuses: handlers.gate_statuses.clone(),
+            rollbacks: handlers.rollbacks.clone(),
+            events: Notifier::new(client.clone()),
+            metrics: self.parts.reconciles.clone(),
+            limiter: Limiter::new(self.args.cluster_concurrency, self.stop.clone()),
+            local_states: Mutex::default(),
+        });
+        let statuses = Arc::new(gates::GateStatuses::new(
+            client,
+            management.stores.clone(),
+            self.hook_scope.clone(),
+            self.parts.reconciles.clone(),
+        ));
+        let heart = self.parts.health.heartbeat("gates", SILENT_RECONCILER);
+        let stop = self.stop.clone();
+        async move {
+            tokio::join!(
+                gates::run(context, requeues, changes, heart, stop.clone()),
+                gates::run_statuses(statuses, namespaces, stop.clone()),
+            );
+        }
+    }
+
+    /// Returns the checks of ExtensionConfigs.
+    fn registration(&self) -> impl Future<Output = ()> + use<> {
+        let (names, stores) = (
+            self.args.extension_configs.clone(),
+            self.management.stores.clone(),
+        );
+        let held = move || {
+            let mut held = stores.bootstraps.names();
+            held.extend(stores.cluster_upgrades());
+            held.sort_unstable();
+            held.dedup();
+            held
+        };
+        registration::run(
+            self.management.client.clone(),
+            names,
+            held,
+            self.parts.registration.clone(),
+            self.args.gates.then(|| self.hook_scope.clone()),
+        )
+    }
 }
 
 /// Returns the candidate of the leader election, if there is one.
@@ -235,6 +346,12 @@ pub(super) fn settings(args: &Args) -> Settings {
         system_namespace: args.system_namespace.clone(),
         sync_period: SyncPeriod::of_day(args.sync_period, clock()),
         deletion_limit: args.cluster_delete_timeout,
+    }
+}
+
+fn gate_settings(args: &Args) -> GateSettings {
+    GateSettings {
+        sync_period: SyncPeriod::of_day(args.sync_period, clock()),
     }
 }
 

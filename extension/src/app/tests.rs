@@ -79,6 +79,28 @@ async fn a_replica_leads_without_an_api_that_only_managed_clusters_need(
     assert!(within(Duration::from_mins(1)).await);
 }
 
+/// No list of packages, of Tanzu kinds or of gates arrives.
+#[rstest]
+#[case("clusterbootstraps")]
+#[case("tanzukubernetesreleases")]
+#[case("packageinstalls")]
+#[case("upgradegates")]
+#[tokio::test(start_paused = true)]
+async fn a_replica_without_packages_waits_for_cluster_api_alone(#[case] plural: &'static str) {
+    let frozen = Frozen::of(plural);
+    frozen.set(true);
+    let handlers = EventHandlers {
+        without_packages: true,
+        with_upgrade_gates: true,
+        ..EventHandlers::default()
+    };
+    let (stores, following) = Stores::open(&frozen.client(|_| Vec::new()), "tkg-system", &handlers);
+    let _following = AbortOnDrop(tokio::spawn(following));
+    let stop = CancellationToken::new();
+    let leads = timeout(Duration::from_secs(10), leads(None, &stores, &stop));
+    assert_eq!(leads.await, Ok(true));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_reconciler_without_a_cluster_is_alive() {
     let (health, _following, _running) = reconciler(&Frozen::new());

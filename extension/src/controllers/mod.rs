@@ -5,6 +5,7 @@ pub(crate) mod concurrency;
 pub mod events;
 pub mod executor;
 pub mod fan_out;
+pub mod gates;
 pub mod providers;
 pub mod registration;
 pub mod releases;

@@ -6,10 +6,11 @@
 use std::{
     collections::{BTreeSet, HashMap},
     panic::AssertUnwindSafe,
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
-use futures::FutureExt as _;
+use futures::{FutureExt as _, Stream};
 use kube::{Client, api::ListParams, core::Request};
 use prometheus_client::{
     encoding::EncodeLabelSet,
@@ -19,10 +20,12 @@ use prometheus_client::{
 use serde_json::Value;
 use sluice_core::{
     cluster::ClusterRef,
-    installation::registration::{Finding, Registration, Scope, selector, unselected},
+    installation::registration::{Finding, Registration, Scope, selector, unasked, unselected},
 };
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use tracing::{info, warn};
+
+use crate::{lock::lock, queue::work_queue::Feed};
 
 /// Interval between checks of ExtensionConfigs, and the delay of the first one: objects that are installed together exist by then.
 const INTERVAL: Duration = Duration::from_secs(30);
@@ -77,6 +80,46 @@ impl RegistrationMetrics {
     }
 }
 
+/// Namespaces for which Cluster API calls the hooks, as the leader has seen last. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct HookScope {
+    seen: Arc<Mutex<SeenScope>>,
+    /// Receives a message after each change.
+    changes: Feed<()>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+enum SeenScope {
+    /// There was no successful read yet.
+    #[default]
+    Unread,
+    /// Scope of the discovered ExtensionConfigs, if there is one.
+    Read(Option<Scope>),
+}
+
+impl HookScope {
+    /// Returns the reason for which Cluster API calls no hook for Clusters of this namespace; `None` if it does.
+    pub(crate) fn unasked(&self, namespace: &str) -> Option<String> {
+        match &*lock(&self.seen) {
+            SeenScope::Unread => Some("waiting for the ExtensionConfigs of Sluice to be read".to_owned()),
+            SeenScope::Read(scope) => unasked(scope.as_ref(), namespace),
+        }
+    }
+
+    /// Returns the changes from now on.
+    pub(crate) fn changes(&self) -> impl Stream<Item = ()> + Send + Unpin + 'static + use<> {
+        self.changes.listen()
+    }
+
+    fn saw(&self, scope: Option<Scope>) {
+        let now = SeenScope::Read(scope);
+        let before = std::mem::replace(&mut *lock(&self.seen), now.clone());
+        if before != now {
+            self.changes.send(());
+        }
+    }
+}
+
 /// Checks the ExtensionConfigs with these names for as long as it is polled. `clusters` returns the Clusters with a ClusterBootstrap or a
 /// ClusterUpgrade.
 pub async fn run(
@@ -84,13 +127,21 @@ pub async fn run(
     names: Vec<String>,
     clusters: impl Fn() -> Vec<ClusterRef>,
     metrics: RegistrationMetrics,
+    scope: Option<HookScope>,
 ) {
     let mut checks = RegistrationChecks {
         client,
         metrics,
+        hook_scope: scope,
         selected: HashMap::new(),
         unselected: Vec::new(),
     };
+    // The status of UpgradeGates depends on it. Nothing is reported yet.
+    if checks.hook_scope.is_some() {
+        let _panicked = AssertUnwindSafe(checks.registrations(&names))
+            .catch_unwind()
+            .await;
+    }
     let mut before = Vec::new();
     let mut ticks = interval_at(Instant::now() + INTERVAL, INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -108,6 +159,8 @@ pub async fn run(
 struct RegistrationChecks {
     client: Client,
     metrics: RegistrationMetrics,
+    /// Scope to keep up to date; `None` if nothing depends on it.
+    hook_scope: Option<HookScope>,
     /// Namespaces by selector, with the time of their list.
     selected: HashMap<String, (Instant, BTreeSet<String>)>,
     /// Unselected namespaces of Clusters in the last check.
@@ -117,18 +170,10 @@ struct RegistrationChecks {
 impl RegistrationChecks {
     async fn check(&mut self, names: &[String], clusters: &impl Fn() -> Vec<ClusterRef>) -> Vec<Finding> {
         let mut findings = Vec::new();
-        let mut discovered = Vec::new();
-        for name in names {
-            let read = self.read(name).await;
-            let registration = match &read {
-                Ok(config) => Registration::of(config.as_ref()),
-                Err(error) => Registration::unreadable(error),
-            };
-            self.metrics.show(name, &registration);
-            if registration == Registration::Discovered {
-                discovered.extend(read.ok().flatten());
-            }
-            findings.push(Finding::Registered(name.clone(), registration));
+        let (registrations, discovered) = self.registrations(names).await;
+        for (name, registration) in registrations {
+            self.metrics.show(&name, &registration);
+            findings.push(Finding::Registered(name, registration));
         }
         match self.unselected(&discovered, &clusters()).await {
             Ok(unselected) => {
@@ -144,6 +189,31 @@ impl RegistrationChecks {
             Err(why) => findings.push(Finding::ScopeUnknown(why)),
         }
         findings
+    }
+
+    /// Returns the state of each ExtensionConfig, and the discovered ones. If all are readable, notes the namespaces that they select.
+    async fn registrations(&mut self, names: &[String]) -> (Vec<(String, Registration)>, Vec<Value>) {
+        let (mut registrations, mut discovered) = (Vec::new(), Vec::new());
+        let mut is_complete = true;
+        for name in names {
+            let read = self.read(name).await;
+            let registration = match &read {
+                Ok(config) => Registration::of(config.as_ref()),
+                Err(error) => Registration::unreadable(error),
+            };
+            is_complete &= read.is_ok();
+            if registration == Registration::Discovered {
+                discovered.extend(read.ok().flatten());
+            }
+            registrations.push((name.clone(), registration));
+        }
+        if let Some(hook_scope) = self.hook_scope.clone()
+            && is_complete
+            && let Ok(scope) = self.scope(&discovered).await
+        {
+            hook_scope.saw(scope);
+        }
+        (registrations, discovered)
     }
 
     /// Returns the Clusters whose namespaces no discovered ExtensionConfig selects.

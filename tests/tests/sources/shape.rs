@@ -34,7 +34,7 @@ const DECIDED: [&str; 9] = [
     "CheckReason",
     "PackageState",
     "Hook",
-    "gates",
+    ". gates",
     "annotation",
 ];
 

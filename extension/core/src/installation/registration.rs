@@ -126,6 +126,22 @@ pub fn selector(config: &Value) -> Result<Option<Selector>, String> {
     Ok((!selector.selects_all()).then_some(selector))
 }
 
+/// Returns the reason for which Cluster API calls no hook for Clusters of this namespace; `None` if it does. Without a discovered
+/// ExtensionConfig there is no scope.
+#[must_use]
+pub fn unasked(scope: Option<&Scope>, namespace: &str) -> Option<String> {
+    match scope {
+        None => Some("Cluster API has discovered no ExtensionConfig of Sluice; the log of Sluice says why".to_owned()),
+        Some(Scope::AllNamespaces) => None,
+        Some(Scope::Namespaces(selected)) => (!selected.contains(namespace)).then(|| {
+            format!(
+                "no ExtensionConfig of Sluice selects namespace {namespace}; label the namespace, or change spec.namespaceSelector of the \
+                 ExtensionConfig"
+            )
+        }),
+    }
+}
+
 /// Returns the finding about Clusters with a ClusterBootstrap in unselected namespaces, if any.
 #[must_use]
 pub fn unselected(scope: &Scope, clusters: &[ClusterRef]) -> Option<Finding> {

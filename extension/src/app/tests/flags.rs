@@ -73,6 +73,39 @@ async fn a_group_of_the_operator_is_read_without_a_label() {
     running.abort();
 }
 
+/// An installation without packages has no rights on their kinds, and one without gates none on those of gates.
+#[tokio::test]
+async fn only_what_is_enabled_is_asked_for() {
+    const CLUSTERS: &str = "/apis/cluster.x-k8s.io/v1beta2/clusters";
+    const OF_PACKAGES: [&str; 5] = [
+        "tanzu.vmware.com",
+        "carvel.dev",
+        "k14s.io",
+        "/secrets",
+        "/namespaces/kube-system",
+    ];
+    const OF_GATES: [&str; 1] = ["lifecycle.sluice.dev"];
+    for (flag, asked, not_asked) in [
+        ("--packages=false", &OF_GATES[..], &OF_PACKAGES[..]),
+        ("--gates=false", &OF_PACKAGES[..1], &OF_GATES[..]),
+    ] {
+        let world = World::new();
+        let servers = Loopback::of(&world).await;
+        let running = servers.run(&[flag], &CancellationToken::new());
+        let below = |part: &&str| world.management.times_asked_below(part) > 0;
+        until("what is enabled is listed", || {
+            world.management.was_asked_for(CLUSTERS) && asked.iter().all(below)
+        })
+        .await;
+        // By then the controllers have started, too.
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        let other: Vec<_> = not_asked.iter().filter(|part| below(part)).collect();
+        assert!(other.is_empty(), "{flag}: {other:?}");
+        assert!(!running.is_finished(), "{flag}");
+        running.abort();
+    }
+}
+
 #[tokio::test]
 async fn secrets_are_watched_where_the_operator_says() {
     const ALL: &str = "/api/v1/secrets";

@@ -70,7 +70,7 @@ impl Leader {
         let mut registry = Registry::default();
         metrics.register(&mut registry);
         let names = ["sluice", "gone"].map(str::to_owned).to_vec();
-        let running = tokio::spawn(run(server.client(), names, clusters, metrics));
+        let running = tokio::spawn(run(server.client(), names, clusters, metrics, None));
         Self {
             registry,
             _running: AbortOnDropHandle::new(running),

@@ -165,3 +165,13 @@ fn clusters_in_unselected_namespaces_are_counted() {
     assert_eq!(unselected(&in_a, &clusters[..2]), None);
     assert_eq!(unselected(&Scope::AllNamespaces, &clusters), None);
 }
+
+#[test]
+fn cluster_api_asks_about_selected_namespaces() {
+    assert_eq!(unasked(Some(&Scope::AllNamespaces), "team-a"), None);
+    let selected = Scope::Namespaces(BTreeSet::from(["team-a".to_owned()]));
+    assert_eq!(unasked(Some(&selected), "team-a"), None);
+    let other = unasked(Some(&selected), "team-b");
+    assert!(other.is_some_and(|why| why.contains("selects namespace team-b")));
+    assert!(unasked(None, "team-a").is_some());
+}

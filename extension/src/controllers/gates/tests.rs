@@ -1,0 +1,254 @@
+use futures::FutureExt as _;
+use serde_json::{Value, json};
+use sluice_core::schedule::SyncPeriod;
+use tokio::time::sleep;
+
+use super::*;
+use crate::{
+    cache::event_handlers::EventHandlers,
+    controllers::bootstrap::{
+        object_server::ObjectServer,
+        world::{CLUSTER, KUBECONFIG, SYSTEM, VERSION, World},
+    },
+    kube_client::fence::Fence,
+    server::health::Health,
+    workload::Remotes,
+};
+
+const GATES: &str = "/apis/lifecycle.sluice.dev/v1alpha1/namespaces/team-a/upgradegates";
+const UPGRADES: &str = "/apis/lifecycle.sluice.dev/v1alpha1/namespaces/team-a/clusterupgrades";
+
+/// Returns a gate that waits for a Job of the hop.
+fn gate(selector: &Value) -> Value {
+    json!({
+        "apiVersion": "lifecycle.sluice.dev/v1alpha1", "kind": "UpgradeGate", "metadata": {"generation": 1},
+        "spec": {
+            "mode": "Enforce", "before": "ControlPlane", "clusterSelector": selector, "versions": [],
+            "checks": [{
+                "name": "job", "object": {"apiVersion": "batch/v1", "kind": "Job", "name": "backup-${hop}"},
+            }],
+        },
+    })
+}
+
+/// Returns the world of a Cluster between v1.35.4 and v1.36.3 with such a gate.
+fn gated() -> World {
+    let world = World::new();
+    world.management.put(&format!("{GATES}/backup"), gate(&json!({})));
+    let kind = json!({"name": "jobs", "singularName": "", "namespaced": true, "kind": "Job", "verbs": ["get", "list"]});
+    world.management.put(
+        "/apis/batch/v1",
+        json!({"kind": "APIResourceList", "groupVersion": "batch/v1", "resources": [kind]}),
+    );
+    world
+}
+
+fn complete(management: &ObjectServer) {
+    let spec =
+        json!({"template": {"spec": {"containers": [{"name": "backup", "image": "example.com/backup:v1"}]}}});
+    let job = json!({
+        "apiVersion": "batch/v1", "kind": "Job", "metadata": {"generation": 1}, "spec": spec,
+        "status": {"succeeded": 1, "conditions": [{"type": "Complete", "status": "True"}]},
+    });
+    management.put(
+        &format!("/apis/batch/v1/namespaces/team-a/jobs/backup-{VERSION}"),
+        job,
+    );
+}
+
+/// Returns a leader with filled stores. Its watches show no later change.
+async fn leader(management: &ObjectServer) -> Context {
+    let client = management.client();
+    let handlers = EventHandlers {
+        without_packages: true,
+        with_upgrade_gates: true,
+        ..EventHandlers::default()
+    };
+    let (stores, following) = Stores::open(&client, SYSTEM, &handlers);
+    tokio::spawn(following);
+    stores.synced().await;
+    let remotes = Remotes::new(
+        SYSTEM.to_owned(),
+        handlers.triggers.clone(),
+        handlers.dependents.clone(),
+        Fence::open(),
+    );
+    let context = Context {
+        client: client.clone(),
+        settings: GateSettings {
+            sync_period: SyncPeriod {
+                length: Duration::from_mins(10),
+                since: now(),
+            },
+        },
+        stores,
+        control_planes: Arc::new(ControlPlanes::new(
+            client.clone(),
+            handlers.triggers.clone(),
+            Vec::new(),
+            handlers.rollbacks.clone(),
+        )),
+        clients: Clients::new(Arc::new(remotes)),
+        triggers: handlers.triggers,
+        statuses: handlers.gate_statuses,
+        rollbacks: handlers.rollbacks,
+        events: Notifier::new(client),
+        metrics: ReconcileMetrics::default(),
+        limiter: Limiter::new(2, CancellationToken::new()),
+        local_states: Mutex::default(),
+    };
+    sleep(Duration::from_secs(1)).await;
+    // The first reconcile starts the watch of the control plane kind.
+    reconcile_once(&cluster(&context), &context).await.unwrap();
+    sleep(Duration::from_secs(1)).await;
+    context
+}
+
+fn reference() -> ClusterRef {
+    ClusterRef::new("team-a", "one")
+}
+
+fn cluster(context: &Context) -> Arc<Cluster> {
+    context.stores.clusters.get(Some("team-a"), "one").unwrap()
+}
+
+/// Reconciles the Cluster as often as a leader does that waits for nothing.
+async fn reconcile_all(management: &ObjectServer) {
+    for _ in 0..4 {
+        let leader = leader(management).await;
+        reconcile_once(&cluster(&leader), &leader).await.unwrap();
+    }
+}
+
+/// Whether the control plane may take its version.
+fn is_open(management: &ObjectServer) -> bool {
+    let upgrade = management.get(&format!("{UPGRADES}/one")).unwrap();
+    let gates = upgrade["status"]["upgrade"]["gates"].as_array().unwrap();
+    let mut of_control_plane = gates
+        .iter()
+        .filter(|gate| gate["hook"] == "BeforeControlPlaneUpgrade" && gate["version"] == VERSION);
+    of_control_plane.any(|gate| gate["open"] == true)
+}
+
+/// Returns the attempted writes, without events.
+fn writes_of(management: &ObjectServer) -> Vec<String> {
+    let mut written = management.asked_to_write();
+    written.retain(|asked| !asked.contains("/events"));
+    written
+}
+
+/// Nothing else is written, and nothing of packages is read.
+#[tokio::test(start_paused = true)]
+async fn a_gate_holds_until_its_object_is_proven() {
+    let world = gated();
+    reconcile_all(&world.management).await;
+    assert!(!is_open(&world.management), "there is no Job");
+    complete(&world.management);
+    reconcile_all(&world.management).await;
+    let upgrade = world.management.get(&format!("{UPGRADES}/one"));
+    assert!(is_open(&world.management), "{upgrade:?}");
+
+    let written = writes_of(&world.management);
+    let is_other = |asked: &&String| !asked.contains("/clusterupgrades");
+    assert_eq!(written.iter().find(is_other), None);
+    reconcile_all(&world.management).await;
+    assert_eq!(writes_of(&world.management), written, "nothing has changed");
+    assert_eq!(
+        world.management.times_asked_for(KUBECONFIG),
+        0,
+        "no check needs it"
+    );
+    assert_eq!(world.workload.requests(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cluster_without_gates_causes_no_request() {
+    let world = World::new();
+    let leader = leader(&world.management).await;
+    let before = world.management.requests();
+    assert_eq!(turn(&reference(), &leader).await, None);
+    assert_eq!(world.management.requests(), before);
+    assert_eq!(leader.local_states().uids().count(), 0);
+}
+
+/// Otherwise a leader without the right to list gates would delete every record.
+#[tokio::test(start_paused = true)]
+async fn unknown_gates_change_no_record() {
+    let world = gated();
+    reconcile_all(&world.management).await;
+    let written = writes_of(&world.management);
+    world.management.refuse("/upgradegates", 403);
+    let leader = leader(&world.management).await;
+    assert!(matches!(leader.stores.gate_kinds(), GateKinds::Unlisted(_)));
+    assert_eq!(turn(&reference(), &leader).await, None);
+    assert_eq!(writes_of(&world.management), written);
+    assert!(world.management.get(&format!("{UPGRADES}/one")).is_some());
+}
+
+/// The API server refuses the object that a gate names: that Cluster is held, and the controller goes on.
+#[tokio::test(start_paused = true)]
+async fn an_object_that_sluice_may_not_read_holds() {
+    let world = gated();
+    complete(&world.management);
+    world.management.refuse("/jobs/", 403);
+    reconcile_all(&world.management).await;
+    assert!(!is_open(&world.management));
+    world.management.take_everything();
+    reconcile_all(&world.management).await;
+    assert!(is_open(&world.management), "it recovers by itself");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_changed_gate_requeues_the_clusters_that_it_concerns() {
+    let world = World::new();
+    let put = |namespace: &str, name: &str, labels: &Value| {
+        let mut cluster = world.management.get(CLUSTER).unwrap();
+        cluster["metadata"] =
+            json!({"uid": format!("{namespace}-{name}"), "generation": 1, "labels": labels});
+        let path = format!("/apis/cluster.x-k8s.io/v1beta2/namespaces/{namespace}/clusters/{name}");
+        world.management.put(&path, cluster);
+    };
+    put("team-a", "selected", &json!({"cni": "a"}));
+    put("team-a", "other", &json!({"cni": "b"}));
+    put("team-a", "recorded", &json!({}));
+    put("team-b", "elsewhere", &json!({"cni": "a"}));
+    let selector = json!({"matchLabels": {"cni": "a"}});
+    world.management.put(&format!("{GATES}/backup"), gate(&selector));
+    world.management.put(
+        &format!("{UPGRADES}/recorded"),
+        json!({"apiVersion": "lifecycle.sluice.dev/v1alpha1", "kind": "ClusterUpgrade", "metadata": {}}),
+    );
+    let leader = leader(&world.management).await;
+    let mut requeues = leader.triggers.listen_gated();
+    let mut requeued = async |change: GateChange| {
+        let changes = stream::iter([change]);
+        let _never_ends = timeout(Duration::from_secs(1), fan_out(&leader, changes)).await;
+        let requeued = std::iter::from_fn(|| requeues.next().now_or_never().flatten());
+        let mut names: Vec<_> = requeued.map(|cluster| cluster.name().to_owned()).collect();
+        names.sort_unstable();
+        names.join(" ")
+    };
+    let one = GateChange::One(ClusterRef::new("team-a", "backup"));
+    assert_eq!(requeued(one).await, "recorded selected");
+    let namespace = GateChange::Namespace("team-a".to_owned());
+    assert_eq!(requeued(namespace).await, "one other recorded selected");
+    let all = requeued(GateChange::All).await;
+    assert_eq!(all, "elsewhere one other recorded selected");
+    let gone = GateChange::One(ClusterRef::new("team-a", "gone"));
+    assert_eq!(requeued(gone).await, "recorded", "its record may list the gate");
+}
+
+/// From the start of the controller to its stop.
+#[tokio::test(start_paused = true)]
+async fn the_controller_reconciles_each_gated_cluster() {
+    let world = gated();
+    let context = Arc::new(leader(&world.management).await);
+    let (requeues, stop) = (context.triggers.listen_gated(), CancellationToken::new());
+    let heart = Health::default().heartbeat("gates", Duration::from_mins(1));
+    let changes = Feed::<GateChange>::default().listen();
+    let running = tokio::spawn(run(Arc::clone(&context), requeues, changes, heart, stop.clone()));
+    sleep(Duration::from_secs(10)).await;
+    assert_eq!(world.management.names("clusterupgrades"), ["one"]);
+    stop.cancel();
+    assert!(timeout(Duration::from_mins(1), running).await.is_ok());
+}
