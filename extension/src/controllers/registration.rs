@@ -6,11 +6,11 @@
 use std::{
     collections::{BTreeSet, HashMap},
     panic::AssertUnwindSafe,
-    sync::{Arc, Mutex},
+    sync::Arc,
     time::Duration,
 };
 
-use futures::{FutureExt as _, Stream};
+use futures::{FutureExt as _, Stream, stream};
 use kube::{Client, api::ListParams, core::Request};
 use prometheus_client::{
     encoding::EncodeLabelSet,
@@ -22,10 +22,11 @@ use sluice_core::{
     cluster::ClusterRef,
     installation::registration::{Finding, Registration, Scope, selector, unasked, unselected},
 };
-use tokio::time::{Instant, MissedTickBehavior, interval_at};
+use tokio::{
+    sync::watch,
+    time::{Instant, MissedTickBehavior, interval_at},
+};
 use tracing::{info, warn};
-
-use crate::{lock::lock, queue::work_queue::Feed};
 
 /// Interval between checks of ExtensionConfigs, and the delay of the first one: objects that are installed together exist by then.
 const INTERVAL: Duration = Duration::from_secs(30);
@@ -82,13 +83,9 @@ impl RegistrationMetrics {
 
 /// Namespaces for which Cluster API calls the hooks, as the leader has seen last. Clones share it.
 #[derive(Clone, Debug, Default)]
-pub struct HookScope {
-    seen: Arc<Mutex<SeenScope>>,
-    /// Receives a message after each change.
-    changes: Feed<()>,
-}
+pub struct HookScope(Arc<watch::Sender<SeenScope>>);
 
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq, Eq)]
 enum SeenScope {
     /// There was no successful read yet.
     #[default]
@@ -100,23 +97,34 @@ enum SeenScope {
 impl HookScope {
     /// Returns the reason for which Cluster API calls no hook for Clusters of this namespace; `None` if it does.
     pub(crate) fn unasked(&self, namespace: &str) -> Option<String> {
-        match &*lock(&self.seen) {
+        match &*self.0.borrow() {
             SeenScope::Unread => Some("waiting for the ExtensionConfigs of Sluice to be read".to_owned()),
             SeenScope::Read(scope) => unasked(scope.as_ref(), namespace),
         }
     }
 
+    /// Completes once the ExtensionConfigs were read.
+    pub(crate) async fn read(&self) {
+        let mut seen = self.0.subscribe();
+        // The sender lives as long as this value.
+        let _read = seen.wait_for(|seen| *seen != SeenScope::Unread).await;
+    }
+
     /// Returns the changes from now on.
-    pub(crate) fn changes(&self) -> impl Stream<Item = ()> + Send + Unpin + 'static + use<> {
-        self.changes.listen()
+    pub(crate) fn changes(&self) -> impl Stream<Item = ()> + Send + use<> {
+        stream::unfold(self.0.subscribe(), |mut seen| async move {
+            seen.changed().await.ok()?;
+            Some(((), seen))
+        })
     }
 
     fn saw(&self, scope: Option<Scope>) {
         let now = SeenScope::Read(scope);
-        let before = std::mem::replace(&mut *lock(&self.seen), now.clone());
-        if before != now {
-            self.changes.send(());
-        }
+        self.0.send_if_modified(|seen| {
+            let is_changed = *seen != now;
+            *seen = now;
+            is_changed
+        });
     }
 }
 

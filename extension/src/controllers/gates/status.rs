@@ -16,7 +16,7 @@ use sluice_core::{
     packages::build::FIELD_MANAGER,
     protocol::{Failure, Write},
 };
-use tokio::task::yield_now;
+use tokio::{task::yield_now, time::timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
@@ -34,6 +34,9 @@ use crate::{
 
 /// Shortest time between two passes over a namespace, and so between two writes of one status.
 const INTERVAL: Duration = Duration::from_secs(1);
+
+/// Time that the first passes wait for the ExtensionConfigs. Without them, condition `InForce` would change twice for each new leader.
+const FIRST_SCOPE: Duration = Duration::from_secs(5);
 
 /// Concurrent passes. Each holds the Clusters of its namespace.
 const AT_ONCE: u16 = 2;
@@ -95,6 +98,7 @@ impl GateStatuses {
 /// Keeps the status of all UpgradeGates up to date until `stop`, starting with all of them. `changed` are the namespaces of changed
 /// UpgradeGates, Clusters and ClusterUpgrades.
 pub async fn run(statuses: Arc<GateStatuses>, changed: impl Stream<Item = String>, stop: CancellationToken) {
+    let _late = timeout(FIRST_SCOPE, statuses.scope.read()).await;
     let of_all = |statuses: Arc<GateStatuses>| stream::iter(statuses.stores.gate_namespaces());
     let shared = Arc::clone(&statuses);
     let rescoped = statuses

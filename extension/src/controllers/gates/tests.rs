@@ -1,4 +1,4 @@
-use futures::FutureExt as _;
+use futures::{FutureExt as _, channel::mpsc};
 use serde_json::{Value, json};
 use sluice_core::schedule::SyncPeriod;
 use tokio::time::sleep;
@@ -6,9 +6,12 @@ use tokio::time::sleep;
 use super::*;
 use crate::{
     cache::event_handlers::EventHandlers,
-    controllers::bootstrap::{
-        object_server::ObjectServer,
-        world::{CLUSTER, KUBECONFIG, SYSTEM, VERSION, World},
+    controllers::{
+        bootstrap::{
+            object_server::ObjectServer,
+            world::{CLUSTER, KUBECONFIG, SYSTEM, VERSION, World},
+        },
+        registration::HookScope,
     },
     kube_client::fence::Fence,
     server::health::Health,
@@ -249,6 +252,44 @@ async fn the_controller_reconciles_each_gated_cluster() {
     let running = tokio::spawn(run(Arc::clone(&context), requeues, changes, heart, stop.clone()));
     sleep(Duration::from_secs(10)).await;
     assert_eq!(world.management.names("clusterupgrades"), ["one"]);
+    stop.cancel();
+    assert!(timeout(Duration::from_mins(1), running).await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_status_of_a_gate_is_written_only_if_it_differs() {
+    let world = gated();
+    reconcile_all(&world.management).await;
+    let leader = leader(&world.management).await;
+    let statuses = Arc::new(GateStatuses::new(
+        leader.client.clone(),
+        leader.stores.clone(),
+        HookScope::default(),
+        leader.metrics.clone(),
+    ));
+    let ((sender, changed), stop) = (mpsc::unbounded(), CancellationToken::new());
+    let running = tokio::spawn(run_statuses(statuses, changed, stop.clone()));
+    // The watch of the store shows a write within 10 s.
+    sleep(Duration::from_secs(30)).await;
+    let status = world.management.get(&format!("{GATES}/backup")).unwrap()["status"].clone();
+    assert_eq!(
+        (&status["selected"], &status["holding"]),
+        (&json!(1), &json!(1)),
+        "{status}"
+    );
+    let writes = || {
+        let asked = world.management.asked_to_write();
+        asked
+            .iter()
+            .filter(|asked| asked.contains("/upgradegates/"))
+            .count()
+    };
+    assert_eq!(writes(), 1);
+    for _ in 0..100 {
+        sender.unbounded_send("team-a".to_owned()).unwrap();
+        sleep(Duration::from_millis(100)).await;
+    }
+    assert_eq!(writes(), 1, "it does not differ");
     stop.cancel();
     assert!(timeout(Duration::from_mins(1), running).await.is_ok());
 }

@@ -4,6 +4,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use futures::StreamExt as _;
 use http_body_util::Full;
 use kube::client::Body;
 use prometheus_client::encoding::text::encode;
@@ -200,4 +201,37 @@ async fn an_hour_at_rest_costs_few_requests() {
     let (configs, namespaces) = (server.asked_for(SLUICE), server.asked_for(NAMESPACES));
     assert!((118..=120).contains(&configs), "{configs}");
     assert!((10..=12).contains(&namespaces), "{namespaces}");
+}
+
+/// A new leader does not wait for the first check, which only reports.
+#[tokio::test(start_paused = true)]
+async fn the_scope_of_the_hooks_is_read_at_once_and_followed() {
+    let server = Server::default();
+    server.answers(SLUICE, 200, config("True"));
+    server.answers(NAMESPACES, 200, namespaces(&["team-a"]));
+    let (scope, names) = (HookScope::default(), vec!["sluice".to_owned()]);
+    assert!(scope.unasked("team-a").is_some(), "nothing was read yet");
+    let running = run(
+        server.client(),
+        names,
+        Vec::new,
+        RegistrationMetrics::default(),
+        Some(scope.clone()),
+    );
+    let _running = AbortOnDropHandle::new(tokio::spawn(running));
+    scope.read().await;
+    assert_eq!(scope.unasked("team-a"), None);
+    assert!(scope.unasked("team-b").is_some());
+
+    let mut changes = Box::pin(scope.changes());
+    server.answers(SLUICE, 200, config("False"));
+    sleep(INTERVAL * 2).await;
+    assert!(changes.next().now_or_never().is_some());
+    assert!(scope.unasked("team-a").is_some());
+    server.answers(SLUICE, 200, config("True"));
+    sleep(INTERVAL).await;
+    assert_eq!(scope.unasked("team-a"), None);
+    server.answers(SLUICE, 500, Value::Null);
+    sleep(INTERVAL).await;
+    assert_eq!(scope.unasked("team-a"), None, "a failed read says nothing");
 }
