@@ -123,3 +123,84 @@ pub(crate) async fn served_in_any_version(
     let found = all.find(|(resource, _)| resource.kind == kind);
     Ok(found.map(|(resource, _)| resource))
 }
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::json;
+
+    use super::*;
+    use crate::kube_client::scripted_server::{Answer, ScriptedServer};
+
+    fn server() -> ScriptedServer {
+        let resource = |name: &str, kind: &str, namespaced| json!({"name": name, "singularName": "", "kind": kind, "namespaced": namespaced, "verbs": ["get"]});
+        let listed = move |version: &str, resources: Vec<serde_json::Value>| {
+            Answer::Body(
+                json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": version, "resources": resources}),
+            )
+        };
+        ScriptedServer::new(move |request| match request.path.as_str() {
+            "/apis/apps/v1" => listed(
+                "apps/v1",
+                vec![
+                    resource("deployments/scale", "Scale", true),
+                    resource("deployments", "Deployment", true),
+                ],
+            ),
+            "/api/v1" => listed("v1", vec![resource("nodes", "Node", false)]),
+            "/apis/broken.example.com/v1" => Answer::Refusal(503),
+            _ => Answer::Refusal(404),
+        })
+    }
+
+    #[rstest]
+    #[case::namespaced("apps/v1", "Deployment", Some(("deployments", true)))]
+    #[case::cluster_scoped("v1", "Node", Some(("nodes", false)))]
+    #[case::of_a_subresource("apps/v1", "Scale", None)]
+    #[case::of_another_version("apps/v1beta2", "Deployment", None)]
+    #[case::of_no_kind("apps/v1", "Foo", None)]
+    #[tokio::test]
+    async fn a_kind_is_served_in_one_version(
+        #[case] api_version: &str,
+        #[case] kind: &str,
+        #[case] expected: Option<(&str, bool)>,
+    ) {
+        let found = served_in(&server().client(), api_version, kind).await.unwrap();
+        let found = found.map(|(resource, scope)| {
+            assert_eq!(
+                (resource.api_version.as_str(), resource.kind.as_str()),
+                (api_version, kind)
+            );
+            (resource.plural, scope == Scope::Namespaced)
+        });
+        let expected = expected.map(|(plural, namespaced)| (plural.to_owned(), namespaced));
+        assert_eq!(found, expected);
+    }
+
+    /// A tenant writes the text, which becomes a path.
+    #[tokio::test]
+    async fn other_texts_are_no_versions() {
+        let server = server();
+        for text in [
+            "",
+            "/",
+            "apps/",
+            "/v1",
+            "apps/v1/x",
+            "../api/v1",
+            "apps/..",
+            "Apps/v1",
+            "v1?watch=1",
+        ] {
+            let found = served_in(&server.client(), text, "Deployment").await;
+            assert!(found.is_ok_and(|found| found.is_none()), "{text}");
+        }
+        assert_eq!(server.count(|_| true), 0, "nothing is asked");
+    }
+
+    #[tokio::test]
+    async fn a_version_that_cannot_be_read_is_not_missing() {
+        let found = served_in(&server().client(), "broken.example.com/v1", "Foo").await;
+        assert_eq!(found.as_ref().err().and_then(code), Some(503));
+    }
+}

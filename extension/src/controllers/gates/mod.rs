@@ -182,6 +182,11 @@ fn once_filled(ctx: &Arc<Context>) -> impl Stream<Item = ClusterRef> + use<> {
 /// Requeues the Clusters that each change of an UpgradeGate affects. Never ends, so that the queue alone ends the controller.
 async fn fan_out(ctx: &Context, mut changes: impl Stream<Item = GateChange> + Unpin) {
     while let Some(change) = changes.next().await {
+        if change == GateChange::All {
+            for namespace in ctx.stores.gate_namespaces() {
+                ctx.statuses.send(namespace);
+            }
+        }
         let mut looked_up = 0;
         for cluster in ctx.stores.clusters.names() {
             let is_affected = match &change {
@@ -322,7 +327,9 @@ async fn closed(ctx: &Context, cluster: &Cluster, hold: &Hold) -> Result<(), Err
         Close::NoRecord | Close::Recorded => Ok(()),
         Close::Write(write, event) => {
             let written = writes::make(&ctx.client, FIELD_MANAGER, &write).await;
-            written.map(|_| late = event)
+            written.map(|_| {
+                late = event;
+            })
         }
     };
     let cluster = cluster.object_ref(&());
