@@ -74,14 +74,16 @@ pub(crate) async fn served_in(
             |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'.');
         part.bytes().all(good) && part.bytes().any(|byte| byte != b'.')
     };
-    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-    if !is_part(version) || !(group.is_empty() || is_part(group)) {
-        return Ok(None);
-    }
-    let listed = if group.is_empty() {
-        client.list_core_api_resources(version).await
-    } else {
-        client.list_api_group_resources(api_version).await
+    let (group, version, listed) = match api_version.split_once('/') {
+        None if is_part(api_version) => {
+            let listed = client.list_core_api_resources(api_version).await;
+            ("", api_version, listed)
+        }
+        Some((group, version)) if is_part(group) && is_part(version) => {
+            let listed = client.list_api_group_resources(api_version).await;
+            (group, version, listed)
+        }
+        _ => return Ok(None),
     };
     let listed = match listed {
         Ok(listed) => listed,
