@@ -98,11 +98,12 @@ impl<'a, S: Reconciler> Context<'a, S> {
     /// with content become failures.
     pub fn record_answer(&mut self, read: Read, answer: ReadResult) {
         let server = read.server();
-        let (all, size) = match (server, &answer) {
-            (Server::Workload, _) => (&mut self.of_workload, answer.size()),
-            (Server::Management, ReadResult::Found(_)) => (&mut self.of_management, answer.size()),
+        let is_read = matches!(answer, ReadResult::Found(_)) || matches!(read, Read::Labelled { .. });
+        let (all, size) = match server {
+            Server::Workload => (&mut self.of_workload, answer.size()),
+            Server::Management if is_read => (&mut self.of_management, answer.size()),
             // Shared with the cache, or only metadata.
-            (Server::Management, _) => (&mut self.of_management, 0),
+            Server::Management => (&mut self.of_management, 0),
         };
         *all += size;
         let answer = if size > 0 && *all > answers_of(server) {

@@ -182,6 +182,28 @@ pub enum Read {
         /// Kind.
         kind: String,
     },
+    /// API resource of a kind in exactly one version, by discovery of an API server.
+    Kind {
+        /// API server.
+        server: Server,
+        /// API group and version, `apps/v1`.
+        api_version: String,
+        /// Kind.
+        kind: String,
+    },
+    /// Objects of a kind with these labels in a namespace, read from their API server.
+    Labelled {
+        /// API server.
+        server: Server,
+        /// API resource of the kind.
+        resource: Resource,
+        /// Namespace.
+        namespace: String,
+        /// Label selector, `key=value,key=value`.
+        labels: String,
+        /// Phase of the reconcile that reads them.
+        phase: ReadPhase,
+    },
     /// Connection to the workload cluster.
     Connection(Box<ParsedKubeconfig>),
     /// Connection without watches, for this reconcile only.
@@ -220,7 +242,14 @@ impl Read {
     pub const fn is_list(&self) -> bool {
         matches!(
             self,
-            Self::Installs | Self::Apps | Self::PackageNames | Self::LabelledSecrets
+            Self::Installs
+                | Self::Apps
+                | Self::PackageNames
+                | Self::LabelledSecrets
+                | Self::Labelled {
+                    server: Server::Workload,
+                    ..
+                }
         )
     }
 
@@ -229,7 +258,7 @@ impl Read {
     pub const fn server(&self) -> Server {
         match self {
             Self::Object(key, _) => key.server,
-            Self::Watched(server, _) => *server,
+            Self::Watched(server, _) | Self::Kind { server, .. } | Self::Labelled { server, .. } => *server,
             Self::Template(_)
             | Self::Package(_)
             | Self::Cluster(..)

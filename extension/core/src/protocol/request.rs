@@ -44,7 +44,7 @@ impl Key {
 
 impl Read {
     /// Returns the list request of this read for `cluster`: on its workload cluster, in the system `namespace`, or on the management
-    /// cluster. `None` if the read is not a list.
+    /// cluster. [`Read::Labelled`] names its own namespace and labels. `None` if the read is not a list.
     #[must_use]
     pub fn list(&self, namespace: &str, cluster: &str) -> Option<Result<Request<Vec<u8>>, Failure>> {
         let all = |key: Key| key.kind().list(&ListParams::default());
@@ -65,6 +65,21 @@ impl Read {
                 let labels = format!("{}={cluster}", label::CAPI_CLUSTER_NAME);
                 let kind = Key::machine(beside, "").kind();
                 kind.list_metadata(&ListParams::default().labels(&labels))
+            }
+            Self::Labelled {
+                server,
+                resource,
+                namespace,
+                labels,
+                ..
+            } => {
+                let key = Key {
+                    server: *server,
+                    resource: resource.clone(),
+                    namespace: Some(namespace.clone()),
+                    name: String::new(),
+                };
+                key.kind().list(&ListParams::default().labels(labels))
             }
             _ => return None,
         };
@@ -145,7 +160,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::protocol::Server;
+    use crate::protocol::{ReadPhase, Server};
 
     const ALL: &str = "/api/v1/namespaces/team-a/secrets";
     const ONE: &str = "/api/v1/namespaces/team-a/secrets/one";
@@ -177,6 +192,30 @@ mod tests {
         let query = uri.query().unwrap();
         assert!(query.contains("limit=1"), "{query}");
         assert!(query.contains("capv.vmware.com%2Fcluster.name%3Done"), "{query}");
+    }
+
+    #[test]
+    fn objects_with_labels_are_listed_in_their_namespace() {
+        let read = Read::Labelled {
+            server: Server::Management,
+            resource: Resource {
+                group: "addons.cluster.x-k8s.io".into(),
+                version: "v1alpha1".into(),
+                kind: "HelmReleaseProxy".into(),
+                plural: "helmreleaseproxies".into(),
+            },
+            namespace: "team-a".to_owned(),
+            labels: "cluster.x-k8s.io/cluster-name=one,proxy=cilium".to_owned(),
+            phase: ReadPhase::Plan,
+        };
+        assert_eq!(read.server(), Server::Management);
+        let request = read.list("system", "other").unwrap().unwrap();
+        let uri = request.uri();
+        let path = "/apis/addons.cluster.x-k8s.io/v1alpha1/namespaces/team-a/helmreleaseproxies";
+        assert_eq!((request.method().as_str(), uri.path()), ("GET", path));
+        let query = uri.query().unwrap();
+        let labels = "labelSelector=cluster.x-k8s.io%2Fcluster-name%3Done%2Cproxy%3Dcilium";
+        assert!(query.contains(labels), "{query}");
     }
 
     #[test]
