@@ -7,11 +7,11 @@ use serde_json::{Map, Value};
 use sluice_crds::{
     foreign::Cluster,
     labels::{annotation, label},
-    run::UpgradeRecord,
+    run::{Gate, Outcome},
 };
 
 use super::{
-    Context, ReadPhase, Server, Step,
+    ReadPhase, Server, Step,
     facts::CachedControlPlane,
     interrupt::{needs_of, together},
     opening::{is_before_control_plane, releases_step},
@@ -19,39 +19,40 @@ use super::{
 };
 use crate::{
     cache::is_earlier,
+    packages::build::Owner,
+    protocol::{Context, Reconciler},
     reasons::{GateReason, Hold},
     upgrade::hop::ControlPlaneFacts,
     version::reached,
 };
 
-/// Whether a gate of an upgrade in progress is open because the control plane has its version, and that version is not confirmed yet.
-pub(super) fn rests_on_control_plane(context: &Context<'_>, record: &UpgradeRecord) -> bool {
-    let Some(cached) = &context.facts.control_plane else {
+/// Whether a gate of an upgrade in progress is open because the `cached` control plane has its version, and that version is not
+/// `confirmed` yet.
+pub(crate) fn rests_on_control_plane(
+    cached: Option<&CachedControlPlane>,
+    confirmed: Option<&CachedControlPlane>,
+    (outcome, gates): (Option<Outcome>, &[Gate]),
+) -> bool {
+    let Some(cached) = cached else {
         return false;
     };
-    if record.outcome.is_some()
-        || context
-            .local
-            .confirmed
-            .as_ref()
-            .is_some_and(|confirmed| confirmed.is_as(cached))
-    {
+    if outcome.is_some() || confirmed.is_some_and(|confirmed| confirmed.is_as(cached)) {
         return false;
     }
     let Some(version) = &cached.versions.spec_version else {
         return false;
     };
-    let mut open = record.gates.iter().filter(|gate| releases_step(gate));
+    let mut open = gates.iter().filter(|gate| releases_step(gate));
     open.any(|gate| is_before_control_plane(gate.hook) && reached(version, &gate.version))
 }
 
 /// Result of the reads of the Cluster and its control plane.
 #[derive(Debug, Default)]
-pub(super) struct ConfirmedCluster {
+pub(crate) struct ConfirmedCluster {
     /// Hold of all gates, if one of them differs from the cache.
-    pub(super) outdated: Option<Hold>,
+    pub(crate) outdated: Option<Hold>,
     /// The one that the API server returned at an earlier resourceVersion than the cache had.
-    pub(super) rolled_back: Option<String>,
+    pub(crate) rolled_back: Option<String>,
 }
 
 impl ConfirmedCluster {
@@ -68,18 +69,21 @@ impl ConfirmedCluster {
     }
 }
 
-/// Reads the Cluster and its control plane from the API server, and compares them with the cache.
-pub(super) fn confirm_cluster(context: &Context<'_>) -> Step<ConfirmedCluster> {
-    let facts = context.facts;
-    let (namespace, name) = (Some(facts.owner.namespace.as_str()), &facts.owner.name);
+/// Reads the Cluster `owner` and its control plane from the API server, and compares them with the cached ones.
+pub(crate) fn confirm_cluster<S: Reconciler<Hold = Hold>>(
+    context: &Context<'_, S>,
+    owner: &Owner,
+    cached: &Cluster,
+    control_plane: Option<&CachedControlPlane>,
+) -> Step<ConfirmedCluster> {
+    let (namespace, name) = (Some(owner.namespace.as_str()), &owner.name);
     let key = Key::of::<Cluster>(Server::Management, namespace, name);
     let cluster = context.object(key.clone(), ReadPhase::Confirm);
-    let control_plane = facts.control_plane.as_ref();
     let found = control_plane.map(|cached| context.object(cached.key.clone(), ReadPhase::Confirm));
     together([needs_of(&cluster), found.as_ref().map_or(Ok(()), needs_of)])?;
 
     let mut confirmed = ConfirmedCluster::default();
-    let (cluster, cached) = (cluster?, &facts.cluster);
+    let cluster = cluster?;
     let is_cached = cluster.is_some_and(|found| is_cluster(found, cached));
     confirmed.compare(
         &key,
@@ -155,7 +159,7 @@ fn text(value: &Value) -> Option<String> {
 mod tests {
     use rstest::rstest;
     use serde_json::json;
-    use sluice_crds::run::{Gate, Hook, Outcome};
+    use sluice_crds::run::{Hook, UpgradeRecord};
 
     use super::{super::opening::withheld, *};
     use crate::{protocol::Resource, upgrade::hop::Rollout};

@@ -62,7 +62,7 @@ fn uninstall(
     if names.is_empty() || management::is_left_alone(context)? {
         return Ok(None);
     }
-    if let Err(stop) = workload::connect(context, Read::Connection) {
+    if let Err(stop) = workload::connect(context, &context.facts.owner, Read::Connection) {
         let hold = stop.held()?;
         effects.disconnect = true;
         // A workload that was never reachable has nothing to uninstall.

@@ -19,7 +19,7 @@ const LONGEST_MESSAGE: usize = 256;
 /// Returns the hold for a failed read of the workload API server.
 ///
 /// Its message omits details that change between attempts, because the message of a hold must not change.
-pub(super) fn silent(failure: &Failure) -> Hold {
+pub(crate) fn silent(failure: &Failure) -> Hold {
     if let Some(object) = &failure.undecodable {
         return object.hold();
     }
@@ -34,7 +34,7 @@ pub(super) fn silent(failure: &Failure) -> Hold {
 }
 
 /// Returns the hold for a workload API server without response, with the cause that TLS or a proxy reports.
-pub(super) fn unanswered(cause: Option<&str>) -> Hold {
+pub(crate) fn unanswered(cause: Option<&str>) -> Hold {
     let message = match cause {
         Some(cause) => format!("no connection to the workload API server: {cause}"),
         None => SILENT.to_owned(),

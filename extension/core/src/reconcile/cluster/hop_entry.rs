@@ -148,7 +148,12 @@ pub(super) fn write(
         // The watch will show the written entry.
         return again;
     }
-    let confirmed = confirm_cluster(context);
+    let confirmed = confirm_cluster(
+        context,
+        &facts.owner,
+        &facts.cluster,
+        facts.control_plane.as_ref(),
+    );
     let of_machines = confirm_machines(context, machines, facts.bootstrap.as_deref());
     together([needs_of(&confirmed), needs_of(&of_machines)])?;
     let confirmed = confirmed?;

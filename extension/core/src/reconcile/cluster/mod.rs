@@ -50,6 +50,10 @@ pub use local_state::LocalState;
 pub use local_states::LocalStates;
 pub use status::{Close, close};
 
+pub(crate) use confirm_cluster::{confirm_cluster, rests_on_control_plane};
+pub(crate) use failure::{silent, unanswered};
+pub(crate) use workload::connect;
+
 pub use crate::{
     clock::Clock,
     protocol::{

@@ -282,7 +282,7 @@ impl Packages {
 
     /// Opens the connection to the workload, and reads the identity of its API server.
     fn open(&mut self, context: &Context<'_>, effects: &mut Effects) -> Step<()> {
-        match connect(context, Read::Connection) {
+        match connect(context, &context.facts.owner, Read::Connection) {
             Ok(connection) => {
                 effects.local.use_connection(connection);
                 self.connected = true;

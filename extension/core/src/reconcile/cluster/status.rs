@@ -108,10 +108,15 @@ fn evaluate(
     let ends_swap = ends_swap(previous, &record);
     let has_proof = opens_swap || opens_a_gate(previous, &record) || has_new_proof(previous, &record);
     let (mut outdated, mut unmet) = (None, None);
-    let needs_cluster =
-        ends_swap || opens_any_gate(previous, &record) || rests_on_control_plane(context, &record);
+    let control_plane = found.control_plane.as_ref();
+    let rests_on_control_plane = rests_on_control_plane(
+        control_plane,
+        context.local.confirmed.as_ref(),
+        (record.outcome, &record.gates),
+    );
+    let needs_cluster = ends_swap || opens_any_gate(previous, &record) || rests_on_control_plane;
     if has_proof || needs_cluster {
-        let cluster = confirm_cluster(context);
+        let cluster = confirm_cluster(context, &found.owner, &found.cluster, control_plane);
         let proofs = if has_proof {
             confirm(context, effects, validated, bootstrap, packages)
         } else {

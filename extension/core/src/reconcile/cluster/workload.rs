@@ -13,6 +13,8 @@ use super::{
 };
 use crate::{
     kubeconfig,
+    packages::build::Owner,
+    protocol::{self, Reconciler},
     reasons::{GateReason, Hold},
     upgrade::record::Workload,
 };
@@ -72,12 +74,15 @@ impl Reach {
     }
 }
 
-/// Returns the number of the connection to the workload that `read` requests.
+/// Returns the number of the connection to the workload of the Cluster `owner` that `read` requests.
 ///
 /// # Errors
 /// Returns a [`Hold`] for a problem that an operator must fix first.
-pub(super) fn connect(context: &Context<'_>, read: fn(Box<ParsedKubeconfig>) -> Read) -> Step<u64> {
-    let owner = &context.facts.owner;
+pub(crate) fn connect<S: Reconciler<Hold = Hold>>(
+    context: &protocol::Context<'_, S>,
+    owner: &Owner,
+    read: fn(Box<ParsedKubeconfig>) -> Read,
+) -> Step<u64> {
     let namespace = &owner.namespace;
     let secret = format!("{}{}", owner.name, name::KUBECONFIG_SUFFIX);
     let found = context.read::<Secret>(&secret, (Server::Management, Some(namespace)), ReadPhase::Plan)?;
