@@ -1,6 +1,12 @@
-//! Gates of add-ons that are no packages: judges of objects, and the record of the gates of a Cluster.
+//! Gates of add-ons that are no packages: judges of objects, the record of the gates of a Cluster, and the reconcile that writes it.
 
 pub mod compiled;
+pub mod facts;
+pub mod gate_status;
 pub mod judge;
+pub mod reconcile;
 pub mod record;
 pub mod selection;
+
+mod selected;
+mod status;

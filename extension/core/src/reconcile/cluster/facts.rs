@@ -309,7 +309,7 @@ fn of_catalogue(
 }
 
 /// Returns the workers of a topology, sorted by name.
-fn workers(stores: &impl Stores, owner: &Owner, topology: &Topology) -> Vec<WorkerFacts> {
+pub(crate) fn workers(stores: &impl Stores, owner: &Owner, topology: &Topology) -> Vec<WorkerFacts> {
     fn of<K: Worker>(stores: &impl Stored<K>, owner: &Owner) -> Vec<WorkerFacts> {
         let workers = stores.of_cluster(&owner.namespace, &owner.name);
         workers

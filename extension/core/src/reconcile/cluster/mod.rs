@@ -51,6 +51,7 @@ pub use local_states::LocalStates;
 pub use status::{Close, close};
 
 pub(crate) use confirm_cluster::{confirm_cluster, rests_on_control_plane};
+pub(crate) use facts::workers;
 pub(crate) use failure::{silent, unanswered};
 pub(crate) use workload::connect;
 

@@ -1,0 +1,194 @@
+//! Status of an UpgradeGate: whether it is valid, how many Clusters it selects and holds, and whether their upgrades depend on it.
+//!
+//! It is computed from the ClusterUpgrades, and no decision depends on it.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use kube::ResourceExt as _;
+use serde_json::json;
+use sluice_crds::{
+    foreign::Cluster,
+    lifecycle::{
+        CheckRecord, CheckState, ClusterUpgrade, GateMode, SelectedGate, UpgradeGate, UpgradeGateStatus,
+    },
+};
+
+use super::{
+    compiled::compile,
+    selection::selects,
+    status::{HELD, condition},
+};
+use crate::protocol::{Key, Server, Write};
+
+/// Type of the condition that tells whether the gate is valid.
+const ACCEPTED: &str = "Accepted";
+
+/// Type of the condition that tells whether upgrades of all selected Clusters depend on this generation of the gate.
+const IN_FORCE: &str = "InForce";
+
+/// Maximum number of Clusters that a message names.
+const NAMED: usize = 12;
+
+/// Cluster of the namespace of a gate.
+#[derive(Debug, Clone)]
+pub struct GatedCluster {
+    /// The Cluster.
+    pub cluster: Arc<Cluster>,
+    /// Its ClusterUpgrade, if it exists and can be decoded.
+    pub upgrade: Option<Arc<ClusterUpgrade>>,
+}
+
+/// Returns the write of the status of `gate`, if it differs. `clusters` are all Clusters of its namespace. `unasked` is the reason for which
+/// Cluster API calls no hook for this namespace, if so.
+#[must_use]
+pub fn write(
+    gate: &UpgradeGate,
+    clusters: &[GatedCluster],
+    unasked: Option<&str>,
+    now: Timestamp,
+) -> Option<Write> {
+    if gate.metadata.deletion_timestamp.is_some() && gate.metadata.finalizers.is_none() {
+        return None;
+    }
+    let nothing = UpgradeGateStatus::default();
+    let current = gate.status.as_ref().unwrap_or(&nothing);
+    let next = status(gate, current, clusters, unasked, now);
+    if next == *current {
+        return None;
+    }
+    let namespace = gate.namespace();
+    let key = Key::of::<UpgradeGate>(Server::Management, namespace.as_deref(), &gate.name_any());
+    let metadata = &gate.metadata;
+    let patch = json!({
+        "metadata": {"uid": metadata.uid, "resourceVersion": metadata.resource_version}, "status": next,
+    });
+    Some(Write::patch_status(
+        key,
+        patch,
+        "status of the UpgradeGate differs",
+    ))
+}
+
+/// Returns the next status of a gate. Other conditions stay.
+fn status(
+    gate: &UpgradeGate,
+    current: &UpgradeGateStatus,
+    clusters: &[GatedCluster],
+    unasked: Option<&str>,
+    now: Timestamp,
+) -> UpgradeGateStatus {
+    let alive = |found: &&GatedCluster| found.cluster.metadata.deletion_timestamp.is_none();
+    let alive: Vec<&GatedCluster> = clusters.iter().filter(alive).collect();
+    let is_selected = |found: &&GatedCluster| selects(gate, found.cluster.labels());
+    let selected: Vec<&GatedCluster> = alive.iter().copied().filter(is_selected).collect();
+    let holding = alive.iter().filter(|found| holds(gate, found)).count();
+    let (accepted, in_force) = match compile(gate) {
+        Err(invalid) => {
+            let said = ("False", invalid.reason.as_str(), invalid.message.clone());
+            (said, ("False", "NotAccepted", "the gate is not valid".to_owned()))
+        }
+        Ok(_) => (
+            ("True", "Valid", String::new()),
+            in_force(gate, &selected, unasked),
+        ),
+    };
+    let generation = gate.metadata.generation;
+    let ours = [
+        since_changed(current, ACCEPTED, accepted, generation, now),
+        since_changed(current, IN_FORCE, in_force, generation, now),
+    ];
+    let is_other = |condition: &&Condition| ![ACCEPTED, IN_FORCE].contains(&condition.type_.as_str());
+    let others = current.conditions.iter().filter(is_other).cloned();
+    UpgradeGateStatus {
+        observed_generation: generation,
+        selected: i64::try_from(selected.len()).ok(),
+        holding: i64::try_from(holding).ok(),
+        conditions: ours.into_iter().chain(others).collect(),
+    }
+}
+
+/// Returns a condition, with the time of its last change of status.
+fn since_changed(
+    current: &UpgradeGateStatus,
+    type_: &str,
+    (status, reason, message): (&str, &str, String),
+    generation: Option<i64>,
+    now: Timestamp,
+) -> Condition {
+    let mut conditions = current.conditions.iter();
+    let before = conditions.find(|condition| condition.type_ == type_ && condition.status == status);
+    Condition {
+        type_: type_.to_owned(),
+        status: status.to_owned(),
+        observed_generation: generation,
+        last_transition_time: before.map_or(Time(now), |before| before.last_transition_time.clone()),
+        reason: reason.to_owned(),
+        message,
+    }
+}
+
+/// Returns status, reason and message of condition `InForce` of a valid gate.
+fn in_force(
+    gate: &UpgradeGate,
+    selected: &[&GatedCluster],
+    unasked: Option<&str>,
+) -> (&'static str, &'static str, String) {
+    if let Some(unasked) = unasked {
+        return ("False", "NamespaceNotSelected", unasked.to_owned());
+    }
+    let without_topology = |found: &&&GatedCluster| found.cluster.spec.topology.is_none();
+    let unheld = names(selected.iter().filter(without_topology));
+    if !unheld.is_empty() {
+        let message =
+            format!("Cluster API calls no hook for Clusters without spec.topology, so none holds: {unheld}");
+        return ("False", "NoTopology", message);
+    }
+    let unobserved = names(selected.iter().filter(|found| !lists(gate, found)));
+    if !unobserved.is_empty() {
+        let message = format!("waiting for the ClusterUpgrades of {unobserved} to list this generation");
+        return ("False", "NotObserved", message);
+    }
+    ("True", "Listed", String::new())
+}
+
+/// Returns the names of these Clusters; of many the first ones.
+fn names<'a>(clusters: impl Iterator<Item = &'a &'a GatedCluster>) -> String {
+    let mut names: Vec<String> = clusters.map(|found| found.cluster.name_any()).collect();
+    names.sort_unstable();
+    if names.len() > NAMED {
+        names.truncate(NAMED);
+        return format!("{} and more", names.join(", "));
+    }
+    names.join(", ")
+}
+
+/// Whether the record of a Cluster lists this generation of the gate.
+fn lists(gate: &UpgradeGate, found: &GatedCluster) -> bool {
+    let is_it = |listed: &SelectedGate| {
+        Some(&listed.uid) == gate.metadata.uid.as_ref() && Some(listed.generation) == gate.metadata.generation
+    };
+    let status = found.upgrade.as_ref().and_then(|upgrade| upgrade.status.as_ref());
+    let record = status.and_then(|status| status.upgrade.as_ref());
+    record.is_some_and(|record| {
+        Some(&record.cluster_uid) == found.cluster.metadata.uid.as_ref() && record.selected.iter().any(is_it)
+    })
+}
+
+/// Whether the gate holds the upgrade of a Cluster.
+fn holds(gate: &UpgradeGate, found: &GatedCluster) -> bool {
+    let name = gate.name_any();
+    let Some(status) = found.upgrade.as_ref().and_then(|upgrade| upgrade.status.as_ref()) else {
+        return false;
+    };
+    if gate.spec.mode != GateMode::Enforce || condition(status, HELD).is_none_or(|held| held.status != "True")
+    {
+        return false;
+    }
+    let by = status.held_by.as_deref().unwrap_or_default();
+    let is_named = by.split('/').next() == Some(name.as_str());
+    let is_unproven = |check: &CheckRecord| check.gate == name && check.state != CheckState::Proven;
+    let mut checks = status.upgrade.iter().flat_map(|record| &record.checks);
+    is_named || checks.any(is_unproven)
+}

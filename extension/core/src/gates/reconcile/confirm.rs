@@ -1,0 +1,146 @@
+//! Re-read of everything that an opening gate rests on: the Cluster, its control plane, its UpgradeGates, its ClusterUpgrade, and the
+//! objects of all checks. Watches may be behind, or ahead of an API server that was restored.
+
+use std::collections::BTreeMap;
+
+use kube::ResourceExt as _;
+use serde_json::Value;
+use sluice_crds::{
+    foreign::Cluster,
+    labels::annotation,
+    lifecycle::{ClusterUpgrade, UpgradeGate},
+};
+
+use super::{
+    Context, GateEffects,
+    checks::{Judged, Judging, Reach, judge},
+};
+use crate::{
+    gates::selected::Selected,
+    protocol::{
+        Key, ReadPhase, Server, Step,
+        interrupt::{needs_of, together},
+    },
+    reasons::{GateReason, Hold},
+    reconcile::cluster::confirm_cluster,
+};
+
+/// Result of the reads.
+#[derive(Debug)]
+pub(super) struct Confirmed {
+    /// Checks as these reads show them; `None` if the checks are not judged now.
+    pub(super) judged: Option<Judged>,
+    /// Hold of all gates, if an object differs from the cache.
+    pub(super) outdated: Option<Hold>,
+    /// Object that the API server returned at an earlier resourceVersion than the cache had.
+    pub(super) rolled_back: Option<String>,
+}
+
+/// Reads everything again. `before` has the checks as this reconcile judged them first.
+pub(super) fn confirm(
+    context: &Context<'_>,
+    effects: &mut GateEffects,
+    judging: Judging<'_>,
+    before: Option<&Judged>,
+) -> Step<Confirmed> {
+    let facts = context.facts;
+    let control_plane = facts.control_plane.as_ref();
+    let cluster = confirm_cluster(context, &facts.owner, &facts.cluster, control_plane);
+    let gates = confirm_gates(context, judging.selected);
+    let upgrade = confirm_upgrade(context);
+    let judged = before.map(|_| judge(context, effects, judging, ReadPhase::Confirm));
+    together([
+        needs_of(&cluster),
+        needs_of(&gates),
+        needs_of(&upgrade),
+        judged.as_ref().map_or(Ok(()), needs_of),
+    ])?;
+    let cluster = cluster?;
+    let (gates, upgrade, judged) = (gates?, upgrade?, judged.transpose()?);
+    let workload = before
+        .zip(judged.as_ref())
+        .and_then(|(before, judged)| other_workload(&before.reach, &judged.reach));
+    let outdated = cluster.outdated.or(confirm_metadata(context)?);
+    Ok(Confirmed {
+        judged,
+        outdated: outdated.or(gates).or(upgrade).or(workload),
+        rolled_back: cluster.rolled_back,
+    })
+}
+
+fn unobserved(key: &Key) -> Hold {
+    let message = format!("waiting for the leader to observe {key}");
+    Hold::new(GateReason::CacheOutdated, message)
+}
+
+/// Returns the hold of a Cluster whose labels, by which gates select it, or pending hooks differ from the cache.
+fn confirm_metadata(context: &Context<'_>) -> Step<Option<Hold>> {
+    let facts = context.facts;
+    let namespace = Some(facts.owner.namespace.as_str());
+    let key = Key::of::<Cluster>(Server::Management, namespace, &facts.owner.name);
+    let found = context.object(key.clone(), ReadPhase::Confirm)?;
+    let metadata = found.map_or(&Value::Null, |found| &found["metadata"]);
+    let hooks = |text: Option<&str>| text.is_some_and(|hooks| !hooks.is_empty());
+    let is_cached = is_map(&metadata["labels"], facts.labels())
+        && hooks(metadata["annotations"][annotation::PENDING_HOOKS].as_str()) == facts.awaits_hooks();
+    Ok((!is_cached).then(|| unobserved(&key)))
+}
+
+/// Whether a map of strings has these entries and no others.
+fn is_map(found: &Value, cached: &BTreeMap<String, String>) -> bool {
+    let Some(found) = found.as_object() else {
+        return cached.is_empty();
+    };
+    found.len() == cached.len()
+        && cached
+            .iter()
+            .all(|(key, value)| found.get(key).and_then(Value::as_str) == Some(value.as_str()))
+}
+
+/// Returns the hold of the first gate that differs from the cache. One that cannot be decoded opens nothing.
+fn confirm_gates(context: &Context<'_>, selected: &Selected) -> Step<Option<Hold>> {
+    let namespace = Some(context.facts.owner.namespace.as_str());
+    let readable = selected.listed.iter().filter(|listed| {
+        let mut problems = selected.problems.iter();
+        !problems.any(|problem| problem.gate.as_deref() == Some(listed.name.as_str()))
+    });
+    let reads = readable.map(|listed| {
+        let key = Key::of::<UpgradeGate>(Server::Management, namespace, &listed.name);
+        let found = context.object(key.clone(), ReadPhase::Confirm)?;
+        let is_cached = found.is_some_and(|found| {
+            let metadata = &found["metadata"];
+            metadata["uid"].as_str() == Some(listed.uid.as_str())
+                && metadata["generation"].as_i64() == Some(listed.generation)
+        });
+        Ok((!is_cached).then(|| unobserved(&key)))
+    });
+    let confirmed: Vec<Option<Hold>> = together(reads)?.into_iter().collect::<Step<_>>()?;
+    Ok(confirmed.into_iter().flatten().next())
+}
+
+/// Returns the hold of a ClusterUpgrade that differs from the cache.
+fn confirm_upgrade(context: &Context<'_>) -> Step<Option<Hold>> {
+    let facts = context.facts;
+    let namespace = Some(facts.owner.namespace.as_str());
+    let key = Key::of::<ClusterUpgrade>(Server::Management, namespace, &facts.owner.name);
+    let found = context.object(key.clone(), ReadPhase::Confirm)?;
+    let found = found.map(|found| {
+        let metadata = &found["metadata"];
+        let text = |field: &str| metadata[field].as_str().map(str::to_owned);
+        (text("uid"), text("resourceVersion"))
+    });
+    let cached = facts.upgrade.as_ref();
+    let cached = cached.map(|cached| (cached.uid(), cached.resource_version()));
+    Ok((found != cached).then(|| unobserved(&key)))
+}
+
+/// Returns the hold of a kubeconfig that leads to another cluster than a moment ago.
+fn other_workload(before: &Reach, now: &Reach) -> Option<Hold> {
+    match (before, now) {
+        (Reach::Reached(before), Reach::Reached(now)) if before != now => {
+            let message = "the kubeconfig of the Cluster leads to another workload cluster than before";
+            Some(Hold::new(GateReason::CacheOutdated, message))
+        }
+        _ => None,
+    }
+}

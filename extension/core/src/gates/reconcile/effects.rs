@@ -1,0 +1,143 @@
+//! Results of a complete or interrupted reconcile, and the local state that a process keeps between reconciles. A process that starts
+//! without it never opens a gate early; it only takes longer.
+
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+
+use crate::{
+    clock::Clock, events::Event, reasons::Hold, reconcile::cluster::CachedControlPlane, schedule::SyncPeriod,
+};
+
+/// Time after which a cache that reads contradict has lost an event: a silent watch ends earlier.
+const LOST: Duration = Duration::from_mins(2);
+
+/// Shortest interval between two reads of one object.
+const READ_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Counter update of a reconcile.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum GateCount {
+    /// Release lag: time from the start of the reconcile that observed the last proof until the control plane reached its version.
+    Released(Duration),
+    /// A version that Cluster API wrote and that an Audit gate would have held, with the reason of its first unproven check.
+    AuditWouldHold(String),
+}
+
+/// Results of a reconcile.
+#[derive(Debug, Clone, Default)]
+pub struct GateEffects {
+    /// Local state to keep for the next reconcile.
+    pub local: GateLocalState,
+    /// Events of the Cluster to publish.
+    pub events: Vec<Event>,
+    /// Counter updates.
+    pub counts: Vec<GateCount>,
+    /// Names of the UpgradeGates whose status may have changed, because the ClusterUpgrade was written.
+    pub status: Vec<String>,
+    /// Object that the API server returned at an earlier resourceVersion than the cache had.
+    pub rolled_back: Option<String>,
+    /// Difference between a read and the cache that has lasted for so long that its event is lost.
+    pub outdated: Option<String>,
+}
+
+impl GateEffects {
+    /// Returns the results of a reconcile without any action.
+    #[must_use]
+    pub fn of(local: &GateLocalState) -> Self {
+        Self {
+            local: local.clone(),
+            ..Self::default()
+        }
+    }
+}
+
+/// Local state of one Cluster.
+#[derive(Debug, Clone, Default)]
+pub struct GateLocalState {
+    /// Time of the last status write.
+    pub written: Option<Instant>,
+    /// Number of writes of progress at the hop.
+    pub(super) progress_writes: usize,
+    /// Control plane whose cached state a read has confirmed last.
+    pub(super) confirmed: Option<CachedControlPlane>,
+    /// Time of the next drift check of the settled Cluster, once known.
+    drift_check_at: Option<Instant>,
+    /// Time of the last reads of objects, and their inputs.
+    read: Option<(Instant, String)>,
+    /// Whether the workload API server has responded to this process.
+    reached: bool,
+    /// Start of the silence of the workload API server.
+    silent_since: Option<Timestamp>,
+    /// Time since which reads fail.
+    failing_since: Option<Instant>,
+    /// Time since which reads of the Cluster and its control plane differ from the cache.
+    outdated_since: Option<Instant>,
+    /// Version that checks are proven for, and start of the reconcile that observed the last proof.
+    pub(super) proven: Option<(String, Instant)>,
+}
+
+impl GateLocalState {
+    /// Returns the time until objects may be read again for the same `inputs`; `None` if they may be read now.
+    pub(super) fn until_read(&self, inputs: &str, now: Instant) -> Option<Duration> {
+        let (at, before) = self.read.as_ref()?;
+        let left = READ_INTERVAL.saturating_sub(now.saturating_duration_since(*at));
+        (before == inputs && !left.is_zero()).then_some(left)
+    }
+
+    /// Notes that objects were read for these inputs.
+    pub(super) fn has_read(&mut self, inputs: String, now: Instant) {
+        self.read = Some((now, inputs));
+    }
+
+    /// Returns the time until the drift check of the settled Cluster with this UID, which runs once in each `period`; `None` once it is
+    /// due. The time follows from the UID, which spreads the drift checks of all Clusters over the period.
+    pub(super) fn until_drift_check(
+        &mut self,
+        uid: &str,
+        period: SyncPeriod,
+        now: Instant,
+    ) -> Option<Duration> {
+        let at = *self
+            .drift_check_at
+            .get_or_insert_with(|| now + period.until_resync(uid, now));
+        let left = at.saturating_duration_since(now);
+        (!left.is_zero()).then_some(left)
+    }
+
+    /// Schedules the next drift check `next` after `now`.
+    pub(super) fn drift_check_made(&mut self, next: Duration, now: Instant) {
+        self.drift_check_at = Some(now + next);
+    }
+
+    /// Notes a response of the workload API server, or none. Returns the start of the silence of a server that has responded to this
+    /// process before.
+    pub(super) fn heard(&mut self, responds: bool, clock: Clock) -> Option<Timestamp> {
+        if responds {
+            (self.reached, self.silent_since) = (true, None);
+            return None;
+        }
+        let since = *self.silent_since.get_or_insert(clock.now);
+        self.reached.then_some(since)
+    }
+
+    /// Notes whether reads fail. Returns the time since which they do.
+    pub(super) fn failing(&mut self, fails: bool, now: Instant) -> Option<Duration> {
+        if !fails {
+            self.failing_since = None;
+            return None;
+        }
+        let since = *self.failing_since.get_or_insert(now);
+        Some(now.saturating_duration_since(since))
+    }
+
+    /// Notes whether reads differ from the cache. Returns the difference once it has lasted for so long that its event is lost.
+    pub(super) fn outdated_for_long(&mut self, outdated: Option<&Hold>, now: Instant) -> Option<String> {
+        let Some(hold) = outdated else {
+            self.outdated_since = None;
+            return None;
+        };
+        let since = *self.outdated_since.get_or_insert(now);
+        (now.saturating_duration_since(since) >= LOST).then(|| hold.message.clone())
+    }
+}

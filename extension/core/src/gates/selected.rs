@@ -1,0 +1,261 @@
+//! UpgradeGates that apply to a Cluster, and the reasons for which one of them cannot be judged.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use kube::ResourceExt as _;
+use sluice_crds::{
+    lifecycle::{Before, GateMode, GateRecord, SelectedGate, UpgradeGate},
+    run::Phase,
+};
+
+use super::{
+    compiled::{CompiledCheck, CompiledGate, compile},
+    facts::{CachedGate, GateFacts},
+    selection::selects,
+};
+use crate::{
+    decode::Undecodable,
+    digest::{DIGITS, hash},
+    reasons::{GateReason, Hold},
+    version::same,
+};
+
+/// Maximum number of checks that are judged for one Cluster.
+pub(super) const MAX_CHECKS: usize = 64;
+
+/// Whether a gate selects Clusters with these labels, or may do so: one that cannot be decoded, or whose selector has no meaning, may
+/// select every Cluster of its namespace.
+pub(super) fn may_select(gate: &CachedGate, labels: &BTreeMap<String, String>) -> bool {
+    match gate {
+        Err(_) => true,
+        Ok(gate) => !has_meaning(&gate.spec.cluster_selector) || selects(gate, labels),
+    }
+}
+
+/// Whether a selector has only known operators, with the values that they need.
+pub(super) fn has_meaning(selector: &LabelSelector) -> bool {
+    let mut requirements = selector.match_expressions.iter().flatten();
+    requirements.all(|requirement| {
+        let has_values = requirement
+            .values
+            .as_ref()
+            .is_some_and(|values| !values.is_empty());
+        match requirement.operator.as_str() {
+            "In" | "NotIn" => has_values,
+            "Exists" | "DoesNotExist" => !has_values,
+            _ => false,
+        }
+    })
+}
+
+/// Whether an upgrade is in progress. A record of a Cluster that is being created, or that has its version, holds nothing.
+pub(super) fn is_upgrade(record: &GateRecord) -> bool {
+    record.outcome.is_none() && record.from.as_ref().is_some_and(|from| !same(from, &record.to))
+}
+
+/// Gate that applies to the Cluster.
+#[derive(Debug)]
+pub(super) struct Applied {
+    /// The gate.
+    pub(super) gate: CompiledGate,
+    /// Reason for which no check of it can be judged.
+    pub(super) hold: Option<Hold>,
+}
+
+impl Applied {
+    /// Returns the step of the upgrade that the gate holds first.
+    pub(super) fn phase(&self) -> Phase {
+        match self.gate.before {
+            Before::ControlPlane => Phase::BeforeControlPlane,
+            Before::Workers => Phase::AfterControlPlane,
+        }
+    }
+}
+
+/// Gate that cannot be judged at all.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Problem {
+    /// Name of the gate; none if it is about all gates together.
+    pub(super) gate: Option<String>,
+    /// Mode of the gate.
+    pub(super) mode: GateMode,
+    /// Reason.
+    pub(super) hold: Hold,
+}
+
+/// Gates that apply to a Cluster.
+#[derive(Debug, Default)]
+pub(super) struct Selected {
+    /// All of them, for the record.
+    pub(super) listed: Vec<SelectedGate>,
+    /// Digest of their UIDs and generations.
+    pub(super) set: String,
+    /// Those with known checks, by name.
+    pub(super) gates: Vec<Applied>,
+    /// Problems of the others, by name.
+    pub(super) problems: Vec<Problem>,
+}
+
+impl Selected {
+    /// Returns the gates that apply to the Cluster of `facts` at a hop. `previous` is its record.
+    pub(super) fn of(facts: &GateFacts, previous: Option<&GateRecord>, hop: &str) -> Self {
+        let mut selected = Self::default();
+        for gate in &facts.gates {
+            match gate {
+                Err(undecodable) => selected.add_undecodable(undecodable),
+                Ok(found) if may_select(gate, facts.labels()) => selected.add(found, None, hop),
+                Ok(found) if was_enforced(previous, found) => {
+                    let hold = deselected(found, &facts.owner.name);
+                    selected.add(found, Some(hold), hop);
+                }
+                Ok(_) => {}
+            }
+        }
+        selected.set = digest(&selected.listed);
+        selected.limit();
+        selected
+    }
+
+    /// Whether no gate applies to the Cluster.
+    pub(super) fn is_empty(&self) -> bool {
+        self.listed.is_empty()
+    }
+
+    /// Returns the hold of all gates of the record, if there is one.
+    pub(super) fn problem(&self) -> Option<&Problem> {
+        let mut problems = self.problems.iter();
+        problems.find(|problem| problem.mode == GateMode::Enforce)
+    }
+
+    /// Adds a gate that cannot be decoded. Its mode is unknown, so it counts as one that holds.
+    fn add_undecodable(&mut self, undecodable: &Undecodable) {
+        let metadata = &undecodable.metadata;
+        let name = metadata.name.clone().unwrap_or_default();
+        self.listed.push(SelectedGate {
+            name: name.clone(),
+            uid: metadata.uid.clone().unwrap_or_default(),
+            generation: metadata.generation.unwrap_or_default(),
+            mode: GateMode::Enforce,
+        });
+        self.problems.push(Problem {
+            gate: Some(name),
+            mode: GateMode::Enforce,
+            hold: Hold::new(GateReason::GateInvalid, undecodable.to_string()),
+        });
+    }
+
+    /// Adds a gate, with the reason for which it is not judged, if there is one.
+    fn add(&mut self, gate: &UpgradeGate, hold: Option<Hold>, hop: &str) {
+        let (name, mode) = (gate.name_any(), gate.spec.mode);
+        self.listed.push(SelectedGate {
+            name: name.clone(),
+            uid: gate.uid().unwrap_or_default(),
+            generation: gate.metadata.generation.unwrap_or_default(),
+            mode,
+        });
+        match compile(gate) {
+            Ok(gate) => {
+                let hold = hold.or_else(|| without_row(&gate, hop));
+                self.gates.push(Applied { gate, hold });
+            }
+            Err(invalid) => self.problems.push(Problem {
+                gate: Some(name),
+                mode,
+                hold: hold.unwrap_or(invalid),
+            }),
+        }
+    }
+
+    /// Removes gates whose checks exceed [`MAX_CHECKS`]. Audit gates never keep those from being judged that hold.
+    fn limit(&mut self) {
+        let of_mode = |gates: &[Applied], mode: GateMode| -> usize {
+            let of_mode = gates.iter().filter(|applied| applied.gate.mode == mode);
+            of_mode.map(|applied| applied.gate.checks.len()).sum()
+        };
+        let mut count = of_mode(&self.gates, GateMode::Enforce);
+        if count > MAX_CHECKS {
+            self.gates.clear();
+            self.problems.insert(0, too_many(GateMode::Enforce));
+            return;
+        }
+        let mut exceeds = false;
+        self.gates.retain(|applied| {
+            if applied.gate.mode == GateMode::Enforce {
+                return true;
+            }
+            let fits = count + applied.gate.checks.len() <= MAX_CHECKS;
+            if fits {
+                count += applied.gate.checks.len();
+            }
+            exceeds |= !fits;
+            fits
+        });
+        if exceeds {
+            self.problems.push(too_many(GateMode::Audit));
+        }
+    }
+}
+
+fn too_many(mode: GateMode) -> Problem {
+    let message = format!(
+        "the UpgradeGates of the Cluster have more than {MAX_CHECKS} checks; remove checks, or change clusterSelector of a gate"
+    );
+    Problem {
+        gate: None,
+        mode,
+        hold: Hold::new(GateReason::ChecksTooMany, message),
+    }
+}
+
+/// Whether the record of an upgrade in progress lists a gate that holds, and that still does.
+fn was_enforced(previous: Option<&GateRecord>, gate: &UpgradeGate) -> bool {
+    let uid = gate.uid();
+    let is_it = |listed: &SelectedGate| Some(&listed.uid) == uid.as_ref() && listed.mode == GateMode::Enforce;
+    gate.spec.mode == GateMode::Enforce
+        && previous.is_some_and(|record| is_upgrade(record) && record.selected.iter().any(is_it))
+}
+
+/// Returns the hold of a gate that selects the Cluster no longer. The right to label Clusters is not the right to pass a gate.
+fn deselected(gate: &UpgradeGate, cluster: &str) -> Hold {
+    let name = gate.name_any();
+    let message = format!(
+        "{name}: clusterSelector no longer selects Cluster {cluster}, whose upgrade it held; restore the labels of the Cluster, or set \
+         mode Audit"
+    );
+    Hold::new(GateReason::GateDeselected, message)
+}
+
+/// Returns the hold of a gate without a row for the minor version of a hop.
+fn without_row(gate: &CompiledGate, hop: &str) -> Option<Hold> {
+    if !needs_row(gate) || !gate.rows_for(hop).is_empty() {
+        return None;
+    }
+    let message = format!("{}: no row for Kubernetes {}", gate.name, minor(hop));
+    Some(Hold::new(GateReason::NoVersionForHop, message))
+}
+
+/// Whether a check of the gate expects a version.
+pub(super) fn needs_row(gate: &CompiledGate) -> bool {
+    let expects = |check: &CompiledCheck| check.version_key.is_some();
+    gate.checks.iter().any(expects)
+}
+
+/// Returns the minor version of a Kubernetes version as a gate spells it, `1.36`.
+fn minor(version: &str) -> String {
+    let numbers = version.strip_prefix('v').unwrap_or(version);
+    let numbers: Vec<&str> = numbers.split('.').take(2).collect();
+    numbers.join(".")
+}
+
+/// Returns the digest of UID and generation of these gates.
+fn digest(gates: &[SelectedGate]) -> String {
+    let parts: Vec<(&str, [u8; 8])> = gates
+        .iter()
+        .map(|gate| (gate.uid.as_str(), gate.generation.to_be_bytes()))
+        .collect();
+    let parts = parts
+        .iter()
+        .flat_map(|(uid, generation)| [uid.as_bytes(), generation.as_slice()]);
+    hash(parts, DIGITS)
+}
