@@ -195,3 +195,132 @@ impl GateFacts {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use rstest::rstest;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::{
+        cache::stores::tests::{Given, object, undecodable},
+        reasons::GateReason,
+    };
+
+    fn settings() -> GateSettings {
+        GateSettings {
+            sync_period: SyncPeriod {
+                length: Duration::from_mins(10),
+                since: Instant::now(),
+            },
+        }
+    }
+
+    fn cluster(labels: &Value) -> Arc<Cluster> {
+        let spec = json!({"spec": {"topology": {"classRef": {"name": "class"}, "version": "v1.36.3"}}});
+        object(Some("team-a"), "one", labels, &spec)
+    }
+
+    fn gate(namespace: &str, selector: &Value) -> Arc<UpgradeGate> {
+        let spec = json!({"spec": {
+            "mode": "Enforce", "clusterSelector": selector, "before": "ControlPlane", "versions": [], "checks": [],
+        }});
+        object(Some(namespace), "cni", &Value::Null, &spec)
+    }
+
+    fn given(gates: Vec<Arc<UpgradeGate>>) -> Given {
+        Given {
+            gates,
+            gate_kinds: Some(GateKinds::Listed),
+            ..Given::default()
+        }
+    }
+
+    fn facts(cluster: &Arc<Cluster>, given: &Given) -> Option<GateFacts> {
+        GateFacts::of(cluster, given, &settings(), |_| Ok(None))
+    }
+
+    #[rstest]
+    #[case::selected(json!({"matchLabels": {"cni": "cilium"}}), true)]
+    #[case::by_the_empty_selector(json!({}), true)]
+    #[case::of_another_label(json!({"matchLabels": {"cni": "antrea"}}), false)]
+    #[case::by_a_selector_without_meaning(json!({"matchExpressions": [{"key": "cni", "operator": "Like"}]}), true)]
+    fn a_cluster_has_facts_if_a_gate_may_select_it(#[case] selector: Value, #[case] has_facts: bool) {
+        let cluster = cluster(&json!({"cni": "cilium"}));
+        assert_eq!(
+            facts(&cluster, &given(vec![gate("team-a", &selector)])).is_some(),
+            has_facts
+        );
+        assert!(
+            facts(&cluster, &given(vec![gate("team-b", &selector)])).is_none(),
+            "of another namespace"
+        );
+    }
+
+    #[test]
+    fn without_gates_there_are_no_facts() {
+        let cluster = cluster(&json!({}));
+        assert!(facts(&cluster, &given(Vec::new())).is_none());
+        let every = gate("team-a", &json!({}));
+        let mut without_topology = Arc::clone(&cluster);
+        Arc::make_mut(&mut without_topology).spec.topology = None;
+        assert!(facts(&without_topology, &given(vec![Arc::clone(&every)])).is_none());
+        for kinds in [GateKinds::Off, GateKinds::Unlisted("waiting".to_owned())] {
+            let given = Given {
+                gate_kinds: Some(kinds),
+                ..given(vec![Arc::clone(&every)])
+            };
+            assert!(facts(&cluster, &given).is_none(), "the record stays as it is");
+        }
+    }
+
+    #[test]
+    fn a_record_alone_keeps_its_cluster() {
+        let upgrade: Arc<ClusterUpgrade> = object(Some("team-a"), "one", &Value::Null, &json!({}));
+        let given = Given {
+            upgrades: vec![upgrade],
+            ..given(Vec::new())
+        };
+        assert!(facts(&cluster(&json!({})), &given).is_some_and(|facts| facts.upgrade.is_some()));
+    }
+
+    #[rstest]
+    #[case::its_worker("MachineDeployment", true)]
+    #[case::its_class("ClusterClass", true)]
+    #[case::its_gate("UpgradeGate", false)]
+    #[case::its_record("ClusterUpgrade", false)]
+    fn an_undecodable_object_leaves_facts(#[case] kind: &str, #[case] is_unknown: bool) {
+        let name = if kind == "ClusterUpgrade" { "one" } else { "class" };
+        let labels = json!({"cluster.x-k8s.io/cluster-name": "one"});
+        let given = Given {
+            undecodable: vec![undecodable(kind, Some("team-a"), name, &labels)],
+            ..given(vec![gate("team-a", &json!({}))])
+        };
+        let found = facts(&cluster(&json!({})), &given).unwrap();
+        let unknown = matches!(&found.unknown, Some(Unknown::Unreadable(hold)) if hold.reason == GateReason::ObjectUndecodable);
+        assert_eq!(unknown, is_unknown);
+        assert_eq!(found.upgrade_undecodable.is_some(), kind == "ClusterUpgrade");
+        assert_eq!(found.gates.iter().any(Result::is_err), kind == "UpgradeGate");
+    }
+
+    /// Nothing waits for the kinds of Carvel and Tanzu.
+    #[test]
+    fn an_unlisted_kind_is_unknown_only_if_gates_need_it() {
+        for (kind, is_unknown) in [
+            (StoredKind::MachineDeployment, true),
+            (StoredKind::MachinePool, true),
+            (StoredKind::ClusterClass, true),
+            (StoredKind::Package, false),
+            (StoredKind::App, false),
+        ] {
+            let given = Given {
+                unlisted: vec![kind],
+                ..given(vec![gate("team-a", &json!({}))])
+            };
+            let found = facts(&cluster(&json!({})), &given).unwrap();
+            assert_eq!(found.unknown.is_some(), is_unknown, "{kind:?}");
+        }
+    }
+}

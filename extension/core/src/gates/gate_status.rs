@@ -49,9 +49,6 @@ pub fn write(
     unasked: Option<&str>,
     now: Timestamp,
 ) -> Option<Write> {
-    if gate.metadata.deletion_timestamp.is_some() && gate.metadata.finalizers.is_none() {
-        return None;
-    }
     let nothing = UpgradeGateStatus::default();
     let current = gate.status.as_ref().unwrap_or(&nothing);
     let next = status(gate, current, clusters, unasked, now);
@@ -191,4 +188,150 @@ fn holds(gate: &UpgradeGate, found: &GatedCluster) -> bool {
     let is_unproven = |check: &CheckRecord| check.gate == name && check.state != CheckState::Proven;
     let mut checks = status.upgrade.iter().flat_map(|record| &record.checks);
     is_named || checks.any(is_unproven)
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn now() -> Timestamp {
+        Timestamp::from_second(1_000_000).unwrap()
+    }
+
+    fn gate() -> UpgradeGate {
+        let gate = json!({
+            "apiVersion": "lifecycle.sluice.dev/v1alpha1", "kind": "UpgradeGate",
+            "metadata": {"name": "cni", "namespace": "team-a", "uid": "gate", "generation": 3, "resourceVersion": "7"},
+            "spec": {
+                "mode": "Enforce", "clusterSelector": {"matchLabels": {"cni": "cilium"}}, "before": "ControlPlane",
+                "versions": [{"kubernetes": "1.35", "values": {"image": "v1.18.2"}}],
+                "checks": [{
+                    "name": "agent", "cluster": "Workload", "container": "agent", "versionKey": "image",
+                    "object": {"apiVersion": "apps/v1", "kind": "DaemonSet", "namespace": "kube-system", "name": "cilium"},
+                }],
+            },
+        });
+        serde_json::from_value(gate).unwrap()
+    }
+
+    /// Returns a selected Cluster whose record lists a generation of the gate, and has its check in a state.
+    fn cluster(name: &str, generation: i64, state: &str) -> GatedCluster {
+        let cluster = json!({
+            "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster",
+            "metadata": {"name": name, "namespace": "team-a", "uid": name, "labels": {"cni": "cilium"}},
+            "spec": {"topology": {"classRef": {"name": "class"}, "version": "v1.35.4"}},
+        });
+        let held = if state == "Proven" { "False" } else { "True" };
+        let upgrade = json!({
+            "apiVersion": "lifecycle.sluice.dev/v1alpha1", "kind": "ClusterUpgrade",
+            "metadata": {"name": name, "namespace": "team-a"},
+            "status": {
+                "conditions": [{
+                    "type": "Held", "status": held, "reason": "a", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z",
+                }],
+                "upgrade": {
+                    "schema": 1, "clusterUID": name, "observedClusterGeneration": 1, "to": "v1.35.4",
+                    "selected": [{"name": "cni", "uid": "gate", "generation": generation, "mode": "Enforce"}],
+                    "checks": [{"gate": "cni", "name": "agent", "state": state}],
+                },
+            },
+        });
+        GatedCluster {
+            cluster: Arc::new(serde_json::from_value(cluster).unwrap()),
+            upgrade: Some(Arc::new(serde_json::from_value(upgrade).unwrap())),
+        }
+    }
+
+    fn written(gate: &UpgradeGate, clusters: &[GatedCluster], unasked: Option<&str>) -> Option<Value> {
+        write(gate, clusters, unasked, now()).map(|write| write.body)
+    }
+
+    /// Returns status and reason of the condition of this type.
+    fn condition_of<'a>(body: &'a Value, type_: &str) -> (&'a str, &'a str) {
+        let conditions = body["status"]["conditions"].as_array().unwrap();
+        let condition = conditions
+            .iter()
+            .find(|condition| condition["type"] == type_)
+            .unwrap();
+        (
+            condition["status"].as_str().unwrap(),
+            condition["reason"].as_str().unwrap(),
+        )
+    }
+
+    #[test]
+    fn a_status_counts_clusters_and_is_written_once() {
+        let clusters = [cluster("a", 3, "Proven"), cluster("b", 3, "Waiting")];
+        let mut gate = gate();
+        let body = written(&gate, &clusters, None).unwrap();
+        assert_eq!(body["metadata"], json!({"uid": "gate", "resourceVersion": "7"}));
+        let status = &body["status"];
+        assert_eq!(
+            (
+                &status["observedGeneration"],
+                &status["selected"],
+                &status["holding"]
+            ),
+            (&json!(3), &json!(2), &json!(1))
+        );
+        assert_eq!(condition_of(&body, "Accepted"), ("True", "Valid"));
+        assert_eq!(condition_of(&body, "InForce"), ("True", "Listed"));
+        gate.status = serde_json::from_value(status.clone()).unwrap();
+        assert_eq!(written(&gate, &clusters, None), None);
+        let body = written(&gate, &clusters[..1], None).unwrap();
+        assert_eq!(body["status"]["holding"], 0);
+    }
+
+    #[rstest]
+    #[case::of_an_earlier_generation(|found: &mut GatedCluster| *found = cluster("a", 2, "Proven"), "NotObserved")]
+    #[case::without_a_record(|found: &mut GatedCluster| found.upgrade = None, "NotObserved")]
+    #[case::with_the_record_of_an_earlier_cluster(
+        |found: &mut GatedCluster| Arc::make_mut(&mut found.cluster).metadata.uid = Some("again".to_owned()), "NotObserved"
+    )]
+    #[case::without_topology(
+        |found: &mut GatedCluster| Arc::make_mut(&mut found.cluster).spec.topology = None, "NoTopology"
+    )]
+    fn a_gate_is_not_in_force_for_a_cluster(#[case] edit: fn(&mut GatedCluster), #[case] reason: &str) {
+        let mut found = cluster("a", 3, "Proven");
+        edit(&mut found);
+        let body = written(&gate(), &[found, cluster("b", 3, "Proven")], None).unwrap();
+        assert_eq!(condition_of(&body, "InForce"), ("False", reason));
+        let message = &body["status"]["conditions"][1]["message"];
+        assert!(message.as_str().unwrap().contains('a'), "{message}");
+    }
+
+    #[test]
+    fn a_gate_of_an_unasked_namespace_is_not_in_force() {
+        let clusters = [cluster("a", 3, "Proven")];
+        let body = written(&gate(), &clusters, Some("Cluster API calls no hook for team-a")).unwrap();
+        assert_eq!(condition_of(&body, "InForce"), ("False", "NamespaceNotSelected"));
+    }
+
+    #[test]
+    fn an_invalid_gate_is_not_accepted() {
+        let mut gate = gate();
+        gate.spec.versions[0].kubernetes = "1.35.4".to_owned();
+        let body = written(&gate, &[], None).unwrap();
+        assert_eq!(condition_of(&body, "Accepted"), ("False", "GateInvalid"));
+        assert_eq!(condition_of(&body, "InForce").0, "False");
+    }
+
+    /// A gate that no longer selects a Cluster may hold its upgrade.
+    #[test]
+    fn other_clusters_count_only_if_they_are_held() {
+        let mut other = cluster("a", 3, "Waiting");
+        Arc::make_mut(&mut other.cluster).metadata.labels = None;
+        let mut deleted = cluster("b", 3, "Waiting");
+        Arc::make_mut(&mut deleted.cluster).metadata.deletion_timestamp = Some(Time(now()));
+        let body = written(&gate(), &[other, deleted], None).unwrap();
+        assert_eq!(body["status"]["selected"], 0);
+        assert_eq!(body["status"]["holding"], 1);
+        let mut audit = gate();
+        audit.spec.mode = GateMode::Audit;
+        let body = written(&audit, &[cluster("a", 3, "Waiting")], None).unwrap();
+        assert_eq!(body["status"]["holding"], 0, "an Audit gate holds nothing");
+    }
 }

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::ResourceExt as _;
 use sluice_crds::{
     lifecycle::{Before, GateMode, GateRecord, SelectedGate, UpgradeGate},
@@ -10,9 +9,9 @@ use sluice_crds::{
 };
 
 use super::{
-    compiled::{CompiledCheck, CompiledGate, compile},
+    compiled::{CompiledGate, compile},
     facts::{CachedGate, GateFacts},
-    selection::selects,
+    selection::{problem, selects},
 };
 use crate::{
     decode::Undecodable,
@@ -29,24 +28,8 @@ pub(super) const MAX_CHECKS: usize = 64;
 pub(super) fn may_select(gate: &CachedGate, labels: &BTreeMap<String, String>) -> bool {
     match gate {
         Err(_) => true,
-        Ok(gate) => !has_meaning(&gate.spec.cluster_selector) || selects(gate, labels),
+        Ok(gate) => problem(&gate.spec.cluster_selector).is_some() || selects(gate, labels),
     }
-}
-
-/// Whether a selector has only known operators, with the values that they need.
-pub(super) fn has_meaning(selector: &LabelSelector) -> bool {
-    let mut requirements = selector.match_expressions.iter().flatten();
-    requirements.all(|requirement| {
-        let has_values = requirement
-            .values
-            .as_ref()
-            .is_some_and(|values| !values.is_empty());
-        match requirement.operator.as_str() {
-            "In" | "NotIn" => has_values,
-            "Exists" | "DoesNotExist" => !has_values,
-            _ => false,
-        }
-    })
 }
 
 /// Whether an upgrade is in progress. A record of a Cluster that is being created, or that has its version, holds nothing.
@@ -103,11 +86,11 @@ impl Selected {
         let mut selected = Self::default();
         for gate in &facts.gates {
             match gate {
-                Err(undecodable) => selected.add_undecodable(undecodable),
-                Ok(found) if may_select(gate, facts.labels()) => selected.add(found, None, hop),
+                Err(undecodable) => selected.add_undecodable(undecodable, previous),
+                Ok(found) if may_select(gate, facts.labels()) => selected.add(found, previous, None, hop),
                 Ok(found) if was_enforced(previous, found) => {
                     let hold = deselected(found, &facts.owner.name);
-                    selected.add(found, Some(hold), hop);
+                    selected.add(found, previous, Some(hold), hop);
                 }
                 Ok(_) => {}
             }
@@ -129,12 +112,12 @@ impl Selected {
     }
 
     /// Adds a gate that cannot be decoded. Its mode is unknown, so it counts as one that holds.
-    fn add_undecodable(&mut self, undecodable: &Undecodable) {
+    fn add_undecodable(&mut self, undecodable: &Undecodable, previous: Option<&GateRecord>) {
         let metadata = &undecodable.metadata;
         let name = metadata.name.clone().unwrap_or_default();
         self.listed.push(SelectedGate {
             name: name.clone(),
-            uid: metadata.uid.clone().unwrap_or_default(),
+            uid: uid_if_listed(previous, metadata.uid.clone()),
             generation: metadata.generation.unwrap_or_default(),
             mode: GateMode::Enforce,
         });
@@ -146,11 +129,16 @@ impl Selected {
     }
 
     /// Adds a gate, with the reason for which it is not judged, if there is one.
-    fn add(&mut self, gate: &UpgradeGate, hold: Option<Hold>, hop: &str) {
+    fn add(&mut self, gate: &UpgradeGate, previous: Option<&GateRecord>, hold: Option<Hold>, hop: &str) {
         let (name, mode) = (gate.name_any(), gate.spec.mode);
+        let has_meaning = problem(&gate.spec.cluster_selector).is_none();
         self.listed.push(SelectedGate {
             name: name.clone(),
-            uid: gate.uid().unwrap_or_default(),
+            uid: if has_meaning {
+                gate.uid().unwrap_or_default()
+            } else {
+                uid_if_listed(previous, gate.uid())
+            },
             generation: gate.metadata.generation.unwrap_or_default(),
             mode,
         });
@@ -169,11 +157,11 @@ impl Selected {
 
     /// Removes gates whose checks exceed [`MAX_CHECKS`]. Audit gates never keep those from being judged that hold.
     fn limit(&mut self) {
-        let of_mode = |gates: &[Applied], mode: GateMode| -> usize {
-            let of_mode = gates.iter().filter(|applied| applied.gate.mode == mode);
-            of_mode.map(|applied| applied.gate.checks.len()).sum()
-        };
-        let mut count = of_mode(&self.gates, GateMode::Enforce);
+        let enforced = self
+            .gates
+            .iter()
+            .filter(|applied| applied.gate.mode == GateMode::Enforce);
+        let mut count: usize = enforced.map(|applied| applied.gate.checks.len()).sum();
         if count > MAX_CHECKS {
             self.gates.clear();
             self.problems.insert(0, too_many(GateMode::Enforce));
@@ -208,6 +196,14 @@ fn too_many(mode: GateMode) -> Problem {
     }
 }
 
+/// Returns the UID of a gate whose selector is unknown, if the record lists it already; otherwise nothing. Once such a gate is corrected, it
+/// may turn out that it is for other Clusters, which is no deselection.
+fn uid_if_listed(previous: Option<&GateRecord>, uid: Option<String>) -> String {
+    let is_listed =
+        |uid: &String| previous.is_some_and(|record| record.selected.iter().any(|listed| listed.uid == *uid));
+    uid.filter(is_listed).unwrap_or_default()
+}
+
 /// Whether the record of an upgrade in progress lists a gate that holds, and that still does.
 fn was_enforced(previous: Option<&GateRecord>, gate: &UpgradeGate) -> bool {
     let uid = gate.uid();
@@ -228,24 +224,7 @@ fn deselected(gate: &UpgradeGate, cluster: &str) -> Hold {
 
 /// Returns the hold of a gate without a row for the minor version of a hop.
 fn without_row(gate: &CompiledGate, hop: &str) -> Option<Hold> {
-    if !needs_row(gate) || !gate.rows_for(hop).is_empty() {
-        return None;
-    }
-    let message = format!("{}: no row for Kubernetes {}", gate.name, minor(hop));
-    Some(Hold::new(GateReason::NoVersionForHop, message))
-}
-
-/// Whether a check of the gate expects a version.
-pub(super) fn needs_row(gate: &CompiledGate) -> bool {
-    let expects = |check: &CompiledCheck| check.version_key.is_some();
-    gate.checks.iter().any(expects)
-}
-
-/// Returns the minor version of a Kubernetes version as a gate spells it, `1.36`.
-fn minor(version: &str) -> String {
-    let numbers = version.strip_prefix('v').unwrap_or(version);
-    let numbers: Vec<&str> = numbers.split('.').take(2).collect();
-    numbers.join(".")
+    (gate.needs_row() && gate.rows_for(hop).is_empty()).then(|| gate.no_row(hop))
 }
 
 /// Returns the digest of UID and generation of these gates.

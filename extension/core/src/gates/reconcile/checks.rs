@@ -10,7 +10,7 @@ use crate::{
         compiled::CompiledCheck,
         judge::{Evidence, Expected, JudgedKind, RelatedList, Verdict, judge as verdict, related},
         record::{CheckJudgement, latch},
-        selected::{Applied, Selected, needs_row},
+        selected::{Applied, Selected},
     },
     protocol::{
         Failure, Interrupt, Key, Object, Read, ReadPhase, ReadResult, Resource, Server, Step,
@@ -265,7 +265,7 @@ impl<'a> Judging<'a> {
         found: &[Found<'_>],
         uid: &str,
     ) -> Vec<CheckRecord> {
-        let rows: Vec<Option<&VersionRow>> = if needs_row(&applied.gate) {
+        let rows: Vec<Option<&VersionRow>> = if applied.gate.needs_row() {
             let rows = applied.gate.rows_for(&self.progress.hop);
             rows.into_iter().map(Some).collect()
         } else {

@@ -95,7 +95,10 @@ pub fn reconcile(context: &Context<'_>, effects: &mut GateEffects) -> Step<Done>
         return Ok(if upgrade.metadata.deletion_timestamp.is_some() {
             Done::RequeueAfter(UNWATCHED)
         } else {
-            delete(context, "the ClusterUpgrade belongs to an earlier Cluster of this name")?;
+            delete(
+                context,
+                "the ClusterUpgrade belongs to an earlier Cluster of this name",
+            )?;
             // The watch will show the deletion.
             Done::RequeueAfter(UNWATCHED)
         });
@@ -175,7 +178,9 @@ fn observed<'a>(
         plan: &facts.plan,
         selected: &selected.listed,
         set: &selected.set,
-        workload: judged.map_or(Workload::Reached { uid: "" }, |(_, judged)| judged.reach.workload()),
+        workload: judged.map_or(Workload::Reached { uid: "" }, |(_, judged)| {
+            judged.reach.workload()
+        }),
         checks: judged.map(|(progress, judged)| JudgedChecks {
             set: &selected.set,
             hop: &progress.hop,
@@ -255,7 +260,8 @@ fn is_restored(context: &Context<'_>, previous: Option<&GateRecord>) -> Step<boo
     let found = context.object(key, ReadPhase::Plan)?;
     Ok(found.is_some_and(|found| {
         let metadata = &found["metadata"];
-        metadata["uid"].as_str() == Some(owner.uid.as_str()) && metadata["generation"].as_i64() == Some(generation)
+        metadata["uid"].as_str() == Some(owner.uid.as_str())
+            && metadata["generation"].as_i64() == Some(generation)
     }))
 }
 
@@ -287,7 +293,12 @@ fn rests(facts: &GateFacts, previous: Option<&GateRecord>, progress: &Progress) 
 fn close_gates_for(context: &Context<'_>, effects: &mut GateEffects, hold: &Hold) -> Step<()> {
     effects.events.push(Event::Held(hold.clone()));
     let facts = context.facts;
-    match close(facts.upgrade.as_deref(), &facts.owner.uid, hold, context.began.now) {
+    match close(
+        facts.upgrade.as_deref(),
+        &facts.owner.uid,
+        hold,
+        context.began.now,
+    ) {
         Close::NoRecord | Close::Recorded => {}
         Close::Write(write, late) => {
             context.write(*write)?;
