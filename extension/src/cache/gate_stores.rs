@@ -86,8 +86,8 @@ impl GateStores {
         let (noted, changed) = (Arc::clone(&by_namespace), handlers.clone());
         // Reads of UpgradeGates are answered from `by_namespace`, whose objects are parsed.
         let (_, gates) = watching(|states| &mut states.of_gates).open::<UpgradeGate>(client, move |seen| {
-            let changes = lock(&noted).take_in(seen);
-            for change in changes {
+            let seen = lock(&noted).take_in(seen);
+            for change in seen {
                 changed.gate(change);
             }
         });

@@ -24,7 +24,7 @@ type Name = (String, String);
 /// All UpgradeGates, and the objects that may prove their checks.
 #[derive(Debug, Default)]
 pub(super) struct Gates {
-    gates: BTreeMap<Name, Gate>,
+    by_name: BTreeMap<Name, Gate>,
     objects: Objects,
     /// By Cluster.
     proven: BTreeMap<Name, BTreeSet<Proven>>,
@@ -90,8 +90,8 @@ impl Gates {
     /// Takes a write of an UpgradeGate.
     pub(super) fn gate_written(&mut self, name: Name, object: Option<&Value>) {
         match object {
-            Some(object) => drop(self.gates.insert(name, Gate::read(object))),
-            None => drop(self.gates.remove(&name)),
+            Some(object) => drop(self.by_name.insert(name, Gate::read(object))),
+            None => drop(self.by_name.remove(&name)),
         }
     }
 
@@ -158,7 +158,7 @@ impl Gates {
 
     fn of(&self, namespace: &str) -> impl Iterator<Item = (&str, &Gate)> {
         let first = (namespace.to_owned(), String::new());
-        self.gates
+        self.by_name
             .range(first.clone()..)
             .take_while(move |((namespace, _), _)| *namespace == first.0)
             .map(|((_, name), gate)| (name.as_str(), gate))

@@ -544,6 +544,9 @@ impl Leader {
             Read::Cluster(..) | Read::Source(_) => {
                 unreachable!("only reconciles of configurations read these")
             }
+            Read::Kind { .. } | Read::Labelled { .. } => {
+                unreachable!("only reconciles of UpgradeGates read these")
+            }
             Read::Object(key, phase) => {
                 let is_unread = self
                     .defect

@@ -226,25 +226,25 @@ async fn only_changes_of_its_spec_requeue_the_clusters_of_a_gate() {
         changes.next().now_or_never().flatten()
     };
     let one = || Some(GateChange::One(ClusterRef::new("team-a", "one")));
-    let mut changed = gate("team-a", "one", 1);
-    changed["metadata"]["resourceVersion"] = json!("2");
-    changed["status"] = json!({"selected": 3});
-    assert_eq!(sends("MODIFIED", &changed).await, None);
-    changed["metadata"]["resourceVersion"] = json!("3");
-    changed["metadata"]["generation"] = json!(2);
-    assert_eq!(sends("MODIFIED", &changed).await, one());
-    changed["metadata"]["resourceVersion"] = json!("4");
-    changed["spec"]["mode"] = json!(7);
+    let mut edited = gate("team-a", "one", 1);
+    edited["metadata"]["resourceVersion"] = json!("2");
+    edited["status"] = json!({"selected": 3});
+    assert_eq!(sends("MODIFIED", &edited).await, None);
+    edited["metadata"]["resourceVersion"] = json!("3");
+    edited["metadata"]["generation"] = json!(2);
+    assert_eq!(sends("MODIFIED", &edited).await, one());
+    edited["metadata"]["resourceVersion"] = json!("4");
+    edited["spec"]["mode"] = json!(7);
     assert_eq!(
-        sends("MODIFIED", &changed).await,
+        sends("MODIFIED", &edited).await,
         Some(GateChange::Namespace("team-a".to_owned()))
     );
     assert_eq!(names(&stores, "team-a"), ["undecodable one"]);
-    changed["metadata"]["resourceVersion"] = json!("5");
-    changed["spec"]["mode"] = json!("Audit");
-    assert!(sends("MODIFIED", &changed).await.is_some());
+    edited["metadata"]["resourceVersion"] = json!("5");
+    edited["spec"]["mode"] = json!("Audit");
+    assert!(sends("MODIFIED", &edited).await.is_some());
     assert_eq!(names(&stores, "team-a"), ["one"], "it is corrected");
-    assert_eq!(sends("DELETED", &changed).await, one());
+    assert_eq!(sends("DELETED", &edited).await, one());
     assert_eq!(names(&stores, "team-a"), Vec::<String>::new());
     assert_eq!(stores.gate_namespaces(), Vec::<String>::new());
 }

@@ -223,22 +223,22 @@ async fn a_changed_gate_requeues_the_clusters_that_it_concerns() {
     );
     let leader = leader(&world.management).await;
     let mut requeues = leader.triggers.listen_gated();
-    let mut requeued = async |change: GateChange| {
+    let mut told = async |change: GateChange| {
         let changes = stream::iter([change]);
         let _never_ends = timeout(Duration::from_secs(1), fan_out(&leader, changes)).await;
-        let requeued = std::iter::from_fn(|| requeues.next().now_or_never().flatten());
-        let mut names: Vec<_> = requeued.map(|cluster| cluster.name().to_owned()).collect();
+        let listed = std::iter::from_fn(|| requeues.next().now_or_never().flatten());
+        let mut names: Vec<_> = listed.map(|cluster| cluster.name().to_owned()).collect();
         names.sort_unstable();
         names.join(" ")
     };
     let one = GateChange::One(ClusterRef::new("team-a", "backup"));
-    assert_eq!(requeued(one).await, "recorded selected");
+    assert_eq!(told(one).await, "recorded selected");
     let namespace = GateChange::Namespace("team-a".to_owned());
-    assert_eq!(requeued(namespace).await, "one other recorded selected");
-    let all = requeued(GateChange::All).await;
+    assert_eq!(told(namespace).await, "one other recorded selected");
+    let all = told(GateChange::All).await;
     assert_eq!(all, "elsewhere one other recorded selected");
     let gone = GateChange::One(ClusterRef::new("team-a", "gone"));
-    assert_eq!(requeued(gone).await, "recorded", "its record may list the gate");
+    assert_eq!(told(gone).await, "recorded", "its record may list the gate");
 }
 
 /// From the start of the controller to its stop.

@@ -75,7 +75,7 @@ impl Due {
     /// Runs so many reconciles, each of such a leader.
     async fn shown_reconciles(mut self, count: u8) -> Self {
         for _ in 0..count {
-            self = self.shown().await;
+            self = Box::pin(self.shown()).await;
             self.reconcile().await;
         }
         self
