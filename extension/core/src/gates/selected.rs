@@ -11,7 +11,7 @@ use sluice_crds::{
 use super::{
     compiled::{CompiledGate, compile},
     facts::{CachedGate, GateFacts},
-    selection::{problem, selects},
+    selection::selects,
 };
 use crate::{
     decode::Undecodable,
@@ -23,12 +23,11 @@ use crate::{
 /// Maximum number of checks that are judged for one Cluster.
 pub(super) const MAX_CHECKS: usize = 64;
 
-/// Whether a gate selects Clusters with these labels, or may do so: one that cannot be decoded, or whose selector has no meaning, may
-/// select every Cluster of its namespace.
+/// Whether a gate selects Clusters with these labels, or may do so: one that cannot be decoded may select every Cluster of its namespace.
 pub(super) fn may_select(gate: &CachedGate, labels: &BTreeMap<String, String>) -> bool {
     match gate {
         Err(_) => true,
-        Ok(gate) => problem(&gate.spec.cluster_selector).is_some() || selects(gate, labels),
+        Ok(gate) => selects(gate, labels),
     }
 }
 
@@ -87,10 +86,10 @@ impl Selected {
         for gate in &facts.gates {
             match gate {
                 Err(undecodable) => selected.add_undecodable(undecodable, previous),
-                Ok(found) if may_select(gate, facts.labels()) => selected.add(found, previous, None, hop),
+                Ok(found) if may_select(gate, facts.labels()) => selected.add(found, None, hop),
                 Ok(found) if was_enforced(previous, found) => {
                     let hold = deselected(found, &facts.owner.name);
-                    selected.add(found, previous, Some(hold), hop);
+                    selected.add(found, Some(hold), hop);
                 }
                 Ok(_) => {}
             }
@@ -129,16 +128,11 @@ impl Selected {
     }
 
     /// Adds a gate, with the reason for which it is not judged, if there is one.
-    fn add(&mut self, gate: &UpgradeGate, previous: Option<&GateRecord>, hold: Option<Hold>, hop: &str) {
+    fn add(&mut self, gate: &UpgradeGate, hold: Option<Hold>, hop: &str) {
         let (name, mode) = (gate.name_any(), gate.spec.mode);
-        let has_meaning = problem(&gate.spec.cluster_selector).is_none();
         self.listed.push(SelectedGate {
             name: name.clone(),
-            uid: if has_meaning {
-                gate.uid().unwrap_or_default()
-            } else {
-                uid_if_listed(previous, gate.uid())
-            },
+            uid: gate.uid().unwrap_or_default(),
             generation: gate.metadata.generation.unwrap_or_default(),
             mode,
         });
@@ -196,7 +190,7 @@ fn too_many(mode: GateMode) -> Problem {
     }
 }
 
-/// Returns the UID of a gate whose selector is unknown, if the record lists it already; otherwise nothing. Once such a gate is corrected, it
+/// Returns the UID of a gate that cannot be decoded, if the record lists it already; otherwise nothing. Once such a gate is corrected, it
 /// may turn out that it is for other Clusters, which is no deselection.
 fn uid_if_listed(previous: Option<&GateRecord>, uid: Option<String>) -> String {
     let is_listed =
@@ -208,8 +202,20 @@ fn uid_if_listed(previous: Option<&GateRecord>, uid: Option<String>) -> String {
 fn was_enforced(previous: Option<&GateRecord>, gate: &UpgradeGate) -> bool {
     let uid = gate.uid();
     let is_it = |listed: &SelectedGate| Some(&listed.uid) == uid.as_ref() && listed.mode == GateMode::Enforce;
-    gate.spec.mode == GateMode::Enforce
-        && previous.is_some_and(|record| is_upgrade(record) && record.selected.iter().any(is_it))
+    let lists = |record: &GateRecord| {
+        is_upgrade(record) && record.selected.iter().any(is_it) && !had_no_meaning(record, gate)
+    };
+    gate.spec.mode == GateMode::Enforce && previous.is_some_and(lists)
+}
+
+/// Whether the record is held by a fault in the selector of the gate. Such a gate selects every Cluster, and its correction is no
+/// deselection.
+fn had_no_meaning(record: &GateRecord, gate: &UpgradeGate) -> bool {
+    let fault = format!("{}: spec.clusterSelector.", gate.name_any());
+    record
+        .gates
+        .iter()
+        .any(|held| held.reason == GateReason::GateInvalid.as_str() && held.message.starts_with(&fault))
 }
 
 /// Returns the hold of a gate that selects the Cluster no longer. The right to label Clusters is not the right to pass a gate.

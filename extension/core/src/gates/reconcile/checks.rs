@@ -335,6 +335,16 @@ impl<'a> Judging<'a> {
             container: check.container.as_deref(),
         };
         let latch = self.recorded(applied, check, uid);
+        // The TTL of a Job deletes it once it is complete. Its completion stands for this hop and this generation of the gate.
+        let is_complete = |latch: &&CheckRecord| {
+            latch.state == CheckState::Proven && latch.version == version.unwrap_or_default()
+        };
+        if check.kind == JudgedKind::Job
+            && object.is_none()
+            && let Some(completed) = latch.filter(is_complete)
+        {
+            return Some(completed.clone());
+        }
         let record = CheckRecord {
             version: version.unwrap_or_default().to_owned(),
             ..entry(applied, check)

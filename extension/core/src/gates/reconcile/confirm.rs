@@ -104,7 +104,7 @@ fn confirm_gates(context: &Context<'_>, selected: &Selected) -> Step<Option<Hold
         let mut problems = selected.problems.iter();
         !problems.any(|problem| problem.gate.as_deref() == Some(listed.name.as_str()))
     });
-    let reads = readable.map(|listed| {
+    let reads = readable.map(|listed| -> Step<Option<Hold>> {
         let key = Key::of::<UpgradeGate>(Server::Management, namespace, &listed.name);
         let found = context.object(key.clone(), ReadPhase::Confirm)?;
         let is_cached = found.is_some_and(|found| {
