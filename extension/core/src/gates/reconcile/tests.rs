@@ -14,7 +14,7 @@ use sluice_crds::{
 use super::*;
 use crate::{protocol::Failure, reasons::GateReason, upgrade::hop::Plan};
 use server::{
-    AGENT, CHART, CLUSTER, GATE, KUBE_SYSTEM, OPERATOR, RELEASE, UPGRADE, V34, V35, V36, World, agent, chart,
+    AGENT, CHART, CLUSTER, GATE, KUBE_SYSTEM, OPERATOR, RELEASE, UPGRADE, V34, V35, V36, World, agent,
     gate_with, operator, row, rows, stored,
 };
 
@@ -201,7 +201,7 @@ fn delete(world: &mut World) {
 
 fn relabel(world: &mut World) {
     world.edit(CLUSTER, |cluster| {
-        cluster["metadata"]["labels"]["tier"] = json!("prod")
+        cluster["metadata"]["labels"]["tier"] = json!("prod");
     });
 }
 
@@ -229,7 +229,7 @@ fn delete_gate(world: &mut World) {
 
 fn edit_record(world: &mut World) {
     world.edit(UPGRADE, |upgrade| {
-        upgrade["metadata"]["labels"] = json!({"a": "b"})
+        upgrade["metadata"]["labels"] = json!({"a": "b"});
     });
 }
 
@@ -442,7 +442,7 @@ fn an_invalid_gate_holds(#[case] breaks: fn(&mut Value), #[case] holds_all: bool
         other["spec"]["clusterSelector"] = json!({});
         world.put(("UpgradeGate", "team-a", "other"), other);
         world.edit(CLUSTER, |cluster| {
-            cluster["metadata"]["labels"]["cni"] = json!(label)
+            cluster["metadata"]["labels"]["cni"] = json!(label);
         });
         world.after(1);
         assert!(!world.is_held(), "nothing is held between upgrades");
@@ -463,7 +463,7 @@ fn an_invalid_gate_holds(#[case] breaks: fn(&mut Value), #[case] holds_all: bool
 
 fn restore_label(world: &mut World) {
     world.edit(CLUSTER, |cluster| {
-        cluster["metadata"]["labels"] = json!({"cni": "cilium"})
+        cluster["metadata"]["labels"] = json!({"cni": "cilium"});
     });
     world.roll_out(AGENT, "v1.18.2");
 }

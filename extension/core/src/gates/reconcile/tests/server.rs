@@ -278,7 +278,7 @@ impl World {
     /// Sets the target of the Cluster.
     pub(super) fn target(&mut self, version: &str) {
         self.edit(CLUSTER, |cluster| {
-            cluster["spec"]["topology"]["version"] = json!(version)
+            cluster["spec"]["topology"]["version"] = json!(version);
         });
     }
 
