@@ -23,6 +23,9 @@ use crate::{
 /// Maximum number of checks that are judged for one Cluster.
 pub(super) const MAX_CHECKS: usize = 64;
 
+/// Maximum number of UpgradeGates in a namespace.
+const MAX_GATES: usize = 50;
+
 /// Whether a gate selects Clusters with these labels, or may do so: one that cannot be decoded may select every Cluster of its namespace.
 pub(super) fn may_select(gate: &CachedGate, labels: &BTreeMap<String, String>) -> bool {
     match gate {
@@ -95,7 +98,15 @@ impl Selected {
             }
         }
         selected.set = digest(&selected.listed);
-        selected.limit();
+        if facts.gates.len() > MAX_GATES {
+            let message = format!(
+                "namespace {} has more than {MAX_GATES} UpgradeGates; delete some, or merge gates with the same clusterSelector",
+                facts.owner.namespace
+            );
+            selected.refuse(message);
+        } else {
+            selected.limit();
+        }
         selected
     }
 
@@ -157,8 +168,7 @@ impl Selected {
             .filter(|applied| applied.gate.mode == GateMode::Enforce);
         let mut count: usize = enforced.map(|applied| applied.gate.checks.len()).sum();
         if count > MAX_CHECKS {
-            self.gates.clear();
-            self.problems.insert(0, too_many(GateMode::Enforce));
+            self.refuse(too_many_checks());
             return;
         }
         let mut exceeds = false;
@@ -174,15 +184,24 @@ impl Selected {
             fits
         });
         if exceeds {
-            self.problems.push(too_many(GateMode::Audit));
+            self.problems.push(too_many(GateMode::Audit, too_many_checks()));
         }
+    }
+
+    /// Judges no check at all.
+    fn refuse(&mut self, message: String) {
+        self.gates.clear();
+        self.problems.insert(0, too_many(GateMode::Enforce, message));
     }
 }
 
-fn too_many(mode: GateMode) -> Problem {
-    let message = format!(
+fn too_many_checks() -> String {
+    format!(
         "the UpgradeGates of the Cluster have more than {MAX_CHECKS} checks; remove checks, or change clusterSelector of a gate"
-    );
+    )
+}
+
+fn too_many(mode: GateMode, message: String) -> Problem {
     Problem {
         gate: None,
         mode,

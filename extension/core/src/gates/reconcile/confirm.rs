@@ -16,7 +16,7 @@ use super::{
     checks::{Judged, Judging, Reach, judge},
 };
 use crate::{
-    gates::selected::Selected,
+    gates::selected::{Selected, may_select},
     protocol::{
         Key, ReadPhase, Server, Step,
         interrupt::{needs_of, together},
@@ -32,6 +32,8 @@ pub(super) struct Confirmed {
     pub(super) judged: Option<Judged>,
     /// Hold of all gates, if an object differs from the cache.
     pub(super) outdated: Option<Hold>,
+    /// Hold of all gates, if the Cluster has labels that the cache lacks and a gate selects by. It may be that the cache never keeps them.
+    pub(super) unselected: Option<Hold>,
     /// Object that the API server returned at an earlier resourceVersion than the cache had.
     pub(super) rolled_back: Option<String>,
 }
@@ -60,10 +62,11 @@ pub(super) fn confirm(
     let workload = before
         .zip(judged.as_ref())
         .and_then(|(before, judged)| other_workload(&before.reach, &judged.reach));
-    let outdated = cluster.outdated.or(confirm_metadata(context)?);
+    let outdated = cluster.outdated.or(confirm_hooks(context)?);
     Ok(Confirmed {
         judged,
         outdated: outdated.or(gates).or(upgrade).or(workload),
+        unselected: confirm_labels(context)?,
         rolled_back: cluster.rolled_back,
     })
 }
@@ -73,28 +76,38 @@ fn unobserved(key: &Key) -> Hold {
     Hold::new(GateReason::CacheOutdated, message)
 }
 
-/// Returns the hold of a Cluster whose labels, by which gates select it, or pending hooks differ from the cache.
-fn confirm_metadata(context: &Context<'_>) -> Step<Option<Hold>> {
-    let facts = context.facts;
-    let namespace = Some(facts.owner.namespace.as_str());
-    let key = Key::of::<Cluster>(Server::Management, namespace, &facts.owner.name);
+/// Returns the key of the Cluster, and its metadata as the API server has it.
+fn cluster_metadata<'a>(context: &'a Context<'_>) -> Step<(Key, &'a Value)> {
+    let owner = &context.facts.owner;
+    let key = Key::of::<Cluster>(Server::Management, Some(&owner.namespace), &owner.name);
     let found = context.object(key.clone(), ReadPhase::Confirm)?;
-    let metadata = found.map_or(&Value::Null, |found| &found["metadata"]);
-    let hooks = |text: Option<&str>| text.is_some_and(|hooks| !hooks.is_empty());
-    let is_cached = is_map(&metadata["labels"], facts.labels())
-        && hooks(metadata["annotations"][annotation::PENDING_HOOKS].as_str()) == facts.awaits_hooks();
-    Ok((!is_cached).then(|| unobserved(&key)))
+    Ok((key, found.map_or(&Value::Null, |found| &found["metadata"])))
 }
 
-/// Whether a map of strings has these entries and no others.
-fn is_map(found: &Value, cached: &BTreeMap<String, String>) -> bool {
-    let Some(found) = found.as_object() else {
-        return cached.is_empty();
-    };
-    found.len() == cached.len()
-        && cached
-            .iter()
-            .all(|(key, value)| found.get(key).and_then(Value::as_str) == Some(value.as_str()))
+/// Returns the hold of a Cluster whose pending hooks differ from the cache.
+fn confirm_hooks(context: &Context<'_>) -> Step<Option<Hold>> {
+    let (key, metadata) = cluster_metadata(context)?;
+    let hooks = metadata["annotations"][annotation::PENDING_HOOKS].as_str();
+    let awaits = hooks.is_some_and(|hooks| !hooks.is_empty());
+    Ok((awaits != context.facts.awaits_hooks()).then(|| unobserved(&key)))
+}
+
+/// Returns the hold of a Cluster that other gates select by its labels than by those of the cache. The cache drops labels of Clusters that
+/// have many, so this is no reason to read everything again.
+fn confirm_labels(context: &Context<'_>) -> Step<Option<Hold>> {
+    let facts = context.facts;
+    let (key, metadata) = cluster_metadata(context)?;
+    let labels = metadata["labels"].as_object().into_iter().flatten();
+    let labels: BTreeMap<String, String> = labels
+        .filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned())))
+        .collect();
+    let differs = |gate| may_select(gate, &labels) != may_select(gate, facts.labels());
+    Ok(facts.gates.iter().any(differs).then(|| {
+        let message = format!(
+            "waiting for the leader to observe the labels of {key}; it keeps 4 KiB of labels and annotations that Sluice does not set"
+        );
+        Hold::new(GateReason::CacheOutdated, message)
+    }))
 }
 
 /// Returns the hold of the first gate that differs from the cache. One that cannot be decoded opens nothing.

@@ -230,15 +230,16 @@ fn evaluate(
     }
     let confirmed = confirm(context, effects, judging, judged.as_ref())?;
     effects.rolled_back = confirmed.rolled_back;
-    let (judged, outdated) = (confirmed.judged, confirmed.outdated);
+    let (judged, outdated, unselected) = (confirmed.judged, confirmed.outdated, confirmed.unselected);
     let mut record = compute(judged.as_ref());
-    effects.local.confirmed = facts.control_plane.clone().filter(|_| outdated.is_none());
+    let differs = outdated.as_ref().or(unselected.as_ref());
+    effects.local.confirmed = facts.control_plane.clone().filter(|_| differs.is_none());
     // No gate opens by what a silent workload API server has shown before. A Cluster at rest has no gate to open.
     let silence = judged
         .as_ref()
         .and_then(|judged| judged.reach.silence())
         .filter(|_| !judging.rests && opens_a_gate(previous, &record));
-    if let Some(hold) = outdated.as_ref().or(silence) {
+    if let Some(hold) = differs.or(silence) {
         record = withheld(previous, record, hold);
     }
     Ok(Evaluated {

@@ -201,6 +201,13 @@ fn delete(world: &mut World) {
 
 fn relabel(world: &mut World) {
     world.edit(CLUSTER, |cluster| {
+        cluster["metadata"]["labels"]["cni"] = json!("antrea");
+    });
+}
+
+/// No gate selects by this label, and the cache may lack it.
+fn add_label(world: &mut World) {
+    world.edit(CLUSTER, |cluster| {
         cluster["metadata"]["labels"]["tier"] = json!("prod");
     });
 }
@@ -276,6 +283,16 @@ fn no_gate_opens_after_a_change_between_the_reads(#[case] change: fn(&mut World)
     }
 }
 
+#[test]
+fn a_label_that_no_gate_selects_by_holds_nothing() {
+    let mut world = held();
+    world.roll_out(AGENT, "v1.18.2");
+    world.meanwhile = Some(add_label);
+    world.after(2);
+    assert!(world.meanwhile.is_none());
+    assert!(world.is_open(BEFORE, V35), "{:?}", world.record().gates);
+}
+
 /// A cache that is behind holds.
 #[test]
 fn an_outdated_cache_opens_no_gate_and_is_reported_after_two_minutes() {
@@ -331,6 +348,7 @@ fn too_large(world: &mut World) {
 }
 
 fn two_releases(world: &mut World) {
+    world.deliver("1.18.2");
     let mut release = world.get(RELEASE).unwrap().clone();
     release["metadata"]["uid"] = Value::Null;
     world.put(("HelmReleaseProxy", "team-a", "cilium-two"), release);
@@ -697,6 +715,30 @@ fn too_many_checks_hold_and_are_not_read() {
     world.remove(GATE);
     world.after(2);
     assert_eq!(world.waits_for(), wait("a/agent-0", "NotAtVersion"));
+}
+
+/// A tenant chooses the number of UpgradeGates.
+#[test]
+fn too_many_gates_hold_and_are_not_read() {
+    let mut world = World::new();
+    let names: Vec<&'static str> = (0..50).map(|number| &*format!("other-{number}").leak()).collect();
+    for name in &names {
+        let mut other = gate_with(&rows(), &json!([agent()]));
+        other["spec"]["clusterSelector"] = json!({"matchLabels": {"cni": "other"}});
+        world.put(("UpgradeGate", "team-a", name), other);
+    }
+    world.after(1);
+    world.target(V35);
+    world.after(2);
+    assert_eq!(world.closed(BEFORE, V35).0, "ChecksTooMany");
+    assert!(
+        !world.read.contains(&"DaemonSet cilium".to_owned()),
+        "{:?}",
+        world.read
+    );
+    world.remove(("UpgradeGate", "team-a", "other-7"));
+    world.after(2);
+    assert_eq!(world.waits_for(), wait("cni/agent", "NotAtVersion"));
 }
 
 /// An open gate closes a minute after the last response.
