@@ -1,0 +1,246 @@
+//! Walks of known dangers. Each one ends with a complete upgrade to the last version.
+
+use rstest::rstest;
+use sluice_crds::run::{Hook, Outcome};
+
+use crate::{
+    addons::Helm,
+    leader::{CACHES, Fault},
+    objects::{VERSIONS, record},
+    users::{Edit, Rows},
+    walk::{
+        Step::{self, *},
+        Walk,
+    },
+};
+
+/// The Cluster has a record, and its upgrade to the second version is held.
+pub(crate) const HELD: [Step; 6] = [
+    Reconcile(0),
+    Watch(0),
+    User(Edit::Target(1)),
+    Watch(0),
+    Reconcile(0),
+    Watch(0),
+];
+
+/// CAAPH delivers the chart of the second version, and it runs.
+const DELIVERED: [Step; 3] = [User(Edit::Chart(1)), Deliver, RollOut];
+
+/// The gates before the control plane are open.
+pub(crate) const OPEN: [&[Step]; 3] = [&HELD, &DELIVERED, &[Reconcile(0), Watch(0)]];
+
+/// Every process knows what the API servers have, and Cluster API calls.
+const CALL: [Step; 4] = [Watch(0), Reconcile(0), Replica, ClusterApi];
+
+fn after(steps: &[&[Step]]) -> Walk {
+    let mut walk = Walk::new();
+    walk.take(&steps.concat());
+    walk
+}
+
+/// Whether the gate before the second version of the control plane is open.
+fn is_open(walk: &Walk) -> bool {
+    let gates = record(&walk.servers)
+        .map(|record| record.gates)
+        .unwrap_or_default();
+    gates
+        .iter()
+        .any(|gate| gate.open && gate.hook == Hook::BeforeControlPlaneUpgrade && gate.version == VERSIONS[1])
+}
+
+/// Cluster API takes the version once the chart is delivered and runs, and not before.
+#[test]
+fn a_satisfied_gate_releases_the_control_plane() {
+    let mut walk = after(&[&HELD]);
+    assert!(!is_open(&walk));
+    walk.take(&CALL);
+    assert_eq!(walk.control_plane(), 0);
+    walk.take(&DELIVERED);
+    walk.take(&CALL);
+    assert!(is_open(&walk));
+    assert_eq!(walk.control_plane(), 1);
+    walk.finish();
+}
+
+/// The chart is delivered before the target is raised.
+#[test]
+fn a_chart_that_is_early_releases_at_once() {
+    let mut walk = after(&[
+        &[Reconcile(0), Watch(0)],
+        &DELIVERED,
+        &[User(Edit::Target(1))],
+        &CALL,
+    ]);
+    assert_eq!(walk.control_plane(), 1);
+    walk.finish();
+}
+
+/// Whatever the status of the delivery says, nothing opens before the version is deployed and runs.
+#[rstest]
+#[case::not_reconciled(&[User(Edit::Chart(1))])]
+#[case::not_begun(&[User(Edit::Chart(1)), Chart])]
+#[case::in_progress(&[User(Edit::Chart(1)), Chart, Helm(Helm::Begin), Helm(Helm::Pend)])]
+#[case::not_rendered(&[User(Edit::Chart(1)), Chart, Helm(Helm::Begin), Helm(Helm::NotRendered)])]
+#[case::failed(&[User(Edit::Chart(1)), Chart, Helm(Helm::Begin), Helm(Helm::Fail)])]
+#[case::blocked(&[User(Edit::Values("broken for another Cluster")), User(Edit::Chart(1)), Deliver])]
+#[case::paused_proxy(&[User(Edit::PauseChart(true)), User(Edit::Chart(1)), Deliver])]
+#[case::paused_release(&[User(Edit::PauseRelease(true)), User(Edit::Chart(1)), Deliver, Helm(Helm::Observe)])]
+#[case::installed_once(&[User(Edit::InstallOnce(true)), User(Edit::Chart(1)), Deliver])]
+#[case::edited_during_the_run(&[User(Edit::Chart(1)), Chart, Helm(Helm::Begin), User(Edit::Chart(2)), Chart, Helm(Helm::Succeed)])]
+#[case::created_again(&[User(Edit::NoChart), User(Edit::Chart(1)), Chart])]
+fn a_delivery_that_is_not_complete_holds(#[case] steps: &[Step]) {
+    let mut walk = after(&[&HELD, steps, &[User(Edit::Image(1)), RollOut], &CALL]);
+    assert!(!is_open(&walk));
+    assert_eq!(walk.control_plane(), 0);
+    walk.finish();
+}
+
+/// The same for the DaemonSet of a delivered chart.
+#[rstest]
+#[case::not_counted(&[Pod(0), Pod(1), Pod(2)])]
+#[case::one_pod_left(&[Pod(0), Pod(1), Available(0, true), Available(1, true), Count])]
+#[case::one_pod_fails(&[RollOut, Available(2, false), Count])]
+#[case::deleted(&[RollOut, User(Edit::NoAgent)])]
+#[case::created_again(&[RollOut, User(Edit::NoAgent), User(Edit::Image(1))])]
+#[case::replaced_by_hand(&[RollOut, User(Edit::Image(0))])]
+#[case::never_replaced(&[User(Edit::OnDelete(true)), RollOut])]
+fn an_agent_that_does_not_run_holds(#[case] steps: &[Step]) {
+    let mut walk = after(&[&HELD, &[User(Edit::Chart(1)), Deliver], steps, &CALL]);
+    assert!(!is_open(&walk));
+    assert_eq!(walk.control_plane(), 0);
+    walk.finish();
+}
+
+/// Users who change the gate, or what it selects, pass it only by the ways out of the design.
+#[rstest]
+#[case::label_removed(&[User(Edit::Label(false))], 0)]
+#[case::selector_changed(&[User(Edit::Selector("calico"))], 0)]
+#[case::old_manifest(&[User(Edit::Rows(Rows::Old)), User(Edit::Chart(1)), Deliver, RollOut], 0)]
+#[case::alternative_row(&[User(Edit::Rows(Rows::Alternative)), User(Edit::Chart(2)), Deliver, RollOut], 1)]
+#[case::rows_mixed(&[User(Edit::Rows(Rows::Alternative)), User(Edit::Chart(2)), Deliver, User(Edit::Image(1)), RollOut], 0)]
+#[case::audit(&[User(Edit::Mode("Audit"))], 1)]
+#[case::before_workers(&[User(Edit::Before("Workers"))], 1)]
+#[case::gate_deleted(&[User(Edit::NoGate)], 1)]
+#[case::record_deleted(&[User(Edit::NoRecord)], 0)]
+#[case::paused(&[User(Edit::Chart(1)), Deliver, RollOut, User(Edit::PauseCluster(true))], 0)]
+#[case::moved_back(&[User(Edit::Chart(1)), Deliver, RollOut, User(Edit::Back)], 0)]
+#[case::silent(&[User(Edit::Chart(1)), Deliver, RollOut, User(Edit::Silent(true))], 0)]
+#[case::cluster_created_again(&[User(Edit::Again), User(Edit::Target(1)), Chart, Collect], 0)]
+fn a_gate_is_passed_only_by_its_ways_out(#[case] steps: &[Step], #[case] control_plane: usize) {
+    let mut walk = after(&[&HELD, steps, &CALL, &CALL]);
+    assert_eq!(walk.control_plane(), control_plane);
+    walk.finish();
+}
+
+/// An open gate closes before Cluster API calls.
+#[rstest]
+#[case::pod_fails(&[Available(1, false), Count])]
+#[case::chart_moves_on(&[User(Edit::Chart(2)), Deliver])]
+#[case::target_moves_back(&[User(Edit::Back)])]
+#[case::row_removed(&[User(Edit::Rows(Rows::Old))])]
+#[case::label_removed(&[User(Edit::Label(false))])]
+#[case::release_deleted(&[User(Edit::NoRelease)])]
+fn an_open_gate_closes_again(#[case] steps: &[Step]) {
+    let mut walk = after(&[&OPEN.concat(), steps, &CALL]);
+    assert!(!is_open(&walk));
+    assert_eq!(walk.control_plane(), 0);
+    walk.finish();
+}
+
+/// The proof of the old API server does not release the workers.
+#[test]
+fn workers_wait_for_a_proof_of_the_new_api_server() {
+    let mut walk = after(&[
+        &OPEN.concat(),
+        &[Replica, ClusterApi, Roll, Available(0, false), Count],
+        &CALL,
+        &CALL,
+    ]);
+    assert_eq!(walk.control_plane(), 1);
+    assert!(!walk.is_complete());
+    walk.complete();
+    walk.finish();
+}
+
+/// A gate before the workers holds them, and not the control plane.
+#[test]
+fn a_gate_before_workers_holds_the_workers() {
+    let mut walk = after(&[
+        &[User(Edit::NoGate), User(Edit::WorkersGate(true)), Watch(0)],
+        &HELD,
+        &CALL,
+    ]);
+    assert_eq!(walk.control_plane(), 1);
+    walk.take(&[Roll]);
+    walk.take(&CALL);
+    walk.take(&CALL);
+    assert!(!walk.is_complete());
+    walk.finish();
+}
+
+/// Another process continues wherever the leader has ended, and whether or not its last request took effect.
+#[test]
+fn a_crash_at_any_request_changes_nothing() {
+    for requests in 0..12 {
+        for fault in [Fault::None, Fault::Alone, Fault::Unanswered, Fault::Refused(500)] {
+            let mut walk = after(&[&HELD, &DELIVERED]);
+            for _ in 0..requests {
+                walk.step(Lead(0, Fault::None));
+            }
+            walk.take(&[Lead(0, fault), Crash(0)]);
+            walk.take(&CALL);
+            assert_eq!(walk.control_plane(), 1, "after {requests} requests");
+            walk.finish();
+        }
+    }
+}
+
+/// A former leader with an old cache opens nothing that the current one has closed.
+#[test]
+fn a_former_leader_opens_nothing() {
+    let mut walk = after(&[
+        &HELD,
+        &DELIVERED,
+        &[Watch(1), Plan(1), Available(0, false), Count],
+        &CALL,
+    ]);
+    assert!(!is_open(&walk));
+    walk.take(&[Reconcile(1), Replica, ClusterApi]);
+    assert!(!is_open(&walk));
+    assert_eq!(walk.control_plane(), 0);
+    walk.finish();
+}
+
+/// Each cache alone may be behind when the gate would open.
+#[rstest]
+#[case::cluster("clusters", &[User(Edit::Back)])]
+#[case::labels("clusters", &[User(Edit::Label(false)), User(Edit::Selector(""))])]
+#[case::gate("upgradegates", &[User(Edit::Rows(Rows::Old))])]
+#[case::record("clusterupgrades", &[User(Edit::NoRecord)])]
+fn a_cache_that_is_behind_opens_nothing(#[case] kind: &str, #[case] steps: &[Step]) {
+    let mut walk = after(&[&HELD, &DELIVERED, steps]);
+    for other in CACHES {
+        if other != kind {
+            walk.step(WatchKind(0, other));
+        }
+    }
+    walk.take(&[Reconcile(0), Replica, ClusterApi]);
+    assert!(!is_open(&walk));
+    assert_eq!(walk.control_plane(), 0);
+    walk.finish();
+}
+
+/// Both hops need their own row, and the record of the upgrade is complete at the end.
+#[test]
+fn two_hops_need_a_row_each() {
+    let mut walk = Walk::new();
+    walk.take(&[User(Edit::Target(2)), Watch(0), Reconcile(0), Watch(0)]);
+    walk.complete();
+    let record = record(&walk.servers).expect("a record");
+    assert_eq!(
+        (record.outcome, record.to.as_str()),
+        (Some(Outcome::Completed), VERSIONS[2])
+    );
+    walk.finish();
+}
