@@ -70,7 +70,7 @@ $(addprefix real-,$(filter-out configurations,$(REAL))): real-%:
 	$(CARGO) test --release --workspace --test real $*:: -- --test-threads 4
 
 model: build ## WALKS random walks of reconciles, and searches of orders of events of STATES states each, all by SEED
-	SEED=$(or $(SEED),7) WALKS=$(or $(WALKS),2000) STATES=$(or $(STATES),20000) $(CARGO) test --release --workspace --test walks -- --nocapture --test-threads 2
+	SEED=$(or $(SEED),7) WALKS=$(or $(WALKS),2000) STATES=$(or $(STATES),20000) $(CARGO) test --release --workspace --test walks --test gate_walks -- --nocapture --test-threads 2
 
 walls: build ## A hundred Clusters, some of them on a workload API server that misbehaves, in the six ways that found most
 	$(CARGO) test --release --workspace --test walls -- --nocapture

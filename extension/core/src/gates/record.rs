@@ -195,7 +195,8 @@ fn step(previous: Option<&GateRecord>, seen: &GateObserved<'_>) -> GateRecord {
     let end = End {
         is_complete: draft.outcome.is_none()
             && draft.is_at_target(situation, &progress)
-            && (proven || is_settled_at_target(&draft, seen)),
+            && seen.workers.iter().all(|worker| is_at(worker, &draft.to))
+            && (proven || began_at_target(&draft, seen)),
         is_withdrawn: false,
         is_ready: !entries.is_empty() && entries.iter().all(|check| check.state == CheckState::Proven),
         has_same_targets: of_set.is_some_and(|previous| versions(&previous.checks).eq(versions(&entries))),
@@ -226,16 +227,16 @@ fn step(previous: Option<&GateRecord>, seen: &GateObserved<'_>) -> GateRecord {
     }
 }
 
-/// Whether no upgrade is in progress: the record began at its target, or with the creation of the Cluster, workers have reached the target,
-/// and Cluster API waits for no hook. Checks are then judged, and hold nothing.
-fn is_settled_at_target(draft: &Draft, seen: &GateObserved<'_>) -> bool {
-    let at_target = |worker: &WorkerFacts| {
-        let version = worker.spec_version.as_deref();
-        version.is_some_and(|version| reached(version, &draft.to))
-    };
-    draft.from.as_deref().is_none_or(|from| same(from, &draft.to))
-        && !seen.cluster.awaits_hooks
-        && seen.workers.iter().all(at_target)
+/// Whether the spec of a worker has the version. Until then BeforeWorkersUpgrade may be called for it.
+fn is_at(worker: &WorkerFacts, version: &str) -> bool {
+    let spec = worker.spec_version.as_deref();
+    spec.is_some_and(|spec| reached(spec, version))
+}
+
+/// Whether the record is of no upgrade: it began at its target, or with the creation of the Cluster, and Cluster API waits for no hook. Checks
+/// are then judged, and hold nothing.
+fn began_at_target(draft: &Draft, seen: &GateObserved<'_>) -> bool {
+    draft.from.as_deref().is_none_or(|from| same(from, &draft.to)) && !seen.cluster.awaits_hooks
 }
 
 /// Returns the checks if they were judged for this hop, set and stage.

@@ -215,7 +215,7 @@ fn a_former_leader_opens_nothing() {
 /// Each cache alone may be behind when the gate would open.
 #[rstest]
 #[case::cluster("clusters", &[User(Edit::Back)])]
-#[case::labels("clusters", &[User(Edit::Label(false)), User(Edit::Selector(""))])]
+#[case::labels("clusters", &[User(Edit::Label(false))])]
 #[case::gate("upgradegates", &[User(Edit::Rows(Rows::Old))])]
 #[case::record("clusterupgrades", &[User(Edit::NoRecord)])]
 fn a_cache_that_is_behind_opens_nothing(#[case] kind: &str, #[case] steps: &[Step]) {

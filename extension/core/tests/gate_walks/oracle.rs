@@ -76,7 +76,7 @@ fn is_of_workers(hook: Hook) -> Option<bool> {
 /// Whether an open gate closes again while its checks are not proven. Others stay open once the control plane has the version.
 fn closes_again(record: &GateRecord, hook: Hook, version: &str) -> bool {
     let is_of_hop = record.hop.as_deref() == Some(version);
-    record.outcome.is_none() && is_of_hop && hook != Hook::AfterControlPlaneUpgrade
+    is_of_hop && hook != Hook::AfterControlPlaneUpgrade
 }
 
 /// Times since which a chart was deployed, and since which an image ran.

@@ -143,7 +143,7 @@ impl Walk {
     }
 
     fn edit_addon(&mut self, edit: Edit) {
-        let paused = |pauses| {
+        let annotated = |pauses| {
             if pauses {
                 json!({PAUSED: "true"})
             } else {
@@ -160,8 +160,8 @@ impl Walk {
                 let strategy = if once { "InstallOnce" } else { "Continuous" };
                 self.set(&chart(), "/spec/reconcileStrategy", json!(strategy));
             }
-            Edit::PauseChart(pauses) => self.set(&chart(), "/metadata/annotations", paused(pauses)),
-            Edit::PauseRelease(pauses) => self.set(&release(), "/metadata/annotations", paused(pauses)),
+            Edit::PauseChart(pauses) => self.set(&chart(), "/metadata/annotations", annotated(pauses)),
+            Edit::PauseRelease(pauses) => self.set(&release(), "/metadata/annotations", annotated(pauses)),
             Edit::NoChart => {
                 self.servers.remove(&chart());
                 self.addons.uninstall(&mut self.servers);
@@ -180,6 +180,11 @@ impl Walk {
 
     /// Users correct their inputs.
     pub(crate) fn mend(&mut self) {
+        let [taken, _] = versions_at(&self.servers, &control_plane());
+        if target(&self.servers) < taken {
+            // The target was moved back while Cluster API took the step.
+            self.retarget(taken);
+        }
         for edit in [
             Edit::Silent(false),
             Edit::PauseCluster(false),
@@ -195,7 +200,8 @@ impl Walk {
             self.edit(edit);
         }
         if self.servers.get(&agent()).is_none() {
-            apply(&mut self.servers, CHARTS[wanted(&self.servers)]);
+            let version = CHARTS[wanted(&self.servers)];
+            apply(&mut self.servers, version);
         }
     }
 }

@@ -244,6 +244,28 @@ fn a_cluster_at_rest_is_judged_and_not_held() {
     );
 }
 
+/// Until all workers have the version, BeforeWorkersUpgrade may be called.
+#[test]
+fn a_lost_proof_holds_the_workers_that_are_left() {
+    let open = Scene::ready().advance(None);
+    let taken = Scene::ready().at(V36, V36, V35).advance(Some(&open));
+    assert_eq!(taken.outcome, None);
+    assert_eq!(answer(&taken, Hook::BeforeWorkersUpgrade, V36), Ok(()));
+    let lost = Scene::ready().at(V36, V36, V35).waiting().advance(Some(&taken));
+    let held = Err("ChecksNotReady".to_owned());
+    assert_eq!(answer(&lost, Hook::BeforeWorkersUpgrade, V36), held);
+    let edited = Scene {
+        set: "other",
+        ..Scene::ready().at(V36, V36, V35).waiting()
+    };
+    assert_eq!(
+        answer(&edited.advance(Some(&taken)), Hook::BeforeWorkersUpgrade, V36),
+        held
+    );
+    let rolling = Scene::ready().at(V36, V36, V36);
+    assert_eq!(rolling.advance(Some(&taken)).outcome, Some(Outcome::Completed));
+}
+
 /// A gate that is created while a hook of the running version may be pending.
 #[rstest]
 #[case::workers(|scene: &mut Scene| scene.workers = vec![worker(V34)])]
