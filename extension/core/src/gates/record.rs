@@ -6,7 +6,7 @@
 use jiff::Timestamp;
 use sluice_crds::{
     lifecycle::{CheckRecord, CheckState, GATE_SCHEMA, GateMode, GateRecord, SelectedGate},
-    run::Phase,
+    run::{Hook, Phase},
 };
 
 use crate::reasons::{GateReason, Hold};
@@ -191,12 +191,15 @@ fn step(previous: Option<&GateRecord>, seen: &GateObserved<'_>) -> GateRecord {
         Some(judged) => judged.iter().map(|judged| judged.record.clone()).collect(),
         None => of_set.map(|previous| previous.checks.clone()).unwrap_or_default(),
     };
-    let proven = checks.unproven(course::ALL).is_none();
+    // Not by the checks alone: those of an invalid gate are not judged, and a pause holds proven ones.
+    let is_released = [Hook::AfterControlPlaneUpgrade, Hook::BeforeWorkersUpgrade]
+        .iter()
+        .all(|hook| draft.has_open(*hook, seen.cluster.topology_version));
     let end = End {
         is_complete: draft.outcome.is_none()
             && draft.is_at_target(situation, &progress)
             && seen.workers.iter().all(|worker| is_at(worker, &draft.to))
-            && (proven || began_at_target(&draft, seen)),
+            && (is_released || began_at_target(&draft, seen)),
         is_withdrawn: false,
         is_ready: !entries.is_empty() && entries.iter().all(|check| check.state == CheckState::Proven),
         has_same_targets: of_set.is_some_and(|previous| versions(&previous.checks).eq(versions(&entries))),

@@ -340,9 +340,11 @@ impl Draft {
         progress.settled_at_hop() && self.hop == self.to && !seen.workers.iter().any(|worker| worker.rolling)
     }
 
-    /// Whether a gate of this hook is open.
-    pub(crate) fn has_open(&self, hook: Hook) -> bool {
-        self.gates.iter().any(|gate| gate.hook == hook && gate.open)
+    /// Whether a gate of this hook is open for a version.
+    pub(crate) fn has_open(&self, hook: Hook, version: &str) -> bool {
+        self.gates
+            .iter()
+            .any(|gate| gate.open && gate.hook == hook && gate.version == version)
     }
 }
 

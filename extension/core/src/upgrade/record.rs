@@ -198,7 +198,7 @@ fn step(previous: Option<&UpgradeRecord>, seen: &Observed<'_>) -> UpgradeRecord 
         is_complete: !is_closed
             && proven
             && draft.is_at_target(situation, &progress)
-            && draft.has_open(Hook::AfterClusterUpgrade)
+            && draft.has_open(Hook::AfterClusterUpgrade, seen.cluster.topology_version)
             && swap.as_ref().is_none_or(swap::is_over),
         is_withdrawn: swap::is_cancelled(previous, seen, swap.as_ref(), &draft.to),
         is_ready: !packages.is_empty() && packages.iter().all(is_ready),

@@ -266,6 +266,33 @@ fn a_lost_proof_holds_the_workers_that_are_left() {
     assert_eq!(rolling.advance(Some(&taken)).outcome, Some(Outcome::Completed));
 }
 
+/// Without workers only AfterControlPlaneUpgrade is left. What holds it also keeps the record open.
+#[rstest]
+#[case::an_invalid_gate(|scene: &mut Scene| {
+    scene.problem = Some(Hold::new(GateReason::GateInvalid, ""));
+    scene.judged = Some(Vec::new());
+}, "GateInvalid")]
+#[case::a_pause(|scene: &mut Scene| scene.cluster.paused = true, "ClusterPaused")]
+#[case::a_check(|scene: &mut Scene| scene.judged = Some(vec![check("chart", CheckState::Waiting)]), "ChecksNotReady")]
+fn a_held_cluster_without_workers_completes_nothing(#[case] edit: fn(&mut Scene), #[case] reason: &str) {
+    let without_workers = |scene: Scene| Scene {
+        workers: Vec::new(),
+        ..scene
+    };
+    let open = without_workers(Scene::ready()).advance(None);
+    let rolling = without_workers(Scene::ready().at(V36, V35, V35)).advance(Some(&open));
+    let mut scene = without_workers(Scene::ready().at(V36, V36, V35));
+    edit(&mut scene);
+    let held = scene.advance(Some(&rolling));
+    assert_eq!(held.outcome, None);
+    assert_eq!(
+        answer(&held, Hook::AfterControlPlaneUpgrade, V36),
+        Err(reason.to_owned())
+    );
+    let done = without_workers(Scene::ready().at(V36, V36, V35)).advance(Some(&held));
+    assert_eq!(done.outcome, Some(Outcome::Completed));
+}
+
 /// A gate that is created while a hook of the running version may be pending.
 #[rstest]
 #[case::workers(|scene: &mut Scene| scene.workers = vec![worker(V34)])]
