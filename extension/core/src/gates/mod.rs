@@ -10,3 +10,6 @@ pub mod selection;
 
 mod selected;
 mod status;
+
+/// Maximum number of UpgradeGates in a namespace. A record lists no more.
+pub const MAX_GATES: usize = 50;

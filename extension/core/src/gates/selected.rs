@@ -1,14 +1,15 @@
 //! UpgradeGates that apply to a Cluster, and the reasons for which one of them cannot be judged.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
-use kube::ResourceExt as _;
+use kube::{ResourceExt as _, core::ObjectMeta};
 use sluice_crds::{
     lifecycle::{Before, GateMode, GateRecord, SelectedGate, UpgradeGate},
     run::Phase,
 };
 
 use super::{
+    MAX_GATES,
     compiled::{CompiledGate, compile},
     facts::{CachedGate, GateFacts},
     selection::selects,
@@ -22,9 +23,6 @@ use crate::{
 
 /// Maximum number of checks that are judged for one Cluster.
 pub(super) const MAX_CHECKS: usize = 64;
-
-/// Maximum number of UpgradeGates in a namespace.
-const MAX_GATES: usize = 50;
 
 /// Whether a gate selects Clusters with these labels, or may do so: one that cannot be decoded may select every Cluster of its namespace.
 pub(super) fn may_select(gate: &CachedGate, labels: &BTreeMap<String, String>) -> bool {
@@ -72,7 +70,7 @@ pub(super) struct Problem {
 /// Gates that apply to a Cluster.
 #[derive(Debug, Default)]
 pub(super) struct Selected {
-    /// All of them, for the record.
+    /// All of them, or the first [`MAX_GATES`], for the record.
     pub(super) listed: Vec<SelectedGate>,
     /// Digest of their UIDs and generations.
     pub(super) set: String,
@@ -85,20 +83,20 @@ pub(super) struct Selected {
 impl Selected {
     /// Returns the gates that apply to the Cluster of `facts` at a hop. `previous` is its record.
     pub(super) fn of(facts: &GateFacts, previous: Option<&GateRecord>, hop: &str) -> Self {
+        let exceeds = facts.gates.len() > MAX_GATES;
+        let mut applying = applying(facts, previous);
+        if exceeds {
+            keep_first(&mut applying, previous);
+        }
         let mut selected = Self::default();
-        for gate in &facts.gates {
+        for (gate, hold) in applying {
             match gate {
                 Err(undecodable) => selected.add_undecodable(undecodable, previous),
-                Ok(found) if may_select(gate, facts.labels()) => selected.add(found, None, hop),
-                Ok(found) if was_enforced(previous, found) => {
-                    let hold = deselected(found, &facts.owner.name);
-                    selected.add(found, Some(hold), hop);
-                }
-                Ok(_) => {}
+                Ok(found) => selected.add(found, hold, hop),
             }
         }
         selected.set = digest(&selected.listed);
-        if facts.gates.len() > MAX_GATES {
+        if exceeds {
             let message = format!(
                 "namespace {} has more than {MAX_GATES} UpgradeGates; delete some, or merge gates with the same clusterSelector",
                 facts.owner.namespace
@@ -193,6 +191,60 @@ impl Selected {
         self.gates.clear();
         self.problems.insert(0, too_many(GateMode::Enforce, message));
     }
+}
+
+/// Gate that applies to the Cluster, with the reason for which no check of it is judged, if there is one.
+type Applying<'a> = (&'a CachedGate, Option<Hold>);
+
+/// Returns all gates that apply to the Cluster, by name.
+fn applying<'a>(facts: &'a GateFacts, previous: Option<&GateRecord>) -> Vec<Applying<'a>> {
+    let labels = facts.labels();
+    let mut applying = Vec::new();
+    for gate in &facts.gates {
+        match gate {
+            _ if may_select(gate, labels) => applying.push((gate, None)),
+            Ok(found) if was_enforced(previous, found) => {
+                applying.push((gate, Some(deselected(found, &facts.owner.name))));
+            }
+            _ => {}
+        }
+    }
+    applying
+}
+
+/// Keeps as many gates as a record lists: those that hold before Audit gates, so that the record never shows a held Cluster as one without
+/// such a gate, and then those that it lists already.
+fn keep_first(applying: &mut Vec<Applying<'_>>, previous: Option<&GateRecord>) {
+    let listed = previous.into_iter().flat_map(|record| &record.selected);
+    let listed: HashSet<&str> = listed.map(|gate| gate.uid.as_str()).collect();
+    applying.sort_by_key(|(gate, _)| {
+        let uid = metadata(gate).uid.as_deref();
+        (!holds(gate), !uid.is_some_and(|uid| listed.contains(uid)))
+    });
+    applying.truncate(MAX_GATES);
+    applying.sort_by(|(one, _), (other, _)| metadata(one).name.cmp(&metadata(other).name));
+}
+
+fn metadata(gate: &CachedGate) -> &ObjectMeta {
+    match gate {
+        Ok(gate) => &gate.metadata,
+        Err(undecodable) => &undecodable.metadata,
+    }
+}
+
+/// Whether a gate holds Clusters. The mode of one that cannot be decoded is unknown, so it counts as one that holds.
+fn holds(gate: &CachedGate) -> bool {
+    match gate {
+        Ok(gate) => gate.spec.mode == GateMode::Enforce,
+        Err(_) => true,
+    }
+}
+
+/// Whether each gate of the namespace that holds Clusters selects the Cluster of `facts`, so that a new record lists all gates of the lost
+/// one.
+pub(super) fn all_select(facts: &GateFacts) -> bool {
+    let mut holding = facts.gates.iter().filter(|gate| holds(gate));
+    holding.all(|gate| may_select(gate, facts.labels()))
 }
 
 fn too_many_checks() -> String {

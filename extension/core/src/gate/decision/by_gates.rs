@@ -12,7 +12,7 @@ use super::{Clause, Decision, held, record::RecordFields, said};
 use crate::{
     cache::stores::{Found, FoundGate},
     gate::{hook_call::HookCall, retry::RetryPolicy},
-    gates::selection::selects,
+    gates::{MAX_GATES, selection::selects},
     reasons::{CallReason, Hold, HoldReason},
 };
 
@@ -236,15 +236,21 @@ fn unrecorded(_: &HookCall<'_>, gates: &CachedGates<'_>) -> Option<Hold<HoldReas
     gates.record.is_none().then(|| said(CallReason::RecordNotFound))
 }
 
-fn unobserved(_: &HookCall<'_>, gates: &CachedGates<'_>) -> Option<Hold<HoldReason>> {
+fn unobserved(call: &HookCall<'_>, gates: &CachedGates<'_>) -> Option<Hold<HoldReason>> {
     let record = gates.record?;
     let mut selecting = gates.selecting.iter();
     let gate = selecting.find(|gate| !has_observed(record, gate))?;
-    let name = gate.metadata.name.as_deref().unwrap_or_default();
-    Some(held(
-        CallReason::GatesNotObserved,
-        format!("waiting for Sluice to observe the latest edit of UpgradeGate {name}"),
-    ))
+    let closed = || {
+        // A record of too many gates lists only some of them, and its hold says so.
+        let is_full = record.selected.len() >= MAX_GATES;
+        gates.fields().filter(|_| is_full)?.closed(call)
+    };
+    let unlisted = || {
+        let name = gate.metadata.name.as_deref().unwrap_or_default();
+        let message = format!("waiting for Sluice to observe the latest edit of UpgradeGate {name}");
+        held(CallReason::GatesNotObserved, message)
+    };
+    Some(closed().unwrap_or_else(unlisted))
 }
 
 /// Whether the record lists this generation of an Enforce gate.

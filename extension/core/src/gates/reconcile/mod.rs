@@ -25,15 +25,16 @@ use self::{
     checks::{Judged, Judging, judge},
     confirm::confirm,
     pace::{Turn, next, turn},
-    write::{delete, is_owned, write},
+    write::{delete, delete_uid, is_owned, write},
 };
 use super::{
     facts::GateFacts,
     record::{GateObserved, JudgedChecks, advance, of_cluster, opens_a_gate, progress_of, withheld},
-    selected::{Selected, is_upgrade},
+    selected::{Selected, all_select, is_upgrade},
     status::status,
 };
 use crate::{
+    decode::Undecodable,
     events::Event,
     protocol::{self, Done, Key, ReadPhase, Reconciler, Server, Step, Write},
     reasons::{Class, Hold},
@@ -79,8 +80,7 @@ pub fn reconcile(context: &Context<'_>, effects: &mut GateEffects) -> Step<Done>
         return Ok(Done::Forget);
     }
     if let Some(undecodable) = &facts.upgrade_undecodable {
-        effects.events.push(Event::Held(undecodable.hold()));
-        return Ok(Done::RequeueAfter(WITH_PROBLEM));
+        return replace(context, effects, undecodable);
     }
     match &facts.unknown {
         None => {}
@@ -104,6 +104,29 @@ pub fn reconcile(context: &Context<'_>, effects: &mut GateEffects) -> Step<Done>
         });
     }
     gates_of(context, effects)
+}
+
+/// Deletes a ClusterUpgrade that cannot be decoded. The next reconcile creates it again; until then hooks hold because there is no record.
+///
+/// During an upgrade it stays if a gate does not select the Cluster: the record may list that gate, which then holds until it selects the
+/// Cluster again.
+fn replace(context: &Context<'_>, effects: &mut GateEffects, undecodable: &Undecodable) -> Step<Done> {
+    effects.events.push(Event::Held(undecodable.hold()));
+    let facts = context.facts;
+    if let Some(uid) = &undecodable.metadata.uid
+        && (all_select(facts) || is_surely_at_target(context))
+    {
+        delete_uid(context, uid.clone(), "the ClusterUpgrade cannot be decoded")?;
+    }
+    // The watch will show the deletion, and each edit.
+    Ok(Done::RequeueAfter(WITH_PROBLEM))
+}
+
+/// Whether a Cluster without a readable record has no upgrade in progress.
+fn is_surely_at_target(context: &Context<'_>) -> bool {
+    let nothing = Selected::default();
+    let progress = progress_of(None, &observed(context, &nothing, None, false));
+    context.facts.unknown.is_none() && is_at_target(context.facts, &progress)
 }
 
 /// Reconciles the gates of a Cluster that is known.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use rstest::rstest;
 use serde_json::{Value, json};
 use sluice_crds::{
-    lifecycle::CheckState,
+    lifecycle::{CheckState, GateMode},
     run::{Hook, Outcome},
 };
 
@@ -739,6 +739,74 @@ fn too_many_gates_hold_and_are_not_read() {
     world.remove(("UpgradeGate", "team-a", "other-7"));
     world.after(2);
     assert_eq!(world.waits_for(), wait("cni/agent", "NotAtVersion"));
+}
+
+/// The record of each Cluster stays small, and its gates that hold stay in it.
+#[test]
+fn a_record_of_too_many_gates_lists_those_that_hold_first() {
+    let mut world = held();
+    world.roll_out(AGENT, "v1.18.2");
+    let names: Vec<&'static str> = (0..5000)
+        .map(|number| &*format!("a-{number:04}").leak())
+        .collect();
+    for (number, name) in names.iter().enumerate() {
+        let mut other = gate_with(&rows(), &json!([agent()]));
+        other["spec"]["mode"] = json!(if number < 4900 { "Audit" } else { "Enforce" });
+        world.put(("UpgradeGate", "team-a", name), other);
+    }
+    world.after(2);
+    assert_eq!(world.closed(BEFORE, V35).0, "ChecksTooMany");
+    let record = world.record();
+    assert_eq!(record.selected.len(), 50);
+    let mut modes = record.selected.iter().map(|gate| gate.mode);
+    assert!(modes.all(|mode| mode == GateMode::Enforce));
+    let last = record.selected.last().map(|gate| gate.name.as_str());
+    assert_eq!(last, Some("cni"), "it was listed before, and they are by name");
+    let size = serde_json::to_vec(&record).unwrap().len();
+    assert!(size <= 16 * 1024, "{size}");
+
+    for name in names {
+        world.remove(("UpgradeGate", "team-a", name));
+    }
+    world.after(2);
+    assert!(world.is_open(BEFORE, V35), "{:?}", world.record());
+}
+
+fn relabel_at_rest(world: &mut World) {
+    world.target(V34);
+    relabel(world);
+}
+
+/// It is created again, and holds until then. It stays where it may list a gate that a new record would lack.
+#[rstest]
+#[case::of_a_selected_cluster(|_: &mut World| {}, true)]
+#[case::without_gates(delete_gate, true)]
+#[case::of_a_deselected_cluster(relabel, false)]
+#[case::of_a_deselected_cluster_at_rest(relabel_at_rest, true)]
+fn an_undecodable_record_is_deleted_if_no_gate_is_lost(
+    #[case] change: fn(&mut World),
+    #[case] is_deleted: bool,
+) {
+    let mut world = held();
+    world.edit(UPGRADE, |upgrade| upgrade["status"]["checks"] = json!(1));
+    change(&mut world);
+    world.after(2);
+    let deleted: &[&str] = if is_deleted {
+        &["Delete ClusterUpgrade one"]
+    } else {
+        &[]
+    };
+    assert_eq!(world.written, deleted);
+    let is_reported =
+        |event: &Event| matches!(event, Event::Held(hold) if hold.reason == GateReason::ObjectUndecodable);
+    assert!(world.effects.events.iter().any(is_reported));
+
+    world.put(GATE, gate_with(&rows(), &json!([agent()])));
+    restore_label(&mut world);
+    world.target(V35);
+    world.after(2);
+    world.after(2);
+    assert!(world.is_open(BEFORE, V35), "{:?}", world.record());
 }
 
 /// An open gate closes a minute after the last response.

@@ -48,9 +48,20 @@ pub(super) fn delete(context: &Context<'_>, why: &'static str) -> Step<()> {
     let Some(upgrade) = upgrade.filter(|upgrade| upgrade.metadata.deletion_timestamp.is_none()) else {
         return Ok(());
     };
+    context
+        .write(Write::delete(key(facts), upgrade.uid(), why))
+        .map(drop)
+}
+
+/// Deletes the ClusterUpgrade with this UID.
+pub(super) fn delete_uid(context: &Context<'_>, uid: String, why: &'static str) -> Step<()> {
+    let key = key(context.facts);
+    context.write(Write::delete(key, Some(uid), why)).map(drop)
+}
+
+fn key(facts: &GateFacts) -> Key {
     let namespace = Some(facts.owner.namespace.as_str());
-    let key = Key::of::<ClusterUpgrade>(Server::Management, namespace, &facts.owner.name);
-    context.write(Write::delete(key, upgrade.uid(), why)).map(drop)
+    Key::of::<ClusterUpgrade>(Server::Management, namespace, &facts.owner.name)
 }
 
 /// Writes the status, if it differs. Returns the time that progress still waits for its write.

@@ -497,6 +497,31 @@ fn a_record_decides_about_gates_that_the_cache_lacks(
     }
 }
 
+/// A record lists no more than 50 gates.
+#[test]
+fn a_gate_beyond_those_of_a_full_record_holds_with_the_reason_of_the_record() {
+    let call = call(Hook::BeforeControlPlaneUpgrade);
+    let full = |close_with: Option<&str>| {
+        let status = status(|record| {
+            let listed = record.selected[0].clone();
+            record.selected = (0..50)
+                .map(|number| SelectedGate {
+                    uid: format!("uid {number}"),
+                    ..listed.clone()
+                })
+                .collect();
+            for gate in &mut record.gates {
+                gate.open = close_with.is_none();
+                gate.reason = close_with.unwrap_or_default().to_owned();
+            }
+        });
+        Cache::of(vec![Ok(gate("Enforce"))], Some(&status), &json!({})).reason(&call)
+    };
+    let too_many = Some(HoldReason::Gate(GateReason::ChecksTooMany));
+    assert_eq!(full(Some("ChecksTooMany")), too_many);
+    assert_eq!(full(None), UNOBSERVED, "no gate opens by the record alone");
+}
+
 #[test]
 fn every_gate_that_selects_has_to_be_observed() {
     let mut csi = gate("Enforce");

@@ -9,7 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use sluice_crds::{
     foreign::Cluster,
-    lifecycle::{ClusterUpgradeStatus, GateRecord, UpgradeGate},
+    lifecycle::{ClusterUpgrade, ClusterUpgradeStatus, GateRecord, UpgradeGate},
     run::Hook,
 };
 use sluice_test_store::{Refused, Store, Strategy, identify};
@@ -18,6 +18,7 @@ use super::super::{GateEffects, GateLocalState, reconcile};
 use crate::{
     cache::stores::tests::undecodable,
     clock::Clock,
+    decode::Undecodable,
     gates::facts::{CachedGate, GateFacts, GateSettings},
     packages::build::Owner,
     protocol::{
@@ -376,7 +377,10 @@ impl World {
                 .map(Arc::new)
                 .map_err(|_| undecodable("UpgradeGate", Some(namespace), name, &json!({})))
         });
-        let upgrade = get(UPGRADE).map(|upgrade| Arc::new(serde_json::from_value(upgrade.clone()).unwrap()));
+        let (upgrade, upgrade_undecodable) = match get(UPGRADE).map(upgrade_of).transpose() {
+            Ok(upgrade) => (upgrade, None),
+            Err(undecodable) => (None, Some(undecodable)),
+        };
         GateFacts {
             settings: GateSettings {
                 sync_period: SyncPeriod {
@@ -404,7 +408,7 @@ impl World {
             plan: self.plan.clone(),
             gates: gates.collect(),
             upgrade,
-            upgrade_undecodable: None,
+            upgrade_undecodable,
         }
     }
 
@@ -612,6 +616,15 @@ fn control_plane_of(object: &Value) -> CachedControlPlane {
         versions: ControlPlaneFacts::in_object(object),
         rollout: Rollout::default(),
     }
+}
+
+fn upgrade_of(object: &Value) -> Result<Arc<ClusterUpgrade>, Arc<Undecodable>> {
+    let decoded: Result<ClusterUpgrade, _> = serde_json::from_value(object.clone());
+    decoded.map(Arc::new).map_err(|_| {
+        let mut found = undecodable("ClusterUpgrade", Some("team-a"), "one", &json!({}));
+        Arc::make_mut(&mut found).metadata.uid = object["metadata"]["uid"].as_str().map(str::to_owned);
+        found
+    })
 }
 
 pub(super) fn stored((kind, namespace, name): Place) -> Stored {
