@@ -57,6 +57,8 @@ impl GateEffects {
 pub struct GateLocalState {
     /// Time of the last status write.
     pub written: Option<Instant>,
+    /// Time of the first reconcile with an upgrade in progress.
+    hot_since: Option<Instant>,
     /// Number of writes of progress at the hop.
     pub(super) progress_writes: usize,
     /// Control plane whose cached state a read has confirmed last.
@@ -83,6 +85,13 @@ impl GateLocalState {
         let (at, before) = self.read.as_ref()?;
         let left = READ_INTERVAL.saturating_sub(now.saturating_duration_since(*at));
         (before == inputs && !left.is_zero()).then_some(left)
+    }
+
+    /// Returns the time without a change of the status during an upgrade, as far as this process has observed it.
+    pub(super) fn unchanged(&mut self, now: Instant) -> Duration {
+        let since = *self.hot_since.get_or_insert(now);
+        let since = self.written.map_or(since, |written| written.max(since));
+        now.saturating_duration_since(since)
     }
 
     /// Notes that objects were read for these inputs.

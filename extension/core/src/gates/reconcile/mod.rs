@@ -46,7 +46,7 @@ use crate::{
     version::{reached, same},
 };
 
-/// Requeue delay of a Cluster that waits for a state that no watch shows.
+/// Shortest requeue delay of a Cluster that waits for a state that no watch shows.
 const UNWATCHED: Duration = Duration::from_secs(1);
 
 /// Requeue delay of a Cluster with an unreadable control plane, or that is being created. The watch of the kind requeues it earlier.
@@ -176,13 +176,13 @@ fn gates_of(context: &Context<'_>, effects: &mut GateEffects) -> Step<Done> {
         is_at_rest,
         context.began.now,
     );
+    let left = write(context, effects, judging, &status)?;
     let next = next(
         context,
         effects,
         judging,
         (&status, judged.as_ref(), outdated.as_ref()),
     );
-    let left = write(context, effects, judging, &status)?;
     Ok(Done::RequeueAfter(left.map_or(next, |left| left.min(next))))
 }
 

@@ -14,7 +14,7 @@ use crate::{
     upgrade::hop::UpgradeDirection,
 };
 
-/// Requeue delay of a Cluster with an upgrade in progress that no gate holds.
+/// Requeue delay of a Cluster with an upgrade in progress that no gate holds, and longest one of a Cluster that a check holds.
 const HOT: Duration = Duration::from_secs(5);
 
 /// Longest requeue delay of a Cluster with an upgrade in progress that waits for a user, or whose reads fail.
@@ -109,7 +109,7 @@ pub(super) fn next(
         let left = effects.local.until_drift_check(uid, period, now);
         return left.unwrap_or_else(|| period.until_resync(uid, now));
     }
-    let next = while_hot(context, judging, status, judged);
+    let next = while_hot(context, effects, judging, (status, judged));
     let next = match effects
         .local
         .failing(judged.is_some_and(|judged| judged.fails), now)
@@ -123,10 +123,12 @@ pub(super) fn next(
 
 fn while_hot(
     context: &Context<'_>,
+    effects: &mut GateEffects,
     judging: Judging<'_>,
-    status: &ClusterUpgradeStatus,
-    judged: Option<&Judged>,
+    (status, judged): (&ClusterUpgradeStatus, Option<&Judged>),
 ) -> Duration {
+    // It grows while nothing changes: a gate may hold for weeks.
+    let lately = effects.local.unchanged(context.began.instant) / 10;
     // The watch of the control plane, or of the Cluster, shows that objects can be judged.
     if judged.is_none() || judging.progress.stage().is_none() {
         return WITH_PROBLEM;
@@ -136,16 +138,11 @@ fn while_hot(
     let is_paused = reason.is_some_and(|reason| reason.class().is_pause());
     let is_on_cluster_api = reason.is_some_and(|reason| reason.class() == Class::ClusterApi);
     if is_paused || is_on_cluster_api {
-        return lately(context);
+        return lately.clamp(HOT, SLOW);
     }
-    if is_held { UNWATCHED } else { HOT }
-}
-
-/// Returns a tenth of the time since the status was written, so the delay grows while nothing changes.
-fn lately(context: &Context<'_>) -> Duration {
-    let still = context
-        .local
-        .written
-        .map(|written| context.began.instant.saturating_duration_since(written));
-    (still.unwrap_or_default() / 10).clamp(HOT, SLOW)
+    if is_held {
+        lately.clamp(UNWATCHED, HOT)
+    } else {
+        HOT
+    }
 }

@@ -967,6 +967,29 @@ fn objects_are_read_at_most_once_a_second() {
     assert_eq!(world.read, Vec::<String>::new());
 }
 
+/// A gate may hold for weeks.
+#[test]
+fn a_hold_without_progress_is_judged_less_often() {
+    let mut world = held();
+    let passes = |world: &mut World| {
+        for (seconds, next) in [(2, 1000), (28, 3000), (30, 5000), (604_800, 5000)] {
+            let next = Done::RequeueAfter(Duration::from_millis(next));
+            assert_eq!(world.after(seconds), next, "after {seconds} s");
+            assert_eq!(world.written, Vec::<String>::new());
+        }
+    };
+    passes(&mut world);
+    fail(&mut world);
+    world.roll_out(AGENT, "v1.18.2");
+    assert!(soon(world.after(5)), "its status has changed");
+    assert_eq!(world.waits_for(), wait("cni/agent", "NotRolledOut"));
+    passes(&mut world);
+    // Another process takes over.
+    world.local = GateLocalState::default();
+    assert!(soon(world.after(5)));
+    passes(&mut world);
+}
+
 /// Progress that changes no gate waits for its write.
 #[test]
 fn progress_is_written_after_five_seconds() {
