@@ -1,6 +1,6 @@
 //! Reads that every reconciler may request.
 
-use crate::kube_client::responses::{failure, scoped, served_in};
+use crate::kube_client::responses::{failure, scoped};
 use http::Request;
 use kube::{Client, discovery::Scope};
 use sluice_core::protocol::{Contact, Failure, Read, ReadResult, Reconciler, Resource, Server};
@@ -46,18 +46,6 @@ async fn read<S: Reconciler>(host: &impl Host<S>, ask: &Read) -> Result<ReadResu
             }
             Ok(None) => Ok(ReadResult::Absent),
             Err(error) => Err(failure(Server::Management, &error)),
-        },
-        Read::Kind {
-            server,
-            api_version,
-            kind,
-        } => match served_in(host.client(*server)?, api_version, kind).await {
-            Ok(Some((resource, Scope::Namespaced))) => Ok(ReadResult::Served(Resource::from(&resource))),
-            Ok(Some((resource, Scope::Cluster))) => {
-                Ok(ReadResult::ServedClusterWide(Resource::from(&resource)))
-            }
-            Ok(None) => Ok(ReadResult::Absent),
-            Err(error) => Err(failure(*server, &error)),
         },
         Read::Labelled { server, .. } => {
             // The read names its namespace and its labels.

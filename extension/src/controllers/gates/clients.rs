@@ -2,6 +2,8 @@
 //!
 //! A gate reads a few objects every few seconds during an upgrade, and nothing between upgrades. It opens no watch.
 
+mod kinds;
+
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex},
@@ -9,7 +11,9 @@ use std::{
 };
 
 use kube::Client;
-use sluice_core::protocol::ParsedKubeconfig;
+use sluice_core::protocol::{ParsedKubeconfig, Server};
+
+use self::kinds::Kinds;
 
 use crate::{lock::lock, workload::Remotes};
 
@@ -24,6 +28,8 @@ const COLD: Duration = Duration::from_mins(1);
 pub(crate) struct Clients {
     remotes: Arc<Remotes>,
     kept: Mutex<HashMap<String, Kept>>,
+    /// Discovered kinds of the management cluster.
+    management: Arc<Kinds>,
 }
 
 struct Kept {
@@ -31,6 +37,8 @@ struct Kept {
     digest: String,
     client: Client,
     used: Instant,
+    /// Discovered kinds of the workload cluster.
+    kinds: Arc<Kinds>,
 }
 
 impl Clients {
@@ -39,6 +47,7 @@ impl Clients {
         Self {
             remotes,
             kept: Mutex::default(),
+            management: Arc::default(),
         }
     }
 
@@ -70,11 +79,25 @@ impl Clients {
             digest: digest.to_owned(),
             client: client.clone(),
             used: now,
+            kinds: Arc::default(),
         };
         let before = lock(&self.kept).insert(uid.to_owned(), kept);
         // No lock is held any more.
         drop(before);
         Ok(client)
+    }
+
+    /// Returns the discovered kinds of a server. Those of a workload cluster are kept with its client.
+    pub(super) fn kinds(&self, server: Server, uid: &str) -> Arc<Kinds> {
+        match server {
+            Server::Management => Arc::clone(&self.management),
+            Server::Workload => {
+                let kept = lock(&self.kept);
+                kept.get(uid)
+                    .map(|kept| Arc::clone(&kept.kinds))
+                    .unwrap_or_default()
+            }
+        }
     }
 
     /// Drops the client of a Cluster whose next reconcile without an event is in this time, if that is long.
@@ -109,6 +132,8 @@ impl Clients {
 
 #[cfg(test)]
 mod tests {
+    use sluice_core::protocol::ReadResult;
+
     use super::*;
     use crate::{
         clock::now,
@@ -147,6 +172,22 @@ mod tests {
         assert_eq!(clients.len(), 1);
         clients.rests("uid", Some(Duration::from_secs(5)));
         assert!(!builds(&clients, "uid", "b", began));
+    }
+
+    /// Another kubeconfig may lead to another API server.
+    #[tokio::test]
+    async fn kinds_are_kept_with_the_client() {
+        let (clients, began) = (clients(), now());
+        let knows = |server| {
+            let kinds = clients.kinds(server, "uid");
+            kinds.get("apps/v1", "DaemonSet", began).is_some()
+        };
+        builds(&clients, "uid", "a", began);
+        let of_workload = clients.kinds(Server::Workload, "uid");
+        of_workload.keep("apps/v1", "DaemonSet", ReadResult::Absent, began);
+        assert!(knows(Server::Workload) && !knows(Server::Management));
+        builds(&clients, "uid", "b", began);
+        assert!(!knows(Server::Workload));
     }
 
     #[tokio::test]

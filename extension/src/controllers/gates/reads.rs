@@ -3,15 +3,19 @@
 use std::{sync::OnceLock, time::Duration};
 
 use k8s_openapi::api::core::v1::Namespace;
-use kube::Client;
+use kube::{Client, discovery::Scope};
 use sluice_core::{
     gates::{facts::GateFacts, reconcile::GateEffects},
     packages::build::FIELD_MANAGER,
-    protocol::{Failure, Key, Object, Read, ReadResult, Server, Write},
+    protocol::{Failure, Key, Object, Read, ReadResult, Resource, Server, Write},
 };
 
 use super::Context;
-use crate::{clock::now, controllers::executor};
+use crate::{
+    clock::now,
+    controllers::executor,
+    kube_client::responses::{failure, served_in},
+};
 
 /// Timeout of the read that shows which cluster the workload API server serves, connection included. It is the first one, and shorter than
 /// a slow reconcile: unresponsive workload clusters then leave the permits for slow and failing Clusters free.
@@ -25,6 +29,25 @@ pub(super) struct Host<'a> {
     pub(super) rollbacks: u64,
     /// Client of the workload cluster, once requested.
     pub(super) workload: OnceLock<Client>,
+}
+
+impl Host<'_> {
+    /// Discovers a kind, unless it was discovered a moment ago.
+    async fn kind(&self, server: Server, api_version: &str, kind: &str) -> Result<ReadResult, Failure> {
+        let kinds = self.ctx.clients.kinds(server, &self.facts.owner.uid);
+        if let Some(found) = kinds.get(api_version, kind, now()) {
+            return Ok(found);
+        }
+        let client = executor::Host::<GateFacts>::client(self, server)?;
+        let found = match served_in(client, api_version, kind).await {
+            Ok(Some((resource, Scope::Namespaced))) => ReadResult::Served(Resource::from(&resource)),
+            Ok(Some((resource, Scope::Cluster))) => ReadResult::ServedClusterWide(Resource::from(&resource)),
+            Ok(None) => return Ok(ReadResult::Absent),
+            Err(error) => return Err(failure(server, &error)),
+        };
+        kinds.keep(api_version, kind, found.clone(), now());
+        Ok(found)
+    }
 }
 
 impl executor::Host<GateFacts> for Host<'_> {
@@ -59,6 +82,11 @@ impl executor::Host<GateFacts> for Host<'_> {
                     0
                 }))
             }
+            Read::Kind {
+                server,
+                api_version,
+                kind,
+            } => self.kind(*server, api_version, kind).await?,
             // A gate requests no other read.
             _ => ReadResult::Absent,
         })

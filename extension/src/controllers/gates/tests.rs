@@ -174,6 +174,23 @@ async fn a_cluster_without_gates_causes_no_request() {
     assert_eq!(leader.local_states().uids().count(), 0);
 }
 
+/// A held Cluster is judged every few seconds, and kinds rarely change.
+#[tokio::test(start_paused = true)]
+async fn a_kind_is_discovered_once_a_minute() {
+    let world = gated();
+    reconcile_all(&world.management).await;
+    let leader = leader(&world.management).await;
+    reconcile_once(&cluster(&leader), &leader).await.unwrap();
+    let job = format!("/apis/batch/v1/namespaces/team-a/jobs/backup-{VERSION}");
+    let times = || ["/apis/batch/v1", job.as_str()].map(|path| world.management.times_asked_for(path));
+    for (seconds, discovered) in [(2, 0), (2, 0), (60, 1), (2, 0)] {
+        sleep(Duration::from_secs(seconds)).await;
+        let [kinds, jobs] = times();
+        reconcile_once(&cluster(&leader), &leader).await.unwrap();
+        assert_eq!(times(), [kinds + discovered, jobs + 1], "after {seconds} s");
+    }
+}
+
 /// Otherwise a leader without the right to list gates would delete every record.
 #[tokio::test(start_paused = true)]
 async fn unknown_gates_change_no_record() {
