@@ -19,6 +19,21 @@ pub const MAX_ROWS: usize = 64;
 /// Maximum number of values of a row.
 pub const MAX_KEYS: usize = 16;
 
+/// Begin of a semantic version, with or without a v: its three numbers.
+const CHART_NUMBERS: &str = r"^v?(0|[1-9]\d{0,18})([.](0|[1-9]\d{0,18})){2}([-+].*)?$";
+
+/// End of a semantic version: its pre-release and its build. It is a pattern of its own because the API server limits what one rule may cost.
+const CHART_SUFFIXES: &str = r"^[^-+]*(-(0|[1-9]\d*|\d*[-A-Za-z][-\dA-Za-z]*)([.](0|[1-9]\d*|\d*[-A-Za-z][-\dA-Za-z]*))*)?([+][-\dA-Za-z]+([.][-\dA-Za-z]+)*)?$";
+
+/// Returns the rule that the chart of each HelmChartProxy matches a pattern in all rows.
+fn charts_match(pattern: &str) -> String {
+    format!(
+        "!has(self.versions) || self.checks.all(check, \
+         check.object.kind != 'HelmChartProxy' || !has(check.versionKey) || self.versions.all(row, \
+         !(check.versionKey in row.values) || row.values[check.versionKey].matches(r'{pattern}')))"
+    )
+}
+
 /// The Clusters that a gate covers, and the checks that prove their add-ons.
 // Each text, list and map that a rule reads has a limit, from which the API server estimates the cost of the rule. A property `namespace` is
 // `__namespace__` in a rule, because it is a keyword of CEL. No text contains a dollar sign before a brace: clusterctl would take it for a
@@ -57,13 +72,15 @@ pub const MAX_KEYS: usize = 16;
         "message": "each row needs a value for each versionKey of the checks: add the missing one to values",
     },
     {
-        "rule": "!has(self.versions) || self.checks.all(check, \
-                 check.object.kind != 'HelmChartProxy' || !has(check.versionKey) || self.versions.all(row, \
-                 !(check.versionKey in row.values) \
-                 || row.values[check.versionKey].matches('^v?[0-9]+[.][0-9]+[.][0-9]+')))",
+        "rule": charts_match(CHART_NUMBERS),
         "fieldPath": ".versions",
         "message": "Helm reads a version of one or two numbers as a range: \
-                    name all three of the chart of a HelmChartProxy, such as 1.18.2",
+                    name all three of the chart of a HelmChartProxy, without leading zeros, such as 1.18.2",
+    },
+    {
+        "rule": charts_match(CHART_SUFFIXES),
+        "fieldPath": ".versions",
+        "message": "a chart of a HelmChartProxy has a semantic version: correct the part after its numbers, such as 1.18.2-rc.1",
     },
     {
         "rule": "self.checks.exists(check, \
@@ -129,7 +146,7 @@ pub enum Before {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct VersionRow {
     /// The Kubernetes minor version in quotes, `"1.35"`. Without quotes, YAML reads a number.
-    #[schemars(length(max = 8), regex(pattern = r"^1\.[0-9]+$"))]
+    #[schemars(length(max = 8), regex(pattern = r"^1\.(0|[1-9][0-9]*)$"))]
     pub kubernetes: String,
     /// Exact versions by key. A check refers to one of them by its `versionKey`.
     #[schemars(schema_with = "values")]

@@ -42,6 +42,7 @@ async fn judge(client: &Client) -> Result<()> {
         let created = create(client, gate).await?;
         ensure!(created.is_ok(), "{gate}: {created:?}");
     }
+    judge_versions(client).await?;
     let cases = [of_versions(), of_checks(), of_objects(), of_the_rest()];
     for (path, value, texts) in cases.into_iter().flatten() {
         let mut gate = gate();
@@ -53,6 +54,28 @@ async fn judge(client: &Client) -> Result<()> {
             ensure!(
                 refusal.contains(text),
                 "{path}: {value}: no {text:?} in: {refusal}"
+            );
+        }
+    }
+    Ok(())
+}
+
+/// The definition accepts exactly the versions that Sluice accepts.
+async fn judge_versions(client: &Client) -> Result<()> {
+    let table =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../extension/core/src/gates/compiled/versions.json");
+    let table: Value = serde_json::from_str(&fs::read_to_string(table)?)?;
+    for (field, path) in [
+        ("chart", "/spec/versions/0/values/chart"),
+        ("kubernetes", "/spec/versions/0/kubernetes"),
+    ] {
+        for (version, is_valid) in table[field].as_object().context("a table")? {
+            let mut gate = gate();
+            set(&mut gate, path, json!(version))?;
+            let created = create(client, &gate).await?;
+            ensure!(
+                *is_valid == json!(created.is_ok()),
+                "{field} {version}: {created:?}"
             );
         }
     }

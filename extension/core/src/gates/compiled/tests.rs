@@ -213,6 +213,18 @@ fn an_invalid_gate_names_field_value_and_remedy(#[case] edits: &[(&str, Value)],
     assert!(message.contains(": ") && !message.contains('\n'), "{message}");
 }
 
+/// `tests/tests/real/gate_definitions.rs` sends the same versions to an API server.
+#[rstest]
+#[case::charts("chart", "/versions/0/values/chart")]
+#[case::minors("kubernetes", "/versions/0/kubernetes")]
+fn versions_are_those_of_the_definition(#[case] field: &str, #[case] path: &str) {
+    let table: Value = serde_json::from_str(include_str!("versions.json")).unwrap();
+    for (version, is_valid) in table[field].as_object().unwrap() {
+        let compiled = compiled(&edited(&[(path, json!(version))]));
+        assert_eq!(json!(compiled.is_ok()), *is_valid, "{version}");
+    }
+}
+
 #[test]
 fn bounds_are_those_of_the_definition() {
     let row =
