@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 use kube::{ResourceExt as _, core::ObjectMeta};
 use sluice_crds::{
     lifecycle::{Before, GateMode, GateRecord, SelectedGate, UpgradeGate},
-    run::Phase,
+    run::{Outcome, Phase},
 };
 
 use super::{
@@ -35,6 +35,12 @@ pub(super) fn may_select(gate: &CachedGate, labels: &BTreeMap<String, String>) -
 /// Whether an upgrade is in progress. A record of a Cluster that is being created, or that has its version, holds nothing.
 pub(super) fn is_upgrade(record: &GateRecord) -> bool {
     record.outcome.is_none() && record.from.as_ref().is_some_and(|from| !same(from, &record.to))
+}
+
+/// Whether Cluster API may still call a hook that the record answers. A record of a Cluster that is being created holds nothing, nor does
+/// one of a Cluster whose control plane and workers are at the target.
+pub(super) fn is_in_progress(record: &GateRecord, is_at_target: bool) -> bool {
+    record.from.is_some() && record.outcome != Some(Outcome::Completed) && !is_at_target
 }
 
 /// Gate that applies to the Cluster.
@@ -82,9 +88,15 @@ pub(super) struct Selected {
 
 impl Selected {
     /// Returns the gates that apply to the Cluster of `facts` at a hop. `previous` is its record.
-    pub(super) fn of(facts: &GateFacts, previous: Option<&GateRecord>, hop: &str) -> Self {
+    pub(super) fn of(
+        facts: &GateFacts,
+        previous: Option<&GateRecord>,
+        hop: &str,
+        is_at_target: bool,
+    ) -> Self {
         let exceeds = facts.gates.len() > MAX_GATES;
-        let mut applying = applying(facts, previous);
+        let in_progress = previous.filter(|record| is_in_progress(record, is_at_target));
+        let mut applying = applying(facts, in_progress);
         if exceeds {
             keep_first(&mut applying, previous);
         }
@@ -196,7 +208,7 @@ impl Selected {
 /// Gate that applies to the Cluster, with the reason for which no check of it is judged, if there is one.
 type Applying<'a> = (&'a CachedGate, Option<Hold>);
 
-/// Returns all gates that apply to the Cluster, by name.
+/// Returns all gates that apply to the Cluster, by name. `previous` is the record of an upgrade in progress.
 fn applying<'a>(facts: &'a GateFacts, previous: Option<&GateRecord>) -> Vec<Applying<'a>> {
     let labels = facts.labels();
     let mut applying = Vec::new();
@@ -225,7 +237,7 @@ fn keep_first(applying: &mut Vec<Applying<'_>>, previous: Option<&GateRecord>) {
     applying.sort_by(|(one, _), (other, _)| metadata(one).name.cmp(&metadata(other).name));
 }
 
-fn metadata(gate: &CachedGate) -> &ObjectMeta {
+pub(super) fn metadata(gate: &CachedGate) -> &ObjectMeta {
     match gate {
         Ok(gate) => &gate.metadata,
         Err(undecodable) => &undecodable.metadata,
@@ -273,9 +285,7 @@ fn uid_if_listed(previous: Option<&GateRecord>, uid: Option<String>) -> String {
 fn was_enforced(previous: Option<&GateRecord>, gate: &UpgradeGate) -> bool {
     let uid = gate.uid();
     let is_it = |listed: &SelectedGate| Some(&listed.uid) == uid.as_ref() && listed.mode == GateMode::Enforce;
-    let lists = |record: &GateRecord| {
-        is_upgrade(record) && record.selected.iter().any(is_it) && !had_no_meaning(record, gate)
-    };
+    let lists = |record: &GateRecord| record.selected.iter().any(is_it) && !had_no_meaning(record, gate);
     gate.spec.mode == GateMode::Enforce && previous.is_some_and(lists)
 }
 

@@ -9,7 +9,7 @@ use sluice_crds::{
     run::{KEPT_UPGRADES, Outcome, PastUpgrade},
 };
 
-use super::selected::{Applied, Selected, is_upgrade};
+use super::selected::{Applied, Selected, is_in_progress, is_upgrade};
 use crate::{
     reasons::{Class, GateReason},
     summary::DEADLINE_EXCEEDED,
@@ -48,7 +48,7 @@ pub(super) struct Wait {
 
 /// Returns what the Cluster of a record waits for. A Cluster at rest is held by nothing: Cluster API waits for no hook.
 pub(super) fn wait(record: &GateRecord, selected: &Selected, is_at_rest: bool) -> Option<Wait> {
-    let holds = is_upgrade(record) && !is_at_rest;
+    let holds = is_in_progress(record, is_at_rest);
     let is_held = |gate: &&sluice_crds::run::Gate| !gate.open && class_of(gate) != Some(Class::ClusterApi);
     if holds && let Some(gate) = record.gates.iter().find(is_held) {
         return Some(of_gate(record, selected, &gate.reason, &gate.message));

@@ -339,9 +339,14 @@ impl<'a> Judging<'a> {
         let is_complete = |latch: &&CheckRecord| {
             latch.state == CheckState::Proven && latch.version == version.unwrap_or_default()
         };
+        let is_gone = |latch: &&CheckRecord| {
+            object.is_none_or(|object| {
+                let metadata = &object["metadata"];
+                !metadata["deletionTimestamp"].is_null() && metadata["uid"].as_str() == latch.uid.as_deref()
+            })
+        };
         if check.kind == JudgedKind::Job
-            && object.is_none()
-            && let Some(completed) = latch.filter(is_complete)
+            && let Some(completed) = latch.filter(is_complete).filter(is_gone)
         {
             return Some(completed.clone());
         }

@@ -8,7 +8,7 @@ use serde_json::Value;
 use sluice_crds::{
     foreign::Cluster,
     labels::annotation,
-    lifecycle::{ClusterUpgrade, UpgradeGate},
+    lifecycle::{ClusterUpgrade, GateMode, GateRecord, UpgradeGate},
 };
 
 use super::{
@@ -16,7 +16,7 @@ use super::{
     checks::{Judged, Judging, Reach, judge},
 };
 use crate::{
-    gates::selected::{Selected, may_select},
+    gates::selected::{Selected, may_select, metadata},
     protocol::{
         Key, ReadPhase, Server, Step,
         interrupt::{needs_of, together},
@@ -108,6 +108,27 @@ fn confirm_labels(context: &Context<'_>) -> Step<Option<Hold>> {
         );
         Hold::new(GateReason::CacheOutdated, message)
     }))
+}
+
+/// Returns the hold of an Enforce gate that the record lists and the cache lacks, although it exists: the watch is behind the former leader.
+pub(super) fn unseen_gate(context: &Context<'_>, previous: Option<&GateRecord>) -> Step<Option<Hold>> {
+    let facts = context.facts;
+    let namespace = Some(facts.owner.namespace.as_str());
+    let is_cached = |uid: &str| {
+        let mut gates = facts.gates.iter();
+        gates.any(|gate| metadata(gate).uid.as_deref() == Some(uid))
+    };
+    let listed = previous.into_iter().flat_map(|record| &record.selected);
+    let unseen =
+        listed.filter(|gate| gate.mode == GateMode::Enforce && !gate.uid.is_empty() && !is_cached(&gate.uid));
+    let reads = unseen.map(|gate| -> Step<Option<Hold>> {
+        let key = Key::of::<UpgradeGate>(Server::Management, namespace, &gate.name);
+        let found = context.object(key.clone(), ReadPhase::Plan)?;
+        let exists = found.is_some_and(|found| found["metadata"]["uid"].as_str() == Some(gate.uid.as_str()));
+        Ok(exists.then(|| unobserved(&key)))
+    });
+    let holds: Vec<Option<Hold>> = together(reads)?.into_iter().collect::<Step<_>>()?;
+    Ok(holds.into_iter().flatten().next())
 }
 
 /// Returns the hold of the first gate that differs from the cache. One that cannot be decoded opens nothing.

@@ -23,14 +23,14 @@ pub use effects::{GateCount, GateEffects, GateLocalState};
 
 use self::{
     checks::{Judged, Judging, judge},
-    confirm::confirm,
+    confirm::{confirm, unseen_gate},
     pace::{Turn, next, turn},
     write::{delete, delete_uid, is_owned, write},
 };
 use super::{
     facts::GateFacts,
     record::{GateObserved, JudgedChecks, advance, of_cluster, opens_a_gate, progress_of, withheld},
-    selected::{Selected, all_select, is_upgrade},
+    selected::{Selected, all_select, is_in_progress, is_upgrade},
     status::status,
 };
 use crate::{
@@ -138,8 +138,17 @@ fn gates_of(context: &Context<'_>, effects: &mut GateEffects) -> Step<Done> {
         let nothing = Selected::default();
         progress_of(previous, &observed(context, &nothing, None, restored))
     };
-    let selected = Selected::of(facts, previous, &progress.hop);
-    if selected.is_empty() && !previous.is_some_and(is_upgrade) {
+    if let Some(hold) = unseen_gate(context, previous)? {
+        let outdated = effects
+            .local
+            .outdated_for_long(Some(&hold), context.began.instant);
+        effects.outdated = outdated;
+        close_gates_for(context, effects, &hold)?;
+        return Ok(Done::RequeueAfter(UNWATCHED));
+    }
+    let at_target = is_at_target(facts, &progress);
+    let selected = Selected::of(facts, previous, &progress.hop, at_target);
+    if selected.is_empty() && !previous.is_some_and(|record| is_in_progress(record, at_target)) {
         delete(context, "no UpgradeGate selects the Cluster")?;
         return Ok(Done::Forget);
     }
@@ -168,7 +177,7 @@ fn gates_of(context: &Context<'_>, effects: &mut GateEffects) -> Step<Done> {
         .outdated_for_long(outdated.as_ref(), context.began.instant);
     let nothing = ClusterUpgradeStatus::default();
     let current = facts.upgrade.as_ref().and_then(|upgrade| upgrade.status.as_ref());
-    let is_at_rest = judging.rests || is_at_target(facts, &progress);
+    let is_at_rest = judging.rests || at_target;
     let status = status(
         current.unwrap_or(&nothing),
         record,
@@ -291,15 +300,18 @@ fn is_restored(context: &Context<'_>, previous: Option<&GateRecord>) -> Step<boo
 
 /// Whether control plane and workers are at the target, and Cluster API waits for no hook.
 fn is_at_target(facts: &GateFacts, progress: &Progress) -> bool {
-    let to = &facts.topology.version;
+    progress.settled_at_hop()
+        && same(&progress.hop, &facts.topology.version)
+        && are_workers_at_target(facts)
+        && !facts.awaits_hooks()
+}
+
+fn are_workers_at_target(facts: &GateFacts) -> bool {
     let is_there = |worker: &WorkerFacts| {
         let version = worker.spec_version.as_deref();
-        !worker.rolling && version.is_some_and(|version| reached(version, to))
+        !worker.rolling && version.is_some_and(|version| reached(version, &facts.topology.version))
     };
-    progress.settled_at_hop()
-        && same(&progress.hop, to)
-        && facts.workers.iter().all(is_there)
-        && !facts.awaits_hooks()
+    facts.workers.iter().all(is_there)
 }
 
 /// Whether no upgrade is in progress: the one of the record has ended, or the Cluster is at its target and the record is of no upgrade.
@@ -307,7 +319,7 @@ fn rests(facts: &GateFacts, previous: Option<&GateRecord>, progress: &Progress) 
     let to = &facts.topology.version;
     let has_ended = |record: &GateRecord| match record.outcome {
         Some(Outcome::Completed) => record.to == *to,
-        Some(Outcome::Cancelled) => record.to == *to && !facts.awaits_hooks(),
+        Some(Outcome::Cancelled) => record.to == *to && !facts.awaits_hooks() && are_workers_at_target(facts),
         None => false,
     };
     previous.is_some_and(has_ended) || is_at_target(facts, progress) && !previous.is_some_and(is_upgrade)

@@ -11,7 +11,8 @@ use super::{
 use crate::{
     gates::status::{HELD, condition, until_deadline},
     reasons::{Class, GateReason, Hold},
-    upgrade::hop::UpgradeDirection,
+    upgrade::hop::{UpgradeDirection, WorkerFacts},
+    version::{reached, same},
 };
 
 /// Requeue delay of a Cluster with an upgrade in progress that no gate holds, and longest one of a Cluster that a check holds.
@@ -121,6 +122,23 @@ pub(super) fn next(
     deadline.map_or(next, |left| left.min(next))
 }
 
+/// Whether only workers are left that a user defers, which may take weeks.
+fn waits_for_deferred_workers(context: &Context<'_>, judging: Judging<'_>) -> bool {
+    let to = &context.facts.topology.version;
+    let is_left = |worker: &&WorkerFacts| {
+        let version = worker.spec_version.as_deref();
+        !version.is_some_and(|version| reached(version, to))
+    };
+    judging.progress.settled_at_hop()
+        && same(&judging.progress.hop, to)
+        && context
+            .facts
+            .workers
+            .iter()
+            .filter(is_left)
+            .all(|worker| worker.deferred)
+}
+
 fn while_hot(
     context: &Context<'_>,
     effects: &mut GateEffects,
@@ -142,6 +160,8 @@ fn while_hot(
     }
     if is_held {
         lately.clamp(UNWATCHED, HOT)
+    } else if waits_for_deferred_workers(context, judging) {
+        lately.clamp(HOT, SLOW)
     } else {
         HOT
     }

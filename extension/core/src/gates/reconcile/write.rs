@@ -18,7 +18,7 @@ use crate::{
     gates::{
         facts::GateFacts,
         record::is_urgent,
-        selected::{Selected, is_upgrade},
+        selected::{Selected, is_in_progress, is_upgrade},
         status::{HELD, condition},
     },
     packages::build,
@@ -217,7 +217,7 @@ fn report(
     let Some((previous, record)) = judging.previous.zip(status.upgrade.as_ref()) else {
         return;
     };
-    if is_upgrade(previous) {
+    if is_in_progress(previous, judging.rests) {
         effects.events.extend(edits(previous, record));
     }
     would_hold(effects, judging.selected, previous, record);
