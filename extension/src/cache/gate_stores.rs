@@ -31,7 +31,11 @@ use super::{
     streamed::streaming,
     watch::{Followed, Presence, Seen, follow},
 };
-use crate::{kube_client::responses::code, lock::lock};
+use crate::{
+    clock::{later, now},
+    kube_client::responses::code,
+    lock::lock,
+};
 
 /// An UpgradeGate, or its readable part.
 pub(crate) type GateFound = Result<Arc<UpgradeGate>, Arc<Undecodable>>;
@@ -240,7 +244,7 @@ impl Watching {
         (store, both.boxed())
     }
 
-    /// Updates the state from the signs of the watch and its accepted requests.
+    /// Updates the state from the signs of the watch and its accepted requests, for as long as it is polled.
     async fn tell(
         self,
         definitions: Api<CustomResourceDefinition>,
@@ -248,14 +252,18 @@ impl Watching {
         mut accepted: UnboundedReceiver<()>,
     ) {
         loop {
+            let wake_at = (self.select)(&mut lock(&self.states)).wake_at();
             let asks = tokio::select! {
                 biased;
                 Some(sign) = seen.next() => self.update(|kind| kind.saw(sign)),
                 Some(()) = accepted.next() => self.update(|kind| {
-                    kind.watching();
+                    kind.watching(now());
                     false
                 }),
-                else => return,
+                () = later(wake_at) => self.update(|kind| {
+                    kind.wake(now());
+                    false
+                }),
             };
             if asks {
                 let name = (self.select)(&mut lock(&self.states)).definition().to_owned();

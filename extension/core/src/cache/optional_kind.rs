@@ -3,6 +3,8 @@
 //! Without its definition a kind has no objects, and nothing waits for it. Only the API server can say so: a refused, failed or outstanding
 //! list means that objects may exist.
 
+use std::time::{Duration, Instant};
+
 use kube::Resource;
 
 use super::{Failure, Sign, stores::GateKinds};
@@ -18,7 +20,10 @@ pub enum OptionalState {
     Unlisted(String),
 }
 
-/// Result of a read of the definition, after the API server refused a list with 404.
+/// Duration after which an accepted watch did not start with an error, such as that of a resourceVersion which has expired.
+const STEADY: Duration = Duration::from_secs(5);
+
+/// Result of a read of the definition, after the API server refused a list with 401, 403 or 404.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DefinitionRead {
     /// The definition does not exist.
@@ -36,6 +41,10 @@ pub struct OptionalKind {
     api: String,
     was_listed: bool,
     state: OptionalState,
+    /// Refusal of the last request for lack of a right. The API server authorizes a request before it looks for the kind.
+    forbidden: Option<String>,
+    /// End of the time after which an accepted watch counts, if the kind was refused before.
+    steady_at: Option<Instant>,
 }
 
 impl OptionalKind {
@@ -46,6 +55,8 @@ impl OptionalKind {
         Self {
             state: OptionalState::Unlisted(format!("waiting for {api} to be listed")),
             was_listed: false,
+            forbidden: None,
+            steady_at: None,
             api,
         }
     }
@@ -68,15 +79,17 @@ impl OptionalKind {
         match sign {
             Sign::Filled => {
                 self.was_listed = true;
-                self.state = OptionalState::Listed;
+                self.listed();
                 false
             }
             Sign::Changed => {
-                self.watching();
+                if self.was_listed {
+                    self.listed();
+                }
                 false
             }
             Sign::Emptied(_) => {
-                self.was_listed = false;
+                (self.was_listed, self.steady_at) = (false, None);
                 self.unlist(&format!("waiting for {} to be listed", self.api));
                 false
             }
@@ -84,32 +97,52 @@ impl OptionalKind {
         }
     }
 
-    /// Observes that the API server has accepted a watch, which continues from the last list.
-    pub fn watching(&mut self) {
-        if self.was_listed {
-            self.state = OptionalState::Listed;
+    /// Observes that the API server has accepted a watch, which continues from the last list. No event has arrived yet.
+    pub fn watching(&mut self, now: Instant) {
+        if self.was_listed && self.state != OptionalState::Listed {
+            self.steady_at.get_or_insert(now + STEADY);
         }
+    }
+
+    /// Returns the time of the next [`Self::wake`], if there is one.
+    #[must_use]
+    pub const fn wake_at(&self) -> Option<Instant> {
+        self.steady_at
+    }
+
+    /// Observes that the time of [`Self::wake_at`] has come: the watch shows all changes since the last list.
+    pub fn wake(&mut self, now: Instant) {
+        if self.steady_at.is_some_and(|at| at <= now) {
+            self.listed();
+        }
+    }
+
+    fn listed(&mut self) {
+        self.steady_at = None;
+        self.state = OptionalState::Listed;
     }
 
     /// Observes the definition.
     pub fn read(&mut self, definition: DefinitionRead) {
+        let forbidden = self.forbidden.take();
         let api = &self.api;
-        let why = match definition {
-            DefinitionRead::Missing => {
+        let why = match (definition, forbidden) {
+            (DefinitionRead::Missing, _) => {
                 self.state = OptionalState::Missing;
                 return;
             }
-            DefinitionRead::Exists => {
+            (_, Some(forbidden)) => forbidden,
+            (DefinitionRead::Exists, None) => {
                 format!(
                     "CustomResourceDefinition {api} exists, but the API server does not serve it; see its conditions"
                 )
             }
-            DefinitionRead::Failed(Some(401 | 403)) => {
+            (DefinitionRead::Failed(Some(401 | 403)), None) => {
                 format!(
                     "Sluice may not get CustomResourceDefinition {api}; apply ClusterRole sluice of its version"
                 )
             }
-            DefinitionRead::Failed(_) => {
+            (DefinitionRead::Failed(_), None) => {
                 format!(
                     "the API server does not tell whether CustomResourceDefinition {api} exists; the log of Sluice says why"
                 )
@@ -119,10 +152,19 @@ impl OptionalKind {
     }
 
     fn failed(&mut self, failure: Failure) -> bool {
+        (self.forbidden, self.steady_at) = (None, None);
         let api = &self.api;
         let why = match failure.refusal() {
             Some(404) => return true,
-            Some(401 | 403) => format!("Sluice may not list {api}; {ROLE}"),
+            Some(401 | 403) => {
+                let why = format!("Sluice may not list {api}; {ROLE}");
+                // Without a list, the definition decides.
+                if self.state == OptionalState::Listed {
+                    self.unlist(&why);
+                }
+                self.forbidden = Some(why);
+                return true;
+            }
             Some(code) => format!("the API server refuses to list {api} with {code}"),
             // The cache stays valid while the API server is down, and no release is confirmed meanwhile.
             None if self.state == OptionalState::Listed => return false,
@@ -189,7 +231,8 @@ mod tests {
         assert_eq!(kind.definition(), "upgradegates.lifecycle.sluice.dev");
         let waits = "waiting for upgradegates.lifecycle.sluice.dev to be listed";
         assert_eq!(unlisted(&kind), Some(waits));
-        kind.watching();
+        kind.watching(Instant::now());
+        assert_eq!(kind.wake_at(), None);
         assert!(!kind.saw(Sign::Changed));
         assert_eq!(unlisted(&kind), Some(waits), "without a list");
         assert!(!kind.saw(Sign::Filled));
@@ -213,7 +256,15 @@ mod tests {
     #[case::silent(None, "upgradegates.lifecycle.sluice.dev cannot be listed; ")]
     fn a_failed_list_names_its_cause(#[case] code: Option<u16>, #[case] why: &str) {
         let mut kind = OptionalKind::of::<UpgradeGate>();
-        assert!(!kind.saw(failure(code)), "only 404 asks for the definition");
+        let asks = kind.saw(failure(code));
+        assert_eq!(
+            asks,
+            matches!(code, Some(401 | 403)),
+            "the definition may be missing"
+        );
+        if asks {
+            kind.read(DefinitionRead::Exists);
+        }
         assert!(
             unlisted(&kind).is_some_and(|text| text.starts_with(why)),
             "{kind:?}"
@@ -227,11 +278,61 @@ mod tests {
     #[case::throttled(Some(429), true)]
     #[case::forbidden(Some(403), false)]
     fn a_listed_kind_stays_listed_while_requests_fail(#[case] code: Option<u16>, #[case] stays: bool) {
-        let mut kind = listed();
-        assert!(!kind.saw(failure(code)));
+        let (mut kind, now) = (listed(), Instant::now());
+        assert_eq!(
+            kind.saw(failure(code)),
+            !stays,
+            "a refusal asks for the definition"
+        );
         assert_eq!(kind.state() == &OptionalState::Listed, stays, "{kind:?}");
-        kind.watching();
+        kind.watching(now);
+        assert_eq!(kind.wake_at(), (!stays).then_some(now + STEADY));
+        kind.wake(now + STEADY);
         assert_eq!(kind.state(), &OptionalState::Listed, "the watch goes on");
+    }
+
+    /// The API server sends the header of a watch before it looks for its resourceVersion.
+    #[test]
+    fn an_accepted_watch_that_starts_with_an_error_shows_nothing() {
+        let (mut kind, now) = (listed(), Instant::now());
+        assert!(kind.saw(failure(Some(403))));
+        kind.watching(now);
+        assert!(unlisted(&kind).is_some(), "no event has arrived");
+        let expired = Failure {
+            of_list: false,
+            answered: true,
+            code: None,
+        };
+        assert!(!kind.saw(Sign::Failed(expired)));
+        assert_eq!(kind.wake_at(), None);
+        kind.wake(now + STEADY);
+        assert!(unlisted(&kind).is_some(), "it has ended");
+        kind.watching(now);
+        assert!(!kind.saw(Sign::Changed));
+        assert_eq!(kind.state(), &OptionalState::Listed, "an event has arrived");
+    }
+
+    /// An update of the image alone brings neither the definition nor the role.
+    #[test]
+    fn a_missing_definition_is_seen_without_the_right_to_list() {
+        let mut kind = OptionalKind::of::<UpgradeGate>();
+        for _ in 0..2 {
+            assert!(kind.saw(failure(Some(403))));
+            kind.read(DefinitionRead::Missing);
+            assert_eq!(kind.state(), &OptionalState::Missing);
+        }
+        assert!(kind.saw(failure(Some(403))));
+        assert_eq!(
+            kind.state(),
+            &OptionalState::Missing,
+            "until the definition is read"
+        );
+        for definition in [DefinitionRead::Exists, DefinitionRead::Failed(None)] {
+            assert!(kind.saw(failure(Some(403))));
+            kind.read(definition);
+            let names_role = |why: &str| why.contains("apply ClusterRole sluice-gates");
+            assert!(unlisted(&kind).is_some_and(names_role), "{kind:?}");
+        }
     }
 
     #[rstest]

@@ -212,6 +212,26 @@ async fn a_missing_rule_holds_until_it_is_added() {
     );
 }
 
+/// An update of the image alone brings neither the definitions nor the role, and the API server authorizes a list before it looks for its kind.
+#[tokio::test(start_paused = true)]
+async fn a_missing_definition_turns_gates_off_also_without_the_right_to_list() {
+    let is_installed = Arc::<AtomicBool>::default();
+    let installed = Arc::clone(&is_installed);
+    let server = server(move |request| match request.path.as_str() {
+        DEFINITION if installed.load(Ordering::Relaxed) => Answer::Body(
+            json!({"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": {"name": NAME}}),
+        ),
+        DEFINITION => Answer::Missing(NAME.to_owned()),
+        _ => Answer::Refusal(403),
+    });
+    let (stores, _following) = opened(&server, &handlers()).await;
+    assert_eq!(stores.gate_kinds(), GateKinds::Off);
+    is_installed.store(true, Ordering::Relaxed);
+    sleep(LATER).await;
+    let why = why(&stores);
+    assert!(why.contains("apply ClusterRole sluice-gates"), "{why}");
+}
+
 /// The writes of the leader to the status must not requeue the Clusters of a gate.
 #[tokio::test(start_paused = true)]
 async fn only_changes_of_its_spec_requeue_the_clusters_of_a_gate() {
