@@ -122,11 +122,11 @@ impl EventHandlers {
 
     /// Handles a change of an UpgradeGate other than one of its status.
     pub(crate) fn gate(&self, change: GateChange) {
-        lock(&self.uncounted).all();
         match &change {
             GateChange::One(gate) => self.gate_statuses.send(gate.namespace().to_owned()),
             GateChange::Namespace(namespace) => self.gate_statuses.send(namespace.clone()),
-            GateChange::All => {}
+            // Holds are counted from ClusterUpgrades, which only now may count. One that changes marks its own Cluster.
+            GateChange::All => lock(&self.uncounted).all(),
         }
         self.gate_changes.send(change);
     }
@@ -203,4 +203,33 @@ impl EventHandlers {
 
 fn name(meta: &ObjectMeta) -> String {
     meta.name.clone().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use sluice_core::gate::index::Counting;
+
+    use super::*;
+
+    /// A burst of changes would count all Clusters each second.
+    #[tokio::test]
+    async fn a_changed_gate_recounts_no_cluster() {
+        let handlers = EventHandlers::default();
+        let recounts_all = |change: GateChange| {
+            handlers.gate(change);
+            let uncounted = std::mem::take(&mut *lock(&handlers.uncounted));
+            let mut recounts = false;
+            let all = || {
+                recounts = true;
+                Vec::new()
+            };
+            Counting::default().count(Duration::ZERO, uncounted, all, |_| None);
+            recounts
+        };
+        assert!(!recounts_all(GateChange::One(ClusterRef::new("team-a", "cni"))));
+        assert!(!recounts_all(GateChange::Namespace("team-a".to_owned())));
+        assert!(recounts_all(GateChange::All));
+    }
 }
