@@ -4,12 +4,12 @@
 //! packages, and no Cluster waits for both.
 
 mod clients;
+mod fan_out;
 mod local_states;
 mod reads;
 mod status;
 
 use std::{
-    panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Mutex, MutexGuard, OnceLock},
     time::Duration,
 };
@@ -23,7 +23,6 @@ use sluice_core::{
     gates::{
         facts::{GateFacts, GateSettings},
         reconcile::{GateEffects, GateLocalState, close},
-        selection::selects,
     },
     limits::Again,
     packages::build::FIELD_MANAGER,
@@ -34,11 +33,8 @@ use sluice_core::{
         outcomes::{SLOW, UNSEEN},
     },
 };
-use sluice_crds::{
-    foreign::Cluster,
-    lifecycle::{ClusterUpgrade, UpgradeGate},
-};
-use tokio::{task::yield_now, time::timeout};
+use sluice_crds::{foreign::Cluster, lifecycle::ClusterUpgrade};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
@@ -68,9 +64,6 @@ const PROBE: &str = "probe";
 
 /// Interval of the probe. It shows that the queue advances without events, and drops the state of deleted Clusters.
 const PROBE_PERIOD: Duration = Duration::from_secs(30);
-
-/// Clusters that are looked up after a change of an UpgradeGate before the task yields.
-const BATCH: usize = 100;
 
 /// State that all reconciles share.
 pub struct Context {
@@ -165,7 +158,7 @@ pub async fn run(
     });
     tokio::select! {
         () = queue => {}
-        () = fan_out(&ctx, changes) => {}
+        () = fan_out::run(&ctx, changes) => {}
     }
 }
 
@@ -177,60 +170,6 @@ fn once_filled(ctx: &Arc<Context>) -> impl Stream<Item = ClusterRef> + use<> {
         stream::iter(ctx.stores.clusters.names())
     });
     filled.flatten()
-}
-
-/// Requeues the Clusters that each change of an UpgradeGate affects. Never ends, so that the queue alone ends the controller.
-async fn fan_out(ctx: &Context, mut changes: impl Stream<Item = GateChange> + Unpin) {
-    while let Some(change) = changes.next().await {
-        if change == GateChange::All {
-            for namespace in ctx.stores.gate_namespaces() {
-                ctx.statuses.send(namespace);
-            }
-        }
-        let mut looked_up = 0;
-        for cluster in ctx.stores.clusters.names() {
-            let is_affected = match &change {
-                GateChange::All => true,
-                GateChange::Namespace(namespace) => cluster.namespace() == namespace,
-                GateChange::One(gate) => {
-                    cluster.namespace() == gate.namespace() && {
-                        looked_up += 1;
-                        concerns(&ctx.stores, gate, &cluster)
-                    }
-                }
-            };
-            if is_affected {
-                ctx.triggers.enqueue_gated(cluster);
-            }
-            if looked_up == BATCH {
-                looked_up = 0;
-                yield_now().await;
-            }
-        }
-    }
-    std::future::pending::<()>().await;
-}
-
-/// Whether a changed UpgradeGate may concern a Cluster of its namespace: the gate selects it, or a ClusterUpgrade of the Cluster may list the
-/// gate or a fault of it.
-fn concerns(stores: &Stores, gate: &ClusterRef, cluster: &ClusterRef) -> bool {
-    let namespace = Some(gate.namespace());
-    let upgrade: Found<ClusterUpgrade> = stores.found(namespace, cluster.name());
-    if !matches!(upgrade, Ok(None)) {
-        return true;
-    }
-    let found: Found<UpgradeGate> = stores.found(namespace, gate.name());
-    let (Ok(Some(gate)), Some(cluster)) = (found, stores.clusters.get(namespace, cluster.name())) else {
-        return false;
-    };
-    // A gate whose expressions have no meaning holds every Cluster.
-    let expressions = gate.spec.cluster_selector.match_expressions.as_deref();
-    if expressions.is_some_and(|expressions| !expressions.is_empty()) {
-        return true;
-    }
-    // This task serves all Clusters. If it panics there, only the reconcile of the Cluster fails.
-    let selected = catch_unwind(AssertUnwindSafe(|| selects(&gate, cluster.labels())));
-    selected.unwrap_or(true)
 }
 
 /// Reconciles a queued Cluster. Returns the delay until it is requeued without an event.

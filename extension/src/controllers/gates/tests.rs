@@ -60,7 +60,7 @@ fn complete(management: &ObjectServer) {
 }
 
 /// Returns a leader with filled stores. Its watches show no later change.
-async fn leader(management: &ObjectServer) -> Context {
+pub(super) async fn leader(management: &ObjectServer) -> Context {
     let client = management.client();
     let handlers = EventHandlers {
         without_packages: true,
@@ -242,7 +242,7 @@ async fn a_changed_gate_requeues_the_clusters_that_it_concerns() {
     let mut requeues = leader.triggers.listen_gated();
     let mut told = async |change: GateChange| {
         let changes = stream::iter([change]);
-        let _never_ends = timeout(Duration::from_secs(1), fan_out(&leader, changes)).await;
+        let _never_ends = timeout(Duration::from_secs(1), fan_out::run(&leader, changes)).await;
         let listed = std::iter::from_fn(|| requeues.next().now_or_never().flatten());
         let mut names: Vec<_> = listed.map(|cluster| cluster.name().to_owned()).collect();
         names.sort_unstable();
