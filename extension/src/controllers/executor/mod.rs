@@ -44,6 +44,9 @@ pub(crate) trait Host<S: Reconciler>: Sync {
     /// Executes reads from the cache, and those specific to this reconciler.
     fn answer(&self, ask: &Read) -> impl Future<Output = Result<ReadResult, Failure>> + Send;
 
+    /// Observes the result of a read.
+    fn answered(&self, _ask: &Read, _answer: &ReadResult) {}
+
     /// Stores the local state for the next reconcile before writes start: a canceled reconcile may have executed them.
     fn writing(&self, effects: S::Effects) -> impl Future<Output = ()> + Send;
 

@@ -20,6 +20,7 @@ pub(super) async fn answer<S: Reconciler>(host: &impl Host<S>, ask: &Read) -> Re
         }),
     };
     let answer = answer.unwrap_or_else(ReadResult::Failed);
+    host.answered(ask, &answer);
     if let ReadResult::Failed(failure) | ReadResult::Contact(Contact::Unread { failure, .. }) = &answer {
         let ((namespace, name), server) = (host.subject(), ask.server());
         // The lists of a workload cluster that is deleted with its Cluster fail as a matter of course.

@@ -11,7 +11,7 @@ use std::{
 };
 
 use kube::Client;
-use sluice_core::protocol::{ParsedKubeconfig, Server};
+use sluice_core::protocol::{Failure, ParsedKubeconfig, Server};
 
 use self::kinds::Kinds;
 
@@ -30,6 +30,8 @@ pub(crate) struct Clients {
     kept: Mutex<HashMap<String, Kept>>,
     /// Discovered kinds of the management cluster.
     management: Arc<Kinds>,
+    /// Last failure of each workload cluster that did not respond, by UID of the Cluster.
+    silent: Mutex<HashMap<String, Failure>>,
 }
 
 struct Kept {
@@ -48,6 +50,7 @@ impl Clients {
             remotes,
             kept: Mutex::default(),
             management: Arc::default(),
+            silent: Mutex::default(),
         }
     }
 
@@ -105,6 +108,27 @@ impl Clients {
         if again.is_none_or(|again| again >= COLD) {
             self.forget(uid);
         }
+    }
+
+    /// Notes that the workload cluster of a Cluster responded, or its failure if it did not.
+    pub(super) fn heard(&self, uid: &str, failure: Option<Failure>) {
+        let mut silent = lock(&self.silent);
+        match failure {
+            Some(failure) => drop(silent.insert(uid.to_owned(), failure)),
+            None => drop(silent.remove(uid)),
+        }
+    }
+
+    /// Returns the last failure of a workload cluster that did not respond.
+    pub(super) fn silence(&self, uid: &str) -> Option<Failure> {
+        lock(&self.silent).get(uid).cloned()
+    }
+
+    /// Keeps this client for a Cluster with this kubeconfig.
+    #[cfg(test)]
+    pub(super) fn adopt(&self, uid: &str, digest: &str, client: Client) {
+        let made = self.client_with(uid, digest, crate::clock::now(), || Ok(client));
+        assert!(made.is_ok());
     }
 
     /// Drops the client of a Cluster.

@@ -65,6 +65,9 @@ const PROBE: &str = "probe";
 /// Interval of the probe. It shows that the queue advances without events, and drops the state of deleted Clusters.
 const PROBE_PERIOD: Duration = Duration::from_secs(30);
 
+/// Requeue delay of a Cluster that keeps its permit to contact the workload cluster: objects are read once a second.
+const SOON: Duration = Duration::from_secs(1);
+
 /// State that all reconciles share.
 pub struct Context {
     /// Client of the management cluster.
@@ -114,6 +117,7 @@ impl Context {
     fn forget(&self, uid: &str) {
         self.limiter.outcomes().forget(uid);
         self.clients.forget(uid);
+        self.clients.heard(uid, None);
         if self.local_states().forget(uid) {
             self.events.forget(uid);
         }
@@ -301,13 +305,12 @@ async fn execute(cluster: &Arc<Cluster>, ctx: &Context, uid: &str) -> Result<Don
 }
 
 pub(crate) async fn reconcile_once(cluster: &Arc<Cluster>, ctx: &Context) -> Result<Done, Error> {
-    let control_plane = |reference: &_| {
-        ctx.control_planes
-            .get(&ClusterRef::of(cluster.as_ref()), reference)
-    };
+    let reference = ClusterRef::of(cluster.as_ref());
+    let control_plane = |named: &_| ctx.control_planes.get(&reference, named);
     let Some(facts) = GateFacts::of(cluster, &ctx.stores, &ctx.settings, control_plane) else {
         // While the kinds are not listed, the Cluster may still be gated.
         if matches!(ctx.stores.gate_kinds(), GateKinds::Listed) {
+            ctx.limiter.forget(&reference);
             ctx.forget(&cluster.uid().unwrap_or_default());
         }
         return Ok(Done::AwaitChange);
@@ -319,8 +322,18 @@ pub(crate) async fn reconcile_once(cluster: &Arc<Cluster>, ctx: &Context) -> Res
         facts: &facts,
         rollbacks,
         workload: OnceLock::new(),
+        permit: OnceLock::new(),
     };
     let (outcome, effects) = executor::run(&host, &facts, &before).await;
+    if host.is_deferred() {
+        // The permit requeues it, and the drift check stays due.
+        return Ok(Done::RequeueAfter(PROBE_PERIOD));
+    }
+    let is_soon = matches!(outcome, Ok(Done::RequeueAfter(time)) if time <= SOON);
+    if !host.needs_permit() && !is_soon {
+        // Others wait for it.
+        drop(ctx.limiter.granted_drift_check(&reference));
+    }
     apply(ctx, &facts, rollbacks, effects).await;
     let done = outcome?;
     if done == Done::Forget {

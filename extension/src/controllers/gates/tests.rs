@@ -1,7 +1,13 @@
+use std::{convert::Infallible, future::pending};
+
+use base64::{Engine as _, prelude::BASE64_STANDARD};
 use futures::{FutureExt as _, channel::mpsc};
+use http::{Request, Response};
+use kube::client::Body;
 use serde_json::{Value, json};
-use sluice_core::schedule::SyncPeriod;
+use sluice_core::{kubeconfig, schedule::SyncPeriod};
 use tokio::time::sleep;
+use tower::service_fn;
 
 use super::*;
 use crate::{
@@ -9,7 +15,7 @@ use crate::{
     controllers::{
         bootstrap::{
             object_server::ObjectServer,
-            world::{CLUSTER, KUBECONFIG, SYSTEM, VERSION, World},
+            world::{CLUSTER, KUBE_SYSTEM, KUBECONFIG, SYSTEM, VERSION, World},
         },
         registration::HookScope,
     },
@@ -22,7 +28,7 @@ const GATES: &str = "/apis/lifecycle.sluice.dev/v1alpha1/namespaces/team-a/upgra
 const UPGRADES: &str = "/apis/lifecycle.sluice.dev/v1alpha1/namespaces/team-a/clusterupgrades";
 
 /// Returns a gate that waits for a Job of the hop.
-fn gate(selector: &Value) -> Value {
+pub(super) fn gate(selector: &Value) -> Value {
     json!({
         "apiVersion": "lifecycle.sluice.dev/v1alpha1", "kind": "UpgradeGate", "metadata": {"generation": 1},
         "spec": {
@@ -111,7 +117,7 @@ fn reference() -> ClusterRef {
     ClusterRef::new("team-a", "one")
 }
 
-fn cluster(context: &Context) -> Arc<Cluster> {
+pub(super) fn cluster(context: &Context) -> Arc<Cluster> {
     context.stores.clusters.get(Some("team-a"), "one").unwrap()
 }
 
@@ -256,6 +262,87 @@ async fn a_changed_gate_requeues_the_clusters_that_it_concerns() {
     assert_eq!(all, "elsewhere one other recorded selected");
     let gone = GateChange::One(ClusterRef::new("team-a", "gone"));
     assert_eq!(told(gone).await, "recorded", "its record may list the gate");
+}
+
+/// After a network partition, for example.
+#[tokio::test(start_paused = true)]
+async fn silent_workload_clusters_leave_reconciles_to_others() {
+    const STEP: Duration = Duration::from_millis(250);
+    let world = World::new();
+    let mut of_agent = gate(&json!({}));
+    of_agent["spec"]["checks"] = json!([{
+        "name": "agent", "cluster": "Workload", "healthOnly": true,
+        "object": {"apiVersion": "apps/v1", "kind": "DaemonSet", "namespace": "kube-system", "name": "agent"},
+    }]);
+    world.management.put(&format!("{GATES}/agent"), of_agent);
+    let kind = json!({"name": "daemonsets", "singularName": "", "namespaced": true, "kind": "DaemonSet", "verbs": ["get", "list"]});
+    world.workload.put(
+        "/apis/apps/v1",
+        json!({"kind": "APIResourceList", "groupVersion": "apps/v1", "resources": [kind]}),
+    );
+    let (cluster, secret) = (
+        world.management.get(CLUSTER).unwrap(),
+        world.management.get(KUBECONFIG).unwrap(),
+    );
+    let silent: Vec<String> = (0..8).map(|number| format!("silent-{number}")).collect();
+    for name in &silent {
+        let (mut cluster, mut secret) = (cluster.clone(), secret.clone());
+        cluster["metadata"] = json!({"uid": name, "generation": 1});
+        secret["metadata"] = json!({});
+        world
+            .management
+            .put(&CLUSTER.replace("/one", &format!("/{name}")), cluster);
+        world
+            .management
+            .put(&KUBECONFIG.replace("/one-", &format!("/{name}-")), secret);
+    }
+    let value = BASE64_STANDARD
+        .decode(secret["data"]["value"].as_str().unwrap())
+        .unwrap();
+    let digest = kubeconfig::digest(&value);
+    let adopt = |context: &Context| {
+        context.clients.adopt("uid", &digest, world.workload.client());
+        for name in &silent {
+            let never = service_fn(|_: Request<Body>| pending::<Result<Response<Body>, Infallible>>());
+            context
+                .clients
+                .adopt(name, &digest, Client::new(never, "default"));
+        }
+    };
+    // Afterwards nothing is left to write.
+    for _ in 0..4 {
+        let leader = leader(&world.management).await;
+        adopt(&leader);
+        for cluster in leader.stores.clusters.state() {
+            reconcile_once(&cluster, &leader).await.unwrap();
+        }
+    }
+    let mut context = leader(&world.management).await;
+    context.limiter = Limiter::new(4, CancellationToken::new());
+    adopt(&context);
+    let (context, stop) = (Arc::new(context), CancellationToken::new());
+    let (requeues, changes) = (
+        context.triggers.listen_gated(),
+        Feed::<GateChange>::default().listen(),
+    );
+    let heart = Health::default().heartbeat("gates", Duration::from_mins(1));
+    let running = tokio::spawn(run(Arc::clone(&context), requeues, changes, heart, stop.clone()));
+    // By then each silent one was contacted once.
+    sleep(Duration::from_secs(10)).await;
+    let asked = || world.workload.times_asked_for(KUBE_SYSTEM);
+    let (mut before, mut waited, mut longest) = (asked(), Duration::ZERO, Duration::ZERO);
+    for _ in 0..120 {
+        sleep(STEP).await;
+        waited += STEP;
+        longest = longest.max(waited);
+        let now = asked();
+        if now > before {
+            (before, waited) = (now, Duration::ZERO);
+        }
+    }
+    assert!(longest <= Duration::from_secs(2), "{longest:?}");
+    stop.cancel();
+    assert!(timeout(Duration::from_mins(1), running).await.is_ok());
 }
 
 /// From the start of the controller to its stop.
