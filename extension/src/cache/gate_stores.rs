@@ -5,6 +5,7 @@ use std::{
     fmt,
     pin::pin,
     sync::{Arc, Mutex},
+    time::Instant,
 };
 
 use futures::{
@@ -55,6 +56,8 @@ struct States {
     of_gates: OptionalKind,
     of_upgrades: OptionalKind,
     kinds: GateKinds,
+    /// Time since which both kinds are listed.
+    listed_since: Option<Instant>,
 }
 
 impl States {
@@ -65,6 +68,7 @@ impl States {
         );
         Self {
             kinds: gate_kinds(of_gates.state(), of_upgrades.state()),
+            listed_since: None,
             of_gates,
             of_upgrades,
         }
@@ -112,6 +116,11 @@ impl GateStores {
     /// Returns what the stores show.
     pub(crate) fn kinds(&self) -> GateKinds {
         lock(&self.states).kinds.clone()
+    }
+
+    /// Returns the time since which both kinds are listed.
+    pub(crate) fn listed_since(&self) -> Option<Instant> {
+        lock(&self.states).listed_since
     }
 
     /// Returns the UpgradeGates of a namespace, by name.
@@ -282,6 +291,9 @@ impl Watching {
         let changed = change((self.select)(&mut states));
         let kinds = gate_kinds(states.of_gates.state(), states.of_upgrades.state());
         let before = std::mem::replace(&mut states.kinds, kinds.clone());
+        if before != kinds {
+            states.listed_since = matches!(kinds, GateKinds::Listed).then(now);
+        }
         drop(states);
         if before != kinds {
             self.handlers.gate_kinds(&kinds);

@@ -3,6 +3,7 @@
 use std::{
     panic::AssertUnwindSafe,
     sync::{Arc, Mutex, OnceLock},
+    time::Instant,
 };
 
 use futures::future::{self, BoxFuture, FutureExt, join_all, select_all};
@@ -225,6 +226,11 @@ impl Stores {
     pub(crate) fn gate_namespaces(&self) -> Vec<String> {
         let stores = self.upgrade_gates.as_ref();
         stores.map_or_else(Vec::new, GateStores::namespaces)
+    }
+
+    /// Returns the time since which UpgradeGates and ClusterUpgrades are listed.
+    pub(crate) fn gates_listed_since(&self) -> Option<Instant> {
+        self.upgrade_gates.as_ref()?.listed_since()
     }
 
     /// Returns namespace and name of each ClusterUpgrade.

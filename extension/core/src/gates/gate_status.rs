@@ -20,13 +20,19 @@ use super::{
     selection::selects,
     status::{HELD, condition},
 };
-use crate::protocol::{Key, Server, Write};
+use crate::{
+    protocol::{Key, Server, Write},
+    reasons::GateReason,
+};
 
 /// Type of the condition that tells whether the gate is valid.
 const ACCEPTED: &str = "Accepted";
 
 /// Type of the condition that tells whether upgrades of all selected Clusters depend on this generation of the gate.
 const IN_FORCE: &str = "InForce";
+
+/// Maximum number of gates of a namespace whose Clusters are counted.
+pub const MAX_COUNTED: usize = 50;
 
 /// Maximum number of Clusters that a message names.
 const NAMED: usize = 12;
@@ -52,7 +58,33 @@ pub fn write(
     let nothing = UpgradeGateStatus::default();
     let current = gate.status.as_ref().unwrap_or(&nothing);
     let next = status(gate, current, clusters, unasked, now);
-    if next == *current {
+    write_if_it_differs(gate, current, &next)
+}
+
+/// Returns the write of the status of a gate beyond the first [`MAX_COUNTED`] of its namespace, if it differs. Its counts stay as they are.
+#[must_use]
+pub fn write_uncounted(gate: &UpgradeGate, now: Timestamp) -> Option<Write> {
+    let nothing = UpgradeGateStatus::default();
+    let current = gate.status.as_ref().unwrap_or(&nothing);
+    let message = format!(
+        "namespace {} has more than {MAX_COUNTED} UpgradeGates, so all of them hold; delete some, or merge gates with the same clusterSelector",
+        gate.namespace().unwrap_or_default()
+    );
+    let accepted = ("False", GateReason::ChecksTooMany.as_str(), message);
+    let next = UpgradeGateStatus {
+        observed_generation: gate.metadata.generation,
+        conditions: conditions(gate, current, accepted, not_accepted(), now),
+        ..current.clone()
+    };
+    write_if_it_differs(gate, current, &next)
+}
+
+fn write_if_it_differs(
+    gate: &UpgradeGate,
+    current: &UpgradeGateStatus,
+    next: &UpgradeGateStatus,
+) -> Option<Write> {
+    if next == current {
         return None;
     }
     let namespace = gate.namespace();
@@ -84,13 +116,37 @@ fn status(
     let (accepted, in_force) = match compile(gate) {
         Err(invalid) => {
             let said = ("False", invalid.reason.as_str(), invalid.message.clone());
-            (said, ("False", "NotAccepted", "the gate is not valid".to_owned()))
+            (said, not_accepted())
         }
         Ok(_) => (
             ("True", "Valid", String::new()),
             in_force(gate, &selected, unasked),
         ),
     };
+    UpgradeGateStatus {
+        observed_generation: gate.metadata.generation,
+        selected: i64::try_from(selected.len()).ok(),
+        holding: i64::try_from(holding).ok(),
+        conditions: conditions(gate, current, accepted, in_force, now),
+    }
+}
+
+/// Status, reason and message of a condition.
+type Said = (&'static str, &'static str, String);
+
+/// Returns condition `InForce` of a gate that is not accepted.
+fn not_accepted() -> Said {
+    ("False", "NotAccepted", "the gate is not valid".to_owned())
+}
+
+/// Returns the conditions of a gate: ours and those of others.
+fn conditions(
+    gate: &UpgradeGate,
+    current: &UpgradeGateStatus,
+    accepted: Said,
+    in_force: Said,
+    now: Timestamp,
+) -> Vec<Condition> {
     let generation = gate.metadata.generation;
     let ours = [
         since_changed(current, ACCEPTED, accepted, generation, now),
@@ -98,19 +154,14 @@ fn status(
     ];
     let is_other = |condition: &&Condition| ![ACCEPTED, IN_FORCE].contains(&condition.type_.as_str());
     let others = current.conditions.iter().filter(is_other).cloned();
-    UpgradeGateStatus {
-        observed_generation: generation,
-        selected: i64::try_from(selected.len()).ok(),
-        holding: i64::try_from(holding).ok(),
-        conditions: ours.into_iter().chain(others).collect(),
-    }
+    ours.into_iter().chain(others).collect()
 }
 
 /// Returns a condition, with the time of its last change of status.
 fn since_changed(
     current: &UpgradeGateStatus,
     type_: &str,
-    (status, reason, message): (&str, &str, String),
+    (status, reason, message): Said,
     generation: Option<i64>,
     now: Timestamp,
 ) -> Condition {
@@ -127,11 +178,7 @@ fn since_changed(
 }
 
 /// Returns status, reason and message of condition `InForce` of a valid gate.
-fn in_force(
-    gate: &UpgradeGate,
-    selected: &[&GatedCluster],
-    unasked: Option<&str>,
-) -> (&'static str, &'static str, String) {
+fn in_force(gate: &UpgradeGate, selected: &[&GatedCluster], unasked: Option<&str>) -> Said {
     if let Some(unasked) = unasked {
         return ("False", "NamespaceNotSelected", unasked.to_owned());
     }
@@ -317,6 +364,21 @@ mod tests {
         let body = written(&gate, &[], None).unwrap();
         assert_eq!(condition_of(&body, "Accepted"), ("False", "GateInvalid"));
         assert_eq!(condition_of(&body, "InForce").0, "False");
+    }
+
+    #[test]
+    fn a_gate_of_too_many_is_not_accepted_and_written_once() {
+        let mut gate = gate();
+        gate.status = serde_json::from_value(json!({"selected": 3, "holding": 1})).ok();
+        let body = write_uncounted(&gate, now()).map(|write| write.body).unwrap();
+        assert_eq!(condition_of(&body, "Accepted"), ("False", "ChecksTooMany"));
+        assert_eq!(condition_of(&body, "InForce"), ("False", "NotAccepted"));
+        assert_eq!(
+            body["status"]["selected"], 3,
+            "a patch without it would not remove it"
+        );
+        gate.status = serde_json::from_value(body["status"].clone()).unwrap();
+        assert!(write_uncounted(&gate, now()).is_none());
     }
 
     /// A gate that no longer selects a Cluster may hold its upgrade.

@@ -11,7 +11,7 @@ use kube::Client;
 use sluice_core::{
     cache::stores::{GateKinds, Stored, Stores as _},
     error_chain::error_chain,
-    gates::gate_status::{self, GatedCluster},
+    gates::gate_status::{self, GatedCluster, MAX_COUNTED},
     limits::{Again, Retries},
     packages::build::FIELD_MANAGER,
     protocol::{Failure, Write},
@@ -41,8 +41,15 @@ const FIRST_SCOPE: Duration = Duration::from_secs(5);
 /// Concurrent passes. Each holds the Clusters of its namespace.
 const AT_ONCE: u16 = 2;
 
-/// Clusters that are looked up, or gates that are computed, before the task yields.
+/// Clusters that are looked up before the task yields.
 const BATCH: usize = 16;
+
+/// Label selectors that are compared before the task yields.
+const COMPARED: usize = 1_000;
+
+/// Time after which every replica lists UpgradeGates that this one lists. A replica repeats a list of a missing kind after at most 2 s.
+/// Condition `InForce` must not be `True` before, because a replica without gates releases.
+const EVERYWHERE: Duration = Duration::from_secs(5);
 
 /// State that all passes share.
 pub struct GateStatuses {
@@ -127,7 +134,12 @@ async fn turn(statuses: &GateStatuses, namespace: &str) -> Option<Duration> {
         statuses.passed(namespace, None);
         return None;
     }
-    if let Some(left) = statuses.until_due(namespace, now()) {
+    let (now, listed) = (now(), stores.gates_listed_since());
+    let until_everywhere = listed.map(|listed| EVERYWHERE.saturating_sub(now.duration_since(listed)));
+    if let Some(left) = until_everywhere.filter(|left| !left.is_zero()) {
+        return Some(left);
+    }
+    if let Some(left) = statuses.until_due(namespace, now) {
         return Some(left);
     }
     let metrics = &statuses.metrics.controllers.upgrade_gate;
@@ -161,17 +173,25 @@ async fn pass(statuses: &GateStatuses, namespace: &str) -> Result<(), Error> {
     let held = clusters.iter().filter(|cluster| is_held(cluster)).count();
     let passed = Namespace { at: now(), held };
     statuses.passed(namespace, Some(passed));
-    let mut failure = None;
+    let (mut failure, mut compared) = (None, 0);
     for (count, gate) in statuses.stores.gates_of(namespace).into_iter().enumerate() {
         // An UpgradeGate that cannot be decoded has no status that Sluice could write. Its Clusters name it.
         let Ok(gate) = gate else { continue };
-        if let Some(write) = gate_status::write(&gate, &clusters, unasked.as_deref(), clock().now)
+        let is_counted = count < MAX_COUNTED;
+        let write = if is_counted {
+            gate_status::write(&gate, &clusters, unasked.as_deref(), clock().now)
+        } else {
+            gate_status::write_uncounted(&gate, clock().now)
+        };
+        if let Some(write) = write
             && let Err(refused) = made(statuses, &write).await
         {
             // The others do not wait for it.
             failure = failure.or(Some(refused));
         }
-        if count % BATCH == BATCH - 1 {
+        compared += if is_counted { clusters.len() + 1 } else { 1 };
+        if compared >= COMPARED {
+            compared = 0;
             yield_now().await;
         }
     }
@@ -211,4 +231,59 @@ async fn clusters(stores: &Stores, namespace: &str) -> Vec<GatedCluster> {
         }
     }
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use tokio::time::sleep;
+
+    use super::*;
+    use crate::controllers::{
+        bootstrap::{object_server::ObjectServer, world::World},
+        gates::tests::{gate, leader},
+    };
+
+    const GATES: &str = "/apis/lifecycle.sluice.dev/v1alpha1/namespaces/team-a/upgradegates";
+
+    /// Returns a controller of a new leader, whose stores have listed everything 2 s ago.
+    async fn statuses(management: &ObjectServer) -> GateStatuses {
+        let leader = leader(management).await;
+        let (client, stores) = (leader.client.clone(), leader.stores.clone());
+        GateStatuses::new(client, stores, HookScope::default(), leader.metrics.clone())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_status_is_written_before_other_replicas_list_the_gates() {
+        let world = World::new();
+        world.management.put(&format!("{GATES}/backup"), gate(&json!({})));
+        let statuses = statuses(&world.management).await;
+        let left = turn(&statuses, "team-a").await.unwrap();
+        assert!(!left.is_zero() && left <= EVERYWHERE, "{left:?}");
+        let written = || world.management.get(&format!("{GATES}/backup")).unwrap()["status"].is_object();
+        assert!(!written());
+        sleep(left).await;
+        turn(&statuses, "team-a").await;
+        assert!(written());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn gates_beyond_the_limit_are_refused_without_counts() {
+        let world = World::new();
+        for number in 0..=MAX_COUNTED {
+            let path = format!("{GATES}/gate-{number:03}");
+            world.management.put(&path, gate(&json!({})));
+        }
+        let statuses = statuses(&world.management).await;
+        sleep(EVERYWHERE).await;
+        turn(&statuses, "team-a").await;
+        let status_of = |number: usize| {
+            let path = format!("{GATES}/gate-{number:03}");
+            world.management.get(&path).unwrap()["status"].clone()
+        };
+        let (last, beyond) = (status_of(MAX_COUNTED - 1), status_of(MAX_COUNTED));
+        assert_eq!(last["selected"], 1, "{last}");
+        assert_eq!(beyond["conditions"][0]["reason"], "ChecksTooMany", "{beyond}");
+        assert!(beyond["selected"].is_null(), "{beyond}");
+    }
 }
