@@ -9,6 +9,7 @@ use std::{
 };
 
 use futures::{Stream, StreamExt as _};
+use kube::ResourceExt as _;
 use sluice_core::{
     cache::stores::{Found, Stored as _},
     gates::selection::selects,
