@@ -197,7 +197,8 @@ mod tests {
             () = run(&leader, changes) => panic!("it never ends"),
             longest = others => longest,
         };
-        assert!(longest <= BATCH + 1, "{longest} changes without a break");
+        // Branches are polled in random order, so two batches may follow each other.
+        assert!(longest <= 2 * (BATCH + 1), "{longest} changes without a break");
         let listed = std::iter::from_fn(|| requeues.next().now_or_never().flatten());
         assert_eq!(listed.count(), 1, "the Cluster, once");
     }

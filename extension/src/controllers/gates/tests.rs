@@ -340,7 +340,8 @@ async fn silent_workload_clusters_leave_reconciles_to_others() {
             (before, waited) = (now, Duration::ZERO);
         }
     }
-    assert!(longest <= Duration::from_secs(2), "{longest:?}");
+    // The interval of a hold without progress grows to 4 s in this time. Behind silent Clusters it would wait another 4 s.
+    assert!(longest <= Duration::from_millis(4_500), "{longest:?}");
     stop.cancel();
     assert!(timeout(Duration::from_mins(1), running).await.is_ok());
 }
