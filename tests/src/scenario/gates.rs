@@ -40,9 +40,9 @@
 //! - `Scene::cni(&self, versions: &[(&str, &str)]) -> Result<HelmChartProxy>`: pairs of chart version and appVersion.
 //! - `Scene::deliver(&self, proxy: &HelmChartProxy) -> Result<()>`; `Scene::proxy_path(&self, name: &str) -> String`.
 //! - `World::caaph(&self) -> Result<&Caaph>`, `World::charts(&self) -> Result<&ChartRepository>` (both async): started by the first call.
-//! - [`HelmChartProxy`](crate::objects::HelmChartProxy): `new(chart, repository)`, `version`, `values`, `selects(&Value)`, `options(Value)`,
+//! - [`HelmChartProxy`]: `new(chart, repository)`, `version`, `values`, `selects(&Value)`, `options(Value)`,
 //!   `install_once()`, `object(namespace) -> Value`.
-//! - [`Chart`](crate::objects::Chart): `new(name, version, app_version)`, `template(text)`, `archive()`; `Chart::BROKEN`, `REJECTED`, `ON_DELETE`,
+//! - [`Chart`]: `new(name, version, app_version)`, `template(text)`, `archive()`; `Chart::BROKEN`, `REJECTED`, `ON_DELETE`,
 //!   `Chart::broken_for(cluster) -> String`; `Chart::NAMESPACE` = `kube-system`, `Chart::CONTAINER` = `agent`, `image()` of its
 //!   DaemonSet.
 //! - `components::CAAPH_VERSION` = `v0.6.4`, for `gates.json`.
@@ -58,7 +58,7 @@
 //! let since = cluster.upgrade_unmanaged("v1.35.4").await?;
 //! cluster.held_by("cni/chart", "NotAtVersion", TIMEOUT).await?;
 //! ```
-//! - [`Gate`](crate::objects::Gate): `new(name)`, `audit()`, `before_workers()`, `selects(&Value)`, `deadline(text)`, `row(minor, &[(key, value)])`,
+//! - [`Gate`]: `new(name)`, `audit()`, `before_workers()`, `selects(&Value)`, `deadline(text)`, `row(minor, &[(key, value)])`,
 //!   `check(Check)`, `object(namespace) -> Value`.
 //! - [`Check`](crate::objects::Check): `proxy(name, proxy)`, `management(name, (api_version, kind), object)`,
 //!   `workload(name, (api_version, kind), namespace, object)`, `container`, `version_key`, `health_only()`.

@@ -1,6 +1,6 @@
 //! Evidence record of the UpgradeGates of a Cluster: basis of hook decisions, computed from observed objects only.
 //!
-//! It follows the same [course](crate::upgrade::course) as the record of packages. Only its judged objects differ: checks of the gates that
+//! It follows the same [course] as the record of packages. Only its judged objects differ: checks of the gates that
 //! select the Cluster.
 
 use jiff::Timestamp;
