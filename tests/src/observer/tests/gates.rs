@@ -9,6 +9,9 @@ use crate::observer::ledger::Ledger;
 use crate::observer::milestone::Event;
 use crate::observer::violation::Rule;
 
+/// An edit, and what it is.
+type Case<T> = (fn(&mut T), &'static str);
+
 const GATE: &str = "/mgmt/lifecycle.sluice.dev/upgradegates/a/cni";
 const CLUSTER: &str = "/mgmt/cluster.x-k8s.io/clusters/a/one";
 const PROXY: &str = "/mgmt/addons.cluster.x-k8s.io/helmchartproxies/a/cni";
@@ -333,7 +336,7 @@ fn planted_judges_are_caught() {
 /// CAAPH writes the observed generation of an object that it installs once, and does nothing.
 #[test]
 fn a_judge_that_trusts_a_suspended_object_is_caught() {
-    let suspensions: [(fn(&mut Value), &str); 2] = [
+    let suspensions: [Case<Value>; 2] = [
         (
             |release| release["spec"]["reconcileStrategy"] = json!("InstallOnce"),
             "installed once",
@@ -354,7 +357,7 @@ fn a_judge_that_trusts_a_suspended_object_is_caught() {
 
 #[test]
 fn each_rule_of_a_delivered_chart_can_be_broken() {
-    let cases: [(fn(&mut Story), &str); 12] = [
+    let cases: [Case<Story>; 12] = [
         (|story| story.write(PROXY, None), "no HelmChartProxy cni"),
         (
             |story| story.write_proxy(|proxy| proxy["metadata"]["deletionTimestamp"] = json!("now")),
@@ -434,7 +437,7 @@ fn a_resync_of_a_delivered_chart_takes_nothing_back_unless_it_was_never_delivere
 
 #[test]
 fn each_rule_of_a_daemon_set_can_be_broken() {
-    let cases: [(fn(&mut Value), &str); 6] = [
+    let cases: [Case<Value>; 6] = [
         (
             |daemon_set| daemon_set["status"]["numberAvailable"] = json!(1),
             "a DaemonSet",
@@ -488,7 +491,7 @@ fn each_rule_of_a_daemon_set_can_be_broken() {
 
 #[test]
 fn replicas_of_a_deployment_all_count() {
-    let cases: [(fn(&mut Value), &str); 5] = [
+    let cases: [Case<Value>; 5] = [
         (|_| {}, ""),
         (|deployment| deployment["spec"]["paused"] = json!(true), "paused"),
         // The Pod of before still runs.

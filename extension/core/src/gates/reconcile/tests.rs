@@ -329,7 +329,7 @@ fn a_gate_that_is_created_before_the_step_of_the_workers_holds_them() {
     world.after(2);
     assert_eq!(world.closed(Hook::BeforeWorkersUpgrade, V35).0, "GateDeselected");
     world.edit(CLUSTER, |cluster| {
-        cluster["metadata"]["labels"] = json!({"cni": "cilium"})
+        cluster["metadata"]["labels"] = json!({"cni": "cilium"});
     });
     world.roll_out(AGENT, "v1.18.2");
     world.after(2);
