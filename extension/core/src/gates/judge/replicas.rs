@@ -1,6 +1,7 @@
 //! Clauses of workloads with replicas: all of them run the latest template and are available, and no other Pod is left.
 
 use super::clause::{Clause, Seen};
+use super::common::{AT_VERSION, BELONGS, EXISTS, NAMED, NOT_DELETING, OBSERVED, TYPED};
 use super::object::{Field, Type, detail, flag, number, text};
 use super::verdict::Verdict;
 use crate::reasons::CheckReason;
@@ -32,8 +33,24 @@ pub(super) const FIELDS: &[Field] = &[
     (AVAILABLE, Type::Number),
 ];
 
+/// All clauses of a kind with replicas.
+pub(super) const CLAUSES: &[Clause] = &[
+    EXISTS,
+    TYPED,
+    NAMED,
+    BELONGS,
+    NOT_DELETING,
+    AT_VERSION,
+    NOT_PAUSED,
+    OBSERVED,
+    REPLICAS_DESIRED,
+    NO_OTHER_REPLICAS,
+    REPLICAS_UPDATED,
+    REPLICAS_AVAILABLE,
+];
+
 /// The rollout is not paused.
-pub(super) const NOT_PAUSED: Clause = Clause {
+const NOT_PAUSED: Clause = Clause {
     name: "not paused",
     met: |seen| !flag(seen.object(), "/spec/paused"),
     objection: |seen| {
@@ -45,7 +62,7 @@ pub(super) const NOT_PAUSED: Clause = Clause {
 };
 
 /// The workload has at least one replica.
-pub(super) const REPLICAS_DESIRED: Clause = Clause {
+const REPLICAS_DESIRED: Clause = Clause {
     name: "desired",
     met: |seen| number(seen.object(), DESIRED).is_some_and(|desired| desired >= 1),
     objection: |seen| {
@@ -60,21 +77,21 @@ pub(super) const REPLICAS_DESIRED: Clause = Clause {
 };
 
 /// No Pod is left beside the desired ones.
-pub(super) const NO_OTHER_REPLICAS: Clause = Clause {
+const NO_OTHER_REPLICAS: Clause = Clause {
     name: "no other Pods",
     met: |seen| is_desired(seen, EXISTING),
     objection: not_rolled_out,
 };
 
 /// All replicas run the latest template.
-pub(super) const REPLICAS_UPDATED: Clause = Clause {
+const REPLICAS_UPDATED: Clause = Clause {
     name: "updated",
     met: |seen| is_desired(seen, UPDATED),
     objection: not_rolled_out,
 };
 
 /// All replicas are available.
-pub(super) const REPLICAS_AVAILABLE: Clause = Clause {
+const REPLICAS_AVAILABLE: Clause = Clause {
     name: "available",
     met: |seen| is_desired(seen, AVAILABLE),
     objection: not_rolled_out,

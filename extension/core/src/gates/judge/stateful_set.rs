@@ -1,30 +1,14 @@
 //! StatefulSet: all replicas run the latest template and are available. A partition, or `OnDelete`, leaves updated Pods behind.
 
 use super::clause::{Judge, of_check};
-use super::common::{AT_VERSION, BELONGS, EXISTS, NAMED, NOT_DELETING, OBSERVED, TYPED};
-use super::replicas::{
-    FIELDS, NO_OTHER_REPLICAS, NOT_PAUSED, REPLICAS_AVAILABLE, REPLICAS_DESIRED, REPLICAS_UPDATED,
-};
+use super::replicas::{CLAUSES, FIELDS};
 
 pub(super) static JUDGE: Judge = Judge {
     api_version: "apps/v1",
     kind: "StatefulSet",
     delivers: false,
     fields: FIELDS,
-    clauses: &[
-        EXISTS,
-        TYPED,
-        NAMED,
-        BELONGS,
-        NOT_DELETING,
-        AT_VERSION,
-        NOT_PAUSED,
-        OBSERVED,
-        REPLICAS_DESIRED,
-        NO_OTHER_REPLICAS,
-        REPLICAS_UPDATED,
-        REPLICAS_AVAILABLE,
-    ],
+    clauses: CLAUSES,
     proving: of_check,
 };
 
