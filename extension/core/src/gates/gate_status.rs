@@ -16,6 +16,7 @@ use sluice_crds::{
 };
 
 use super::{
+    MAX_GATES,
     compiled::compile,
     selection::selects,
     status::{HELD, condition},
@@ -30,9 +31,6 @@ const ACCEPTED: &str = "Accepted";
 
 /// Type of the condition that tells whether upgrades of all selected Clusters depend on this generation of the gate.
 const IN_FORCE: &str = "InForce";
-
-/// Maximum number of gates of a namespace whose Clusters are counted.
-pub const MAX_COUNTED: usize = 50;
 
 /// Maximum number of Clusters that a message names.
 const NAMED: usize = 12;
@@ -61,13 +59,13 @@ pub fn write(
     write_if_it_differs(gate, current, &next)
 }
 
-/// Returns the write of the status of a gate beyond the first [`MAX_COUNTED`] of its namespace, if it differs. Its counts stay as they are.
+/// Returns the write of the status of a gate beyond the first [`MAX_GATES`] of its namespace, if it differs. Its counts stay as they are.
 #[must_use]
 pub fn write_uncounted(gate: &UpgradeGate, now: Timestamp) -> Option<Write> {
     let nothing = UpgradeGateStatus::default();
     let current = gate.status.as_ref().unwrap_or(&nothing);
     let message = format!(
-        "namespace {} has more than {MAX_COUNTED} UpgradeGates, so all of them hold; delete some, or merge gates with the same clusterSelector",
+        "namespace {} has more than {MAX_GATES} UpgradeGates, so all of them hold; delete some, or merge gates with the same clusterSelector",
         gate.namespace().unwrap_or_default()
     );
     let accepted = ("False", GateReason::ChecksTooMany.as_str(), message);

@@ -11,7 +11,10 @@ use kube::Client;
 use sluice_core::{
     cache::stores::{GateKinds, Stored, Stores as _},
     error_chain::error_chain,
-    gates::gate_status::{self, GatedCluster, MAX_COUNTED},
+    gates::{
+        MAX_GATES,
+        gate_status::{self, GatedCluster},
+    },
     limits::{Again, Retries},
     packages::build::FIELD_MANAGER,
     protocol::{Failure, Write},
@@ -177,7 +180,7 @@ async fn pass(statuses: &GateStatuses, namespace: &str) -> Result<(), Error> {
     for (count, gate) in statuses.stores.gates_of(namespace).into_iter().enumerate() {
         // An UpgradeGate that cannot be decoded has no status that Sluice could write. Its Clusters name it.
         let Ok(gate) = gate else { continue };
-        let is_counted = count < MAX_COUNTED;
+        let is_counted = count < MAX_GATES;
         let write = if is_counted {
             gate_status::write(&gate, &clusters, unasked.as_deref(), clock().now)
         } else {
@@ -270,7 +273,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn gates_beyond_the_limit_are_refused_without_counts() {
         let world = World::new();
-        for number in 0..=MAX_COUNTED {
+        for number in 0..=MAX_GATES {
             let path = format!("{GATES}/gate-{number:03}");
             world.management.put(&path, gate(&json!({})));
         }
@@ -281,7 +284,7 @@ mod tests {
             let path = format!("{GATES}/gate-{number:03}");
             world.management.get(&path).unwrap()["status"].clone()
         };
-        let (last, beyond) = (status_of(MAX_COUNTED - 1), status_of(MAX_COUNTED));
+        let (last, beyond) = (status_of(MAX_GATES - 1), status_of(MAX_GATES));
         assert_eq!(last["selected"], 1, "{last}");
         assert_eq!(beyond["conditions"][0]["reason"], "ChecksTooMany", "{beyond}");
         assert!(beyond["selected"].is_null(), "{beyond}");
