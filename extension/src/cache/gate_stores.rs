@@ -247,7 +247,7 @@ impl Watching {
         let definitions = Api::<CustomResourceDefinition>::all(client.clone());
         let told = self.tell(definitions, seen, accepted);
         let both = async move {
-            // The state is told for as long as the watch runs.
+            // The state is updated for as long as the watch runs.
             select(pin!(run), pin!(told)).await;
         };
         (store, both.boxed())
