@@ -10,9 +10,7 @@ use sluice_crds::{
 };
 
 use crate::reasons::{GateReason, Hold};
-use crate::upgrade::course::{
-    self, ClusterFacts, Course, Draft, End, Judged, Situation, View, Workload, releases_step,
-};
+use crate::upgrade::course::{self, ClusterFacts, Course, Draft, End, Judged, Situation, View, Workload};
 use crate::upgrade::hop::{ControlPlaneFacts, Plan, Progress, UpgradeDirection, WorkerFacts, progress_after};
 use crate::upgrade::tkr::plan_unknown;
 use crate::version::{reached, same};
@@ -343,8 +341,7 @@ fn proofs(record: &GateRecord) -> impl Iterator<Item = impl PartialEq + '_> {
 /// Whether a gate opens that releases the control plane or workers.
 #[must_use]
 pub fn opens_a_gate(previous: Option<&GateRecord>, next: &GateRecord) -> bool {
-    let mut open = next.gates.iter().filter(|gate| releases_step(gate));
-    open.any(|gate| !course::was_open(previous.map(Into::into), gate))
+    course::opens_step(previous.map(Into::into), &next.gates)
 }
 
 /// Returns a record whose gates do not open, nor stay open because of the version of the control plane, because the cache is outdated or

@@ -3,5 +3,6 @@
 
 pub mod cluster;
 pub mod outcomes;
+pub(crate) mod progress_writes;
 pub mod provider;
 pub mod shared_dependency;

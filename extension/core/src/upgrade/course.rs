@@ -5,6 +5,8 @@
 mod gates;
 pub(crate) mod holds;
 
+use std::time::{Duration, Instant};
+
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use sluice_crds::{
@@ -381,6 +383,39 @@ pub(crate) fn is_before_control_plane(hook: Hook) -> bool {
 pub(crate) fn was_open(previous: Option<Course<'_>>, gate: &Gate) -> bool {
     let mut gates = previous.into_iter().flat_map(|record| record.gates);
     gates.any(|other| other.open && (other.hook, &other.version) == (gate.hook, &gate.version))
+}
+
+/// Whether a gate opens that releases the control plane or workers.
+pub(crate) fn opens_step(previous: Option<Course<'_>>, gates: &[Gate]) -> bool {
+    let mut open = gates.iter().filter(|gate| releases_step(gate));
+    open.any(|gate| !was_open(previous, gate))
+}
+
+/// Returns the release lag of a hop: the time from the start of the reconcile that observed the last proof until the control plane is observed
+/// at the version. `proven` keeps that start, with the version, from one reconcile to the next.
+pub(crate) fn release_lag(
+    proven: &mut Option<(String, Instant)>,
+    previous: Option<Course<'_>>,
+    record: Course<'_>,
+    now: Instant,
+) -> Option<Duration> {
+    let known = proven.take();
+    let hop = record.hop.filter(|_| record.outcome.is_none())?;
+    let known = known.filter(|(version, _)| version == hop);
+    if record.times.released.is_some() {
+        return known.map(|(_, since)| now.saturating_duration_since(since));
+    }
+    let is_open = |record: Course<'_>| {
+        let mut gates = record.gates.iter();
+        gates.any(|gate| gate.open && gate.hook == Hook::BeforeControlPlaneUpgrade && gate.version == hop)
+    };
+    if is_open(record) {
+        // For a gate that was open before this process observed it, the time of its proof is unknown.
+        let opens = !previous.is_some_and(is_open);
+        let begins = || opens.then(|| (hop.to_owned(), now));
+        *proven = known.or_else(begins);
+    }
+    None
 }
 
 /// Closes the gates that open, or stay open because of the version of the control plane.

@@ -5,7 +5,6 @@
 
 mod checks;
 mod confirm;
-mod counts;
 mod effects;
 mod pace;
 mod write;
@@ -40,6 +39,7 @@ use crate::{
     reasons::{Class, Hold},
     reconcile::cluster::{Close, Unknown, rests_on_control_plane},
     upgrade::{
+        course::release_lag,
         hop::{Progress, WorkerFacts},
         record::{Workload, class_of},
     },
@@ -171,7 +171,13 @@ fn gates_of(context: &Context<'_>, effects: &mut GateEffects) -> Step<Done> {
         judged,
         outdated,
     } = evaluate(context, effects, judging, judged, restored)?;
-    counts::released(context, effects, previous, &record);
+    let lag = release_lag(
+        &mut effects.local.proven,
+        previous.map(Into::into),
+        (&record).into(),
+        context.began.instant,
+    );
+    effects.counts.extend(lag.map(GateCount::Released));
     effects.outdated = effects
         .local
         .outdated_for_long(outdated.as_ref(), context.began.instant);

@@ -24,16 +24,10 @@ use crate::{
     packages::build,
     protocol::{Key, Server, Step, Write, context::typed},
     reasons::{Class, GateReason, Hold},
+    reconcile::progress_writes::until_write,
     summary::DEADLINE_EXCEEDED,
     upgrade::record::class_of,
 };
-
-/// Minimum intervals between a write and progress that changes no gate: the first progress of a hop, the second, and all others.
-const COALESCE: [Duration; 3] = [
-    Duration::from_secs(5),
-    Duration::from_secs(10),
-    Duration::from_secs(15),
-];
 
 /// Whether a ClusterUpgrade is owned by the Cluster. That of an earlier Cluster of the same name is about to be removed.
 pub(super) fn is_owned(facts: &GateFacts, upgrade: &ClusterUpgrade) -> bool {
@@ -132,13 +126,11 @@ fn not_yet(
     if is_urgent_status(current, next) {
         return None;
     }
-    let interval = COALESCE[context.local.progress_writes.min(COALESCE.len() - 1)];
     let since_written = context
         .began
         .instant
         .saturating_duration_since(context.local.written?);
-    let left = interval.saturating_sub(since_written);
-    (!left.is_zero()).then_some(left)
+    until_write(context.local.progress_writes, since_written)
 }
 
 /// Returns the number of writes of progress of a hop, this write included.

@@ -1,7 +1,7 @@
 //! Counters of an upgrade: release lag, and versions that no gate released.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use sluice_crds::run::{Gate, Hook, UpgradeRecord};
+use sluice_crds::run::{Gate, UpgradeRecord};
 
 use super::{
     Context,
@@ -9,7 +9,10 @@ use super::{
 };
 use crate::events::Event;
 use crate::reasons::GateReason;
-use crate::upgrade::record::{Observed, ungated};
+use crate::upgrade::{
+    course::release_lag,
+    record::{Observed, ungated},
+};
 
 /// Updates the counters from `record`, which follows `previous`, and from the observed state.
 pub(super) fn count(
@@ -62,38 +65,27 @@ pub(super) fn date_release(
     released.clone_from(first);
 }
 
-/// Counts the time from the start of the reconcile that observed the last proof until the control plane is observed at the version.
+/// Counts the release lag.
 fn released(
     context: &Context<'_>,
     effects: &mut Effects,
     previous: Option<&UpgradeRecord>,
     record: &UpgradeRecord,
 ) {
-    let Some(hop) = record.hop.as_deref().filter(|_| record.outcome.is_none()) else {
-        effects.local.proven = None;
-        return;
-    };
-    let is_open = |record: &UpgradeRecord| {
-        let mut gates = record.gates.iter();
-        gates.any(|gate| gate.open && gate.hook == Hook::BeforeControlPlaneUpgrade && gate.version == hop)
-    };
-    let proven = effects.local.proven.take().filter(|(version, _)| version == hop);
-    if record.released_at.is_some() {
-        if let Some((_, since)) = proven {
-            let lag = context.began.instant.saturating_duration_since(since);
-            effects.counts.push(Count::Released(lag));
-        }
-    } else if is_open(record) {
-        // For a gate that was open before this process observed it, the time of its proof is unknown.
-        let opens = !previous.is_some_and(is_open);
-        let now = || opens.then(|| (hop.to_owned(), context.began.instant));
-        effects.local.proven = proven.or_else(now);
-    }
+    let lag = release_lag(
+        &mut effects.local.proven,
+        previous.map(Into::into),
+        record.into(),
+        context.began.instant,
+    );
+    effects.counts.extend(lag.map(Count::Released));
 }
 
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
+
+    use sluice_crds::run::Hook;
 
     use super::*;
     use crate::reconcile::cluster::{

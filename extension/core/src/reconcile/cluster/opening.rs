@@ -11,8 +11,7 @@ pub(super) use crate::upgrade::course::{is_before_control_plane, releases_step};
 
 /// Whether a gate opens that releases the control plane or workers.
 pub(super) fn opens_a_gate(previous: Option<&UpgradeRecord>, next: &UpgradeRecord) -> bool {
-    let mut open = next.gates.iter().filter(|gate| releases_step(gate));
-    open.any(|gate| !was_open(previous, gate))
+    course::opens_step(previous.map(Into::into), &next.gates)
 }
 
 /// Whether any gate opens. That of a deletion rests on the uninstallation of packages alone.

@@ -28,6 +28,7 @@ use crate::{
     explanation::explain,
     packages::bootstrap::ResolvedRelease,
     reasons::{Class, GateReason, Hold},
+    reconcile::progress_writes::until_write,
     summary::{
         DEADLINE_EXCEEDED,
         conditions::{
@@ -43,13 +44,6 @@ use crate::{
         swap::{NO_SWAP, has_ended},
     },
 };
-
-/// Minimum intervals between a write and progress that changes no gate: the first progress of an upgrade, the second, and all others.
-const COALESCE: [Duration; 3] = [
-    Duration::from_secs(5),
-    Duration::from_secs(10),
-    Duration::from_secs(15),
-];
 
 /// Requeue delay of a hot Cluster without changes.
 const HOT: Duration = Duration::from_secs(10);
@@ -664,9 +658,7 @@ fn not_yet(
     if is_urgent_status(current, next) {
         return None;
     }
-    let interval = COALESCE[context.local.progress_writes.min(COALESCE.len() - 1)];
-    let left = interval.saturating_sub(since_written(context)?);
-    (!left.is_zero()).then_some(left)
+    until_write(context.local.progress_writes, since_written(context)?)
 }
 
 fn completes(current: &ClusterBootstrapStatus, next: &ClusterBootstrapStatus) -> bool {
