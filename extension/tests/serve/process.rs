@@ -72,11 +72,13 @@ async fn a_replica_that_has_read_nothing_holds_and_is_ready_soon_and_until_it_en
 async fn a_replica_that_has_read_everything_is_ready_and_watches_its_reconciler() {
     let replica = Replica::start(Api::Empty, &[]).await;
 
-    replica.until("/livez/reconciler", 200).await;
+    for watched in ["reconciler", "gates"] {
+        replica.until(&format!("/livez/{watched}"), 200).await;
+    }
 
     assert_eq!(replica.probe("/readyz").await, (200, "ok".to_owned()));
     let (_, live) = replica.probe("/livez?verbose").await;
-    assert_eq!(live, "[+]runtime ok\n[+]reconciler ok\n");
+    assert_eq!(live, "[+]runtime ok\n[+]reconciler ok\n[+]gates ok\n");
     let answer = replica.ask("one").await;
     let message = answer["message"].as_str().unwrap();
     assert!(
