@@ -17,7 +17,13 @@ use crate::wait;
 /// Templates are in one namespace, which all scenarios share: reviewed are those whose names begin so.
 pub const TEMPLATES: &str = "admission-";
 
-/// Registers the webhooks under `name`, and waits until the API server calls them.
+/// Configurations of the webhooks of packages.
+const OF_PACKAGES: [&str; 2] = ["addons-sluice-mutating", "sluice-validating"];
+
+/// Configuration of the webhook of UpgradeGates, and the name of that webhook.
+const OF_GATES: (&str, &str) = ("sluice-gates", "upgradegate.validating.lifecycle.sluice.dev");
+
+/// Registers the webhooks of packages under `name`, and waits until the API server calls them.
 pub(crate) async fn register(
     client: &Client,
     name: &str,
@@ -25,7 +31,7 @@ pub(crate) async fn register(
     ca_bundle: &str,
     namespaces: &[&str],
 ) -> Result<()> {
-    for configuration in configurations(name, url, ca_bundle, namespaces)? {
+    for configuration in configurations(&OF_PACKAGES, name, url, ca_bundle, namespaces)? {
         apply::apply(client, &configuration).await?;
     }
     let what = format!("the API server to ask the webhooks {name}");
@@ -40,7 +46,31 @@ pub(crate) async fn register(
     Ok(())
 }
 
-/// Takes the webhooks back.
+/// Registers the webhook of UpgradeGates under `name` for one namespace, and waits until the API server calls it.
+pub(crate) async fn register_gates(
+    client: &Client,
+    name: &str,
+    url: &str,
+    ca_bundle: &str,
+    namespace: &str,
+) -> Result<()> {
+    for configuration in configurations(&[OF_GATES.0], name, url, ca_bundle, &[namespace])? {
+        apply::apply(client, &configuration).await?;
+    }
+    let what = format!("the API server to ask the webhook {name} about UpgradeGates");
+    wait::until(what, Duration::from_secs(30), || async {
+        match refusal(client, namespace).await? {
+            Some(message) if message.contains(&format!("{:?} denied", OF_GATES.1)) => Ok(()),
+            other => wait::not_yet(format!(
+                "an expression that does not compile is answered {other:?}"
+            )),
+        }
+    })
+    .await?;
+    Ok(())
+}
+
+/// Takes the webhooks of packages back.
 pub async fn unregister(client: &Client, name: &str) -> Result<()> {
     let parameters = DeleteParams::default();
     let validating = Api::<ValidatingWebhookConfiguration>::all(client.clone());
@@ -58,17 +88,23 @@ pub async fn unregister(client: &Client, name: &str) -> Result<()> {
 }
 
 /// What is shipped, with an address on loopback and with fewer namespaces.
-fn configurations(name: &str, url: &str, ca_bundle: &str, namespaces: &[&str]) -> Result<Vec<Value>> {
+fn configurations(
+    shipped: &[&str],
+    name: &str,
+    url: &str,
+    ca_bundle: &str,
+    namespaces: &[&str],
+) -> Result<Vec<Value>> {
     let base = Base::read()?;
-    let kinds = ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"];
-    let shipped = base.objects().iter();
-    let mut configurations: Vec<Value> = shipped
-        .filter(|object| kinds.iter().any(|kind| object["kind"] == *kind))
-        .cloned()
-        .collect();
+    let is_one = |object: &&Value| {
+        let kind = object["kind"].as_str().unwrap_or_default();
+        kind.ends_with("WebhookConfiguration")
+            && shipped.iter().any(|name| object["metadata"]["name"] == *name)
+    };
+    let mut configurations: Vec<Value> = base.objects().iter().filter(is_one).cloned().collect();
     ensure!(
-        configurations.len() == kinds.len(),
-        "manifests/base without webhooks"
+        configurations.len() == shipped.len(),
+        "manifests/base without webhooks {shipped:?}"
     );
     for configuration in &mut configurations {
         configuration["metadata"] = json!({"name": name});
@@ -110,6 +146,36 @@ async fn is_asked(client: &Client) -> Result<bool> {
     match client.request::<Value>(request).await {
         Ok(_) => Ok(false),
         Err(kube::Error::Api(status)) if status.message.contains("package can't be nil") => Ok(true),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The message with which the API server refuses a gate whose expression does not compile. It is not stored in any case.
+async fn refusal(client: &Client, namespace: &str) -> Result<Option<String>> {
+    let gate = json!({
+        "apiVersion": "lifecycle.sluice.dev/v1alpha1",
+        "kind": "UpgradeGate",
+        "metadata": {"name": "admission-probe", "namespace": namespace},
+        "spec": {
+            "mode": "Audit",
+            "clusterSelector": {},
+            "before": "ControlPlane",
+            "checks": [{
+                "name": "probe",
+                "cluster": "Workload",
+                "object": {"apiVersion": "apps/v1", "kind": "DaemonSet", "namespace": "kube-system", "name": "probe"},
+                "healthOnly": true,
+                "cel": "object.",
+            }],
+        },
+    });
+    let path = format!("/apis/lifecycle.sluice.dev/v1alpha1/namespaces/{namespace}/upgradegates?dryRun=All");
+    let request = http::Request::post(path)
+        .header("content-type", "application/json")
+        .body(serde_json::to_vec(&gate)?)?;
+    match client.request::<Value>(request).await {
+        Ok(_) => Ok(None),
+        Err(kube::Error::Api(status)) => Ok(Some(status.message.clone())),
         Err(error) => Err(error.into()),
     }
 }

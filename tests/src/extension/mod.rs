@@ -233,6 +233,18 @@ impl Extension {
         .await
     }
 
+    /// Has the API server ask it about UpgradeGates of a namespace; see [`admission`].
+    pub async fn admit_gates(&self, name: &str, namespace: &str) -> Result<()> {
+        admission::register_gates(
+            &self.client,
+            name,
+            self.admission.url(),
+            &self.ca_bundle,
+            namespace,
+        )
+        .await
+    }
+
     /// All replicas.
     #[must_use]
     pub fn replicas(&self) -> &[Replica] {
