@@ -333,7 +333,11 @@ async fn chosen_parts_are_installed_and_missing_ones_are_reported() -> Result<()
     }
 
     let notes = site.shell().run(SELECTED, &[]).await?.well()?;
-    for warning in ["no namespace has the labels", "Nothing is reviewed"] {
+    for warning in [
+        "no namespace has the labels",
+        "Nothing is reviewed",
+        "Authors of UpgradeGates need no permission",
+    ] {
         ensure!(notes.contains(warning), "{warning:?} is not in {notes}");
     }
     let labelled = format!("kubectl label namespace team-a sluice=yes\n{SELECTED}");
@@ -372,7 +376,7 @@ const WRONG: [(&str, &str); 22] = [
     ("caBundleConfigMap=1", "/caBundleConfigMap"),
     ("packages.enabled=false,gates.enabled=false", "/gates/enabled"),
     ("packages.enabled=no", "/packages/enabled"),
-    ("gates.reads={flux}", "/gates/reads/0"),
+    ("gates.reads={flux,argo}", "/gates/reads/1"),
     ("flags.packages=false", "by packages.enabled"),
     (
         "packages.enabled=false,statusService.enabled=true",

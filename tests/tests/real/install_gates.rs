@@ -24,6 +24,9 @@ const DEFINITIONS: [&str; 2] = [
     "upgradegates.lifecycle.sluice.dev",
 ];
 
+/// The one webhook that is left.
+const WEBHOOKS: [&str; 1] = ["sluice-gates"];
+
 /// Words of what packages need.
 const OF_PACKAGES: [&str; 5] = ["tanzu", "vmware", "carvel", "k14s", "tkg-system"];
 
@@ -63,12 +66,11 @@ async fn gates_only_is_the_same_in_each_way() -> Result<()> {
 
 /// Neither a definition nor a webhook nor a rule is for packages.
 fn has_nothing_of_packages(installed: &Installed) -> Result<()> {
-    let mut definitions = Vec::new();
+    let (mut definitions, mut webhooks) = (Vec::new(), Vec::new());
     for (object, content) in installed.contents() {
-        ensure!(
-            !object.kind.ends_with("WebhookConfiguration"),
-            "{object} is installed"
-        );
+        if object.kind.ends_with("WebhookConfiguration") {
+            webhooks.push(object.name.as_str());
+        }
         let text = if object.kind == "CustomResourceDefinition" {
             definitions.push(object.name.as_str());
             object.to_string()
@@ -80,6 +82,7 @@ fn has_nothing_of_packages(installed: &Installed) -> Result<()> {
         }
     }
     ensure!(definitions == DEFINITIONS, "{definitions:?} are defined");
+    ensure!(webhooks == WEBHOOKS, "{webhooks:?} are the webhooks");
     Ok(())
 }
 
@@ -87,7 +90,7 @@ fn has_nothing_of_packages(installed: &Installed) -> Result<()> {
 const LIFECYCLE: &str = "lifecycle.sluice.dev";
 
 /// Verbs, API group and resource, and whether Sluice has these rights before it may read further kinds.
-const RIGHTS: [(&[&str], &str, &str, bool); 13] = [
+const RIGHTS: [(&[&str], &str, &str, bool); 16] = [
     (&["get"], "", "secrets", true),
     (
         &["list", "watch", "create", "update", "patch", "delete"],
@@ -123,6 +126,8 @@ const RIGHTS: [(&[&str], &str, &str, bool); 13] = [
         false,
     ),
     (&["update", "patch"], "cluster.x-k8s.io", "clusters/status", false),
+    (&["create"], "authorization.k8s.io", "subjectaccessreviews", true),
+    (&["create"], "authentication.k8s.io", "tokenreviews", false),
     (&["get"], "run.tanzu.vmware.com", "clusterbootstraps", false),
     (
         &["get", "list"],
@@ -131,7 +136,22 @@ const RIGHTS: [(&[&str], &str, &str, bool); 13] = [
         false,
     ),
     (&["get"], "apps", "deployments", false),
+    (&["get"], "helm.toolkit.fluxcd.io", "helmreleases", false),
 ];
+
+/// Kinds of Flux, with their API groups, that Sluice may read if an operator wants it.
+const OF_FLUX: [(&str, &str); 6] = [
+    ("helm.toolkit.fluxcd.io", "helmreleases"),
+    ("kustomize.toolkit.fluxcd.io", "kustomizations"),
+    ("source.toolkit.fluxcd.io", "buckets"),
+    ("source.toolkit.fluxcd.io", "externalartifacts"),
+    ("source.toolkit.fluxcd.io", "gitrepositories"),
+    ("source.toolkit.fluxcd.io", "ocirepositories"),
+];
+
+/// Has gates check kinds of Flux beside those of CAAPH.
+const WITH_FLUX: &str = "helm upgrade sluice manifests/chart --namespace sluice-system --reset-then-reuse-values \
+     --set 'gates.reads={caaph,flux}'";
 
 /// The account of Sluice.
 const SLUICE: &str = "system:serviceaccount:sluice-system:sluice";
@@ -182,15 +202,17 @@ async fn rights_are_few_and_gates_are_not_switched_off_while_they_hold() -> Resu
     ensure!(!allowed, "Sluice may read Deployments before it was asked for");
     run(&site, &page, "read workloads").await?;
     becomes_allowed(&site, SLUICE, "get", ("apps", "deployments")).await?;
+    reads_flux(&site).await?;
     authors(&site).await?;
 
     // The commands of the page.
-    let namespace = [("NAMESPACE", "default")];
-    for commands in ["apply the gate", "enforce the gate"] {
-        let said = site.shell().run(&page.commands(commands)?, &namespace).await?;
-        said.well().map(drop).with_context(|| commands.to_owned())?;
-    }
-    let said = site.shell().run(&page.commands("see gates")?, &namespace).await?;
+    without_a_review(&site, &page).await?;
+    let said = site
+        .shell()
+        .run(&page.commands("enforce the gate")?, &NAMESPACE)
+        .await?;
+    said.well().map(drop).context("enforce the gate")?;
+    let said = site.shell().run(&page.commands("see gates")?, &NAMESPACE).await?;
     let columns = said.well()?;
     ensure!(
         columns.contains("HOLDING") && columns.contains("Enforce"),
@@ -199,6 +221,37 @@ async fn rights_are_few_and_gates_are_not_switched_off_while_they_hold() -> Resu
 
     refusals(&site, &page).await?;
     core.directory().close().await
+}
+
+/// The namespace of gates, as a variable of the commands.
+const NAMESPACE: [(&str, &str); 1] = [("NAMESPACE", "default")];
+
+/// Sluice reads kinds of Flux one by one, once it may.
+async fn reads_flux(site: &Site) -> Result<()> {
+    site.shell().run(WITH_FLUX, &[]).await?.well()?;
+    for of in OF_FLUX {
+        becomes_allowed(site, SLUICE, "get", of).await?;
+        for verb in ["list", "watch", "patch"] {
+            let allowed = may(site, SLUICE, verb, of).await?;
+            ensure!(!allowed, "Sluice may {verb} {}", of.1);
+        }
+    }
+    Ok(())
+}
+
+/// No replica runs, so the API server stores no gate while the webhook is registered.
+async fn without_a_review(site: &Site, page: &Guide) -> Result<()> {
+    let apply = page.commands("apply the gate")?;
+    let said = site.shell().run(&apply, &NAMESPACE).await?;
+    said.refused("failed calling webhook \"upgradegate.validating.lifecycle.sluice.dev\"")?;
+    let delete = "kubectl delete validatingwebhookconfiguration sluice-gates";
+    site.shell().run(delete, &[]).await?.well()?;
+    wait::until("a gate to be stored without a review", AGGREGATED, || async {
+        site.shell().run(&apply, &NAMESPACE).await?.well()?;
+        Ok(())
+    })
+    .await?;
+    Ok(())
 }
 
 /// Authors write gates and no records. The role is not part of `edit`.

@@ -14,10 +14,14 @@ use sluice_tests::wait;
 use crate::common::shell;
 
 /// The chart without packages, with the permissions to read all kinds that it knows.
-const CHART: &str = "helm template sluice manifests/chart --namespace sluice-system --set 'packages.enabled=false,gates.reads={caaph,workloads}'";
+const CHART: &str = "helm template sluice manifests/chart --namespace sluice-system --set 'packages.enabled=false,gates.reads={caaph,flux,workloads}'";
 
 /// ClusterRoles that an operator opts in to.
-const OPTIONAL: [&str; 2] = ["sluice-gates-caaph", "sluice-gates-workloads"];
+const OPTIONAL: [&str; 3] = [
+    "sluice-gates-caaph",
+    "sluice-gates-flux",
+    "sluice-gates-workloads",
+];
 
 /// API groups that a package installation needs.
 const OF_PACKAGES: [&str; 3] = ["packaging.carvel.dev", "kappctrl.k14s.io", "run.tanzu.vmware.com"];
@@ -39,6 +43,8 @@ pub(crate) fn scenario() -> Scenario {
 async fn run(scene: Scene) -> Result<()> {
     is_ready_without_packages(&scene).await?;
     roles_are_those_of_the_chart(&scene).await?;
+    let extension = scene.world().extension()?;
+    extension.admit_gates("gates-only", scene.namespace()).await?;
     is_free(&scene).await?;
     is_gated(&scene).await?;
     nothing_is_forbidden(&scene)?;
@@ -142,6 +148,7 @@ async fn is_gated(scene: &Scene) -> Result<()> {
     gated.is_settled(TIMEOUT).await?;
     is_over(&gated).await?;
 
+    holds_nothing(scene, AGENT).await?;
     scene.objects().delete(&scene.gate_path(AGENT)).await?;
     wait::until("the ClusterUpgrade to go with its gate", TIMEOUT, || async {
         match gated.cluster_upgrade().await? {
@@ -206,6 +213,22 @@ pub(crate) async fn is_in_force(scene: &Scene, gate: &str) -> Result<()> {
             Ok(())
         } else {
             wait::not_yet(status)
+        }
+    })
+    .await?;
+    Ok(())
+}
+
+/// Waits until a gate holds no Cluster. Until then its deletion is refused.
+async fn holds_nothing(scene: &Scene, gate: &str) -> Result<()> {
+    let path = scene.gate_path(gate);
+    let what = format!("UpgradeGate {gate} to hold nothing");
+    wait::until(what, TIMEOUT, || async {
+        let gate = scene.objects().get(&path).await?.unwrap_or_default();
+        if gate["status"]["holding"] == 0 {
+            Ok(())
+        } else {
+            wait::not_yet(&gate["status"])
         }
     })
     .await?;
