@@ -120,8 +120,19 @@ impl Replica {
     /// Applies the manifests of the installation, starts the binary with a token of the ServiceAccount in them, and waits
     /// until it is ready.
     pub async fn start(stack: &Stack, settings: Settings) -> Result<Self> {
-        let token = settings.granted(&stack.client()).await?;
-        Self::start_with(stack, settings, &token).await
+        Self::start_beside(stack.core(), stack.management(), settings).await
+    }
+
+    /// [`Self::start`] beside an API server that is not part of a stack, such as one without the controllers of Cluster API.
+    pub async fn start_beside(
+        core: &Arc<StackCore>,
+        management: &ApiServer,
+        settings: Settings,
+    ) -> Result<Self> {
+        let token = settings.granted(&management.admin_client()).await?;
+        let replica = Self::prepare(core, management, settings, &token)?;
+        replica.restart().await?;
+        Ok(replica)
     }
 
     /// Starts the binary with `token` and waits until it is ready.

@@ -45,7 +45,9 @@ async fn examples_match_the_definitions_of_their_kinds() -> Result<()> {
     ] {
         run(&site, &format!("{DRY_RUN} -k examples/{directory}")).await?;
     }
-    run(&site, &format!("{DRY_RUN} --filename examples/gate.yaml")).await?;
+    for gates in ["gate.yaml", "gates"] {
+        run(&site, &format!("{DRY_RUN} --filename examples/{gates}")).await?;
+    }
 
     // Each definition is strict.
     for (directory, field) in [

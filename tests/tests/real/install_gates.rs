@@ -329,7 +329,7 @@ async fn may(site: &Site, user: &str, verb: &str, (group, resource): (&str, &str
 }
 
 /// Waits until a user may do this.
-async fn becomes_allowed(site: &Site, user: &str, verb: &str, of: (&str, &str)) -> Result<()> {
+pub(crate) async fn becomes_allowed(site: &Site, user: &str, verb: &str, of: (&str, &str)) -> Result<()> {
     let what = format!("{user} to be allowed to {verb} {}", of.1);
     wait::until(what, AGGREGATED, || async {
         if may(site, user, verb, of).await? {

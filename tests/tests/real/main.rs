@@ -1,6 +1,7 @@
 //! Parts of the product on real components, without Clusters: definitions, the binary and its replicas, the election.
 
 mod crds;
+mod example_gates;
 mod examples;
 mod extension;
 mod gate_definitions;

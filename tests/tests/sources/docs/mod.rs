@@ -60,13 +60,22 @@ fn every_reason_of_a_configuration_is_documented() {
     );
 }
 
-/// Operators read about the file on the page, and apply the file.
+/// Operators read about the files on the page, and apply the files.
 #[test]
-fn the_first_example_of_gates_is_the_file() {
-    let (page, file) = (read("docs/gates.md"), read("examples/gate.yaml"));
-    let first = page.split("```yaml\n").nth(1);
-    let first = first.and_then(|rest| rest.split("```").next());
-    assert_eq!(first, Some(file.as_str()));
+fn the_examples_of_gates_are_the_files() {
+    let page = read("docs/gates.md");
+    let blocks = page.split("```yaml\n").skip(1);
+    let blocks: Vec<&str> = blocks
+        .map(|rest| rest.split("```").next().unwrap_or_default())
+        .collect();
+    let files = [
+        "examples/gate.yaml",
+        "examples/gates/flux-helmrelease.yaml",
+        "examples/gates/flux-kustomization.yaml",
+        "examples/gates/plain-objects.yaml",
+        "examples/gates/expressions.yaml",
+    ];
+    assert_eq!(blocks, files.map(read));
 }
 
 #[test]
