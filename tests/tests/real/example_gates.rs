@@ -95,7 +95,7 @@ const CLUSTERS: [(&str, &[(&str, &str)]); 2] = [
 ];
 
 /// Each check: a Cluster that it is judged for, gate and name, and its reason before the add-ons are at the version of the hop.
-const CHECKS: [(&str, &str, &str, &str); 12] = [
+const CHECKS: [(&str, &str, &str, &str); 13] = [
     ("prod-1", "cni", "chart", "NotAtVersion"),
     ("prod-1", "cni", "agent", "NotRolledOut"),
     ("prod-1", "csi", "release", "DeliverySuspended"),
@@ -107,6 +107,7 @@ const CHECKS: [(&str, &str, &str, &str); 12] = [
     ("prod-1", "prepared", "policies", "NotServed"),
     ("prod-1", "ccm", "manager", "NotAtVersion"),
     ("prod-2", "calico", "version", "ExpressionFalse"),
+    ("prod-2", "calico", "node", "NotRolledOut"),
     ("prod-2", "calico", "typha", "ExpressionFalse"),
 ];
 
@@ -333,7 +334,7 @@ impl Addons {
             })
         })
         .await?;
-        self.daemon_set("cilium", ("cilium-agent", "v1.18.2"), state)
+        self.daemon_set(("kube-system", "cilium"), ("cilium-agent", "v1.18.2"), state)
             .await
     }
 
@@ -375,7 +376,7 @@ impl Addons {
         .await?;
         let controller = ("ebs-plugin", state.controller);
         self.deployment("ebs-csi-controller", controller).await?;
-        self.daemon_set("ebs-csi-node", ("ebs-plugin", "v1.53.0"), state)
+        self.daemon_set(("kube-system", "ebs-csi-node"), ("ebs-plugin", "v1.53.0"), state)
             .await
     }
 
@@ -460,6 +461,8 @@ impl Addons {
             "spec": {"calicoVersion": state.calico, "clusterType": "k8s,bgp", "datastoreReady": true},
         });
         apply(&self.workload, &information).await?;
+        let node = ("calico-system", "calico-node");
+        self.daemon_set(node, ("calico-node", "v3.31.0"), state).await?;
         let budget = json!({
             "apiVersion": "policy/v1",
             "kind": "PodDisruptionBudget",
@@ -477,8 +480,8 @@ impl Addons {
         .map(drop)
     }
 
-    /// A DaemonSet whose image is edited already.
-    async fn daemon_set(&self, name: &str, container: (&str, &str), state: &State) -> Result<()> {
+    /// A DaemonSet, by namespace and name, whose image is edited already.
+    async fn daemon_set(&self, name: (&str, &str), container: (&str, &str), state: &State) -> Result<()> {
         let updated = if state.runs { 3 } else { 1 };
         let daemon_set = workload("DaemonSet", name, container);
         put(&self.workload, &daemon_set, |generation| {
@@ -492,9 +495,9 @@ impl Addons {
         .map(drop)
     }
 
-    /// A Deployment that is rolled out.
+    /// A Deployment of namespace `kube-system` that is rolled out.
     async fn deployment(&self, name: &str, container: (&str, &str)) -> Result<()> {
-        let mut deployment = workload("Deployment", name, container);
+        let mut deployment = workload("Deployment", ("kube-system", name), container);
         deployment["spec"]["replicas"] = json!(2);
         put(&self.workload, &deployment, |generation| {
             json!({
@@ -517,13 +520,13 @@ fn is_true(type_: &str) -> Value {
     })
 }
 
-/// A workload of namespace `kube-system`. `container` is the name of its container and the tag of the image.
-fn workload(kind: &str, name: &str, (container, tag): (&str, &str)) -> Value {
+/// A workload by namespace and name, with the name of its container and the tag of the image.
+fn workload(kind: &str, (namespace, name): (&str, &str), (container, tag): (&str, &str)) -> Value {
     let labels = json!({"app": name});
     json!({
         "apiVersion": "apps/v1",
         "kind": kind,
-        "metadata": {"name": name, "namespace": "kube-system"},
+        "metadata": {"name": name, "namespace": namespace},
         "spec": {
             "selector": {"matchLabels": labels},
             "template": {
