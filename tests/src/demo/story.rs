@@ -153,6 +153,10 @@ impl<'a> Story<'a> {
                 let text = format!("no longer proven for Kubernetes {minor}");
                 self.line(at, Tone::Waiting, &format!("check {gate}/{check}"), &text);
             }
+            Event::AuditWouldHold { gate, version } => {
+                let text = format!("in mode Audit: no proof for {version}");
+                self.line(at, Tone::Waiting, &format!("gate {gate}"), &text);
+            }
             Event::Paused { paused: true } => self.line(at, Tone::Bad, "Cluster", "paused"),
             // kapp-controller can report a false success here; it is no proof.
             Event::FalseSuccess { .. }

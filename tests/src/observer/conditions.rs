@@ -9,11 +9,18 @@ pub(super) const CLUSTER_NAME: &str = "cluster.x-k8s.io/cluster-name";
 
 /// Whether the condition `kind` is True.
 pub(super) fn is_true(object: &Value, kind: &str) -> bool {
-    object["status"]["conditions"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .any(|condition| condition["type"] == kind && condition["status"] == "True")
+    has_condition(object, kind, "True")
+}
+
+/// Whether the condition `kind` is False. One that is absent is not.
+pub(super) fn is_false(object: &Value, kind: &str) -> bool {
+    has_condition(object, kind, "False")
+}
+
+fn has_condition(object: &Value, kind: &str, status: &str) -> bool {
+    let conditions = object["status"]["conditions"].as_array();
+    let mut conditions = conditions.into_iter().flatten();
+    conditions.any(|condition| condition["type"] == kind && condition["status"] == status)
 }
 
 /// A string at a JSON pointer; empty when there is none.

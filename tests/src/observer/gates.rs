@@ -5,7 +5,11 @@
 //! - The first worker that gets a version needs that of both values of `before`, and a control plane that runs the version. Workers that
 //!   follow are not judged again: Cluster API asks once, and a rollout of workers takes Pods down.
 //! - What counts is the state at the write, by the order of etcd. No status of Sluice is read.
+//! - An Audit gate needs nothing. It is noted if it lacks a proof when its version is written to the control plane.
+//! - No expression is evaluated. A check with `cel` needs what its kind needs, and one of a kind without a rule here is left out; see
+//!   [`Gates::left_out`].
 
+mod flux;
 mod objects;
 mod rules;
 mod selection;
@@ -84,6 +88,7 @@ struct Check {
     object: String,
     container: Option<String>,
     version_key: Option<String>,
+    has_expression: bool,
 }
 
 impl Gates {
@@ -117,10 +122,38 @@ impl Gates {
         before.as_deref() != Some(version)
     }
 
+    /// What is not judged of the checks in a namespace, each once.
+    pub(super) fn left_out(&self, namespace: &str) -> Vec<String> {
+        let mut left_out = Vec::new();
+        for (name, gate) in self.of(namespace) {
+            for check in gate.checks.iter().filter(|check| check.has_expression) {
+                let what = match check.kind {
+                    Some(_) => "its expression".to_owned(),
+                    None => format!("kind {}", check.kind_name),
+                };
+                left_out.push(format!("{name}/{}: {what}", check.name));
+            }
+        }
+        left_out
+    }
+
+    /// Audit gates that would have held `version`, before the control plane takes it.
+    pub(super) fn would_hold(&self, subject: &Subject<'_>, version: &str) -> Vec<String> {
+        let audits = self
+            .selecting(subject)
+            .filter(|(_, gate)| !gate.is_enforced && gate.is_before_control_plane);
+        let lacks = audits.filter(|(name, gate)| {
+            let missing = gate.missing(name, &self.objects, subject, version);
+            !missing.is_empty()
+        });
+        lacks.map(|(name, _)| name.to_owned()).collect()
+    }
+
     /// Proofs that are missing for `version`: gate, check and cause.
     pub(super) fn missing(&self, subject: &Subject<'_>, version: &str, stage: Stage) -> Vec<String> {
         let mut holding = self
             .selecting(subject)
+            .filter(|(_, gate)| gate.is_enforced)
             .filter(|(_, gate)| stage == Stage::Workers || gate.is_before_control_plane)
             .peekable();
         let runs = stage == Stage::ControlPlane || subject.running == version;
@@ -150,10 +183,10 @@ impl Gates {
         (gained, lost)
     }
 
-    /// Enforce gates that select a Cluster, by name.
+    /// Gates that select a Cluster, by name.
     fn selecting(&self, subject: &Subject<'_>) -> impl Iterator<Item = (&str, &Gate)> {
         self.of(subject.namespace)
-            .filter(move |(_, gate)| gate.is_enforced && selection::selects(&gate.selector, subject.labels))
+            .filter(move |(_, gate)| selection::selects(&gate.selector, subject.labels))
     }
 
     fn of(&self, namespace: &str) -> impl Iterator<Item = (&str, &Gate)> {
@@ -192,7 +225,7 @@ impl Gate {
             return vec![format!("{name}: a check")];
         }
         let at_each = rows.iter().map(|row| {
-            let lacks = self.checks.iter().filter_map(|check| {
+            let lacks = self.judged().filter_map(|check| {
                 let why = rules::lack(objects, subject, check, row, version)?;
                 Some(format!("{name}/{} ({why})", check.name))
             });
@@ -217,13 +250,20 @@ impl Gate {
                 let mut rows = rows.iter();
                 rows.any(|row| rules::lack(objects, subject, check, row, hop).is_none())
             };
-            proven.extend(self.checks.iter().filter(is_proven).map(|check| Proven {
+            proven.extend(self.judged().filter(is_proven).map(|check| Proven {
                 gate: name.to_owned(),
                 check: check.name.clone(),
                 minor: minor.clone(),
             }));
         }
         proven
+    }
+
+    /// Checks that are not left out.
+    fn judged(&self) -> impl Iterator<Item = &Check> {
+        self.checks
+            .iter()
+            .filter(|check| check.kind.is_some() || !check.has_expression)
     }
 
     /// The values of a minor version. Where no check has a `versionKey`, no row is needed.
@@ -241,13 +281,18 @@ impl Check {
         let object = &check["object"];
         let optional = |field: &str| check[field].as_str().map(str::to_owned);
         let (api_version, kind_name) = (text(object, "/apiVersion"), text(object, "/kind"));
-        let group = api_version.split_once('/').map_or("", |(group, _)| group);
-        let kind = match (group, kind_name.as_str()) {
-            ("addons.cluster.x-k8s.io", "HelmChartProxy") => Some(Checked::HelmChartProxy),
-            ("apps", "DaemonSet") => Some(Checked::DaemonSet),
-            ("apps", "Deployment") => Some(Checked::Deployment),
-            ("apps", "StatefulSet") => Some(Checked::StatefulSet),
-            ("batch", "Job") => Some(Checked::Job),
+        // The fields of another version may have another meaning.
+        let kind = match (api_version.as_str(), kind_name.as_str()) {
+            ("addons.cluster.x-k8s.io/v1alpha1", "HelmChartProxy") => Some(Checked::HelmChartProxy),
+            ("helm.toolkit.fluxcd.io/v2", "HelmRelease") => Some(Checked::HelmRelease),
+            ("kustomize.toolkit.fluxcd.io/v1", "Kustomization") => Some(Checked::Kustomization),
+            ("apiextensions.k8s.io/v1", "CustomResourceDefinition") => {
+                Some(Checked::CustomResourceDefinition)
+            }
+            ("apps/v1", "DaemonSet") => Some(Checked::DaemonSet),
+            ("apps/v1", "Deployment") => Some(Checked::Deployment),
+            ("apps/v1", "StatefulSet") => Some(Checked::StatefulSet),
+            ("batch/v1", "Job") => Some(Checked::Job),
             _ => None,
         };
         Self {
@@ -259,6 +304,7 @@ impl Check {
             object: text(object, "/name"),
             container: optional("container"),
             version_key: optional("versionKey"),
+            has_expression: check["cel"].is_string(),
         }
     }
 
@@ -274,6 +320,10 @@ impl Check {
     fn is_named_by_hop(&self) -> bool {
         self.object.contains("${hop}")
     }
+}
+
+fn must(holds: bool, otherwise: impl FnOnce() -> String) -> Result<(), String> {
+    if holds { Ok(()) } else { Err(otherwise()) }
 }
 
 /// Major and minor of a version, without `v`.

@@ -38,10 +38,37 @@ pub(super) enum Kind {
 pub(super) enum Checked {
     HelmChartProxy,
     HelmReleaseProxy,
+    HelmRelease,
+    Kustomization,
+    /// Names what a Kustomization applies.
+    Source(Source),
+    CustomResourceDefinition,
     DaemonSet,
     Deployment,
     StatefulSet,
     Job,
+}
+
+/// Kinds of Flux that a Kustomization may have as its source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Source {
+    GitRepository,
+    OciRepository,
+    Bucket,
+    ExternalArtifact,
+}
+
+impl Source {
+    /// The kind that a Kustomization names.
+    pub(super) fn of(kind: &str) -> Option<Self> {
+        Some(match kind {
+            "GitRepository" => Self::GitRepository,
+            "OCIRepository" => Self::OciRepository,
+            "Bucket" => Self::Bucket,
+            "ExternalArtifact" => Self::ExternalArtifact,
+            _ => return None,
+        })
+    }
 }
 
 /// A key taken apart.
@@ -106,9 +133,22 @@ fn kind(group: &str, resource: &str) -> Option<Kind> {
         ("lifecycle.sluice.dev", "upgradegates") => Kind::UpgradeGate,
         ("addons.cluster.x-k8s.io", "helmchartproxies") => Kind::Checked(Checked::HelmChartProxy),
         ("addons.cluster.x-k8s.io", "helmreleaseproxies") => Kind::Checked(Checked::HelmReleaseProxy),
+        ("helm.toolkit.fluxcd.io", "helmreleases") => Kind::Checked(Checked::HelmRelease),
+        ("kustomize.toolkit.fluxcd.io", "kustomizations") => Kind::Checked(Checked::Kustomization),
+        ("source.toolkit.fluxcd.io", "gitrepositories") => source(Source::GitRepository),
+        ("source.toolkit.fluxcd.io", "ocirepositories") => source(Source::OciRepository),
+        ("source.toolkit.fluxcd.io", "buckets") => source(Source::Bucket),
+        ("source.toolkit.fluxcd.io", "externalartifacts") => source(Source::ExternalArtifact),
+        ("apiextensions.k8s.io", "customresourcedefinitions") => {
+            Kind::Checked(Checked::CustomResourceDefinition)
+        }
         (group, _) if group.contains('.') => Kind::Provider,
         _ => return None,
     })
+}
+
+const fn source(source: Source) -> Kind {
+    Kind::Checked(Checked::Source(source))
 }
 
 #[cfg(test)]
@@ -139,6 +179,18 @@ mod tests {
         );
         let key = parse("/mgmt/addons.cluster.x-k8s.io/helmreleaseproxies/a/cni-one-x").unwrap();
         assert_eq!(key.kind, Kind::Checked(Checked::HelmReleaseProxy));
+        let key = parse("/wl/uid-1/source.toolkit.fluxcd.io/gitrepositories/flux-system/apps").unwrap();
+        assert_eq!(key.kind, Kind::Checked(Checked::Source(Source::GitRepository)));
+        let key =
+            parse("/wl/uid-1/apiextensions.k8s.io/customresourcedefinitions/backends.example.com").unwrap();
+        assert_eq!(
+            (key.kind, key.namespace.as_str(), key.name.as_str()),
+            (
+                Kind::Checked(Checked::CustomResourceDefinition),
+                "",
+                "backends.example.com"
+            )
+        );
         assert_eq!(parse("/mgmt/leases/kube-system/x"), None);
         assert_eq!(parse("/mgmt/apiregistration.k8s.io/apiservices/v1.a"), None);
         assert_eq!(parse("/wl/uid-1/cluster.x-k8s.io/clusters/a/b"), None);

@@ -133,6 +133,12 @@ impl Ledger {
         &self.violations
     }
 
+    /// What is not judged of the checks of UpgradeGates in a namespace: expressions, and objects of kinds without a rule here.
+    #[must_use]
+    pub fn left_out(&self, namespace: &str) -> Vec<String> {
+        self.gates.left_out(namespace)
+    }
+
     /// What happened, in order.
     #[must_use]
     pub fn milestones(&self) -> &[Milestone] {

@@ -120,6 +120,13 @@ pub enum Event {
         /// The minor version.
         minor: String,
     },
+    /// Cluster API wrote a version to the control plane before the checks of an Audit gate were proven.
+    AuditWouldHold {
+        /// Name of the UpgradeGate.
+        gate: String,
+        /// The version.
+        version: String,
+    },
     /// The PackageInstall shows success at a version that the App has not finished, or not even begun.
     FalseSuccess {
         /// `Package.spec.refName`.

@@ -2,6 +2,7 @@
 
 mod answer;
 mod exceptions;
+mod flux;
 mod gates;
 mod placed;
 mod proof;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use super::Name;
+use super::{Name, flux};
 use crate::observer::conditions::{CLUSTER_NAME, is_observed, is_true, label, text};
 use crate::observer::key::{Checked, Place};
 
@@ -22,6 +22,8 @@ pub(super) struct Objects {
     completed: BTreeMap<At, Value>,
     /// uid and generation of HelmReleaseProxies that were seen deployed.
     deployed: BTreeSet<(String, i64)>,
+    /// uid and generation of objects of Flux that were seen at rest, with the chart version or revision that they had then.
+    at_rest: BTreeSet<(String, i64, String)>,
 }
 
 impl Objects {
@@ -34,10 +36,33 @@ impl Objects {
             return;
         };
         self.completed.remove(&at);
-        if at.1 == Checked::HelmReleaseProxy && is_deployed(&object) && is_true(&object, "Ready") {
-            self.deployed.extend(incarnation(&object));
+        let object = match at.1 {
+            Checked::CustomResourceDefinition => without_schemas(object),
+            _ => object,
+        };
+        match at.1 {
+            Checked::HelmReleaseProxy if is_deployed(&object) && is_true(&object, "Ready") => {
+                self.deployed.extend(incarnation(&object));
+            }
+            Checked::HelmRelease => self.rests_with(&object, flux::deployed(&object).ok()),
+            Checked::Kustomization => self.rests_with(&object, flux::applied(&object).ok()),
+            _ => {}
         }
         self.current.insert(at, object);
+    }
+
+    /// Notes what an object of Flux has, if it is at rest.
+    fn rests_with(&mut self, object: &Value, has: Option<String>) {
+        let has = has.filter(|_| flux::is_at_rest(object));
+        if let Some((has, (uid, generation))) = has.zip(incarnation(object)) {
+            self.at_rest.insert((uid, generation, has));
+        }
+    }
+
+    /// Whether an object of Flux was at rest with this version at the generation that it has.
+    pub(super) fn was_at_rest(&self, object: &Value, version: &str) -> bool {
+        incarnation(object)
+            .is_some_and(|(uid, generation)| self.at_rest.contains(&(uid, generation, version.to_owned())))
     }
 
     pub(super) fn get(&self, at: &At) -> Option<&Value> {
@@ -76,6 +101,19 @@ impl Objects {
 /// Whether CAAPH says that it has deployed the current generation.
 pub(super) fn is_deployed(release: &Value) -> bool {
     is_observed(release) && release["status"]["status"] == "deployed"
+}
+
+/// A definition without its schemas, which may take a megabyte.
+fn without_schemas(mut definition: Value) -> Value {
+    if let Some(spec) = definition.get_mut("spec").and_then(Value::as_object_mut) {
+        // Where all versions have the same one.
+        spec.remove("validation");
+        let versions = spec.get_mut("versions").and_then(Value::as_array_mut);
+        for version in versions.into_iter().flatten().filter_map(Value::as_object_mut) {
+            version.remove("schema");
+        }
+    }
+    definition
 }
 
 fn incarnation(object: &Value) -> Option<(String, i64)> {

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::objects::{Objects, is_deployed};
-use super::{Check, Subject};
-use crate::observer::conditions::{is_observed, is_true, text};
+use super::objects::{At, Objects, is_deployed};
+use super::{Check, Subject, flux, must};
+use crate::observer::conditions::{CLUSTER_NAME, is_false, is_observed, is_true, label, text};
 use crate::observer::key::{Checked, Place};
 
 /// On an object of CAAPH: its controllers leave it alone.
@@ -57,6 +57,11 @@ fn prove(
     } else {
         (Place::Management, subject.namespace)
     };
+    let namespace = match kind {
+        // It has none.
+        Checked::CustomResourceDefinition => "",
+        _ => namespace,
+    };
     let at = (place, kind, (namespace.to_owned(), name.clone()));
     let Some(object) = objects.get(&at) else {
         return match objects.completed(&at) {
@@ -65,17 +70,21 @@ fn prove(
         };
     };
     must(!is_deleting(object), || format!("{name} is being deleted"))?;
+    let of = label(object, CLUSTER_NAME);
+    must(of.is_empty() || of == subject.name, || {
+        format!("{name} is of Cluster {of}")
+    })?;
     match kind {
         Checked::HelmChartProxy => is_delivered(objects, subject, (&name, object), &wanted),
+        Checked::HelmRelease => chart_is_deployed(objects, subject, object, &wanted),
+        Checked::Kustomization => source_is_applied(objects, subject, (&at, object), &wanted),
+        Checked::CustomResourceDefinition => is_served(object, &wanted),
         Checked::DaemonSet => daemon_set_runs(object, &wanted),
         Checked::Deployment | Checked::StatefulSet => replicas_run(object, &wanted),
         Checked::Job => job_is_complete(object, &wanted),
         Checked::HelmReleaseProxy => Err("HelmReleaseProxy is judged with its HelmChartProxy".to_owned()),
+        Checked::Source(_) => Err("a source is judged with its Kustomization".to_owned()),
     }
-}
-
-fn must(holds: bool, otherwise: impl FnOnce() -> String) -> Result<(), String> {
-    if holds { Ok(()) } else { Err(otherwise()) }
 }
 
 fn is_deleting(object: &Value) -> bool {
@@ -144,10 +153,76 @@ fn is_controlled_by(object: &Value, owner: &Value) -> bool {
     owners.any(|owner| owner["controller"] == true && uid.is_string() && owner["uid"] == *uid)
 }
 
-fn is_false(object: &Value, kind: &str) -> bool {
-    let conditions = object["status"]["conditions"].as_array();
-    let mut conditions = conditions.into_iter().flatten();
-    conditions.any(|condition| condition["type"] == kind && condition["status"] == "False")
+/// helm-controller has deployed the version into the Cluster, with the values that the HelmRelease asks for.
+fn chart_is_deployed(
+    objects: &Objects,
+    subject: &Subject<'_>,
+    release: &Value,
+    wanted: &Wanted<'_>,
+) -> Result<(), String> {
+    is_for(subject, release, wanted.check)?;
+    let chart = flux::deployed(release)?;
+    wanted.is(&chart)?;
+    // A resync of the same generation takes nothing back, a failure does.
+    let goes_on = objects.was_at_rest(release, &chart) && flux::goes_on(release);
+    must(flux::is_at_rest(release) || goes_on, || {
+        format!("its conditions are {}", release["status"]["conditions"])
+    })
+}
+
+/// kustomize-controller has applied the revision that the source of the Kustomization has now.
+fn source_is_applied(
+    objects: &Objects,
+    subject: &Subject<'_>,
+    (at, kustomization): (&At, &Value),
+    wanted: &Wanted<'_>,
+) -> Result<(), String> {
+    is_for(subject, kustomization, wanted.check)?;
+    let applied = flux::applied(kustomization)?;
+    let (place, _, (namespace, _)) = at;
+    let source_at = flux::source(kustomization, place, namespace)?;
+    let source = objects.get(&source_at).filter(|source| !is_deleting(source));
+    let source = source.ok_or_else(|| format!("there is no source {}", source_at.2.1))?;
+    let revision = flux::revision(source)?;
+    must(applied == revision, || {
+        format!("{applied} is applied, its source is at {revision}")
+    })?;
+    let (named, _) = revision.split_once('@').unwrap_or((revision.as_str(), ""));
+    wanted.is(named)?;
+    let goes_on = objects.was_at_rest(kustomization, &applied) && flux::goes_on(kustomization);
+    must(flux::is_at_rest(kustomization) || goes_on, || {
+        format!("its conditions are {}", kustomization["status"]["conditions"])
+    })
+}
+
+/// An object of Flux is for the Cluster: by its kubeconfig Secret, or because it is there.
+fn is_for(subject: &Subject<'_>, object: &Value, check: &Check) -> Result<(), String> {
+    let kubeconfig = &object["spec"]["kubeConfig"];
+    let is_its = if check.is_on_workload {
+        kubeconfig.is_null()
+    } else {
+        kubeconfig["secretRef"]["name"] == format!("{}-kubeconfig", subject.name)
+    };
+    must(is_its, || format!("it is for {kubeconfig}"))
+}
+
+/// The API server serves the version of a definition.
+fn is_served(definition: &Value, wanted: &Wanted<'_>) -> Result<(), String> {
+    // API servers before some version do not write it.
+    let is_current = definition["status"]["observedGeneration"].is_null() || is_observed(definition);
+    must(is_current, || "its generation is not observed".to_owned())?;
+    for kind in ["Established", "NamesAccepted"] {
+        must(is_true(definition, kind), || format!("it is not {kind}"))?;
+    }
+    let Some(wanted) = wanted.version else {
+        return Ok(());
+    };
+    let versions = definition["spec"]["versions"].as_array();
+    let mut versions = versions.into_iter().flatten();
+    must(
+        versions.any(|version| version["name"] == wanted && version["served"] == true),
+        || format!("version {wanted} is not served"),
+    )
 }
 
 /// Every Pod that a DaemonSet should have is there, at its current template, and available.
@@ -187,6 +262,13 @@ fn job_is_complete(job: &Value, wanted: &Wanted<'_>) -> Result<(), String> {
 }
 
 impl Wanted<'_> {
+    /// An object has this version.
+    fn is(&self, version: &str) -> Result<(), String> {
+        must(self.version.is_none_or(|wanted| wanted == version), || {
+            format!("it is at version {version:?}, not {:?}", self.version)
+        })
+    }
+
     /// Whether what is proven belongs to one upgrade.
     fn is_tied(&self) -> bool {
         self.version.is_some() || self.check.is_named_by_hop()

@@ -28,6 +28,12 @@ impl Ledger {
             return;
         };
         let missing = self.gates.missing(&subject, version, stage);
+        if stage == Stage::ControlPlane {
+            for gate in self.gates.would_hold(&subject, version) {
+                let version = version.to_owned();
+                self.note(change, name, Event::AuditWouldHold { gate, version });
+            }
+        }
         if missing.is_empty() {
             return;
         }
@@ -90,7 +96,10 @@ fn subject<'a>(name: &'a Name, cluster: &'a ClusterView) -> Option<Subject<'a>> 
 fn is_affected(key: &Key, name: &Name, cluster: &ClusterView) -> bool {
     match (&key.place, key.kind) {
         (Place::Workload(uid), Kind::Checked(_)) => *uid == cluster.control_plane_uid,
-        (Place::Management, Kind::Checked(_)) => key.namespace == name.0 || cluster.is_management,
+        // A definition has no namespace.
+        (Place::Management, Kind::Checked(_)) => {
+            key.namespace == name.0 || key.namespace.is_empty() || cluster.is_management
+        }
         (Place::Management, Kind::UpgradeGate | Kind::ControlPlane) => key.namespace == name.0,
         (Place::Management, Kind::Cluster) => (&key.namespace, &key.name) == (&name.0, &name.1),
         _ => false,

@@ -1,0 +1,110 @@
+//! What helm-controller and kustomize-controller show of their work. Both write the observed generation of suspended objects.
+
+use serde_json::Value;
+
+use super::must;
+use super::objects::At;
+use crate::observer::conditions::{is_false, is_observed, is_true, text};
+use crate::observer::key::{Checked, Place, Source};
+
+/// Conditions that tell of another state than the one that the spec asks for.
+const FAILURES: [&str; 2] = ["Stalled", "Remediated"];
+
+/// The chart version, without the digest of its artifact, that a HelmRelease has deployed for its current spec.
+///
+/// The newest entry of the history counts: a rollback is a success, too, and the version that was tried is another one then.
+pub(super) fn deployed(release: &Value) -> Result<String, String> {
+    is_followed(release)?;
+    let status = &release["status"];
+    must(
+        status["lastAttemptedGeneration"] == release["metadata"]["generation"],
+        || format!("generation {} was tried last", status["lastAttemptedGeneration"]),
+    )?;
+    let history = status["history"].as_array().into_iter().flatten();
+    let newest = history.max_by_key(|entry| entry["version"].as_i64());
+    let newest = newest.ok_or("it has no history")?;
+    must(newest["status"] == "deployed", || {
+        format!("its newest release is {}", newest["status"])
+    })?;
+    let chart = text(newest, "/chartVersion");
+    let tried = &status["lastAttemptedRevision"];
+    must(!chart.is_empty() && *tried == chart, || {
+        format!("chart {tried} was tried last, {chart:?} is deployed")
+    })?;
+    // With the values of the release before, Helm computes others than those of the spec.
+    let keeps_values = release["spec"]["upgrade"]["preserveValues"] == true;
+    let values = &newest["configDigest"];
+    let has_values = values.is_string() && status["lastAttemptedConfigDigest"] == *values;
+    must(keeps_values || has_values, || {
+        format!(
+            "values {} were tried last, {values} are deployed",
+            status["lastAttemptedConfigDigest"]
+        )
+    })?;
+    let (version, _digest) = chart.split_once('+').unwrap_or((chart.as_str(), ""));
+    Ok(version.to_owned())
+}
+
+/// The revision that a Kustomization has applied, if it has tried no other one since.
+pub(super) fn applied(kustomization: &Value) -> Result<String, String> {
+    is_followed(kustomization)?;
+    let (applied, tried) = (
+        text(kustomization, "/status/lastAppliedRevision"),
+        text(kustomization, "/status/lastAttemptedRevision"),
+    );
+    must(!applied.is_empty() && applied == tried, || {
+        format!("revision {tried:?} was tried last, {applied:?} is applied")
+    })?;
+    Ok(applied)
+}
+
+/// Where the source of a Kustomization is.
+pub(super) fn source(kustomization: &Value, place: &Place, namespace: &str) -> Result<At, String> {
+    let reference = &kustomization["spec"]["sourceRef"];
+    let kind = reference["kind"].as_str().and_then(Source::of);
+    let kind = kind.ok_or_else(|| format!("its source is {reference}"))?;
+    let of = reference["namespace"].as_str().unwrap_or(namespace);
+    must(*place != Place::Management || of == namespace, || {
+        format!("its source is in namespace {of}")
+    })?;
+    let name = text(reference, "/name");
+    Ok((place.clone(), Checked::Source(kind), (of.to_owned(), name)))
+}
+
+/// The revision of a source.
+pub(super) fn revision(source: &Value) -> Result<String, String> {
+    must(is_observed(source), || {
+        format!(
+            "generation {} of its source is observed as {}",
+            source["metadata"]["generation"], source["status"]["observedGeneration"]
+        )
+    })?;
+    let revision = text(source, "/status/artifact/revision");
+    must(!revision.is_empty(), || "its source has no artifact".to_owned())?;
+    Ok(revision)
+}
+
+/// Whether the last reconcile has succeeded, and none goes on.
+pub(super) fn is_at_rest(object: &Value) -> bool {
+    is_true(object, "Ready") && !is_true(object, "Reconciling")
+}
+
+/// Whether a reconcile goes on, and none has failed.
+pub(super) fn goes_on(object: &Value) -> bool {
+    !is_false(object, "Ready")
+}
+
+/// The controller follows the spec of the object.
+fn is_followed(object: &Value) -> Result<(), String> {
+    must(object["spec"]["suspend"] != true, || "it is suspended".to_owned())?;
+    must(is_observed(object), || {
+        format!(
+            "generation {} is observed as {}",
+            object["metadata"]["generation"], object["status"]["observedGeneration"]
+        )
+    })?;
+    match FAILURES.iter().find(|kind| is_true(object, kind)) {
+        Some(kind) => Err(format!("it is {kind}")),
+        None => Ok(()),
+    }
+}
