@@ -10,7 +10,7 @@ use crate::observer::key::{Checked, Place, Source};
 /// Conditions that tell of another state than the one that the spec asks for.
 const FAILURES: [&str; 2] = ["Stalled", "Remediated"];
 
-/// The chart version, without the digest of its artifact, that a HelmRelease has deployed for its current spec.
+/// The chart version that a HelmRelease has deployed for its current spec, without the digest of an artifact.
 ///
 /// The newest entry of the history counts: a rollback is a success, too, and the version that was tried is another one then.
 pub(super) fn deployed(release: &Value) -> Result<String, String> {
@@ -20,9 +20,7 @@ pub(super) fn deployed(release: &Value) -> Result<String, String> {
         status["lastAttemptedGeneration"] == release["metadata"]["generation"],
         || format!("generation {} was tried last", status["lastAttemptedGeneration"]),
     )?;
-    let history = status["history"].as_array().into_iter().flatten();
-    let newest = history.max_by_key(|entry| entry["version"].as_i64());
-    let newest = newest.ok_or("it has no history")?;
+    let newest = newest(release).ok_or("it has no history")?;
     must(newest["status"] == "deployed", || {
         format!("its newest release is {}", newest["status"])
     })?;
@@ -31,18 +29,26 @@ pub(super) fn deployed(release: &Value) -> Result<String, String> {
     must(!chart.is_empty() && *tried == chart, || {
         format!("chart {tried} was tried last, {chart:?} is deployed")
     })?;
-    // With the values of the release before, Helm computes others than those of the spec.
-    let keeps_values = release["spec"]["upgrade"]["preserveValues"] == true;
-    let values = &newest["configDigest"];
-    let has_values = values.is_string() && status["lastAttemptedConfigDigest"] == *values;
-    must(keeps_values || has_values, || {
-        format!(
-            "values {} were tried last, {values} are deployed",
-            status["lastAttemptedConfigDigest"]
-        )
-    })?;
-    let (version, _digest) = chart.split_once('+').unwrap_or((chart.as_str(), ""));
+    // helm-controller appends the begin of it.
+    let digest = text(release, "/status/lastAttemptedRevisionDigest");
+    let version = match chart.rsplit_once('+') {
+        Some((version, appended)) if !appended.is_empty() && digest.contains(appended) => version,
+        _ => chart.as_str(),
+    };
     Ok(version.to_owned())
+}
+
+/// Whether the newest release has the values that were tried last. With those of the release before, Helm computes others.
+pub(super) fn has_values(release: &Value) -> bool {
+    let tried = &release["status"]["lastAttemptedConfigDigest"];
+    let keeps_values = release["spec"]["upgrade"]["preserveValues"] == true;
+    keeps_values
+        || newest(release).is_some_and(|newest| tried.is_string() && newest["configDigest"] == *tried)
+}
+
+fn newest(release: &Value) -> Option<&Value> {
+    let history = release["status"]["history"].as_array()?;
+    history.iter().max_by_key(|entry| entry["version"].as_i64())
 }
 
 /// The revision that a Kustomization has applied, if it has tried no other one since.
@@ -89,9 +95,9 @@ pub(super) fn is_at_rest(object: &Value) -> bool {
     is_true(object, "Ready") && !is_true(object, "Reconciling")
 }
 
-/// Whether a reconcile goes on, and none has failed.
+/// Whether a reconcile goes on that has not failed.
 pub(super) fn goes_on(object: &Value) -> bool {
-    !is_false(object, "Ready")
+    is_true(object, "Reconciling") && !is_false(object, "Ready")
 }
 
 /// The controller follows the spec of the object.

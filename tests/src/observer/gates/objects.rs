@@ -44,7 +44,9 @@ impl Objects {
             Checked::HelmReleaseProxy if is_deployed(&object) && is_true(&object, "Ready") => {
                 self.deployed.extend(incarnation(&object));
             }
-            Checked::HelmRelease => self.rests_with(&object, flux::deployed(&object).ok()),
+            Checked::HelmRelease if flux::has_values(&object) => {
+                self.rests_with(&object, flux::deployed(&object).ok());
+            }
             Checked::Kustomization => self.rests_with(&object, flux::applied(&object).ok()),
             _ => {}
         }

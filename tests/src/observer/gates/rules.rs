@@ -165,6 +165,10 @@ fn chart_is_deployed(
     wanted.is(&chart)?;
     // A resync of the same generation takes nothing back, a failure does.
     let goes_on = objects.was_at_rest(release, &chart) && flux::goes_on(release);
+    must(flux::has_values(release) || goes_on, || {
+        let tried = &release["status"]["lastAttemptedConfigDigest"];
+        format!("values {tried} were tried last, others are deployed")
+    })?;
     must(flux::is_at_rest(release) || goes_on, || {
         format!("its conditions are {}", release["status"]["conditions"])
     })

@@ -450,6 +450,7 @@ fn a_chart_of_an_artifact_and_values_that_are_kept_are_proven() {
     let edits: [fn(&mut Value); 2] = [
         |release| {
             let chart = format!("{AFTER}+0123456789ab");
+            release["status"]["lastAttemptedRevisionDigest"] = json!("sha256:0123456789abcdef");
             release["status"]["lastAttemptedRevision"] = json!(chart);
             release["status"]["history"] = json!([entry(2, "deployed", &chart)]);
         },
@@ -463,6 +464,17 @@ fn a_chart_of_an_artifact_and_values_that_are_kept_are_proven() {
         story.edit(RELEASE, edit);
         story.is_in_order();
     }
+}
+
+#[test]
+fn build_metadata_is_part_of_a_chart_version() {
+    let mut story = Story::proven();
+    story.edit(RELEASE, |release| {
+        let chart = format!("{AFTER}+vmware.1");
+        release["status"]["lastAttemptedRevision"] = json!(chart);
+        release["status"]["history"] = json!([entry(2, "deployed", &chart)]);
+    });
+    story.is_early("it is at version \"1.18.2+vmware.1\"");
 }
 
 #[test]
