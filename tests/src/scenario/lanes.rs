@@ -16,6 +16,9 @@ use crate::stack::Options;
 use crate::stack::audit::{ADMIN, Audited, SLUICE};
 use crate::stack::complaints::Complaints;
 
+/// Name of the webhook configuration of gates, as it is shipped.
+const GATES: &str = "sluice-gates";
+
 /// Scenarios that have not begun yet.
 pub(super) struct Waiting(Mutex<Vec<Scenario>>);
 
@@ -102,9 +105,11 @@ async fn on_one_stack(waiting: &Waiting, first: Scenario, jobs: usize) -> Result
     if needs.audited {
         options = options.audited(Audited::users(&[SLUICE, ADMIN]));
     }
-    if needs.installation == Installation::GatesOnly {
-        options = options.without_packages();
-    }
+    options = match needs.installation {
+        Installation::Complete => options,
+        Installation::Gated => options.stores_json(),
+        Installation::GatesOnly => options.without_packages(),
+    };
     let world = World::start_with(options, &waiting.asked(place, &first)).await?;
     say(&format!(
         "the stack {} with Cluster API {} is ready after {:.1} s",
@@ -164,7 +169,7 @@ async fn one_after_the_other(
 async fn perform(world: &Arc<World>, scenario: Scenario) -> bool {
     let began = Instant::now();
     say(&format!("start {:<26} {}", scenario.name, scenario.proves));
-    let outcome = match Scene::open(world, scenario.namespace(), &scenario.class).await {
+    let outcome = match open(world, &scenario).await {
         Ok(scene) => {
             let outcome = tokio::spawn((scenario.run)(scene.clone()))
                 .await
@@ -195,6 +200,16 @@ async fn perform(world: &Arc<World>, scenario: Scenario) -> bool {
     outcome.is_ok()
 }
 
+/// Prepares the namespace of a scenario. With gates, the API server asks Sluice about those in it.
+async fn open(world: &Arc<World>, scenario: &Scenario) -> Result<Scene> {
+    let scene = Scene::open(world, scenario.namespace(), &scenario.class).await?;
+    if scenario.installation.has_gates() && scenario.asks_sluice {
+        let extension = world.extension()?;
+        extension.admit_gates(GATES, scene.namespace()).await?;
+    }
+    Ok(scene)
+}
+
 async fn finish(scene: &Scene, scenario: &Scenario, outcome: Result<()>) -> Result<()> {
     let judged = if scenario.asks_sluice {
         scene.in_order().await
@@ -202,6 +217,10 @@ async fn finish(scene: &Scene, scenario: &Scenario, outcome: Result<()>) -> Resu
         // Its clusters roll on their own; the scenario itself asks the observer.
         scene.world().observer().check()
     };
+    let observer = scene.world().observer();
+    for left_out in observer.read(|ledger| ledger.left_out(scene.namespace())) {
+        say(&format!("      the observer does not judge {left_out}"));
+    }
     let closed = scene.close().await;
     outcome.and(judged).and(closed)
 }
@@ -239,7 +258,11 @@ mod tests {
             scenario("audited", Newest).audited(),
             scenario("gates", Newest).gates_only(),
             scenario("c", Newest),
+            scenario("edits", Newest).gated(),
         ]);
-        assert_eq!(run_by_one_lane(&waiting), "a,b,c|older|oldest|audited|gates");
+        assert_eq!(
+            run_by_one_lane(&waiting),
+            "a,b,c|older|oldest|audited|gates|edits"
+        );
     }
 }

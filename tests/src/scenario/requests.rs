@@ -63,6 +63,19 @@ impl Requests {
         Ok(of_it.count())
     }
 
+    /// Requests of Sluice to the management API server since then for objects of the namespace of the scenario whose names begin with this
+    /// one: verb and path.
+    pub fn about(&mut self, name: &str, since: Timestamp) -> Result<Vec<String>> {
+        let namespace = self.namespace.as_str();
+        let management = own(&mut self.management, on_management, since)?;
+        let about = management
+            .into_iter()
+            .filter(|request| is_about(path_of(request), namespace, name));
+        Ok(about
+            .map(|request| format!("{} {}", request.verb, path_of(request)))
+            .collect())
+    }
+
     /// Writes of Sluice in the namespace of the scenario and in the workload cluster since then, those of status included.
     pub fn writes_and_reports(&mut self, since: Timestamp) -> Result<Vec<String>> {
         let namespace = self.namespace.as_str();
@@ -126,6 +139,14 @@ fn changes_objects(request: &Request) -> bool {
     request.what == What::Write && !REPORTS.iter().any(|report| request.resource.ends_with(report))
 }
 
+/// Whether a path is that of an object in a namespace, `/namespaces/a/`, whose name begins so.
+fn is_about(path: &str, namespace: &str, name: &str) -> bool {
+    let object = path
+        .split_once(namespace)
+        .and_then(|(_, object)| object.split('/').nth(1));
+    object.is_some_and(|object| object.starts_with(name))
+}
+
 fn path_of(request: &Request) -> &str {
     let uri = request.uri.as_str();
     uri.split_once('?').map_or(uri, |(path, _)| path)
@@ -156,6 +177,18 @@ mod tests {
         assert!(!changes("clusterbootstraps/status", What::Write));
         assert!(!changes("events", What::Write));
         assert!(!changes("leases", What::Lease));
+    }
+
+    #[test]
+    fn objects_are_told_by_the_begin_of_their_names() {
+        let is_about = |path: &str| is_about(path, "/namespaces/a/", "one");
+        assert!(is_about(
+            "/apis/lifecycle.sluice.dev/v1alpha1/namespaces/a/clusterupgrades/one/status"
+        ));
+        assert!(is_about("/api/v1/namespaces/a/secrets/one-kubeconfig"));
+        assert!(!is_about("/api/v1/namespaces/a/secrets/two"));
+        assert!(!is_about("/api/v1/namespaces/a/secrets"));
+        assert!(!is_about("/api/v1/namespaces/b/secrets/one"));
     }
 
     #[test]

@@ -56,8 +56,20 @@ pub enum Installation {
     /// Packages and gates, beside kapp-controller.
     #[default]
     Complete,
+    /// The same, with API servers that store JSON: the observer reads the workloads that gates check.
+    Gated,
     /// Gates only, without kapp-controller and the kinds of packages.
     GatesOnly,
+}
+
+impl Installation {
+    /// Whether scenarios have gates, so that the API server asks Sluice about them.
+    pub(super) fn has_gates(self) -> bool {
+        match self {
+            Self::Complete => false,
+            Self::Gated | Self::GatesOnly => true,
+        }
+    }
 }
 
 /// Resources that a scenario shares with others.
@@ -154,6 +166,17 @@ impl Scenario {
     pub fn gates_only(mut self) -> Self {
         self.installation = Installation::GatesOnly;
         self.class = super::gates::class();
+        self.own_stack()
+    }
+
+    /// Has a stack of its own with packages and gates, and a class with a real DaemonSet controller, unless it is given another one later.
+    #[must_use]
+    pub fn gated(mut self) -> Self {
+        self.installation = Installation::Gated;
+        self.class = Class {
+            daemon_sets: true,
+            ..Class::default()
+        };
         self.own_stack()
     }
 

@@ -3,11 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context as _, Result, ensure};
+use jiff::Timestamp;
 use serde_json::{Value, json};
 use sluice_tests::objects::{Chart, Check, Gate};
 use sluice_tests::observer::Revision;
 use sluice_tests::requests::apply::{apply, documents};
-use sluice_tests::scenario::{Cluster, Scenario, Scene, TIMEOUT, VERSIONS, Written};
+use sluice_tests::scenario::{Cluster, HookAnswer, Scenario, Scene, TIMEOUT, VERSIONS, Written};
 use sluice_tests::stack::audit::{Request, SLUICE};
 use sluice_tests::wait;
 
@@ -26,13 +27,21 @@ const OPTIONAL: [&str; 3] = [
 /// API groups that a package installation needs.
 const OF_PACKAGES: [&str; 3] = ["packaging.carvel.dev", "kappctrl.k14s.io", "run.tanzu.vmware.com"];
 
+/// Hooks that gates hold.
+const GATED: [&str; 4] = [
+    "BeforeClusterUpgrade",
+    "BeforeControlPlaneUpgrade",
+    "AfterControlPlaneUpgrade",
+    "BeforeWorkersUpgrade",
+];
+
 /// Name of the gate, its check and the DaemonSet.
 const AGENT: &str = "agent";
 
 pub(crate) fn scenario() -> Scenario {
     Scenario::new(
         "gates-only",
-        "without kapp-controller and Tanzu kinds, by the roles of the chart: ready; a Cluster without a gate is never held; a gated one is; no request is forbidden, and every verb of the new role is used",
+        "without kapp-controller and Tanzu kinds, by the roles of the chart: ready; a Cluster without a gate is never held, and costs one read per release; a gated one is held; no request is forbidden, and every verb of the new role is used",
         |scene| Box::pin(run(scene)),
     )
     .gates_only()
@@ -110,7 +119,7 @@ fn rules(role: &Value) -> (String, Value) {
 /// A Cluster that no gate selects is upgraded twice: while the namespace has no gate, and while it has one for others. It is not held.
 async fn is_free(scene: &Scene) -> Result<()> {
     let free = create(scene, "free", "none").await?;
-    let answered = free.hook_answers()?.len();
+    let (answered, began) = (free.hook_answers()?.len(), Timestamp::now());
     upgrade(&free, VERSIONS[1]).await?;
     scene.gate(&gate()).await?;
     upgrade(&free, VERSIONS[2]).await?;
@@ -123,7 +132,26 @@ async fn is_free(scene: &Scene) -> Result<()> {
     ensure!(held.is_none(), "a Cluster without a gate was held: {held:?}");
     let record = free.cluster_upgrade().await?;
     ensure!(record.is_none(), "a Cluster without a gate has {record:?}");
+    costs_one_read_per_release(&free, &answers, began)?;
     free.delete().await
+}
+
+/// For a Cluster without a gate Sluice has read the ClusterUpgrade once for each release of a hook that gates hold. It has read nothing else,
+/// and written nothing.
+fn costs_one_read_per_release(free: &Cluster, answers: &[HookAnswer], began: Timestamp) -> Result<()> {
+    let is_read = |answer: &&HookAnswer| !answer.is_held() && GATED.iter().any(|hook| answer.hook == *hook);
+    let releases = answers.iter().filter(is_read).count();
+    ensure!(releases > 0, "no hook that gates hold was released: {answers:?}");
+    let requests = free.requests()?.about(free.name(), began)?;
+    let read = format!("get {}", free.cluster_upgrade_path());
+    let others: Vec<&String> = requests.iter().filter(|request| **request != read).collect();
+    ensure!(others.is_empty(), "a Cluster without a gate caused {others:?}");
+    ensure!(
+        requests.len() == releases,
+        "{releases} releases of a Cluster without a gate caused {} reads of its ClusterUpgrade: {answers:?}",
+        requests.len()
+    );
+    Ok(())
 }
 
 async fn upgrade(cluster: &Cluster, version: &str) -> Result<()> {
@@ -252,16 +280,30 @@ pub(crate) async fn is_over(cluster: &Cluster) -> Result<()> {
 
 /// The first record of a Cluster after a revision that has the gate of a hook open for [`VERSIONS`]`[1]`.
 pub(crate) fn opens(writes: &[Written], cluster: &Cluster, hook: &str, since: Revision) -> Result<Revision> {
-    let is_open = |write: &&Written| {
-        let gates = write.object["status"]["upgrade"]["gates"].as_array();
-        let mut gates = gates.into_iter().flatten();
+    opens_for(writes, cluster, (hook, VERSIONS[1]), since)
+}
+
+/// The same for another version.
+pub(crate) fn opens_for(
+    writes: &[Written],
+    cluster: &Cluster,
+    (hook, version): (&str, &str),
+    since: Revision,
+) -> Result<Revision> {
+    let is_first = |write: &&Written| {
         write.revision > since
             && write.name == cluster.name()
-            && gates
-                .any(|gate| gate["hook"] == hook && gate["version"] == VERSIONS[1] && gate["open"] == true)
+            && is_open(&write.object["status"], hook, version)
     };
-    let found = writes.iter().find(is_open).map(|write| write.revision);
-    found.with_context(|| format!("no record of {} opens {hook}", cluster.name()))
+    let found = writes.iter().find(is_first).map(|write| write.revision);
+    found.with_context(|| format!("no record of {} opens {hook} for {version}", cluster.name()))
+}
+
+/// Whether the status of a ClusterUpgrade has the gate of a hook open for a version.
+pub(crate) fn is_open(status: &Value, hook: &str, version: &str) -> bool {
+    let gates = status["upgrade"]["gates"].as_array();
+    let mut gates = gates.into_iter().flatten();
+    gates.any(|gate| gate["hook"] == hook && gate["version"] == version && gate["open"] == true)
 }
 
 /// Requests of Sluice to the management cluster so far.

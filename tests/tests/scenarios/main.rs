@@ -22,6 +22,8 @@ mod examples;
 mod false_ready;
 mod frozen_leader;
 mod gate_caaph;
+mod gate_edits;
+mod gate_flux;
 mod gates_only;
 mod gitops;
 mod harness_installs;
@@ -170,6 +172,8 @@ fn main() -> ExitCode {
         server_replaced::scenario(),
         gates_only::scenario(),
         gate_caaph::scenario(),
+        gate_flux::scenario(),
+        gate_edits::scenario(),
         needed_things::scenario(),
         frozen_leader::scenario(),
         etcd_restored::scenario(),
