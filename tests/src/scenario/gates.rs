@@ -10,6 +10,9 @@
 //! - [`Scenario::gates_only`](super::Scenario::gates_only): `fn gates_only(self) -> Self`. The stack has no kapp-controller, of Sluice's
 //!   definitions only those of group `lifecycle.sluice.dev`, and API servers that store JSON. Sluice runs with `--packages=false` and
 //!   the roles of `manifests/overlays/gates-only`.
+//! - [`Scenario::gated`](super::Scenario::gated): `fn gated(self) -> Self`. The same beside packages: the API servers store JSON, and the
+//!   DaemonSet controller is real. The stand-in rolls Deployments out, and runs kapp-controller.
+//! - In both, the API server asks Sluice about the gates of the scenario, by ValidatingWebhookConfiguration `sluice-gates`.
 //! - Without the runner (demo, soak): `World::start_with(Options::new("demo-gates").without_packages(), &hooks)`, then
 //!   `Scene::open(&world, "team-a", &gates::class())`.
 //! - [`Options::without_packages`](crate::stack::Options::without_packages), [`Options::stores_json`](crate::stack::Options::stores_json):

@@ -69,7 +69,8 @@ pub(super) fn source(kustomization: &Value, place: &Place, namespace: &str) -> R
     let reference = &kustomization["spec"]["sourceRef"];
     let kind = reference["kind"].as_str().and_then(Source::of);
     let kind = kind.ok_or_else(|| format!("its source is {reference}"))?;
-    let of = reference["namespace"].as_str().unwrap_or(namespace);
+    let of = reference["namespace"].as_str().filter(|of| !of.is_empty());
+    let of = of.unwrap_or(namespace);
     must(*place != Place::Management || of == namespace, || {
         format!("its source is in namespace {of}")
     })?;
@@ -77,14 +78,22 @@ pub(super) fn source(kustomization: &Value, place: &Place, namespace: &str) -> R
     Ok((place.clone(), Checked::Source(kind), (of.to_owned(), name)))
 }
 
-/// The revision of a source.
-pub(super) fn revision(source: &Value) -> Result<String, String> {
-    must(is_observed(source), || {
+/// The revision of a source. source-controller observes the generation of a suspended one, and keeps its artifact.
+///
+/// Other controllers write an ExternalArtifact, which has no observed generation.
+pub(super) fn revision(kind: Checked, source: &Value) -> Result<String, String> {
+    let observed = &source["status"]["observedGeneration"];
+    let needs_none = kind == Checked::Source(Source::ExternalArtifact) && observed.is_null();
+    must(needs_none || is_observed(source), || {
         format!(
-            "generation {} of its source is observed as {}",
-            source["metadata"]["generation"], source["status"]["observedGeneration"]
+            "generation {} of its source is observed as {observed}",
+            source["metadata"]["generation"]
         )
     })?;
+    must(source["spec"]["suspend"] != true, || {
+        "its source is suspended".to_owned()
+    })?;
+    must(!is_true(source, "Stalled"), || "its source is Stalled".to_owned())?;
     let revision = text(source, "/status/artifact/revision");
     must(!revision.is_empty(), || "its source has no artifact".to_owned())?;
     Ok(revision)

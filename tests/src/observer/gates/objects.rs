@@ -105,8 +105,11 @@ pub(super) fn is_deployed(release: &Value) -> bool {
     is_observed(release) && release["status"]["status"] == "deployed"
 }
 
-/// A definition without its schemas, which may take a megabyte.
+/// A definition without its schemas and their owners, which may take a megabyte.
 fn without_schemas(mut definition: Value) -> Value {
+    if let Some(metadata) = definition.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.remove("managedFields");
+    }
     if let Some(spec) = definition.get_mut("spec").and_then(Value::as_object_mut) {
         // Where all versions have the same one.
         spec.remove("validation");
@@ -121,4 +124,24 @@ fn without_schemas(mut definition: Value) -> Value {
 fn incarnation(object: &Value) -> Option<(String, i64)> {
     let generation = object["metadata"]["generation"].as_i64()?;
     Some((text(object, "/metadata/uid"), generation))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_versions_of_a_definition_are_kept() {
+        let definition = json!({
+            "metadata": {"name": "a", "managedFields": [{}]},
+            "spec": {"validation": {}, "versions": [{"name": "v1", "served": true, "schema": {}}]},
+        });
+        assert_eq!(
+            without_schemas(definition),
+            json!({"metadata": {"name": "a"}, "spec": {"versions": [{"name": "v1", "served": true}]}})
+        );
+        assert_eq!(without_schemas(Value::Null), Value::Null);
+    }
 }

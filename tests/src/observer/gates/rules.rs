@@ -187,12 +187,13 @@ fn source_is_applied(
     let source_at = flux::source(kustomization, place, namespace)?;
     let source = objects.get(&source_at).filter(|source| !is_deleting(source));
     let source = source.ok_or_else(|| format!("there is no source {}", source_at.2.1))?;
-    let revision = flux::revision(source)?;
+    let revision = flux::revision(source_at.1, source)?;
     must(applied == revision, || {
         format!("{applied} is applied, its source is at {revision}")
     })?;
-    let (named, _) = revision.split_once('@').unwrap_or((revision.as_str(), ""));
-    wanted.is(named)?;
+    // Without a name, the digest is all of it. A name may have an `@`.
+    let named = revision.rsplit_once('@').map_or("", |(named, _)| named);
+    wanted.is(named).or_else(|_| wanted.is(&revision))?;
     let goes_on = objects.was_at_rest(kustomization, &applied) && flux::goes_on(kustomization);
     must(flux::is_at_rest(kustomization) || goes_on, || {
         format!("its conditions are {}", kustomization["status"]["conditions"])

@@ -514,7 +514,15 @@ fn each_rule_of_a_kustomization_can_be_broken() {
         ),
     ];
     each_is_early(KUSTOMIZATION, &cases);
-    let cases: [Case; 4] = [
+    let cases: [Case; 6] = [
+        (
+            |source| source["spec"]["suspend"] = json!(true),
+            "its source is suspended",
+        ),
+        (
+            |source| source["status"]["conditions"] = conditions(&[("Stalled", "True")]),
+            "its source is Stalled",
+        ),
         (
             |source| source["metadata"]["generation"] = json!(3),
             "generation 3 of its source is observed as 1",
@@ -539,7 +547,63 @@ fn each_rule_of_a_kustomization_can_be_broken() {
             object["status"]["lastAttemptedRevision"] = revision;
         });
     }
-    story.is_early("it is at version \"v1\"");
+    story.is_early("it is at version \"v1@sha1:0d\"");
+}
+
+/// Whoever writes an ExternalArtifact observes no generation.
+#[test]
+fn an_external_artifact_needs_no_observed_generation() {
+    for (key, is_early) in [("externalartifacts", false), ("ocirepositories", true)] {
+        let mut story = Story::proven();
+        let kind = if is_early {
+            "OCIRepository"
+        } else {
+            "ExternalArtifact"
+        };
+        story.edit(KUSTOMIZATION, |kustomization| {
+            kustomization["spec"]["sourceRef"]["kind"] = json!(kind);
+        });
+        let mut source = story.objects[SOURCE].clone();
+        source["status"]["observedGeneration"] = Value::Null;
+        story.write(
+            &format!("/mgmt/source.toolkit.fluxcd.io/{key}/a/apps"),
+            Some(source),
+        );
+        if is_early {
+            story.is_early("generation 1 of its source is observed as null");
+        } else {
+            story.is_in_order();
+        }
+    }
+}
+
+/// A version is all of a revision, or its name.
+#[test]
+fn a_revision_has_a_name_and_a_digest() {
+    let cases = [
+        ("v2@sha1:0b", "v2@sha1:0b", true),
+        ("sha256:0b", "sha256:0b", true),
+        ("apps@v2@sha1:0b", "apps@v2", true),
+        ("v2@sha1:0b", "sha1:0b", false),
+    ];
+    for (revision, wanted, is_proven) in cases {
+        let mut story = Story::proven();
+        story.edit(GATE, |gate| {
+            gate["spec"]["versions"][1]["values"]["tag"] = json!(wanted)
+        });
+        story.edit(SOURCE, |source| {
+            source["status"]["artifact"]["revision"] = json!(revision)
+        });
+        story.edit(KUSTOMIZATION, |kustomization| {
+            kustomization["status"]["lastAppliedRevision"] = json!(revision);
+            kustomization["status"]["lastAttemptedRevision"] = json!(revision);
+        });
+        if is_proven {
+            story.is_in_order();
+        } else {
+            story.is_early("it is at version");
+        }
+    }
 }
 
 #[test]
