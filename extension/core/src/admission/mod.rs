@@ -3,6 +3,10 @@
 //! [`judge`] is a function of the review and of finished lookups: it returns the missing lookups first, and then its verdict.
 //! The rules are those that a reconcile holds for, by the same functions. Changed fields are judged more strictly than unchanged ones,
 //! so a missing object does not block the correction of another field.
+//!
+//! [`upgrade_gate`] validates UpgradeGates.
+
+pub mod upgrade_gate;
 
 mod bootstrap;
 mod complete;

@@ -14,6 +14,7 @@ use sluice_crds::lifecycle::{
 
 use super::judge::JudgedKind;
 use super::selection::{self, SelectorProblem};
+use crate::fault::Fault;
 use crate::protocol::Server;
 use crate::reasons::{GateReason, Hold};
 use invalid::{Invalid, deadline_of, is_container, is_key, is_minor, is_template, refused_version};
@@ -126,20 +127,33 @@ fn minor_of(version: &str) -> Option<&str> {
 /// # Errors
 /// `GateInvalid` with gate, field, value and remedy.
 pub fn compile(gate: &UpgradeGate) -> Result<CompiledGate, Hold> {
-    let name = gate.metadata.name.clone().unwrap_or_default();
-    let invalid = |invalid: Invalid| Hold::new(GateReason::GateInvalid, format!("{name}: {invalid}"));
+    validated(gate).map_err(|invalid| {
+        let name = gate.metadata.name.as_deref().unwrap_or_default();
+        Hold::new(GateReason::GateInvalid, format!("{name}: {invalid}"))
+    })
+}
+
+/// Validates an UpgradeGate as it is written.
+///
+/// # Errors
+/// The invalid field.
+pub(crate) fn compile_written(gate: &UpgradeGate) -> Result<CompiledGate, Fault> {
+    validated(gate).map_err(Fault::from)
+}
+
+fn validated(gate: &UpgradeGate) -> Result<CompiledGate, Invalid> {
     let spec = &gate.spec;
     if let Some(problem) = selection::problem(&spec.cluster_selector) {
         let SelectorProblem { field, value, remedy } = problem;
-        return Err(invalid(Invalid::new(
+        return Err(Invalid::new(
             format!("spec.clusterSelector.{field}"),
             value,
             remedy,
-        )));
+        ));
     }
-    let deadline = deadline_of(spec).map_err(invalid)?;
-    check_rows(&spec.versions).map_err(invalid)?;
-    let checks = checks(spec).map_err(invalid)?;
+    let deadline = deadline_of(spec)?;
+    check_rows(&spec.versions)?;
+    let checks = checks(spec)?;
     Ok(CompiledGate {
         uid: gate.metadata.uid.clone().unwrap_or_default(),
         generation: gate.metadata.generation.unwrap_or_default(),
@@ -148,7 +162,7 @@ pub fn compile(gate: &UpgradeGate) -> Result<CompiledGate, Hold> {
         deadline,
         rows: spec.versions.clone(),
         checks,
-        name,
+        name: gate.metadata.name.clone().unwrap_or_default(),
     })
 }
 

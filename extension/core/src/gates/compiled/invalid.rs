@@ -6,6 +6,7 @@ use std::time::Duration;
 use sluice_crds::lifecycle::UpgradeGateSpec;
 
 use super::{CLUSTER, HOP};
+use crate::fault::Fault;
 use crate::names::{LONGEST_LABEL, LONGEST_NAME};
 use crate::text::one_line;
 
@@ -15,32 +16,58 @@ const LONGEST_VALUE: usize = 64;
 /// Longest version, in characters.
 const LONGEST_VERSION: usize = 256;
 
-/// Invalid field, as one line: field, value and remedy.
+/// Longest message, in characters.
+const LONGEST_MESSAGE: usize = 16 * LONGEST_VALUE;
+
+/// Invalid field.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Invalid(String);
+pub(super) struct Invalid {
+    field: String,
+    /// `None` for an absent field.
+    value: Option<String>,
+    remedy: String,
+}
 
 impl Invalid {
     /// Creates the error of a field with a value.
     pub(super) fn new(field: impl fmt::Display, value: impl fmt::Display, remedy: impl fmt::Display) -> Self {
-        let value = one_line(&value.to_string(), LONGEST_VALUE);
-        Self(one_line(
-            &format!("{field} is {value:?}: {remedy}"),
-            16 * LONGEST_VALUE,
-        ))
+        Self {
+            field: field.to_string(),
+            value: Some(one_line(&value.to_string(), LONGEST_VALUE)),
+            remedy: remedy.to_string(),
+        }
     }
 
     /// Creates the error of an absent field.
     pub(super) fn missing(field: impl fmt::Display, remedy: impl fmt::Display) -> Self {
-        Self(one_line(
-            &format!("{field} is missing: {remedy}"),
-            16 * LONGEST_VALUE,
-        ))
+        Self {
+            field: field.to_string(),
+            value: None,
+            remedy: remedy.to_string(),
+        }
     }
 }
 
+/// One line: field, value and remedy.
 impl fmt::Display for Invalid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        let Self { field, value, remedy } = self;
+        let line = match value {
+            Some(value) => format!("{field} is {value:?}: {remedy}"),
+            None => format!("{field} is missing: {remedy}"),
+        };
+        f.write_str(&one_line(&line, LONGEST_MESSAGE))
+    }
+}
+
+impl From<Invalid> for Fault {
+    fn from(Invalid { field, value, remedy }: Invalid) -> Self {
+        let value = value.unwrap_or_else(|| "null".to_owned());
+        Self::new(
+            one_line(&field, LONGEST_MESSAGE),
+            value,
+            one_line(&remedy, LONGEST_MESSAGE),
+        )
     }
 }
 
