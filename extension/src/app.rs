@@ -13,7 +13,6 @@ use std::{
 };
 
 use anyhow::{Context as _, anyhow};
-use axum::Router;
 use futures::future::OptionFuture;
 use kube::{Client, Config};
 use prometheus_client::registry::Registry;
@@ -31,7 +30,7 @@ use self::{
     status_listener::{RunningStatusService, ShutdownSignals, attach, show},
 };
 use crate::{
-    admission::{Admission, Caches},
+    admission::{Admission, Caches, Rights},
     cache::{
         control_plane::ControlPlanes, event_handlers::EventHandlers, stores::Stores,
         values_watch::ValuesWatches,
@@ -151,12 +150,7 @@ async fn run(
         .await?;
     let router = sluice_hooks::router(index.clone(), metrics.hooks);
     let hooks = serving.run(hooks, router, &drained);
-    // All webhooks are those of packages.
-    let webhooks = if args.packages {
-        admission.router()
-    } else {
-        Router::new()
-    };
+    let webhooks = admission.router(args.packages, args.gates);
     let reviews = admitting
         .run_once_bound(admission_config(&args, addresses.admission), webhooks, &drained)
         .await?;
@@ -274,6 +268,10 @@ async fn control(args: &Args, parts: Parts, stop: &CancellationToken) -> anyhow:
         args.control_plane_groups.clone(),
         rollbacks.clone(),
     ));
+    if args.gates {
+        // Every replica answers reviews, also before its caches are filled.
+        parts.admission.set_rights(Rights::new(of_reviews.clone()));
+    }
     let _admitting = args.packages.then(|| {
         let (admission, stores) = (parts.admission.clone(), stores.clone());
         let control_planes = Arc::clone(&control_planes);

@@ -37,6 +37,14 @@ impl<'a> ReviewedObject<'a> {
             name,
         }
     }
+
+    pub(super) const fn gate(name: &'a str) -> Self {
+        Self {
+            group: "lifecycle.sluice.dev",
+            kind: "UpgradeGate",
+            name,
+        }
+    }
 }
 
 /// Maximum length of a warning that API servers show in full.
@@ -68,6 +76,23 @@ pub(super) fn reviewed(
     if !verdict.faults.is_empty() {
         response["status"] = status(of, &verdict.faults);
     }
+    wrapped(&response)
+}
+
+/// Builds the response to the review `uid` of an object that is refused now, and may be admitted later.
+pub(super) fn undecided(uid: &str, of: ReviewedObject<'_>, why: &str) -> Response {
+    let ReviewedObject { group, kind, name } = of;
+    let status = json!({
+        "status": "Failure",
+        "code": 503,
+        "reason": "ServiceUnavailable",
+        "message": format!("{kind}.{group} {name:?} is not reviewed: {why}"),
+        "details": {"group": group, "kind": kind, "name": name},
+    });
+    wrapped(&json!({"uid": uid, "allowed": false, "status": status}))
+}
+
+fn wrapped(response: &Value) -> Response {
     let review = json!({
         "apiVersion": "admission.k8s.io/v1",
         "kind": "AdmissionReview",

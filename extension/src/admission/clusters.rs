@@ -61,6 +61,7 @@ pub(super) fn parse(body: &[u8]) -> Result<Review, Malformed> {
         namespace,
         name,
         objects,
+        ..
     } = changed::<Object<'_, Metadata>>(body, of)?;
     let objects = objects.filter(|(new, _)| new.metadata.deletion_timestamp.is_none());
     let of_object = objects

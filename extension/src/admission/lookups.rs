@@ -351,7 +351,7 @@ fn not_kept() -> LookupResult {
 }
 
 /// Cause of a lookup that exceeded its timeout.
-const LATE: &str = "the API server did not answer in time";
+pub(super) const LATE: &str = "the API server did not answer in time";
 
 fn unknown(failure: &Failure) -> LookupResult {
     LookupResult::Unknown(reason(failure))

@@ -26,6 +26,8 @@ pub enum Outcome {
     Warned,
     /// Refused, with every reason.
     Refused,
+    /// Refused, because a right of the author is not known.
+    Undecided,
     /// The body is no review.
     Malformed,
     /// The body is larger than any review.
@@ -56,6 +58,7 @@ impl Outcome {
             Self::Admitted => "Admitted",
             Self::Warned => "Warned",
             Self::Refused => "Refused",
+            Self::Undecided => "Undecided",
             Self::Malformed => "Malformed",
             Self::TooLarge => "TooLarge",
             Self::Late => "Late",

@@ -1,10 +1,11 @@
 //! Admission webhooks, which refuse invalid objects before they are stored, see [`sluice_core::admission`].
 //!
 //! They have a listener and a thread of their own. A gate would hold for the same faults, so an object whose lookups time out is admitted
-//! with a warning.
+//! with a warning. An UpgradeGate is refused instead, because nothing else checks the rights of its author.
 
 mod answer;
 mod clusters;
+mod gates;
 mod kept;
 mod lookups;
 mod metrics;
@@ -27,7 +28,7 @@ use axum::{
 use futures::FutureExt as _;
 use http::StatusCode;
 use sluice_core::{
-    admission::{Kind, Lookups, Review, Verdict, complete, judge},
+    admission::{Kind, Lookups, Review, Verdict, complete, judge, upgrade_gate::GateVerdict},
     limits::Shares,
     resolver::{Resolution, Unknown},
 };
@@ -35,11 +36,12 @@ use sluice_hooks::{Budget, Peer, Repeats, Unread, in_turn};
 use tracing::{debug, error, info};
 
 use self::{
-    answer::{ReviewedObject, plain, reviewed},
+    answer::{ReviewedObject, plain, reviewed, undecided},
     patch::ReviewedSpec,
     wire::{Asked, Malformed},
 };
 pub use self::{
+    gates::Rights,
     lookups::Caches,
     metrics::{AdmissionMetrics, Outcome},
 };
@@ -72,6 +74,8 @@ struct Inner {
     system_namespace: String,
     /// Caches; unset until all Clusters are cached.
     caches: OnceLock<Caches>,
+    /// Lookups for UpgradeGates; unset until there is a client.
+    rights: OnceLock<Rights>,
     bodies: Budget,
     lookups: Shares<IpAddr>,
     refused: Repeats<&'static str>,
@@ -79,12 +83,14 @@ struct Inner {
 }
 
 impl Admission {
-    /// Creates webhooks that respond to reviews with lookups with 503 until [`Admission::set_caches`].
+    /// Creates webhooks that respond to reviews with lookups with 503 until [`Admission::set_caches`], for UpgradeGates until
+    /// [`Admission::set_rights`].
     #[must_use]
     pub fn new(system_namespace: String, metrics: AdmissionMetrics) -> Self {
         Self(Arc::new(Inner {
             system_namespace,
             caches: OnceLock::new(),
+            rights: OnceLock::new(),
             bodies: Budget::of(SMALL_KIB, LARGE_KIB, MAX_BODY),
             lookups: Shares::of(LOOKUPS),
             refused: Repeats::default(),
@@ -97,10 +103,19 @@ impl Admission {
         self.0.caches.get_or_init(|| caches);
     }
 
-    /// Returns the routes, which are those of the addons-manager.
-    pub fn router(&self) -> Router {
+    /// Sets the lookups in `rights`, from which reviews of UpgradeGates are decided from now on.
+    pub fn set_rights(&self, rights: Rights) {
+        self.0.rights.get_or_init(|| rights);
+    }
+
+    /// Returns the routes for packages, which are those of the addons-manager, and those for UpgradeGates.
+    pub fn router(&self, packages: bool, gates: bool) -> Router {
+        let is_served = |webhook: &Webhook| match webhook {
+            Webhook::Default | Webhook::Resolve | Webhook::Validate(_) => packages,
+            Webhook::Gate => gates,
+        };
         let mut router = Router::new();
-        for webhook in Webhook::ALL {
+        for webhook in Webhook::ALL.into_iter().filter(is_served) {
             let handler = move |State(this): State<Self>, request: Request| async move {
                 this.answer(webhook, request).await
             };
@@ -144,14 +159,20 @@ impl Admission {
             Err(why) => return unread(&why),
         };
         // The decoded review may take much more memory than its body.
-        if let Ok(Parsed::Waits(review)) = &parsed
-            && let Err(why) = share.also_cover(review.memory, &self.0.bodies, &peer)
+        let memory = match &parsed {
+            Ok(Parsed::Waits(review)) => Some(review.memory),
+            Ok(Parsed::Gate(review)) => Some(review.memory),
+            Ok(Parsed::Answered(_) | Parsed::Judged { .. }) | Err(_) => None,
+        };
+        if let Some(memory) = memory
+            && let Err(why) = share.also_cover(memory, &self.0.bodies, &peer)
         {
             return unread(&why);
         }
         let (outcome, answer) = match parsed {
             Ok(Parsed::Answered(answered)) => answered,
             Ok(Parsed::Waits(review)) => self.resolved_later(*review, peer.address()).await,
+            Ok(Parsed::Gate(review)) => self.gate(*review, peer.address()).await,
             Ok(Parsed::Judged { kind, uid, review }) => {
                 self.judged(kind, &uid, *review, peer.address()).await
             }
@@ -177,6 +198,7 @@ impl Admission {
         match webhook {
             Webhook::Default => self.completed(bytes).map(Parsed::Answered),
             Webhook::Resolve => self.resolved(bytes),
+            Webhook::Gate => Ok(Parsed::Gate(Box::new(gates::parse(bytes)?))),
             Webhook::Validate(kind) => {
                 let Asked { uid, review, .. } = wire::parse(kind, bytes)?;
                 let review = Box::new(review);
@@ -214,6 +236,38 @@ impl Admission {
         said(Webhook::Validate(kind), &review.namespace, &review.name, outcome);
         let of = ReviewedObject::kind(kind, &review.name);
         (outcome, reviewed(uid, of, &verdict, None))
+    }
+
+    /// Responds to a review of an UpgradeGate. It is never admitted while a right of its author is not known.
+    async fn gate(&self, review: gates::Review, peer: IpAddr) -> (Outcome, Response) {
+        let gates::Review {
+            uid,
+            namespace,
+            name,
+            begun,
+            ..
+        } = review;
+        let verdict = match begun {
+            Err(verdict) => GateVerdict::Known(verdict),
+            Ok(review) => {
+                let Some(rights) = self.0.rights.get() else {
+                    let text = "Sluice has just started; try again";
+                    return (Outcome::Starting, plain(StatusCode::SERVICE_UNAVAILABLE, text));
+                };
+                // Waiting reviews would pile up under load.
+                let Some(_slot) = self.0.lookups.take(&peer) else {
+                    return unread(&Unread::Busy);
+                };
+                rights.judge(&review, LOOKUP_TIMEOUT).await
+            }
+        };
+        let of = ReviewedObject::gate(&name);
+        let (outcome, answer) = match &verdict {
+            GateVerdict::Known(verdict) => (Outcome::of(verdict), reviewed(&uid, of, verdict, None)),
+            GateVerdict::Unknown(why) => (Outcome::Undecided, undecided(&uid, of, why)),
+        };
+        said(Webhook::Gate, &namespace, &name, outcome);
+        (outcome, answer)
     }
 
     /// Responds from the caches alone.
@@ -321,6 +375,8 @@ enum Parsed {
     Answered((Outcome, Response)),
     /// The result depends on the versions of machines of a Cluster.
     Waits(Box<clusters::Review>),
+    /// The result depends on the rights of the author of a gate.
+    Gate(Box<gates::Review>),
     /// The result depends on lookups.
     Judged {
         kind: Kind,
@@ -382,14 +438,17 @@ enum Webhook {
     Resolve,
     /// Validation of an object.
     Validate(Kind),
+    /// Validation of an UpgradeGate, and of the rights of its author.
+    Gate,
 }
 
 impl Webhook {
-    const ALL: [Self; 4] = [
+    const ALL: [Self; 5] = [
         Self::Default,
         Self::Resolve,
         Self::Validate(Kind::Bootstrap),
         Self::Validate(Kind::Template),
+        Self::Gate,
     ];
 
     /// Returns the kind of the objects.
@@ -398,6 +457,7 @@ impl Webhook {
             Self::Default => Kind::Bootstrap.as_str(),
             Self::Resolve => "Cluster",
             Self::Validate(kind) => kind.as_str(),
+            Self::Gate => "UpgradeGate",
         }
     }
 
@@ -409,6 +469,7 @@ impl Webhook {
             Self::Validate(Kind::Template) => {
                 "/validate-run-tanzu-vmware-com-v1alpha3-clusterbootstraptemplate"
             }
+            Self::Gate => "/validate-lifecycle-sluice-dev-v1alpha1-upgradegate",
         }
     }
 
@@ -419,6 +480,7 @@ impl Webhook {
             Self::Resolve => "cluster",
             Self::Validate(Kind::Bootstrap) => "clusterbootstrap",
             Self::Validate(Kind::Template) => "clusterbootstraptemplate",
+            Self::Gate => "upgradegate",
         }
     }
 }

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant as Later;
 
 mod flood;
+mod gates;
 
 use super::*;
 use crate::{

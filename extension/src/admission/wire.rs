@@ -41,6 +41,7 @@ pub(super) fn parse(kind: Kind, body: &[u8]) -> Result<Asked<'_>, Malformed> {
         namespace,
         name,
         objects,
+        ..
     } = changed::<Object<'_, Metadata>>(body, of)?;
     let Some((new, old)) = objects.filter(|(new, _)| new.metadata.deletion_timestamp.is_none()) else {
         return Ok(Asked {
@@ -73,7 +74,7 @@ pub(super) fn parse(kind: Kind, body: &[u8]) -> Result<Asked<'_>, Malformed> {
 }
 
 /// Fields of a review of any kind.
-pub(super) struct Changed<O> {
+pub(super) struct Changed<'a, O> {
     /// UID that the response repeats.
     pub(super) uid: String,
     pub(super) namespace: String,
@@ -81,15 +82,17 @@ pub(super) struct Changed<O> {
     pub(super) name: Option<String>,
     /// New and old object; `None` where it is neither created nor updated, where the review covers a part of it, or during its deletion.
     pub(super) objects: Option<(O, Option<O>)>,
+    /// Account that writes.
+    pub(super) user: Option<&'a RawValue>,
 }
 
 /// Parses the body of a review of objects of this group, version and kind.
 pub(super) fn changed<'a, O: Deserialize<'a>>(
     body: &'a [u8],
     (group, version, kind): (&str, &str, &str),
-) -> Result<Changed<O>, Malformed> {
+) -> Result<Changed<'a, O>, Malformed> {
     let body = std::str::from_utf8(body).map_err(|error| Malformed(error.to_string()))?;
-    let body: Body<O> = read(body)?;
+    let body: Body<'_, O> = read(body)?;
     let expected = |what: &str, found: &str, wanted: &str| {
         if found == wanted {
             Ok(())
@@ -126,10 +129,12 @@ pub(super) fn changed<'a, O: Deserialize<'a>>(
         namespace: request.namespace.map(|namespace| namespace.0).unwrap_or_default(),
         name: request.name.map(|name| name.0).filter(|name| !name.is_empty()),
         objects,
+        user: request.user_info,
     })
 }
 
-fn text<'a>(object: &Object<'a, Metadata>) -> &'a str {
+/// Returns the text of the spec; empty without one.
+pub(super) fn text<'a, M>(object: &Object<'a, M>) -> &'a str {
     object.spec.map_or("", RawValue::get)
 }
 
@@ -152,17 +157,18 @@ fn read<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, Malformed> {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", bound(deserialize = "O: Deserialize<'de>"))]
-struct Body<O> {
+struct Body<'a, O> {
     #[serde(default)]
     api_version: Text,
     #[serde(default)]
     kind: Text,
-    request: Option<Request<O>>,
+    #[serde(borrow)]
+    request: Option<Request<'a, O>>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", bound(deserialize = "O: Deserialize<'de>"))]
-struct Request<O> {
+struct Request<'a, O> {
     uid: Text,
     kind: GroupVersionKind,
     #[serde(default)]
@@ -174,6 +180,8 @@ struct Request<O> {
     operation: Text,
     object: Option<O>,
     old_object: Option<O>,
+    #[serde(borrow, default)]
+    user_info: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]

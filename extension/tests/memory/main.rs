@@ -113,7 +113,7 @@ fn answers(Case { json, place, .. }: &Case) {
 }
 
 /// Paths of webhooks, and the group, version and kind of objects that they review.
-const WEBHOOKS: [(&str, [&str; 3]); 3] = [
+const WEBHOOKS: [(&str, [&str; 3]); 4] = [
     ("/mutate-cluster", ["cluster.x-k8s.io", "v1beta2", "Cluster"]),
     (
         "/mutate-run-tanzu-vmware-com-v1alpha3-clusterbootstrap",
@@ -123,13 +123,19 @@ const WEBHOOKS: [(&str, [&str; 3]); 3] = [
         "/validate-run-tanzu-vmware-com-v1alpha3-clusterbootstrap",
         ["run.tanzu.vmware.com", "v1alpha3", "ClusterBootstrap"],
     ),
+    (
+        "/validate-lifecycle-sluice-dev-v1alpha1-upgradegate",
+        ["lifecycle.sluice.dev", "v1alpha1", "UpgradeGate"],
+    ),
 ];
 
 /// Reviews of any Pod.
 fn reviews(runtime: &Runtime, webhooks: &Router, Case { json, place, .. }: &Case) {
     for (path, [group, version, kind]) in WEBHOOKS {
+        // A gate without a change is not decoded.
+        let old = if kind == "UpgradeGate" { "{}" } else { json.as_str() };
         let body = format!(
-            r#"{{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{{"uid":"u","kind":{{"group":"{group}","version":"{version}","kind":"{kind}"}},"operation":"UPDATE","namespace":"team-a","name":"one","object":{json},"oldObject":{json}}}}}"#
+            r#"{{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{{"uid":"u","kind":{{"group":"{group}","version":"{version}","kind":"{kind}"}},"operation":"UPDATE","namespace":"team-a","name":"one","object":{json},"oldObject":{old},"userInfo":{{"username":"a"}}}}}}"#
         );
         // The body is there once as it was sent, and once as it is read.
         let most = (3 * body.len()).max(body.len() + 2 * OF_TENANT) + SLACK;
@@ -154,7 +160,7 @@ fn objects_take_what_they_may() {
     });
     let runtime = Builder::new_current_thread().enable_all().build();
     let runtime = runtime.unwrap_or_else(|error| unreachable!("{error}"));
-    let webhooks = Admission::new("system".to_owned(), AdmissionMetrics::default()).router();
+    let webhooks = Admission::new("system".to_owned(), AdmissionMetrics::default()).router(true, true);
     let ran = runner.run(&cases(), |case| {
         every_kind(&case);
         answers(&case);

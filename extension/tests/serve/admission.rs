@@ -1,18 +1,24 @@
 //! The listener of the admission webhooks, beside that of hooks.
 
 use std::collections::BTreeSet;
+use std::future::pending;
+use std::time::Duration;
 
+use axum::{Router, routing::post as on_post};
 use bytes::Bytes;
 use http::{Request, StatusCode};
 use http_body_util::{BodyExt as _, Full};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
+use tokio::time::sleep;
 
 use crate::authority::Authority;
 use crate::peer::{Connection, soon};
 use crate::replica::{Api, Replica};
 
 const PATH: &str = "/validate-run-tanzu-vmware-com-v1alpha3-clusterbootstrap";
+
+const OF_GATES: &str = "/validate-lifecycle-sluice-dev-v1alpha1-upgradegate";
 
 /// More than the listener takes.
 const CONNECTIONS: usize = 200;
@@ -168,4 +174,84 @@ async fn without_a_certificate_of_the_authorities_that_are_asked_for_nothing_is_
     assert!(answered.await.is_none());
     let hook = replica.ask("one").await;
     assert_eq!(hook["status"], "Success", "hooks have no such rule");
+}
+
+/// An API server that answers nothing but rights, of which Ada alone has any.
+fn with_rights() -> Router {
+    let decide = |body: Bytes| async move {
+        let asked: Value = serde_json::from_slice(&body).unwrap();
+        let decided = json!({
+            "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "metadata": {}, "spec": {},
+            "status": {"allowed": asked["spec"]["user"] == "ada"},
+        });
+        (StatusCode::CREATED, decided.to_string())
+    };
+    Router::new()
+        .route(
+            "/apis/authorization.k8s.io/v1/subjectaccessreviews",
+            on_post(decide),
+        )
+        .fallback(pending::<StatusCode>)
+}
+
+/// A review of a gate that this user creates. It checks a DaemonSet of workload clusters.
+fn review_of_gate(user: &str) -> Value {
+    let object =
+        json!({"apiVersion": "apps/v1", "kind": "DaemonSet", "namespace": "kube-system", "name": "cilium"});
+    json!({
+        "apiVersion": "admission.k8s.io/v1",
+        "kind": "AdmissionReview",
+        "request": {
+            "uid": "1",
+            "kind": {"group": "lifecycle.sluice.dev", "version": "v1alpha1", "kind": "UpgradeGate"},
+            "name": "cni", "namespace": "team-a", "operation": "CREATE",
+            "userInfo": {"username": user},
+            "object": {
+                "metadata": {"name": "cni", "namespace": "team-a"},
+                "spec": {
+                    "mode": "Audit", "clusterSelector": {}, "before": "ControlPlane",
+                    "checks": [{"name": "agent", "cluster": "Workload", "object": object, "healthOnly": true}],
+                },
+            },
+        },
+    })
+}
+
+/// Sends a review of a gate. Sluice has a client some milliseconds after it listens.
+async fn reviewed_gate(connection: &mut Connection, user: &str) -> (StatusCode, String) {
+    let body = review_of_gate(user).to_string();
+    let reviewed = async {
+        loop {
+            let answered = post(connection, OF_GATES, body.clone()).await;
+            if answered.0 != StatusCode::SERVICE_UNAVAILABLE {
+                return answered;
+            }
+            sleep(Duration::from_millis(20)).await;
+        }
+    };
+    soon("a review of a gate", reviewed).await
+}
+
+/// No list is answered, so the replica neither leads nor knows a Cluster.
+#[tokio::test]
+async fn gates_are_reviewed_without_packages_and_lists() {
+    let replica = Replica::start(Api::Of(with_rights()), &["--packages=false"]).await;
+    let mut connection = replica.connect_for_reviews().await.unwrap();
+    for (user, allowed) in [("ada", true), ("eve", false)] {
+        let (status, answer) = reviewed_gate(&mut connection, user).await;
+        assert_eq!(status, StatusCode::OK, "{answer}");
+        let answer: Value = serde_json::from_str(&answer).unwrap();
+        assert_eq!(answer["response"]["allowed"], allowed, "{answer}");
+    }
+    let (status, _) = post(&mut connection, PATH, review().to_string()).await;
+    assert_eq!(status, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
+async fn without_gates_there_is_no_webhook_for_them() {
+    let replica = Replica::start(Api::Empty, &["--gates=false"]).await;
+    replica.until("/livez/reconciler", 200).await;
+    let mut connection = replica.connect_for_reviews().await.unwrap();
+    let (status, _) = post(&mut connection, OF_GATES, review_of_gate("ada").to_string()).await;
+    assert_eq!(status, StatusCode::NOT_FOUND);
 }

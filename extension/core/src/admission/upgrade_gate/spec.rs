@@ -3,19 +3,39 @@
 use serde_json::Value;
 use sluice_crds::{
     decode::{self, Limit},
-    lifecycle::UpgradeGateSpec,
+    lifecycle::{MAX_CHECKS, MAX_ROWS, UpgradeGateSpec},
 };
 
-use crate::{decode::OF_TENANT, fault::Fault};
+use crate::{
+    decode::{CACHED, OF_TENANT},
+    fault::Fault,
+};
+
+/// Memory limit of a spec, in bytes. The rest of the limit of a cached gate is for its metadata and its status.
+const LARGEST: usize = CACHED / 4 * 3;
+
+/// Maximum number of requirements of a selector, as in the definition.
+const MAX_REQUIREMENTS: usize = 32;
 
 /// Decodes a spec.
 ///
 /// # Errors
 /// A field has another type, or this release does not know it: where only the definitions were upgraded, Sluice would ignore it.
 pub(super) fn decoded(json: &str) -> Result<UpgradeGateSpec, Fault> {
-    let limit = Limit::whole(OF_TENANT);
-    let (spec, _) = decode::from_str::<UpgradeGateSpec>(json, limit).map_err(undecodable)?;
-    let (given, _) = decode::from_str::<Value>(json, limit).map_err(undecodable)?;
+    let (spec, _) = decode::from_str::<UpgradeGateSpec>(json, Limit::whole(LARGEST)).map_err(undecodable)?;
+    let requirements = spec
+        .cluster_selector
+        .match_expressions
+        .as_ref()
+        .map_or(0, Vec::len);
+    // The definition accepts no longer lists, and encoded they would take many times their memory.
+    if spec.versions.len() > MAX_ROWS || spec.checks.len() > MAX_CHECKS || requirements > MAX_REQUIREMENTS {
+        let text = format!(
+            "a gate has at most {MAX_ROWS} rows, {MAX_CHECKS} checks and {MAX_REQUIREMENTS} requirements of its selector; remove some"
+        );
+        return Err(Fault::new("spec", "", text));
+    }
+    let (given, _) = decode::from_str::<Value>(json, Limit::whole(OF_TENANT)).map_err(undecodable)?;
     let known = serde_json::to_value(&spec).unwrap_or_default();
     match unknown(&given, &known, "spec") {
         Some(field) => {

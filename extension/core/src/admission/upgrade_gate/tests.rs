@@ -389,6 +389,25 @@ fn an_invalid_gate_is_refused_with_its_field(#[case] edits: &[(&str, Value)], #[
     }
 }
 
+/// Each kind of list by itself.
+#[rstest]
+#[case::rows("/versions", json!({"kubernetes": "1.35", "values": {"chart": "1.18.2", "image": "v1.18.2"}}), 65)]
+#[case::checks("/checks", json!({"name": "a", "object": {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "a"}}), 17)]
+#[case::requirements("/clusterSelector/matchExpressions", json!({"key": "cni", "operator": "Exists"}), 33)]
+fn long_lists_are_refused(#[case] path: &str, #[case] item: Value, #[case] count: usize) {
+    let verdict = at_once(&edited(&[(path, Value::Array(vec![item; count]))]), None);
+    let text = "spec: Invalid value: \"\": a gate has at most 64 rows, 16 checks and 32 requirements";
+    assert!(verdict.faults[0].to_string().starts_with(text), "{verdict:?}");
+}
+
+/// A gate that no replica could cache would hold all Clusters of its namespace.
+#[test]
+fn a_gate_that_cannot_be_cached_is_refused() {
+    let verdict = at_once(&edited(&[("/deadline", json!("1".repeat(1024 * 1024)))]), None);
+    let text = verdict.faults[0].to_string();
+    assert!(text.contains("it takes more than 768 KiB of memory"), "{text}");
+}
+
 #[test]
 fn empty_and_null_fields_are_known() {
     let spec = edited(&[
