@@ -135,6 +135,14 @@ impl Replica {
         Ok(replica)
     }
 
+    /// [`Self::start`] beside an API server without Cluster API.
+    pub async fn start_alone(core: &Arc<StackCore>, api: &ApiServer, settings: Settings) -> Result<Self> {
+        let token = settings.granted(&api.admin_client()).await?;
+        let replica = Self::prepare(core, api, settings, &token)?;
+        replica.restart().await?;
+        Ok(replica)
+    }
+
     /// Starts the binary with `token` and waits until it is ready.
     pub(super) async fn start_with(stack: &Stack, settings: Settings, token: &str) -> Result<Self> {
         let replica = Self::prepare(stack.core(), stack.management(), settings, token)?;

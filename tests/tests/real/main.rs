@@ -4,6 +4,7 @@ mod crds;
 mod example_gates;
 mod examples;
 mod extension;
+mod gate_admission;
 mod gate_definitions;
 mod install;
 mod install_gates;

@@ -104,6 +104,23 @@ pub enum GateVerdict {
     Unknown(String),
 }
 
+/// Right that a check needs.
+struct Needed {
+    right: Right,
+    /// The kind, if the API server does not serve it.
+    unserved: Option<CheckedKind>,
+}
+
+/// Why the right that a check needs cannot be asked for.
+enum NoRight {
+    /// The kind has to be discovered.
+    Missing(CheckedKind),
+    /// No account may write the check.
+    Refused(Fault),
+    /// The kind is not known: a message.
+    Unknown(String),
+}
+
 impl GateReview {
     /// Validates a write.
     ///
@@ -168,13 +185,6 @@ fn refused(fault: Fault) -> Verdict {
     }
 }
 
-/// Right that a check needs.
-struct Needed {
-    right: Right,
-    /// The kind, if the API server does not serve it.
-    unserved: Option<CheckedKind>,
-}
-
 /// Judges a review by finished lookups.
 ///
 /// # Errors
@@ -231,16 +241,6 @@ pub fn judge(review: &GateReview, finished: &GateLookups) -> Result<GateVerdict,
         Some(text) if verdict.faults.is_empty() => GateVerdict::Unknown(text),
         _ => GateVerdict::Known(verdict),
     })
-}
-
-/// Why the right that a check needs cannot be asked for.
-enum NoRight {
-    /// The kind has to be discovered.
-    Missing(CheckedKind),
-    /// No account may write the check.
-    Refused(Fault),
-    /// The kind is not known: a message.
-    Unknown(String),
 }
 
 impl GateReview {
