@@ -215,7 +215,9 @@ pub fn judge(review: &GateReview, finished: &GateLookups) -> Result<GateVerdict,
             }
         };
         match finished.rights.get(&needed.right) {
-            None => drop(missing.rights.insert(needed.right)),
+            None => {
+                missing.rights.insert(needed.right);
+            }
             Some(Ok(true)) => verdict.warnings.extend(needed.unserved.map(|kind| {
                 let CheckedKind { api_version, kind } = kind;
                 format!(
@@ -263,7 +265,7 @@ impl GateReview {
                 let name = if has_placeholder(check) {
                     ""
                 } else {
-                    &check.name_template
+                    check.name_template.as_str()
                 };
                 Ok(Needed {
                     right: Right::get(kind.group(), plural, &self.namespace, name),
