@@ -4,7 +4,13 @@ use serde_json::{Value, json};
 use sluice_crds::lifecycle::{CheckRecord, CheckState};
 
 use super::clause::{Clause, Judge, judge_by};
-use super::{Evidence, Expected, Verdict, daemon_set, deployment, helm_chart_proxy, job, stateful_set};
+use super::common::EXPRESSION;
+use super::{
+    Evidence, Expected, Verdict, custom_resource_definition, daemon_set, deployment, helm_chart_proxy,
+    helm_release, job, kustomization, other, stateful_set,
+};
+use crate::gates::expression::Expression;
+use crate::protocol::Server;
 use crate::reasons::CheckReason;
 
 pub(super) const CLUSTER: &str = "prod-1";
@@ -15,11 +21,14 @@ const PROXY_LABEL: &str = "helmreleaseproxy.addons.cluster.x-k8s.io/helmchartpro
 #[derive(Clone)]
 pub(super) struct Given {
     pub(super) judge: &'static Judge,
+    pub(super) server: Server,
     pub(super) namespace: &'static str,
     pub(super) object: Option<Value>,
     pub(super) related: Vec<Value>,
     pub(super) version: Option<&'static str>,
     pub(super) container: Option<&'static str>,
+    pub(super) cel: Option<Expression>,
+    pub(super) cluster: Option<Value>,
     pub(super) latch: Option<CheckRecord>,
 }
 
@@ -56,18 +65,36 @@ impl Given {
     }
 
     fn judged_by(&self, clauses: &[Clause]) -> Verdict {
-        let evidence = Evidence {
+        judge_by(
+            self.judge,
+            clauses,
+            &self.evidence(),
+            &self.expected(),
+            self.latch.as_ref(),
+        )
+    }
+
+    pub(super) fn evidence(&self) -> Evidence<'_> {
+        Evidence {
             object: self.object.as_ref(),
             related: &self.related,
-        };
-        let expected = Expected {
+            cluster: self.cluster.as_ref(),
+        }
+    }
+
+    pub(super) fn expected(&self) -> Expected<'_> {
+        let kind = self.judge.kind;
+        Expected {
             cluster: CLUSTER,
             namespace: self.namespace,
             name: "cilium",
             version: self.version,
             container: self.container,
-        };
-        judge_by(self.judge, clauses, &evidence, &expected, self.latch.as_ref())
+            kind: if kind.is_empty() { "Backend" } else { kind },
+            server: self.server,
+            hop: "v1.35.4",
+            cel: self.cel.as_ref(),
+        }
     }
 
     pub(super) fn message(&self) -> String {
@@ -95,6 +122,25 @@ impl Given {
         parent.as_object_mut().unwrap().remove(key).unwrap();
     }
 
+    /// Removes the namespace of the object, or gives one to an object of a cluster-scoped kind.
+    fn change_scope(&mut self) {
+        if self.namespace.is_empty() {
+            self.set("/metadata", "namespace", json!("kube-system"));
+        } else {
+            self.remove("/metadata", "namespace");
+        }
+    }
+
+    /// Sets a field of the source of a Kustomization.
+    pub(super) fn set_source(&mut self, parent: &str, key: &str, value: Value) {
+        set(&mut self.related[0], parent, key, value);
+    }
+
+    /// Sets the status of a condition of the object of the check, and its reason.
+    pub(super) fn set_condition_of_object(&mut self, type_: &str, status: &str, reason: &str) {
+        set_condition(self.object.as_mut().unwrap(), (type_, status, reason), "of Flux");
+    }
+
     /// Sets a field of the HelmReleaseProxy.
     pub(super) fn set_release(&mut self, parent: &str, key: &str, value: Value) {
         set(&mut self.related[0], parent, key, value);
@@ -102,10 +148,7 @@ impl Given {
 
     /// Sets the status of a condition of the HelmReleaseProxy, and its reason.
     pub(super) fn set_condition(&mut self, type_: &str, status: &str, reason: &str) {
-        let conditions = self.related[0].pointer_mut("/status/conditions").unwrap();
-        let conditions = conditions.as_array_mut().unwrap();
-        conditions.retain(|condition| condition["type"] != type_);
-        conditions.push(json!({"type": type_, "status": status, "reason": reason, "message": "of Helm"}));
+        set_condition(&mut self.related[0], (type_, status, reason), "of Helm");
     }
 
     /// Records the current proof.
@@ -127,6 +170,18 @@ impl Given {
 
 fn set(object: &mut Value, parent: &str, key: &str, value: Value) {
     object.pointer_mut(parent).unwrap()[key] = value;
+}
+
+fn set_condition(object: &mut Value, (type_, status, reason): (&str, &str, &str), message: &str) {
+    let conditions = object.pointer_mut("/status/conditions").unwrap();
+    let conditions = conditions.as_array_mut().unwrap();
+    conditions.retain(|condition| condition["type"] != type_);
+    conditions.push(json!({"type": type_, "status": status, "reason": reason, "message": message}));
+}
+
+/// Compiles an expression.
+pub(super) fn expression(text: &str) -> Expression {
+    Expression::compile(text).unwrap()
 }
 
 /// Asserts that each case has its reason, that the table without the clause of the case judges otherwise, and that each clause has a case.
@@ -159,9 +214,10 @@ pub(super) const OBJECT: &[Wrong] = &[
     ("typed", |given| given.set("/metadata", "labels", json!({"a": 1})), CheckReason::NotObserved, Without::Proven),
     ("named", |given| given.set("/metadata", "name", json!("calico")), CheckReason::BelongsElsewhere, Without::Proven),
     ("named", |given| given.set("/metadata", "namespace", json!("default")), CheckReason::BelongsElsewhere, Without::Proven),
-    ("named", |given| given.remove("/metadata", "namespace"), CheckReason::BelongsElsewhere, Without::Proven),
+    ("named", |given| given.change_scope(), CheckReason::BelongsElsewhere, Without::Proven),
     ("belongs", |given| given.set("/metadata", "labels", json!({"cluster.x-k8s.io/cluster-name": "prod-2"})), CheckReason::BelongsElsewhere, Without::Proven),
     ("not deleting", |given| given.set("/metadata", "deletionTimestamp", json!("2026-11-26T10:02:11Z")), CheckReason::ObjectDeleting, Without::Proven),
+    (EXPRESSION.name, |given| given.cel = Some(expression("object.metadata.name == 'calico'")), CheckReason::ExpressionFalse, Without::Proven),
 ];
 
 /// Cases of kinds with containers.
@@ -192,6 +248,7 @@ fn workload(judge: &'static Judge, mut spec: Value, status: &Value) -> Given {
     ]}});
     Given {
         judge,
+        server: Server::Workload,
         namespace: "kube-system",
         object: Some(json!({
             "apiVersion": judge.api_version,
@@ -203,6 +260,8 @@ fn workload(judge: &'static Judge, mut spec: Value, status: &Value) -> Given {
         related: Vec::new(),
         version: Some("v1.18.2"),
         container: Some("cilium-agent"),
+        cel: None,
+        cluster: None,
         latch: None,
     }
 }
@@ -270,6 +329,7 @@ pub(super) fn release(name: &str, version: &str) -> Value {
 pub(super) fn helm_chart_proxy() -> Given {
     Given {
         judge: &helm_chart_proxy::JUDGE,
+        server: Server::Management,
         namespace: "team-a",
         object: Some(json!({
             "apiVersion": "addons.cluster.x-k8s.io/v1alpha1",
@@ -283,6 +343,146 @@ pub(super) fn helm_chart_proxy() -> Given {
         related: vec![release("cilium-prod-1-x7k2p", "1.18.2")],
         version: Some("1.18.2"),
         container: None,
+        cel: None,
+        cluster: None,
         latch: None,
+    }
+}
+
+/// Returns an object of Flux on the management cluster.
+fn of_flux(judge: &'static Judge, mut spec: Value, mut status: Value) -> Given {
+    spec["suspend"] = json!(false);
+    spec["kubeConfig"] = json!({"secretRef": {"name": "prod-1-kubeconfig"}});
+    status["observedGeneration"] = json!(3);
+    Given {
+        judge,
+        server: Server::Management,
+        namespace: "team-a",
+        object: Some(json!({
+            "apiVersion": judge.api_version,
+            "kind": judge.kind,
+            "metadata": {"name": "cilium", "namespace": "team-a", "uid": "u1", "generation": 3},
+            "spec": spec,
+            "status": status,
+        })),
+        related: Vec::new(),
+        version: None,
+        container: None,
+        cel: None,
+        cluster: None,
+        latch: None,
+    }
+}
+
+/// Returns the same object in the workload cluster, where Flux runs as well.
+fn in_workload(mut given: Given) -> Given {
+    given.server = Server::Workload;
+    given.namespace = "kube-system";
+    given.set("/metadata", "namespace", json!("kube-system"));
+    given.remove("/spec", "kubeConfig");
+    given
+}
+
+/// Returns a HelmRelease whose second release has deployed chart 1.18.2. The list of its releases is in no particular order.
+pub(super) fn helm_release() -> Given {
+    let release = |version: i64, status: &str, chart: &str, config: &str| {
+        json!({
+            "apiVersion": "v2", "digest": "sha256:release", "name": "cilium", "namespace": "kube-system", "version": version,
+            "status": status, "chartName": "cilium", "chartVersion": chart, "configDigest": config,
+        })
+    };
+    let status = json!({
+        "lastAttemptedGeneration": 3, "lastAttemptedRevision": "1.18.2", "lastAttemptedConfigDigest": "sha256:new",
+        "history": [
+            release(1, "superseded", "1.17.4", "sha256:old"), release(2, "deployed", "1.18.2", "sha256:new"),
+        ],
+        "conditions": [
+            {"type": "Ready", "status": "True", "reason": "UpgradeSucceeded"},
+            {"type": "Released", "status": "True", "reason": "UpgradeSucceeded"},
+        ],
+    });
+    let spec = json!({"upgrade": {}, "chart": {"spec": {"chart": "cilium", "version": "1.18.2"}}});
+    Given {
+        version: Some("1.18.2"),
+        ..of_flux(&helm_release::JUDGE, spec, status)
+    }
+}
+
+pub(super) fn helm_release_of_workload() -> Given {
+    in_workload(helm_release())
+}
+
+/// Returns a Kustomization at tag v1.18.2 of its source.
+pub(super) fn kustomization() -> Given {
+    let revision = "v1.18.2@sha1:0a1b";
+    let source = json!({
+        "apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "GitRepository",
+        "metadata": {"name": "addons", "namespace": "team-a", "uid": "u2", "generation": 7},
+        "spec": {"ref": {"tag": "v1.18.2"}},
+        "status": {
+            "observedGeneration": 7, "artifact": {"revision": revision},
+            "conditions": [{"type": "Ready", "status": "True", "reason": "Succeeded"}],
+        },
+    });
+    let spec = json!({"sourceRef": {"kind": "GitRepository", "name": "addons"}, "path": "./cilium"});
+    let status = json!({
+        "lastAppliedRevision": revision, "lastAttemptedRevision": revision,
+        "conditions": [{"type": "Ready", "status": "True", "reason": "ReconciliationSucceeded"}],
+    });
+    Given {
+        related: vec![source],
+        version: Some("v1.18.2"),
+        ..of_flux(&kustomization::JUDGE, spec, status)
+    }
+}
+
+/// Returns the same in the workload cluster, with a source in another namespace.
+pub(super) fn kustomization_of_workload() -> Given {
+    let mut given = in_workload(kustomization());
+    given.set("/spec/sourceRef", "namespace", json!("flux-system"));
+    given.set_source("/metadata", "namespace", json!("flux-system"));
+    given
+}
+
+/// Returns an established definition that serves v2.
+pub(super) fn custom_resource_definition() -> Given {
+    let judge = &custom_resource_definition::JUDGE;
+    Given {
+        judge,
+        namespace: "",
+        object: Some(json!({
+            "apiVersion": judge.api_version,
+            "kind": judge.kind,
+            "metadata": {"name": "cilium", "uid": "u1", "generation": 3},
+            "spec": {"versions": [
+                {"name": "v1", "served": false, "storage": false}, {"name": "v2", "served": true, "storage": true},
+            ]},
+            "status": {"observedGeneration": 3, "conditions": [
+                {"type": "NamesAccepted", "status": "True"}, {"type": "Established", "status": "True"},
+            ]},
+        })),
+        version: Some("v2"),
+        container: None,
+        ..daemon_set()
+    }
+}
+
+/// Returns an object of a kind without a judge.
+pub(super) fn other() -> Given {
+    Given {
+        judge: &other::JUDGE,
+        object: Some(json!({
+            "apiVersion": "example.com/v1",
+            "kind": "Backend",
+            "metadata": {"name": "cilium", "namespace": "kube-system", "uid": "u1", "generation": 3},
+            "spec": {},
+            "status": {"observedGeneration": 3, "version": "1.18.2", "ready": true},
+        })),
+        version: Some("1.18.2"),
+        container: None,
+        cel: Some(expression(
+            "object.status.version == version && object.status.ready",
+        )),
+        ..daemon_set()
     }
 }

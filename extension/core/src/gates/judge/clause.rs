@@ -5,6 +5,7 @@ use sluice_crds::lifecycle::{CheckRecord, CheckState};
 
 use super::object::{Field, number, text};
 use super::{Evidence, Expected, Verdict};
+use crate::protocol::Server;
 use crate::reasons::CheckReason;
 use crate::text::one_line;
 
@@ -13,11 +14,11 @@ const LONGEST_VERSION: usize = 128;
 
 /// Judge of one kind.
 pub(super) struct Judge {
-    /// Group and version.
+    /// Group and version; empty for the judge of all other kinds.
     pub(super) api_version: &'static str,
-    /// Kind.
+    /// Kind; empty for the judge of all other kinds.
     pub(super) kind: &'static str,
-    /// Whether the kind belongs to a delivery system on the management cluster.
+    /// Whether the kind belongs to a delivery system.
     pub(super) delivers: bool,
     /// Fields of the object that the clauses read, beside the common ones.
     pub(super) fields: &'static [Field],
@@ -48,6 +49,7 @@ pub(super) struct Seen<'a> {
     pub(super) judge: &'static Judge,
     pub(super) object: Option<&'a Value>,
     pub(super) related: &'a [Value],
+    pub(super) cluster: Option<&'a Value>,
     pub(super) expected: &'a Expected<'a>,
     pub(super) latch: Option<&'a CheckRecord>,
 }
@@ -59,11 +61,17 @@ impl<'a> Seen<'a> {
         self.object.unwrap_or(&ABSENT)
     }
 
-    /// Returns kind and name for messages, `DaemonSet kube-system/cilium`. Delivery objects are in the namespace of the Cluster.
+    /// Returns kind and name for messages, `DaemonSet kube-system/cilium`. Delivery objects of the management cluster are in the namespace
+    /// of the Cluster.
     pub(super) fn name(&self) -> String {
-        let Expected { namespace, name, .. } = self.expected;
-        let kind = self.judge.kind;
-        if self.judge.delivers {
+        let Expected {
+            namespace,
+            name,
+            kind,
+            server,
+            ..
+        } = self.expected;
+        if namespace.is_empty() || self.judge.delivers && *server == Server::Management {
             format!("{kind} {name}")
         } else {
             format!("{kind} {namespace}/{name}")
@@ -106,6 +114,7 @@ pub(super) fn judge_by(
         judge,
         object: evidence.object,
         related: evidence.related,
+        cluster: evidence.cluster,
         expected,
         latch,
     };
@@ -118,14 +127,15 @@ pub(super) fn judge_by(
 fn proven(seen: &Seen<'_>) -> Verdict {
     let identity = (seen.judge.proving)(seen).and_then(|object| {
         let uid = text(object, "/metadata/uid")?;
-        Some((uid.to_owned(), number(object, "/metadata/generation")?))
+        let generation = number(object, "/metadata/generation").unwrap_or_default();
+        Some((uid.to_owned(), generation))
     });
     match identity {
         Some((uid, generation)) => Verdict::Proven { uid, generation },
-        // Each API server sets both.
+        // Each API server sets it.
         None => Verdict::waiting(
             CheckReason::NotObserved,
-            format!("{} has no metadata.uid or no metadata.generation", seen.name()),
+            format!("{} has no metadata.uid", seen.name()),
         ),
     }
 }

@@ -2,9 +2,9 @@
 
 use sluice_crds::labels::label::CAPI_CLUSTER_NAME;
 
-use super::clause::Clause;
+use super::clause::{Clause, Seen};
 use super::image::{container, has_version};
-use super::object::{is_deleting, is_observed, label, mistyped, text};
+use super::object::{is_deleting, is_observed, is_set, label, mistyped, text};
 use super::verdict::Verdict;
 use crate::reasons::CheckReason;
 
@@ -30,13 +30,13 @@ pub(super) const TYPED: Clause = Clause {
     },
 };
 
-/// The object is the one that the check names.
+/// The object is the one that the check names. One of a cluster-scoped kind has no namespace.
 pub(super) const NAMED: Clause = Clause {
     name: "named",
     met: |seen| {
         let object = seen.object();
         text(object, "/metadata/name") == Some(seen.expected.name)
-            && text(object, "/metadata/namespace") == Some(seen.expected.namespace)
+            && text(object, "/metadata/namespace").unwrap_or_default() == seen.expected.namespace
     },
     objection: |seen| {
         Verdict::waiting(
@@ -103,10 +103,22 @@ pub(super) const AT_VERSION: Clause = Clause {
 pub(super) const OBSERVED: Clause = Clause {
     name: "observed",
     met: |seen| is_observed(seen.object()),
-    objection: |seen| {
-        Verdict::waiting(
-            CheckReason::NotObserved,
-            format!("the latest generation of {} is not observed", seen.name()),
-        )
-    },
+    objection: unobserved,
 };
+
+/// The controller has observed the latest generation, if the status tells which one it has observed.
+pub(super) const OBSERVED_IF_REPORTED: Clause = Clause {
+    name: "observed",
+    met: |seen| {
+        let object = seen.object();
+        !is_set(object, "/status/observedGeneration") || is_observed(object)
+    },
+    objection: unobserved,
+};
+
+fn unobserved(seen: &Seen<'_>) -> Verdict {
+    Verdict::waiting(
+        CheckReason::NotObserved,
+        format!("the latest generation of {} is not observed", seen.name()),
+    )
+}

@@ -5,13 +5,18 @@
 
 mod clause;
 mod common;
+mod custom_resource_definition;
 mod daemon_set;
 mod deployment;
+mod flux;
 mod helm_chart_proxy;
+mod helm_release;
 mod image;
 mod job;
 mod kind;
+mod kustomization;
 mod object;
+mod other;
 mod replicas;
 mod stateful_set;
 mod verdict;
@@ -21,9 +26,10 @@ mod cases;
 #[cfg(test)]
 mod tests;
 
+use serde_json::Value;
 use sluice_crds::lifecycle::CheckRecord;
 
-pub use kind::{JudgedKind, RelatedList};
+pub use kind::{JudgedKind, Related, RelatedList, RelatedObject};
 pub use verdict::{Evidence, Expected, Verdict};
 
 use clause::judge_by;
@@ -42,11 +48,20 @@ pub fn judge(
     judge_by(judge, judge.clauses, evidence, expected, latch)
 }
 
-/// Returns the list that a kind needs beside its object, if any.
+/// Returns the objects that a kind needs beside the object of the check, if any. A list does not depend on `object`.
+///
+/// An object that must not be read, such as a source in another namespace of the management cluster, is none: the judge objects.
 #[must_use]
-pub fn related(kind: JudgedKind, expected: &Expected<'_>) -> Option<RelatedList> {
+pub fn related(kind: JudgedKind, expected: &Expected<'_>, object: Option<&Value>) -> Option<Related> {
     match kind {
-        JudgedKind::HelmChartProxy => Some(helm_chart_proxy::releases_of(expected)),
-        JudgedKind::DaemonSet | JudgedKind::Deployment | JudgedKind::StatefulSet | JudgedKind::Job => None,
+        JudgedKind::HelmChartProxy => Some(Related::List(helm_chart_proxy::releases_of(expected))),
+        JudgedKind::Kustomization => kustomization::source_of(expected, object?).map(Related::Object),
+        JudgedKind::HelmRelease
+        | JudgedKind::DaemonSet
+        | JudgedKind::Deployment
+        | JudgedKind::StatefulSet
+        | JudgedKind::Job
+        | JudgedKind::CustomResourceDefinition
+        | JudgedKind::Other => None,
     }
 }

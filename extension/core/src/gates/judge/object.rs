@@ -29,10 +29,14 @@ pub(super) enum Type {
     Containers,
     /// List of owner references.
     Owners,
+    /// List of Helm releases.
+    Releases,
+    /// List of versions of a definition.
+    Versions,
 }
 
-/// Fields that each object has.
-pub(super) const COMMON: &[Field] = &[
+/// Fields of the metadata of each object.
+pub(super) const METADATA: &[Field] = &[
     ("/metadata", Type::Map),
     ("/metadata/name", Type::Text),
     ("/metadata/namespace", Type::Text),
@@ -42,6 +46,10 @@ pub(super) const COMMON: &[Field] = &[
     ("/metadata/labels", Type::Texts),
     ("/metadata/annotations", Type::Texts),
     ("/metadata/ownerReferences", Type::Owners),
+];
+
+/// Further fields of each object whose kind has a judge.
+pub(super) const BODY: &[Field] = &[
     ("/spec", Type::Map),
     ("/status", Type::Map),
     ("/status/conditions", Type::Conditions),
@@ -69,6 +77,15 @@ impl Type {
             Self::Owners => each(value, |owner| {
                 has_text(owner, "uid") && has_no_other(owner, "controller", Value::is_boolean)
             }),
+            Self::Releases => each(value, |release| {
+                release.get("version").is_some_and(Value::is_i64)
+                    && ["status", "chartVersion", "configDigest"]
+                        .iter()
+                        .all(|key| has_text(release, key))
+            }),
+            Self::Versions => each(value, |version| {
+                has_text(version, "name") && has_no_other(version, "served", Value::is_boolean)
+            }),
         }
     }
 
@@ -82,6 +99,8 @@ impl Type {
             Self::Conditions => "a list of conditions",
             Self::Containers => "a list of containers",
             Self::Owners => "a list of owner references",
+            Self::Releases => "a list of Helm releases",
+            Self::Versions => "a list of versions",
         }
     }
 }
@@ -107,8 +126,16 @@ fn has_no_other(element: &Value, key: &str, is_type: fn(&Value) -> bool) -> bool
 
 /// Returns the first of the common fields and `fields` that has another type, `status.conditions is not a list of conditions`.
 pub(super) fn mistyped(object: &Value, fields: &[Field]) -> Option<String> {
-    let mut all = COMMON.iter().chain(fields);
-    let (pointer, type_) = all.find(|(pointer, type_)| {
+    first_mistyped(object, METADATA.iter().chain(BODY).chain(fields))
+}
+
+/// Returns the same for an object whose kind has no judge. Its spec, its status and its conditions may have any type.
+pub(super) fn mistyped_other(object: &Value, fields: &[Field]) -> Option<String> {
+    first_mistyped(object, METADATA.iter().chain(fields))
+}
+
+fn first_mistyped<'f>(object: &Value, mut fields: impl Iterator<Item = &'f Field>) -> Option<String> {
+    let (pointer, type_) = fields.find(|(pointer, type_)| {
         object
             .pointer(pointer)
             .is_some_and(|value| !value.is_null() && !type_.is_of(value))
@@ -144,11 +171,14 @@ pub(super) fn is_annotated(object: &Value, key: &str) -> bool {
         .is_some_and(|annotations| annotations.get(key).is_some())
 }
 
+/// Whether a field has a value, of any type.
+pub(super) fn is_set(object: &Value, pointer: &str) -> bool {
+    object.pointer(pointer).is_some_and(|value| !value.is_null())
+}
+
 /// Whether the object is being deleted.
 pub(super) fn is_deleting(object: &Value) -> bool {
-    object
-        .pointer("/metadata/deletionTimestamp")
-        .is_some_and(|value| !value.is_null())
+    is_set(object, "/metadata/deletionTimestamp")
 }
 
 /// Whether the controller has observed the latest generation. The generation in a condition is never read: a controller may advance it
@@ -174,6 +204,11 @@ pub(super) fn condition<'a>(object: &'a Value, type_: &str, status: &str) -> Opt
     };
     elements(object, "/status/conditions")
         .find(|condition| is(condition, "type", type_) && is(condition, "status", status))
+}
+
+/// Returns the reason of the condition with this type and status.
+pub(super) fn reason<'a>(object: &'a Value, type_: &str, status: &str) -> Option<&'a str> {
+    condition(object, type_, status)?.get("reason")?.as_str()
 }
 
 /// Returns the first of these conditions, by type and status, as `Ready=False (Reason): message`; empty if there is none.
@@ -208,6 +243,14 @@ mod tests {
     #[case::container_with_another_image(Type::Containers, json!([{"name": "a"}]), json!([{"name": "a", "image": []}]))]
     #[case::owners(Type::Owners, json!([{"uid": "a", "controller": true}]), json!([{"uid": "a", "controller": "true"}]))]
     #[case::owner_without_uid(Type::Owners, json!([]), json!([{}]))]
+    #[case::releases(
+        Type::Releases,
+        json!([{"version": 1, "status": "deployed", "chartVersion": "1.0.0", "configDigest": "sha256:a"}]),
+        json!([{"version": "1", "status": "deployed", "chartVersion": "1.0.0", "configDigest": "sha256:a"}])
+    )]
+    #[case::release_without_digest(Type::Releases, json!([]), json!([{"version": 1, "status": "deployed", "chartVersion": "1.0.0"}]))]
+    #[case::versions(Type::Versions, json!([{"name": "v1", "served": true}]), json!([{"name": "v1", "served": "true"}]))]
+    #[case::version_without_name(Type::Versions, json!([]), json!([{"served": true}]))]
     fn a_field_of_another_type_is_named(#[case] type_: Type, #[case] right: Value, #[case] wrong: Value) {
         let fields: &[Field] = &[("/spec/field", type_)];
         assert_eq!(mistyped(&json!({"spec": {"field": right}}), fields), None);

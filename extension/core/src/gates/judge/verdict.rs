@@ -2,6 +2,8 @@
 
 use serde_json::Value;
 
+use crate::gates::expression::Expression;
+use crate::protocol::Server;
 use crate::reasons::CheckReason;
 
 /// Object and version that a check expects.
@@ -9,7 +11,7 @@ use crate::reasons::CheckReason;
 pub struct Expected<'a> {
     /// Name of the Cluster.
     pub cluster: &'a str,
-    /// Namespace of the object; for an object of the management cluster that of the Cluster.
+    /// Namespace of the object; for an object of the management cluster that of the Cluster. Empty for a cluster-scoped kind.
     pub namespace: &'a str,
     /// Name of the object.
     pub name: &'a str,
@@ -17,6 +19,14 @@ pub struct Expected<'a> {
     pub version: Option<&'a str>,
     /// Container whose image has the version.
     pub container: Option<&'a str>,
+    /// Kind of the object.
+    pub kind: &'a str,
+    /// API server that has the object.
+    pub server: Server,
+    /// Kubernetes version that the Cluster takes next.
+    pub hop: &'a str,
+    /// Expression that has to be true for the object.
+    pub cel: Option<&'a Expression>,
 }
 
 /// All objects that one check needs, as the API servers returned them.
@@ -24,8 +34,10 @@ pub struct Expected<'a> {
 pub struct Evidence<'a> {
     /// Object of the check; `None` only if its API server says that it does not exist.
     pub object: Option<&'a Value>,
-    /// Objects of the list that the kind needs; see [`related`](super::related).
+    /// Objects that the kind needs beside it; see [`related`](super::related).
     pub related: &'a [Value],
+    /// The Cluster. It is read only if the expression uses it.
+    pub cluster: Option<&'a Value>,
 }
 
 /// Judgement of a check.
@@ -35,7 +47,7 @@ pub enum Verdict {
     Proven {
         /// `metadata.uid` of the object that gives the proof: the object of the check, or its HelmReleaseProxy.
         uid: String,
-        /// `metadata.generation` of that object.
+        /// `metadata.generation` of that object; 0 for a kind without generations, such as ConfigMap.
         generation: i64,
     },
     /// A clause is not met yet.

@@ -2,13 +2,20 @@
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
-use sluice_crds::lifecycle::{CheckRecord, CheckState, GateRecord, VersionRow};
+use sluice_crds::{
+    foreign::Cluster,
+    lifecycle::{CheckRecord, CheckState, GateRecord, VersionRow},
+};
 
 use super::{Context, GateEffects};
 use crate::{
     gates::{
         compiled::CompiledCheck,
-        judge::{Evidence, Expected, JudgedKind, RelatedList, Verdict, judge as verdict, related},
+        expression::Variable,
+        judge::{
+            Evidence, Expected, JudgedKind, Related, RelatedList, RelatedObject, Verdict, judge as verdict,
+            related,
+        },
         record::{CheckJudgement, latch},
         selected::{Applied, Selected},
     },
@@ -95,16 +102,29 @@ pub(super) struct Judged {
 #[derive(Debug)]
 enum Found<'a> {
     /// The API server returned them, or said that there are none.
-    Objects {
-        object: Option<&'a Value>,
-        related: Vec<Value>,
-        namespace: String,
-        name: String,
-    },
-    /// They cannot be read, for this reason.
-    Unread(CheckReason, String),
+    Objects(Objects<'a>),
+    /// They cannot be read.
+    Unread(Unread),
     /// They are not judged now.
     Skipped,
+}
+
+/// Reason why an object cannot be read, and the message.
+type Unread = (CheckReason, String);
+
+/// Objects of one check, as their API servers returned them.
+#[derive(Debug)]
+struct Objects<'a> {
+    /// Object of the check.
+    object: Option<&'a Value>,
+    /// Objects that its kind needs beside it.
+    related: Vec<Value>,
+    /// Cluster, if the expression of the check uses it.
+    cluster: Option<&'a Value>,
+    /// Namespace of the object; empty for a cluster-scoped kind.
+    namespace: String,
+    /// Name of the object.
+    name: String,
 }
 
 /// Reads the objects of all checks and judges them. In phase [`ReadPhase::Confirm`], nothing that was read before counts.
@@ -202,6 +222,79 @@ fn entry(applied: &Applied, check: &CompiledCheck) -> CheckRecord {
         name: check.name.clone(),
         state: CheckState::Waiting,
         ..CheckRecord::default()
+    }
+}
+
+/// Returns the entry of a check with its verdict.
+fn judged_entry(record: CheckRecord, verdict: Verdict, reproven: bool) -> CheckRecord {
+    match verdict {
+        Verdict::Proven { uid, generation } => CheckRecord {
+            state: CheckState::Proven,
+            uid: Some(uid),
+            generation: Some(generation),
+            reproven,
+            ..record
+        },
+        Verdict::Waiting {
+            reason,
+            message,
+            detail,
+        } => CheckRecord {
+            reason: reason.as_str().to_owned(),
+            message,
+            detail,
+            ..record
+        },
+        Verdict::Failed {
+            reason,
+            message,
+            detail,
+        } => CheckRecord {
+            state: CheckState::Failed,
+            reason: reason.as_str().to_owned(),
+            message,
+            detail,
+            ..record
+        },
+    }
+}
+
+/// Returns the recorded completion of a Job that its TTL has deleted since. It stands for this hop and this generation of the gate.
+fn completed_job<'a>(
+    check: &CompiledCheck,
+    object: Option<&Value>,
+    version: Option<&str>,
+    latch: Option<&'a CheckRecord>,
+) -> Option<&'a CheckRecord> {
+    let latch = latch.filter(|latch| {
+        check.kind == JudgedKind::Job
+            && latch.state == CheckState::Proven
+            && latch.version == version.unwrap_or_default()
+    })?;
+    let is_gone = object.is_none_or(|object| {
+        let metadata = &object["metadata"];
+        !metadata["deletionTimestamp"].is_null() && metadata["uid"].as_str() == latch.uid.as_deref()
+    });
+    is_gone.then_some(latch)
+}
+
+/// Returns what a check expects of the object with this namespace and name, without a version.
+fn expected<'e>(
+    cluster: &'e str,
+    check: &'e CompiledCheck,
+    (namespace, name): (&'e str, &'e str),
+    hop: &'e str,
+) -> Expected<'e> {
+    Expected {
+        cluster,
+        namespace,
+        name,
+        version: None,
+        container: check.container.as_deref(),
+        kind: &check.kind_name,
+        server: check.server,
+        hop,
+        cel: check.cel.as_ref(),
     }
 }
 
@@ -303,15 +396,10 @@ impl<'a> Judging<'a> {
             version: version.flatten().cloned().unwrap_or_default(),
             ..entry(applied, check)
         };
-        let (object, related, namespace, name) = match found {
+        let objects = match found {
             Found::Skipped => return self.recorded(applied, check, "").cloned(),
-            Found::Unread(reason, message) => return Some(unjudged(*reason, message)),
-            Found::Objects {
-                object,
-                related,
-                namespace,
-                name,
-            } => (*object, related, namespace, name),
+            Found::Unread((reason, message)) => return Some(unjudged(*reason, message)),
+            Found::Objects(objects) => objects,
         };
         // No row of a valid gate lacks a value. Without it nothing would be compared.
         let version = match version {
@@ -326,65 +414,29 @@ impl<'a> Judging<'a> {
             Server::Management => "",
             Server::Workload => uid,
         };
-        let evidence = Evidence { object, related };
+        let evidence = Evidence {
+            object: objects.object,
+            related: &objects.related,
+            cluster: objects.cluster,
+        };
+        let place = (objects.namespace.as_str(), objects.name.as_str());
         let expected = Expected {
-            cluster: &context.facts.owner.name,
-            namespace,
-            name,
             version,
-            container: check.container.as_deref(),
+            ..expected(&context.facts.owner.name, check, place, &self.progress.hop)
         };
         let latch = self.recorded(applied, check, uid);
-        // The TTL of a Job deletes it once it is complete. Its completion stands for this hop and this generation of the gate.
-        let is_complete = |latch: &&CheckRecord| {
-            latch.state == CheckState::Proven && latch.version == version.unwrap_or_default()
-        };
-        let is_gone = |latch: &&CheckRecord| {
-            object.is_none_or(|object| {
-                let metadata = &object["metadata"];
-                !metadata["deletionTimestamp"].is_null() && metadata["uid"].as_str() == latch.uid.as_deref()
-            })
-        };
-        if check.kind == JudgedKind::Job
-            && let Some(completed) = latch.filter(is_complete).filter(is_gone)
-        {
+        if let Some(completed) = completed_job(check, objects.object, version, latch) {
             return Some(completed.clone());
         }
         let record = CheckRecord {
             version: version.unwrap_or_default().to_owned(),
             ..entry(applied, check)
         };
-        Some(match verdict(check.kind, &evidence, &expected, latch) {
-            Verdict::Proven { uid, generation } => CheckRecord {
-                state: CheckState::Proven,
-                uid: Some(uid),
-                generation: Some(generation),
-                // A delivery system does not apply its manifests again for another API server.
-                reproven: check.server == Server::Workload && self.progress.settled_at_hop(),
-                ..record
-            },
-            Verdict::Waiting {
-                reason,
-                message,
-                detail,
-            } => CheckRecord {
-                reason: reason.as_str().to_owned(),
-                message,
-                detail,
-                ..record
-            },
-            Verdict::Failed {
-                reason,
-                message,
-                detail,
-            } => CheckRecord {
-                state: CheckState::Failed,
-                reason: reason.as_str().to_owned(),
-                message,
-                detail,
-                ..record
-            },
-        })
+        // A delivery system does not apply its manifests again for another API server.
+        let is_judged_there = check.server == Server::Workload && !check.kind.is_delivery();
+        let reproven = is_judged_there && self.progress.settled_at_hop();
+        let verdict = verdict(check.kind, &evidence, &expected, latch);
+        Some(judged_entry(record, verdict, reproven))
     }
 
     /// Returns the recorded entry of a check. That of another hop, or of another generation of the gate, may be about another object.
@@ -425,73 +477,152 @@ impl<'a> Judging<'a> {
 
 /// Reads the objects of one check.
 fn find<'c>(context: &'c Context<'_>, check: &CompiledCheck, hop: &str, phase: ReadPhase) -> Step<Found<'c>> {
-    let (owner, server) = (&context.facts.owner, check.server);
-    let kind = Read::Kind {
-        server,
-        api_version: check.api_version.clone(),
-        kind: check.kind_name.clone(),
+    let key = match key_of(context, check, hop)? {
+        Ok(key) => key,
+        Err(unread) => return Ok(Found::Unread(unread)),
     };
-    let namespaced = match server {
-        Server::Management => Some(owner.namespace.as_str()),
-        Server::Workload => check.namespace.as_deref(),
-    };
-    let (resource, namespace) = match context.answer(kind) {
-        Ok(ReadResult::Served(resource)) => (resource, namespaced),
-        Ok(ReadResult::ServedClusterWide(resource)) if server == Server::Workload => (resource, None),
-        Ok(ReadResult::ServedClusterWide(_)) => {
-            let kind = &check.kind_name;
-            let message = format!("{kind} is cluster-scoped; name an object of the namespace of the gate");
-            return Ok(Found::Unread(CheckReason::BelongsElsewhere, message));
-        }
-        Ok(ReadResult::Absent) => return Ok(not_served(check)),
-        Ok(_) => return Err(unexpected(server)),
-        Err(stop) => return undiscovered(stop, check),
-    };
-    let key = Key {
-        server,
-        resource: resource.clone(),
-        namespace: namespace.map(str::to_owned),
-        name: check.object_name(&owner.name, hop),
-    };
-    let expected = Expected {
-        cluster: &owner.name,
-        namespace: namespace.unwrap_or_default(),
-        name: &key.name,
-        version: None,
-        container: check.container.as_deref(),
-    };
-    let list = related(check.kind, &expected);
+    let place = (key.namespace.as_deref().unwrap_or_default(), key.name.as_str());
+    let expected = expected(&context.facts.owner.name, check, place, hop);
     let object = context.object(key.clone(), phase);
-    let listed = list
-        .as_ref()
-        .map(|list| context.listed(labelled(list, server, &key, phase)));
-    together([needs_of(&object), listed.as_ref().map_or(Ok(()), needs_of)])?;
+    let listed = match related(check.kind, &expected, None) {
+        Some(Related::List(list)) => Some(find_list(context, &list, &key, phase)),
+        Some(Related::Object(_)) | None => None,
+    };
+    let uses_cluster = check.cel.as_ref().is_some_and(|cel| cel.uses(Variable::Cluster));
+    let cluster = uses_cluster.then(|| find_cluster(context, phase));
+    together([
+        needs_of(&object),
+        listed.as_ref().map_or(Ok(()), needs_of),
+        cluster.as_ref().map_or(Ok(()), needs_of),
+    ])?;
     let object = match object {
         Ok(object) => object,
-        Err(stop) => return unread(stop, check, &key, ("get", &key.resource.plural)),
+        Err(stop) => return unread(stop, &key, ("get", &key.resource.plural)).map(Found::Unread),
     };
-    let related = match (listed, &list) {
-        (Some(Err(stop)), Some(list)) => return unread(stop, check, &key, ("list", list.plural)),
-        (Some(listed), _) => listed?.iter().map(|Object(object)| object.clone()).collect(),
-        (None, _) => Vec::new(),
+    let beside = match (listed, related(check.kind, &expected, object)) {
+        (Some(listed), _) => listed?,
+        (None, Some(Related::Object(named))) => find_one(context, key.server, named, phase)?,
+        (None, Some(Related::List(_)) | None) => Ok(Vec::new()),
     };
-    Ok(Found::Objects {
-        object,
-        related,
-        namespace: key.namespace.unwrap_or_default(),
-        name: key.name,
+    let cluster = cluster.transpose()?.transpose();
+    Ok(match (beside, cluster) {
+        (Ok(related), Ok(cluster)) => Found::Objects(Objects {
+            object,
+            related,
+            cluster,
+            namespace: key.namespace.unwrap_or_default(),
+            name: key.name,
+        }),
+        (Err(unread), _) | (_, Err(unread)) => Found::Unread(unread),
     })
 }
 
+/// Returns the key of the object of a check.
+fn key_of(context: &Context<'_>, check: &CompiledCheck, hop: &str) -> Step<Result<Key, Unread>> {
+    let (owner, server, kind) = (&context.facts.owner, check.server, &check.kind_name);
+    let (resource, is_namespaced) = match discovered(context, server, &check.api_version, kind)? {
+        Ok(found) => found,
+        Err(unread) => return Ok(Err(unread)),
+    };
+    let namespace = match (server, is_namespaced, &check.namespace) {
+        (Server::Management, true, _) => Some(owner.namespace.clone()),
+        (Server::Workload, true, Some(namespace)) => Some(namespace.clone()),
+        (Server::Workload, false, _) => None,
+        (Server::Management, false, _) => {
+            let message = format!("{kind} is cluster-scoped; name an object of the namespace of the gate");
+            return Ok(Err((CheckReason::BelongsElsewhere, message)));
+        }
+        (Server::Workload, true, None) => {
+            let message = format!("{kind} is namespaced; set object.namespace of the check");
+            return Ok(Err((CheckReason::BelongsElsewhere, message)));
+        }
+    };
+    Ok(Ok(Key {
+        server,
+        resource,
+        namespace,
+        name: check.object_name(&owner.name, hop),
+    }))
+}
+
+/// Returns the API resource of a kind, and whether its objects have a namespace.
+fn discovered(
+    context: &Context<'_>,
+    server: Server,
+    api_version: &str,
+    kind: &str,
+) -> Step<Result<(Resource, bool), Unread>> {
+    let read = Read::Kind {
+        server,
+        api_version: api_version.to_owned(),
+        kind: kind.to_owned(),
+    };
+    match context.answer(read) {
+        Ok(ReadResult::Served(resource)) => Ok(Ok((resource.clone(), true))),
+        Ok(ReadResult::ServedClusterWide(resource)) => Ok(Ok((resource.clone(), false))),
+        Ok(ReadResult::Absent) => Ok(Err(not_served(server, api_version, kind))),
+        Ok(_) => Err(unexpected(server)),
+        Err(stop) => undiscovered(stop, server, (api_version, kind)).map(Err),
+    }
+}
+
+/// Reads the list that a kind needs beside the object of `key`.
+fn find_list(
+    context: &Context<'_>,
+    list: &RelatedList,
+    key: &Key,
+    phase: ReadPhase,
+) -> Step<Result<Vec<Value>, Unread>> {
+    match context.listed(labelled(list, key, phase)) {
+        Ok(listed) => Ok(Ok(listed.iter().map(|Object(object)| object.clone()).collect())),
+        Err(stop) => unread(stop, key, ("list", list.plural)).map(Err),
+    }
+}
+
+/// Reads the object that the object of a check names. The list is empty if it does not exist.
+fn find_one(
+    context: &Context<'_>,
+    server: Server,
+    named: RelatedObject,
+    phase: ReadPhase,
+) -> Step<Result<Vec<Value>, Unread>> {
+    let resource = match discovered(context, server, named.api_version, named.kind)? {
+        Ok((resource, _)) => resource,
+        Err(unread) => return Ok(Err(unread)),
+    };
+    let key = Key {
+        server,
+        resource,
+        namespace: Some(named.namespace),
+        name: named.name,
+    };
+    match context.object(key.clone(), phase) {
+        Ok(found) => Ok(Ok(found.cloned().into_iter().collect())),
+        Err(stop) => unread(stop, &key, ("get", &key.resource.plural)).map(Err),
+    }
+}
+
+/// Reads the Cluster for an expression. The cache may lack labels and annotations.
+fn find_cluster<'c>(context: &'c Context<'_>, phase: ReadPhase) -> Step<Result<&'c Value, Unread>> {
+    let owner = &context.facts.owner;
+    let key = Key::of::<Cluster>(Server::Management, Some(&owner.namespace), &owner.name);
+    let found = context.object(key.clone(), phase)?;
+    let found = found.filter(|found| found["metadata"]["uid"].as_str() == Some(owner.uid.as_str()));
+    Ok(found.ok_or_else(|| {
+        let message = format!("waiting for the leader to observe {key}");
+        (CheckReason::NotObserved, message)
+    }))
+}
+
 /// Returns the read of the list that a kind needs beside the object of `key`.
-fn labelled(list: &RelatedList, server: Server, key: &Key, phase: ReadPhase) -> Read {
+fn labelled(list: &RelatedList, key: &Key, phase: ReadPhase) -> Read {
     let labels: Vec<String> = list
         .labels
         .iter()
         .map(|(key, value)| format!("{key}={value}"))
         .collect();
     Read::Labelled {
-        server,
+        server: key.server,
         resource: Resource {
             group: list.group.into(),
             version: list.version.clone().into(),
@@ -504,51 +635,37 @@ fn labelled(list: &RelatedList, server: Server, key: &Key, phase: ReadPhase) -> 
     }
 }
 
-fn not_served<'c>(check: &CompiledCheck) -> Found<'c> {
-    let CompiledCheck {
-        server,
-        api_version,
-        kind_name,
-        ..
-    } = check;
-    let message = format!("the {server} API server does not serve {kind_name} in {api_version}");
-    Found::Unread(CheckReason::KindNotServed, message)
+fn not_served(server: Server, api_version: &str, kind: &str) -> Unread {
+    let message = format!("the {server} API server does not serve {kind} in {api_version}");
+    (CheckReason::KindNotServed, message)
 }
 
-/// Returns why the kind of a check is unknown.
+/// Returns why a kind is unknown.
 ///
 /// # Errors
 /// The interrupt is another one than a definite response.
-fn undiscovered<'c>(stop: Interrupt, check: &CompiledCheck) -> Step<Found<'c>> {
+fn undiscovered(stop: Interrupt, server: Server, (api_version, kind): (&str, &str)) -> Step<Unread> {
     let failure = stop.failed()?;
     match failure.code {
         Some(403) => {
-            let CompiledCheck {
-                server, api_version, ..
-            } = check;
             let message = format!(
                 "the {server} API server refuses the discovery of {api_version}; bind ClusterRole system:discovery to the client"
             );
-            Ok(Found::Unread(CheckReason::KindForbidden, message))
+            Ok((CheckReason::KindForbidden, message))
         }
-        Some(404) => Ok(not_served(check)),
+        Some(404) => Ok(not_served(server, api_version, kind)),
         _ => Err(Interrupt::Failed(failure)),
     }
 }
 
-/// Returns why the object of a check, or its list, cannot be read with a verb. The kind is that with the plural name `plural`.
+/// Returns why the object of `key`, or its list, cannot be read with a verb. The kind is that with the plural name `plural`.
 ///
 /// # Errors
 /// The interrupt is another one than a definite response.
-fn unread<'c>(
-    stop: Interrupt,
-    check: &CompiledCheck,
-    key: &Key,
-    (verb, plural): (&str, &str),
-) -> Step<Found<'c>> {
+fn unread(stop: Interrupt, key: &Key, (verb, plural): (&str, &str)) -> Step<Unread> {
     let failure = stop.failed()?;
-    let group = &key.resource.group;
-    let (reason, message) = match (failure.code, check.server) {
+    let (group, server) = (&key.resource.group, key.server);
+    let (reason, message) = match (failure.code, server) {
         _ if failure.too_long || failure.undecodable.is_some() => {
             (CheckReason::ObjectTooLarge, too_large(&failure, key))
         }
@@ -565,13 +682,12 @@ fn unread<'c>(
             (CheckReason::KindForbidden, message)
         }
         (Some(404), _) => {
-            let server = check.server;
             let message = format!("the {server} API server does not serve {plural} in group {group:?}");
             (CheckReason::KindNotServed, message)
         }
         _ => return Err(Interrupt::Failed(failure)),
     };
-    Ok(Found::Unread(reason, message))
+    Ok((reason, message))
 }
 
 fn too_large(failure: &Failure, key: &Key) -> String {
