@@ -214,7 +214,7 @@ pub(super) const OBJECT: &[Wrong] = &[
     ("typed", |given| given.set("/metadata", "labels", json!({"a": 1})), CheckReason::NotObserved, Without::Proven),
     ("named", |given| given.set("/metadata", "name", json!("calico")), CheckReason::BelongsElsewhere, Without::Proven),
     ("named", |given| given.set("/metadata", "namespace", json!("default")), CheckReason::BelongsElsewhere, Without::Proven),
-    ("named", |given| given.change_scope(), CheckReason::BelongsElsewhere, Without::Proven),
+    ("named", Given::change_scope, CheckReason::BelongsElsewhere, Without::Proven),
     ("belongs", |given| given.set("/metadata", "labels", json!({"cluster.x-k8s.io/cluster-name": "prod-2"})), CheckReason::BelongsElsewhere, Without::Proven),
     ("not deleting", |given| given.set("/metadata", "deletionTimestamp", json!("2026-11-26T10:02:11Z")), CheckReason::ObjectDeleting, Without::Proven),
     (EXPRESSION.name, |given| given.cel = Some(expression("object.metadata.name == 'calico'")), CheckReason::ExpressionFalse, Without::Proven),

@@ -1,5 +1,6 @@
 //! Complete reconciles of the gates of one Cluster.
 
+mod flux;
 mod server;
 
 use std::time::Duration;

@@ -113,6 +113,8 @@ pub(super) struct World {
     pub(super) read: Vec<String>,
     /// Kind that is not served.
     pub(super) unserved: Option<&'static str>,
+    /// Kind whose objects have no namespace.
+    pub(super) cluster_scoped: Option<&'static str>,
     /// Kind whose reads fail.
     pub(super) fails: Option<(&'static str, Failure)>,
     /// Whether the workload API server does not respond.
@@ -194,6 +196,7 @@ impl World {
             written: Vec::new(),
             read: Vec::new(),
             unserved: None,
+            cluster_scoped: None,
             fails: None,
             is_silent: false,
             meanwhile: None,
@@ -483,12 +486,17 @@ impl World {
                 api_version, kind, ..
             } => {
                 let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-                ReadResult::Served(Resource {
+                let resource = Resource {
                     group: group.to_owned().into(),
                     version: version.to_owned().into(),
                     kind: kind.clone().into(),
                     plural: format!("{}s", kind.to_lowercase()).into(),
-                })
+                };
+                if self.cluster_scoped == Some(kind.as_str()) {
+                    ReadResult::ServedClusterWide(resource)
+                } else {
+                    ReadResult::Served(resource)
+                }
             }
             Read::Object(key, _) => {
                 let kind = key.resource.kind.to_string();
