@@ -4,7 +4,7 @@ CARGO ?= cargo
 NAME ?=
 KIND ?=
 TIMES ?=
-RUNS ?= 10
+RUNS ?=
 SEED ?=
 FIRST ?= 0
 SIZES ?= 100,1000
@@ -26,7 +26,7 @@ PURE := $(sort $(filter-out harness real configurations walls scenarios,$(TESTS)
 CRATES := $(patsubst %/Cargo.toml,%,$(wildcard */Cargo.toml extension/*/Cargo.toml))
 
 .DEFAULT_GOAL := help
-.PHONY: help build lint doc each-crate test unit shape model harness real walls all-walls walls-one scenarios each-time scenario short-soak soak nightly say-seeds first-run demo cold-demo capture demo-up demo-down demo-20 demo-gates bench bench-hooks bench-hooks-busy plot-hooks compare plot-compare bench-fleet plot-fleet generate say-cost
+.PHONY: help build lint doc each-crate test unit shape model harness real walls all-walls walls-one scenarios each-time scenario short-soak soak soak-gates nightly say-seeds first-run demo cold-demo capture demo-up demo-down demo-20 demo-gates bench bench-hooks bench-hooks-busy plot-hooks compare plot-compare bench-fleet plot-fleet generate say-cost
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -94,13 +94,17 @@ short-soak: build ## The soak that CI runs: one upgrade of each of three seeds
 	$(BUILT)/soak --runs 1 $(addprefix --seed ,$(SOAK_SEEDS))
 
 soak: build ## RUNS random upgrades with random disturbances; SEED and FIRST make them again
-	$(BUILT)/soak --runs $(RUNS) --first $(FIRST) $(if $(SEED),--seed $(SEED))
+	$(BUILT)/soak --runs $(or $(RUNS),10) --first $(FIRST) $(if $(SEED),--seed $(SEED))
+
+soak-gates: build ## RUNS upgrades that a gate holds, each with one disturbance of CAAPH, Flux or Sluice; SEED and FIRST make them again
+	$(BUILT)/soak --gates --runs $(or $(RUNS),20) --first $(FIRST) $(if $(SEED),--seed $(SEED))
 
 # Other seeds in each run. `make nightly SEED=… PROPTEST_RNG_SEED=…` makes a run again.
 nightly: export SEED := $(or $(SEED),$(shell date +%s))
 nightly: export PROPTEST_RNG_SEED := $(or $(PROPTEST_RNG_SEED),$(shell date +%s))
 nightly: say-seeds unit model harness real scenarios all-walls walls-one ## Everything with new seeds, for some hours
 	$(MAKE) --no-print-directory soak RUNS=60
+	$(MAKE) --no-print-directory soak-gates RUNS=20
 	$(MAKE) --no-print-directory demo-20
 	$(MAKE) --no-print-directory demo KIND=same-kubernetes TIMES=10
 	$(MAKE) --no-print-directory demo-gates TIMES=10

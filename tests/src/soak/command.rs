@@ -1,6 +1,8 @@
 //! The soak's command line.
 
+use std::fmt;
 use std::io::Write as _;
+use std::ops::Range;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -10,6 +12,7 @@ use clap::Parser;
 use futures::{StreamExt as _, stream};
 
 use super::figures::Part;
+use super::gates;
 use super::plan::Plan;
 use super::report::{self, Report};
 use super::run::{self, Outcome, Stage};
@@ -25,6 +28,9 @@ use crate::stack::kubelet::Delay;
 /// Upgrades that one stack serves. What deleted Clusters leave behind in etcd goes with it.
 const PER_STACK: u64 = 40;
 
+/// Upgrades that run side by side unless the command line says otherwise.
+const JOBS: usize = 4;
+
 /// Makes random upgrades with random disturbances on the real stack.
 #[derive(Debug, Parser)]
 #[command(name = "soak", about)]
@@ -38,9 +44,12 @@ struct Arguments {
     /// Number of the first one. With `--runs 1` it makes one run of a soak again.
     #[arg(long, default_value_t = 0)]
     first: u64,
-    /// How many run side by side.
-    #[arg(long, default_value_t = 4)]
-    jobs: usize,
+    /// How many run side by side; by default 4, with `--gates` 2.
+    #[arg(long)]
+    jobs: Option<usize>,
+    /// Upgrades without packages that an UpgradeGate holds, each with one disturbance of its Helm chart.
+    #[arg(long)]
+    gates: bool,
     /// Only prints the plans.
     #[arg(long)]
     plans: bool,
@@ -57,15 +66,17 @@ pub fn main() -> ExitCode {
         say(&format!("seed {seed}"));
     }
     if arguments.plans {
-        for plan in arguments.all() {
-            say(&format!("run {} {:<4} {plan}", plan.seed, plan.index));
-        }
+        arguments.print_plans();
         return ExitCode::SUCCESS;
     }
-    let report = block_on(soak(&arguments));
-    match report {
-        Ok(report) if report.passed() => ExitCode::SUCCESS,
-        Ok(_) => ExitCode::FAILURE,
+    let passed = if arguments.gates {
+        block_on(gates::soak(&arguments.of_gates(), arguments.jobs()))
+    } else {
+        block_on(soak(&arguments)).map(|report| report.passed())
+    };
+    match passed {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
         Err(error) => {
             say(&format!("the stack failed: {error:#}"));
             ExitCode::FAILURE
@@ -74,8 +85,35 @@ pub fn main() -> ExitCode {
 }
 
 impl Arguments {
+    fn numbers(&self) -> Range<u64> {
+        self.first..self.first.saturating_add(self.runs)
+    }
+
+    fn jobs(&self) -> usize {
+        let default = if self.gates { gates::JOBS } else { JOBS };
+        self.jobs.unwrap_or(default).max(1)
+    }
+
+    fn print_plans(&self) {
+        let print =
+            |seed: u64, index: u64, plan: &dyn fmt::Display| say(&format!("run {seed} {index:<4} {plan}"));
+        if self.gates {
+            for plan in self.of_gates() {
+                print(plan.seed, plan.index, &plan);
+            }
+        } else {
+            for plan in self.all() {
+                print(plan.seed, plan.index, &plan);
+            }
+        }
+    }
+
+    fn of_gates(&self) -> Vec<gates::Plan> {
+        gates::plans(&self.seed, &self.numbers())
+    }
+
     fn all(&self) -> impl Iterator<Item = Plan> {
-        let numbers = self.first..self.first.saturating_add(self.runs);
+        let numbers = self.numbers();
         let of = move |seed: &u64| {
             let seed = *seed;
             numbers.clone().map(move |index| Plan::of(seed, index))
@@ -102,7 +140,7 @@ async fn soak(arguments: &Arguments) -> Result<Report> {
             .by_ref()
             .take(usize::try_from(PER_STACK).unwrap_or(usize::MAX))
             .collect();
-        let (made, complaints) = on_one_stack(part, arguments.jobs.max(1)).await?;
+        let (made, complaints) = on_one_stack(part, arguments.jobs()).await?;
         outcomes.extend(made);
         stacks.add(complaints);
         // After each stack, so that a soak that is broken off leaves something.
@@ -297,7 +335,7 @@ fn disturbed(outcome: &Outcome, weighed: &Weighed) -> Option<String> {
     ))
 }
 
-fn say(line: &str) {
+pub(super) fn say(line: &str) {
     let mut out = std::io::stdout().lock();
     // The reader is gone: nothing to do about it.
     drop(writeln!(out, "{line}").and_then(|()| out.flush()));

@@ -1,11 +1,12 @@
 //! The soak: random upgrades with random disturbances on the real stack. The observer reports versions that were written too
-//! early; a deadline detects a stuck upgrade.
+//! early; a deadline detects a stuck upgrade. Module `gates` does the same for charts that a gate waits for.
 
 mod act;
 mod bump;
 mod command;
 mod disturbance;
 mod figures;
+mod gates;
 mod judge;
 mod plan;
 mod report;

@@ -141,17 +141,18 @@ pub(super) fn longest_disturbed(outcomes: &[Outcome]) -> Vec<(&Outcome, &Weighed
     disturbed
 }
 
-/// Writes both files and returns where the report is.
-pub(super) fn write(report: &Report, outcomes: &[Outcome]) -> Result<PathBuf> {
+/// Writes a file of `target/soak` and returns where it is.
+pub(super) fn put(name: &str, content: &Value) -> Result<PathBuf> {
     let target = target_directory().context("the soak does not run from Cargo's target directory")?;
     let directory = target.join("soak");
     std::fs::create_dir_all(&directory).with_context(|| format!("create {}", directory.display()))?;
-    let put = |name: &str, content: &Value| {
-        let path = directory.join(name);
-        std::fs::write(&path, format!("{content:#}\n"))
-            .with_context(|| format!("write {}", path.display()))?;
-        Ok::<_, anyhow::Error>(path)
-    };
+    let path = directory.join(name);
+    std::fs::write(&path, format!("{content:#}\n")).with_context(|| format!("write {}", path.display()))?;
+    Ok(path)
+}
+
+/// Writes both files and returns where the report is.
+pub(super) fn write(report: &Report, outcomes: &[Outcome]) -> Result<PathBuf> {
     for outcome in outcomes {
         if let Some(evidence) = &outcome.evidence {
             let Plan { seed, index, .. } = outcome.plan;
