@@ -1,27 +1,30 @@
-//! Models of CAAPH v0.6.4 and of the DaemonSet controller, with their false-ready windows, and the state of the workload cluster that no
-//! status shows.
+//! Models of the DaemonSet controller and of the system that delivers the add-on, and the state of the workload cluster that no status
+//! shows.
 
 use serde_json::{Value, json};
-use sluice_crds::labels::annotation::PAUSED;
 
 use crate::{
-    objects::{CHARTS, TEAM, agent, chart, release},
+    caaph::{Caaph, reconcile_chart},
+    helm_controller::HelmController,
+    kustomize_controller::KustomizeController,
+    objects::{CHARTS, Setup, System, agent, backend},
     servers::Servers,
 };
 
 /// Number of Nodes.
 pub(crate) const NODES: usize = 3;
 
-/// Step of the reconcile of the HelmReleaseProxy. The status is written at the end of a Helm run, with the generation that it began with.
+/// Step of the controller that delivers the add-on: CAAPH with a HelmReleaseProxy, helm-controller with a HelmRelease, or
+/// kustomize-controller with a Kustomization.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Helm {
-    /// A run begins. For an object with `InstallOnce` that was installed, only the deferred patch of the status is made, which advances
-    /// `observedGeneration`. A paused object is not reconciled.
+pub(crate) enum Delivery {
+    /// A run begins. A suspended or paused object has none.
     Begin,
-    /// The deferred patch of the status is made for a paused object. CAAPH does so only if the pause arrives during a reconcile; Flux
-    /// always does.
+    /// The same, by a cache that shows the source as it was before.
+    BeginBehind,
+    /// The controller observes a suspended or paused object.
     Observe,
-    /// The run shows as pending: an earlier process was interrupted.
+    /// The run shows as pending.
     Pend,
     /// The run succeeds.
     Succeed,
@@ -29,20 +32,27 @@ pub(crate) enum Helm {
     Fail,
     /// The run fails in any case.
     FailAgain,
-    /// The manifests cannot be rendered. The Helm release stays `deployed` at its earlier version.
+    /// The run fails, and the earlier version is deployed again. A system without rollbacks leaves the failure.
+    RollBack,
+    /// The manifests cannot be rendered. The earlier version stays.
     NotRendered,
+    /// The process is killed.
+    Kill,
 }
 
-/// Running Helm action.
+impl Delivery {
+    /// Whether the run fails that this step ends.
+    pub(crate) fn fails(self, is_repeated: bool) -> bool {
+        self == Self::FailAgain || matches!(self, Self::Fail | Self::RollBack) && !is_repeated
+    }
+}
+
+/// Controllers of the system that delivers the add-on.
 #[derive(Clone, Debug)]
-struct Run {
-    uid: Value,
-    generation: Value,
-    version: String,
-    /// Whether the version is deployed already.
-    is_repeated: bool,
-    /// Whether its values can be rendered.
-    can_be_rendered: bool,
+enum Controller {
+    Caaph(Caaph),
+    Helm(HelmController),
+    Kustomize(KustomizeController),
 }
 
 /// Pod of the DaemonSet.
@@ -54,71 +64,22 @@ struct Pod {
 }
 
 /// Controllers of the add-on, and the state of the workload cluster.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Addons {
-    /// Version of the chart of the last complete Helm action, if it succeeded.
-    deployed: Option<String>,
-    run: Option<Run>,
+    controller: Controller,
     pods: [Option<Pod>; NODES],
 }
 
-/// Whether the object has the annotation that pauses its controller.
-fn is_paused(object: &Value) -> bool {
-    !object["metadata"]["annotations"][PAUSED].is_null()
-}
-
-fn is_installed(release: &Value) -> bool {
-    let mut conditions = release["status"]["conditions"].as_array().into_iter().flatten();
-    conditions.any(|condition| condition["type"] == "HelmReleaseReady" && condition["status"] == "True")
-}
-
 /// Notes the generation of an object as observed.
-fn observe(object: &mut Value) {
+pub(crate) fn observe(object: &mut Value) {
     object["status"]["observedGeneration"] = object["metadata"]["generation"].clone();
 }
 
-/// Returns the HelmReleaseProxy of a HelmChartProxy, without its version.
-fn release_of(proxy: &Value) -> Value {
-    json!({
-        "apiVersion": "addons.cluster.x-k8s.io/v1alpha1", "kind": "HelmReleaseProxy",
-        "metadata": {
-            "labels": {
-                "cluster.x-k8s.io/cluster-name": "one",
-                "helmreleaseproxy.addons.cluster.x-k8s.io/helmchartproxy-name": "cilium",
-            },
-            "ownerReferences": [{
-                "apiVersion": "addons.cluster.x-k8s.io/v1alpha1", "kind": "HelmChartProxy", "name": "cilium",
-                "uid": proxy["metadata"]["uid"], "controller": true,
-            }],
-        },
-        "spec": {
-            "clusterRef": {"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "name": "one", "namespace": TEAM},
-        },
-    })
-}
-
-/// Reconciles the HelmChartProxy once. It stops at values that cannot be parsed for another Cluster, before it comes to this one. Its
-/// status observes the generation all the same.
-pub(crate) fn reconcile_chart(servers: &mut Servers) {
-    let Some(proxy) = servers.get(&chart()).filter(|proxy| !is_paused(proxy)).cloned() else {
-        return;
-    };
-    let spec = &proxy["spec"];
-    let reaches_cluster = spec["valuesTemplate"] != "broken for another Cluster";
-    if reaches_cluster {
-        if servers.get(&release()).is_none() {
-            servers.put(release(), release_of(&proxy));
-        }
-        servers.edit(&release(), |release| {
-            release["spec"]["version"] = spec["version"].clone();
-            release["spec"]["values"] = spec["valuesTemplate"].clone();
-            release["spec"]["reconcileStrategy"] = spec["reconcileStrategy"].clone();
-        });
-    }
-    servers.edit(&chart(), |proxy| {
-        observe(proxy);
-        let status = if reaches_cluster { "True" } else { "False" };
-        proxy["status"]["conditions"] = json!([{"type": "HelmReleaseProxySpecsUpToDate", "status": status}]);
+/// The controller of the Backend reports the version that it wants, which runs.
+pub(crate) fn report_backend(servers: &mut Servers) {
+    servers.edit(&backend(), |backend| {
+        backend["status"]["version"] = backend["spec"]["version"].clone();
+        observe(backend);
     });
 }
 
@@ -146,9 +107,26 @@ fn agent_of(servers: &Servers) -> Option<(&Value, &Value)> {
 }
 
 impl Addons {
-    /// Returns the version of the chart that is deployed.
-    pub(crate) fn deployed(&self) -> Option<&str> {
-        self.deployed.as_deref()
+    /// Returns the controllers of a system before their first reconcile, and an empty workload cluster.
+    pub(crate) fn of(setup: Setup) -> Self {
+        let controller = match setup.system {
+            System::Caaph => Controller::Caaph(Caaph::default()),
+            System::HelmRelease => Controller::Helm(HelmController::default()),
+            System::Kustomization => Controller::Kustomize(KustomizeController::default()),
+        };
+        Self {
+            controller,
+            pods: Default::default(),
+        }
+    }
+
+    /// Returns the version of the content that is deployed.
+    pub(crate) fn deployed(&self, servers: &Servers) -> Option<&str> {
+        match &self.controller {
+            Controller::Caaph(caaph) => caaph.deployed(),
+            Controller::Helm(helm) => helm.deployed(),
+            Controller::Kustomize(kustomize) => kustomize.deployed(servers),
+        }
     }
 
     /// Returns the version of the image that runs on every Node.
@@ -162,75 +140,47 @@ impl Addons {
         runs.then_some(version)
     }
 
-    /// Takes a step of the reconcile of the HelmReleaseProxy. One object is never reconciled twice at the same time.
-    pub(crate) fn helm(&mut self, servers: &mut Servers, step: Helm) {
-        match step {
-            Helm::Begin if self.run.is_none() => self.begin(servers),
-            Helm::Begin => {}
-            Helm::Observe => {
-                if servers.get(&release()).is_some_and(is_paused) {
-                    servers.edit(&release(), observe);
-                }
-            }
-            Helm::Pend => {
-                if let Some(run) = &self.run {
-                    run.report(servers, Some("pending-upgrade"), "HelmReleasePending");
-                }
-            }
-            Helm::Succeed | Helm::Fail | Helm::FailAgain | Helm::NotRendered => self.end(servers, step),
+    /// The controller of the object that names the version reconciles it: CAAPH the HelmChartProxy, source-controller the chart or the
+    /// GitRepository.
+    pub(crate) fn source(&mut self, servers: &mut Servers) {
+        match &mut self.controller {
+            Controller::Caaph(_) => reconcile_chart(servers),
+            Controller::Helm(helm) => helm.fetch(servers),
+            Controller::Kustomize(kustomize) => kustomize.fetch(servers),
         }
     }
 
-    fn begin(&mut self, servers: &mut Servers) {
-        let Some(found) = servers.get(&release()).cloned() else {
-            return;
-        };
-        let spec = &found["spec"];
-        if is_paused(&found) {
-            return;
-        }
-        if spec["reconcileStrategy"] == "InstallOnce" && is_installed(&found) {
-            servers.edit(&release(), observe);
-            return;
-        }
-        let version = spec["version"].as_str().unwrap_or_default().to_owned();
-        self.run = Some(Run {
-            uid: found["metadata"]["uid"].clone(),
-            generation: found["metadata"]["generation"].clone(),
-            is_repeated: self.deployed.as_ref() == Some(&version),
-            can_be_rendered: spec["values"] != "broken",
-            version,
-        });
-    }
-
-    fn end(&mut self, servers: &mut Servers, end: Helm) {
-        let Some(run) = self.run.take() else { return };
-        let fails = end == Helm::FailAgain || end == Helm::Fail && !run.is_repeated;
-        if !run.can_be_rendered || end == Helm::NotRendered && !run.is_repeated {
-            run.report(servers, None, "HelmInstallOrUpgradeFailed");
-        } else if fails {
-            self.deployed = None;
-            apply(servers, &run.version);
-            run.report(servers, Some("failed"), "HelmInstallOrUpgradeFailed");
-        } else {
-            apply(servers, &run.version);
-            run.report(servers, Some("deployed"), "Ready");
-            self.deployed = Some(run.version);
+    /// The controller that delivers takes a step.
+    pub(crate) fn delivery(&mut self, servers: &mut Servers, step: Delivery) {
+        match &mut self.controller {
+            Controller::Caaph(caaph) => caaph.step(servers, step),
+            Controller::Helm(helm) => helm.step(servers, step),
+            Controller::Kustomize(kustomize) => kustomize.step(servers, step),
         }
     }
 
-    /// CAAPH delivers what the HelmChartProxy wants, as far as it can.
+    /// The system delivers what its objects want, as far as it can.
     pub(crate) fn deliver(&mut self, servers: &mut Servers) {
-        reconcile_chart(servers);
-        self.helm(servers, Helm::Succeed);
-        self.helm(servers, Helm::Begin);
-        self.helm(servers, Helm::Succeed);
+        self.source(servers);
+        for step in [Delivery::Succeed, Delivery::Begin, Delivery::Succeed] {
+            self.delivery(servers, step);
+        }
     }
 
-    /// The HelmReleaseProxy is deleted, and with it the Helm release. Its manifests stay.
+    /// A user pushes a commit to the repository of manifests. Charts have versions of their own.
+    pub(crate) fn commit(&mut self) {
+        if let Controller::Kustomize(kustomize) = &mut self.controller {
+            kustomize.commit();
+        }
+    }
+
+    /// The delivered object is deleted. Its manifests stay.
     pub(crate) fn uninstall(&mut self, servers: &mut Servers) {
-        servers.remove(&release());
-        (self.deployed, self.run) = (None, None);
+        match &mut self.controller {
+            Controller::Caaph(caaph) => caaph.uninstall(servers),
+            Controller::Helm(helm) => helm.uninstall(servers),
+            Controller::Kustomize(kustomize) => kustomize.uninstall(servers),
+        }
     }
 
     /// The DaemonSet is deleted, and with it its Pods.
@@ -300,32 +250,10 @@ impl Addons {
     }
 }
 
-impl Run {
-    /// Writes the status of the HelmReleaseProxy that the run is about.
-    fn report(&self, servers: &mut Servers, helm: Option<&str>, reason: &str) {
-        let found = servers.get(&release());
-        if found.is_none_or(|found| found["metadata"]["uid"] != self.uid) {
-            return;
-        }
-        let ready = if reason == "Ready" { "True" } else { "False" };
-        servers.edit(&release(), |release| {
-            let status = &mut release["status"];
-            if let Some(helm) = helm {
-                status["status"] = json!(helm);
-            }
-            status["observedGeneration"] = self.generation.clone();
-            status["conditions"] = json!([
-                {"type": "ClusterAvailable", "status": "True", "reason": "Available"},
-                {"type": "HelmReleaseReady", "status": ready, "reason": reason},
-                {"type": "Ready", "status": ready, "reason": reason},
-            ]);
-        });
-    }
-}
-
-/// Returns the index of the version of the chart that the HelmChartProxy wants.
-pub(crate) fn wanted(servers: &Servers) -> usize {
-    let wanted = servers.get(&chart()).map(|proxy| &proxy["spec"]["version"]);
+/// Returns the index of the version that the objects of the system want.
+pub(crate) fn wanted(servers: &Servers, system: System) -> usize {
+    let (place, pointer) = system.wants();
+    let wanted = servers.get(&place).and_then(|object| object.pointer(pointer));
     let index = wanted.and_then(|wanted| CHARTS.iter().position(|version| wanted == version));
     index.unwrap_or_default()
 }

@@ -10,6 +10,7 @@ use sluice_crds::{labels::annotation::PENDING_HOOKS, run::Hook};
 
 use crate::{
     objects::{TEAM, VERSIONS, cluster, control_plane, index_of, versions_at, worker},
+    oracle::judge_hold,
     servers::{Place, Servers},
     walk::Walk,
 };
@@ -177,10 +178,12 @@ impl Walk {
             now: None,
         };
         let is_released = self.replica.releases(&self.servers, &call);
+        let cached = &self.replica.seen;
         if is_released {
-            let cached = &self.replica.seen;
             self.oracle
                 .judge_release(&self.servers, cached, &call, &metadata["labels"]);
+        } else {
+            judge_hold(&self.servers, cached, &call, &metadata["labels"]);
         }
         is_released
     }

@@ -10,21 +10,34 @@ use sluice_core::{
 use sluice_crds::labels::annotation::PAUSED;
 
 use crate::{
-    objects::{chart, release, upgrade},
+    flux::{KUBECONFIG, REQUESTED_AT, is_true},
+    objects::{CHARTS, apis, chart, kustomization, release, source, upgrade},
     servers::Servers,
 };
 
 /// Defect of the processes in a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Defect {
-    /// The version of the HelmChartProxy proves the chart.
+    /// The wanted version proves that it is delivered.
     ChartTrusted,
-    /// `Ready` of the HelmReleaseProxy proves the version of the HelmChartProxy.
+    /// `Ready` of the delivered object proves the wanted version.
     ReadyTrusted,
-    /// A paused object is as good as any other.
+    /// A paused or suspended object is as good as any other, if its generation is observed.
     PauseUnseen,
     /// An object with `InstallOnce` is as good as any other.
     StrategyUnseen,
+    /// A handled request of a reconcile proves the wanted version.
+    RequestTrusted,
+    /// A remediated HelmRelease proves the wanted version.
+    RollbackTrusted,
+    /// The applied revision of a Kustomization proves it, whatever its source has.
+    SourceUnseen,
+    /// An object that is delivered to another Cluster is as good as any other.
+    BelongingUnseen,
+    /// An existing definition proves its versions.
+    DefinitionTrusted,
+    /// An existing object proves what its expression says.
+    ExpressionTrusted,
     /// Gates open on the reads of the plan.
     NotConfirmed,
     /// A judgement that is not recorded is a proof while Helm runs again.
@@ -42,13 +55,105 @@ fn is_ready(release: &Value) -> bool {
         && conditions.any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
 }
 
+/// Returns the HelmRelease as if its version were deployed.
+fn deployed(mut release: Value) -> Value {
+    let generation = release["metadata"]["generation"].clone();
+    let version = release["spec"]["chart"]["spec"]["version"].clone();
+    release["spec"]["suspend"] = json!(false);
+    release["status"] = json!({
+        "observedGeneration": generation, "lastAttemptedGeneration": generation, "lastAttemptedRevision": version,
+        "lastAttemptedConfigDigest": "sha256:fine",
+        "conditions": [
+            {"type": "Released", "status": "True", "reason": "UpgradeSucceeded"},
+            {"type": "Ready", "status": "True", "reason": "UpgradeSucceeded"},
+        ],
+        "history": [{
+            "name": "cilium", "namespace": "kube-system", "version": 1, "status": "deployed", "chartName": "cilium",
+            "chartVersion": version, "configDigest": "sha256:fine",
+        }],
+    });
+    release
+}
+
+/// Returns the revision that the GitRepository would have if its tag were fetched.
+fn wanted_revision(servers: &Servers) -> Value {
+    let tag = servers
+        .get(&source())
+        .and_then(|source| source["spec"]["ref"]["tag"].as_str());
+    json!(format!("{}@sha1:0", tag.unwrap_or_default()))
+}
+
+/// Returns the Kustomization as if the tag of its source were applied, or the source as if it were fetched.
+fn applied(servers: &Servers, mut object: Value) -> Value {
+    let (generation, revision) = (object["metadata"]["generation"].clone(), wanted_revision(servers));
+    object["spec"]["suspend"] = json!(false);
+    object["status"] = json!({
+        "observedGeneration": generation, "artifact": {"revision": revision},
+        "lastAppliedRevision": revision, "lastAttemptedRevision": revision,
+        "conditions": [{"type": "Ready", "status": "True", "reason": "Succeeded"}],
+    });
+    object
+}
+
 impl Defect {
     /// Returns an object of a kind as a leader reads it.
     pub(crate) fn seen(self, servers: &Servers, plural: &str, mut object: Value) -> Value {
-        let is_release = plural == "helmreleaseproxies";
-        if !is_release && plural != "helmchartproxies" {
-            return object;
+        match plural {
+            "helmchartproxies" => self.seen_of_caaph(servers, false, object),
+            "helmreleaseproxies" => self.seen_of_caaph(servers, true, object),
+            "helmreleases" if self.trusts(&object) => deployed(object),
+            // What is said of the source is said by the Kustomization.
+            "kustomizations" | "gitrepositories"
+                if servers
+                    .get(&kustomization())
+                    .is_some_and(|found| self.trusts(found)) =>
+            {
+                applied(servers, object)
+            }
+            "gitrepositories" if self == Self::SourceUnseen => {
+                let applied = servers
+                    .get(&kustomization())
+                    .map(|found| found["status"]["lastAppliedRevision"].clone());
+                object["status"]["artifact"]["revision"] = applied.unwrap_or_default();
+                object
+            }
+            "helmreleases" | "kustomizations" if self == Self::BelongingUnseen => {
+                object["spec"]["kubeConfig"]["secretRef"]["name"] = json!(KUBECONFIG);
+                object
+            }
+            "customresourcedefinitions" if self == Self::DefinitionTrusted => {
+                object["spec"]["versions"] = apis(CHARTS.len() - 1);
+                object
+            }
+            "backends" if self == Self::ExpressionTrusted => {
+                object["status"] = json!({
+                    "version": object["spec"]["version"], "observedGeneration": object["metadata"]["generation"],
+                });
+                object
+            }
+            _ => object,
         }
+    }
+
+    /// Whether a HelmRelease or a Kustomization proves the wanted version.
+    fn trusts(self, object: &Value) -> bool {
+        let status = &object["status"];
+        let is_ready = is_true(object, "Ready");
+        match self {
+            Self::ChartTrusted => true,
+            Self::ReadyTrusted => is_ready,
+            Self::PauseUnseen => is_ready && status["observedGeneration"] == object["metadata"]["generation"],
+            Self::RequestTrusted => {
+                let requested = &object["metadata"]["annotations"][REQUESTED_AT];
+                !requested.is_null() && status["lastHandledReconcileAt"] == *requested
+            }
+            Self::RollbackTrusted => is_true(object, "Remediated"),
+            _ => false,
+        }
+    }
+
+    /// Returns an object of CAAPH as a leader reads it.
+    fn seen_of_caaph(self, servers: &Servers, is_release: bool, mut object: Value) -> Value {
         let wanted = servers
             .get(&chart())
             .map(|proxy| proxy["spec"]["version"].clone());

@@ -341,15 +341,25 @@ impl Leader {
                 let (group, version) = api_version.split_once('/').expect("a group and version");
                 let plural = match kind.as_str() {
                     "HelmChartProxy" => "helmchartproxies",
+                    "HelmRelease" => "helmreleases",
+                    "Kustomization" => "kustomizations",
+                    "GitRepository" => "gitrepositories",
                     "DaemonSet" => "daemonsets",
+                    "CustomResourceDefinition" => "customresourcedefinitions",
+                    "Backend" => "backends",
                     kind => panic!("no gate of a walk checks a {kind}"),
                 };
-                ReadResult::Served(Resource {
+                let resource = Resource {
                     group: group.to_owned().into(),
                     version: version.to_owned().into(),
                     kind: kind.clone().into(),
                     plural: plural.into(),
-                })
+                };
+                if plural == "customresourcedefinitions" {
+                    ReadResult::ServedClusterWide(resource)
+                } else {
+                    ReadResult::Served(resource)
+                }
             }
             ask => panic!("no reconcile of gates needs {ask:?}"),
         }

@@ -12,7 +12,7 @@ use sluice_crds::{
 use crate::{
     addons::Addons,
     leader::Leader,
-    objects::{VERSIONS, cluster, control_plane, record, versions_at, worker},
+    objects::{VERSIONS, backend, cluster, control_plane, definition, record, versions_at, worker},
     servers::{Servers, of},
 };
 
@@ -22,8 +22,12 @@ type Id = (String, i64);
 /// Past states of the world.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Oracle {
-    /// Last time at which each version of the chart was deployed.
+    /// Last time at which each version of the add-on was deployed.
     deployed_at: BTreeMap<String, u64>,
+    /// Last time at which the workload API server served each version of the definition.
+    served_at: BTreeMap<String, u64>,
+    /// Last time at which the Backend reported each version, for its current spec.
+    reported_at: BTreeMap<String, u64>,
     /// Last time at which each version of the image ran on every Node.
     running_at: BTreeMap<String, u64>,
     /// Last time at which the DaemonSet controller counted Pods.
@@ -79,18 +83,68 @@ fn closes_again(record: &GateRecord, hook: Hook, version: &str) -> bool {
     is_of_hop && hook != Hook::AfterControlPlaneUpgrade
 }
 
-/// Times since which a chart was deployed, and since which an image ran.
+/// Times since which an object was true, and since which an image ran.
 #[derive(Clone, Copy)]
 struct Since {
-    chart: u64,
+    object: u64,
     agent: u64,
+}
+
+/// Returns the versions that an established definition serves.
+fn served(servers: &Servers) -> Vec<String> {
+    let Some(found) = servers.get(&definition()) else {
+        return Vec::new();
+    };
+    let mut conditions = found["status"]["conditions"].as_array().into_iter().flatten();
+    if !conditions.any(|condition| condition["type"] == "Established" && condition["status"] == "True") {
+        return Vec::new();
+    }
+    let versions = found["spec"]["versions"].as_array().into_iter().flatten();
+    let served = versions.filter(|version| version["served"] == true);
+    served
+        .filter_map(|version| version["name"].as_str())
+        .map(str::to_owned)
+        .collect()
+}
+
+/// Returns the version that the Backend reports for its current spec.
+fn reported(servers: &Servers) -> Option<&str> {
+    let found = servers.get(&backend())?;
+    let status = &found["status"];
+    let is_current = status["observedGeneration"] == found["metadata"]["generation"];
+    status["version"].as_str().filter(|_| is_current)
+}
+
+/// Judges a held hook of a Cluster with these labels. Audit gates hold nothing, and no gate holds a hook that is not of an upgrade.
+pub(crate) fn judge_hold(servers: &Servers, cached: &Servers, call: &HookCall<'_>, labels: &Value) {
+    let said = format!("{:?} {}", call.hook, call.version);
+    assert!(is_of_workers(call.hook).is_some(), "held: {said} by a gate");
+    let clusters = [servers, cached]
+        .into_iter()
+        .filter_map(|known| known.get(&cluster()));
+    let labels: Vec<&Value> = clusters
+        .map(|cluster| &cluster["metadata"]["labels"])
+        .chain([labels])
+        .collect();
+    let selects =
+        of(cached, "upgradegates").any(|(_, gate)| labels.iter().any(|labels| enforces(gate, labels)));
+    let lists = [servers, cached]
+        .into_iter()
+        .filter_map(record)
+        .any(|record| enforced(&record).next().is_some());
+    assert!(selects || lists, "audit: {said} is held without an Enforce gate");
 }
 
 impl Oracle {
     /// Notes the state of the world at this time.
     pub(crate) fn observe(&mut self, servers: &Servers, addons: &Addons, now: u64) {
-        if let Some(version) = addons.deployed() {
+        if let Some(version) = addons.deployed(servers) {
             self.deployed_at.insert(version.to_owned(), now);
+        }
+        self.served_at
+            .extend(served(servers).into_iter().map(|version| (version, now)));
+        if let Some(version) = reported(servers) {
+            self.reported_at.insert(version.to_owned(), now);
         }
         if let Some(version) = addons.running(servers) {
             self.running_at.insert(version.to_owned(), now);
@@ -110,6 +164,8 @@ impl Oracle {
     /// The Cluster was created again. Answers about the earlier one are no evidence, and neither is its workload cluster.
     pub(crate) fn forget(&mut self) {
         self.deployed_at.clear();
+        self.served_at.clear();
+        self.reported_at.clear();
         self.running_at.clear();
         self.proofs.clear();
     }
@@ -152,7 +208,7 @@ impl Oracle {
                 continue;
             };
             let since = Since {
-                chart: start,
+                object: start,
                 agent: start.min(self.counted_at),
             };
             for id in enforced(&record) {
@@ -199,10 +255,11 @@ impl Oracle {
             checks.all(|check| {
                 let key = check["versionKey"].as_str().unwrap_or_default();
                 let version = row["values"][key].as_str().unwrap_or_default();
-                let (times, since) = if check["object"]["kind"] == "DaemonSet" {
-                    (&self.running_at, since.agent)
-                } else {
-                    (&self.deployed_at, since.chart)
+                let (times, since) = match check["object"]["kind"].as_str() {
+                    Some("DaemonSet") => (&self.running_at, since.agent),
+                    Some("CustomResourceDefinition") => (&self.served_at, since.object),
+                    Some("Backend") => (&self.reported_at, since.object),
+                    _ => (&self.deployed_at, since.object),
                 };
                 times.get(version).is_some_and(|at| *at >= since)
             })

@@ -5,9 +5,10 @@ use std::panic::catch_unwind;
 use rstest::rstest;
 
 use crate::{
-    addons::Helm,
+    addons::Delivery,
     defect::Defect,
     named::{HELD, OPEN},
+    objects::{Setup, System},
     users::Edit,
     walk::{
         Step::{self, *},
@@ -42,10 +43,10 @@ const REPEATED_MEANWHILE: [Step; 9] = [
     Deliver,
     RollOut,
     Plan(0),
-    Step::Helm(Helm::Begin),
-    Step::Helm(Helm::FailAgain),
-    Step::Helm(Helm::Begin),
-    Step::Helm(Helm::Pend),
+    Step::Delivery(Delivery::Begin),
+    Step::Delivery(Delivery::FailAgain),
+    Step::Delivery(Delivery::Begin),
+    Step::Delivery(Delivery::Pend),
     Reconcile(0),
 ];
 
@@ -81,7 +82,7 @@ const LABELLED: [Step; 7] = [
     Defect::ChartTrusted,
     &[
         &HELD[..],
-        &[User(Edit::Chart(1)), Chart, Step::Helm(Helm::Begin), Step::Helm(Helm::NotRendered)],
+        &[User(Edit::Chart(1)), Chart, Step::Delivery(Delivery::Begin), Step::Delivery(Delivery::NotRendered)],
         &IMAGE_RUNS,
     ]
     .concat(),
@@ -93,7 +94,7 @@ const LABELLED: [Step; 7] = [
     Defect::PauseUnseen,
     &[
         &HELD[..],
-        &[User(Edit::PauseRelease(true)), User(Edit::Chart(1)), Chart, Step::Helm(Helm::Observe)],
+        &[User(Edit::PauseRelease(true)), User(Edit::Chart(1)), Chart, Step::Delivery(Delivery::Observe)],
         &IMAGE_RUNS,
     ]
     .concat(),
@@ -103,7 +104,7 @@ const LABELLED: [Step; 7] = [
     Defect::StrategyUnseen,
     &[
         &HELD[..],
-        &[User(Edit::InstallOnce(true)), User(Edit::Chart(1)), Chart, Step::Helm(Helm::Begin)],
+        &[User(Edit::InstallOnce(true)), User(Edit::Chart(1)), Chart, Step::Delivery(Delivery::Begin)],
         &IMAGE_RUNS,
     ]
     .concat(),
@@ -114,8 +115,76 @@ const LABELLED: [Step; 7] = [
 #[case::release_not_confirmed(Defect::ReleaseNotConfirmed, &[&OPEN.concat()[..], &CLOSES].concat(), "stale: ")]
 #[case::labels_of_the_request(Defect::LabelsUnread, &LABELLED, "unlisted: ")]
 fn a_planted_defect_is_found(#[case] defect: Defect, #[case] steps: &[Step], #[case] invariant: &str) {
+    is_found(Setup::default(), defect, steps, invariant);
+}
+
+/// The same for judges of HelmReleases and Kustomizations.
+#[rstest]
+#[case::helm_release_not_reconciled(System::HelmRelease, Defect::ReadyTrusted, &[User(Edit::Chart(1))])]
+#[case::helm_release_wanted(System::HelmRelease, Defect::ChartTrusted, &[User(Edit::Chart(1)), Delivery(Delivery::Begin)])]
+#[case::helm_release_suspended(System::HelmRelease, Defect::PauseUnseen, &[User(Edit::SuspendAt(1)), Delivery(Delivery::Observe)])]
+#[case::helm_release_rolled_back(
+    System::HelmRelease,
+    Defect::RollbackTrusted,
+    &[User(Edit::Chart(1)), Chart, Delivery(Delivery::Begin), Delivery(Delivery::RollBack)]
+)]
+#[case::helm_release_requested(
+    System::HelmRelease,
+    Defect::RequestTrusted,
+    &[User(Edit::Chart(1)), User(Edit::Request), Delivery(Delivery::Begin)]
+)]
+#[case::helm_release_elsewhere(
+    System::HelmRelease,
+    Defect::BelongingUnseen,
+    &[User(Edit::Elsewhere(true)), User(Edit::Chart(1)), Deliver]
+)]
+#[case::kustomization_not_fetched(System::Kustomization, Defect::ReadyTrusted, &[User(Edit::Chart(1))])]
+#[case::kustomization_suspended(
+    System::Kustomization,
+    Defect::PauseUnseen,
+    &[User(Edit::SuspendAt(1)), Chart, Delivery(Delivery::Observe)]
+)]
+#[case::kustomization_without_source(
+    System::Kustomization,
+    Defect::SourceUnseen,
+    &[User(Edit::Chart(1)), Deliver, User(Edit::Commit), Chart]
+)]
+#[case::kustomization_elsewhere(
+    System::Kustomization,
+    Defect::BelongingUnseen,
+    &[User(Edit::Elsewhere(true)), User(Edit::Chart(1)), Deliver]
+)]
+fn a_planted_judge_of_flux_is_found(#[case] system: System, #[case] defect: Defect, #[case] steps: &[Step]) {
+    let setup = Setup {
+        system,
+        ..Setup::default()
+    };
+    is_found(
+        setup,
+        defect,
+        &[&HELD[..], steps, &IMAGE_RUNS].concat(),
+        "early: ",
+    );
+}
+
+/// The same for a definition, and for an expression.
+#[rstest]
+#[case::definition(Defect::DefinitionTrusted, &[User(Edit::Backend(1)), Report])]
+#[case::expression(Defect::ExpressionTrusted, &[User(Edit::Definition(1)), User(Edit::Backend(1))])]
+fn a_planted_judge_of_other_objects_is_found(#[case] defect: Defect, #[case] steps: &[Step]) {
+    let setup = Setup {
+        has_extras: true,
+        ..Setup::default()
+    };
+    let delivered = [User(Edit::Chart(1)), Deliver];
+    let steps = [&HELD[..], &delivered, steps, &IMAGE_RUNS].concat();
+    is_found(setup, defect, &steps, "early: ");
+}
+
+/// Takes the steps with the defect, which fails, and without it.
+fn is_found(setup: Setup, defect: Defect, steps: &[Step], invariant: &str) {
     let run = |defect: Option<Defect>| {
-        let mut walk = Walk::new();
+        let mut walk = Walk::of(setup);
         walk.plant(defect);
         walk.take(steps);
         walk

@@ -8,8 +8,9 @@ use proptest::{
 };
 
 use crate::{
-    addons::{Helm, NODES},
+    addons::{Delivery, NODES},
     leader::{CACHES, Fault},
+    objects::{Setup, System},
     users::{Edit, Rows},
     walk::{Step, Walk},
 };
@@ -42,10 +43,19 @@ fn edits() -> impl Strategy<Value = Edit> {
         1 => Just(Edit::NoRecord),
         2 => rarely().prop_map(Edit::Silent),
         10 => version().prop_map(Edit::Chart),
+        1 => version().prop_map(Edit::SuspendAt),
         2 => prop::sample::select(values).prop_map(Edit::Values),
         2 => rarely().prop_map(Edit::InstallOnce),
         2 => rarely().prop_map(Edit::PauseChart),
         2 => rarely().prop_map(Edit::PauseRelease),
+        1 => Just(Edit::Request),
+        1 => Just(Edit::Commit),
+        1 => rarely().prop_map(Edit::Elsewhere),
+        4 => version().prop_map(Edit::Definition),
+        2 => prop::bool::weighted(0.8).prop_map(Edit::Established),
+        1 => Just(Edit::NoDefinition),
+        4 => version().prop_map(Edit::Backend),
+        1 => Just(Edit::NoStatus),
         1 => Just(Edit::NoChart),
         1 => Just(Edit::NoRelease),
         3 => version().prop_map(Edit::Image),
@@ -59,17 +69,28 @@ fn edits() -> impl Strategy<Value = Edit> {
         2 => prop::sample::select(&["", "cilium", "calico"][..]).prop_map(Edit::Selector),
         1 => Just(Edit::NoGate),
         2 => any::<bool>().prop_map(Edit::WorkersGate),
+        2 => any::<bool>().prop_map(Edit::AuditGate),
     ]
 }
 
-fn helm() -> impl Strategy<Value = Helm> {
+fn deliveries() -> impl Strategy<Value = Delivery> {
     prop_oneof![
-        4 => Just(Helm::Begin),
-        2 => Just(Helm::Pend),
-        4 => Just(Helm::Succeed),
-        1 => Just(Helm::Fail),
-        1 => Just(Helm::NotRendered),
+        4 => Just(Delivery::Begin),
+        1 => Just(Delivery::BeginBehind),
+        1 => Just(Delivery::Observe),
+        2 => Just(Delivery::Pend),
+        4 => Just(Delivery::Succeed),
+        1 => Just(Delivery::Fail),
+        1 => Just(Delivery::RollBack),
+        1 => Just(Delivery::NotRendered),
+        1 => Just(Delivery::Kill),
     ]
+}
+
+fn setups() -> impl Strategy<Value = Setup> {
+    let systems = prop::sample::select(&System::ALL[..]);
+    let setups = (systems, prop::bool::weighted(0.3));
+    setups.prop_map(|(system, has_extras)| Setup { system, has_extras })
 }
 
 fn steps() -> impl Strategy<Value = Step> {
@@ -88,12 +109,13 @@ fn steps() -> impl Strategy<Value = Step> {
         1 => Just(Step::ClusterApiBehind),
         6 => Just(Step::Roll),
         5 => Just(Step::Chart),
-        8 => helm().prop_map(Step::Helm),
+        8 => deliveries().prop_map(Step::Delivery),
         6 => Just(Step::Deliver),
         5 => (0..NODES).prop_map(Step::Pod),
         5 => (0..NODES, prop::bool::weighted(0.8)).prop_map(|(node, is_available)| Step::Available(node, is_available)),
         5 => Just(Step::Count),
         8 => Just(Step::RollOut),
+        4 => Just(Step::Report),
         14 => edits().prop_map(Step::User),
         1 => Just(Step::Collect),
         2 => prop::sample::select(&[5_u64, 70, 700][..]).prop_map(Step::Wait),
@@ -118,10 +140,10 @@ fn no_version_is_written_early_and_no_hold_lasts_forever() {
         ..Config::default()
     };
     let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
-    let steps = prop::collection::vec(steps(), 0..140);
+    let walks = (setups(), prop::collection::vec(steps(), 0..140));
     let (made, released) = (Cell::new(0_u32), Cell::new(0_u32));
-    let outcome = TestRunner::new_with_rng(config, rng).run(&steps, |steps| {
-        let mut walk = Walk::new();
+    let outcome = TestRunner::new_with_rng(config, rng).run(&walks, |(setup, steps)| {
+        let mut walk = Walk::of(setup);
         walk.take(&steps);
         if walk.control_plane() > 0 {
             released.set(released.get() + 1);
