@@ -2,5 +2,6 @@
 
 mod crate_edges;
 mod docs;
+mod gate_ways;
 mod packaging;
 mod shape;

@@ -272,6 +272,7 @@ fn an_agent_that_does_not_run_holds(#[case] steps: &[Step]) {
 #[case::alternative_row(&[User(Edit::Rows(Rows::Alternative)), User(Edit::Chart(2)), Deliver, RollOut], 1)]
 #[case::rows_mixed(&[User(Edit::Rows(Rows::Alternative)), User(Edit::Chart(2)), Deliver, User(Edit::Image(1)), RollOut], 0)]
 #[case::audit(&[User(Edit::Mode("Audit"))], 1)]
+#[case::audit_reverted(&[User(Edit::Mode("Audit")), User(Edit::Manifest)], 0)]
 #[case::before_workers(&[User(Edit::Before("Workers"))], 1)]
 #[case::gate_deleted(&[User(Edit::NoGate)], 1)]
 #[case::record_deleted(&[User(Edit::NoRecord)], 0)]
@@ -282,6 +283,43 @@ fn an_agent_that_does_not_run_holds(#[case] steps: &[Step]) {
 fn a_gate_is_passed_only_by_its_ways_out(#[case] steps: &[Step], #[case] control_plane: usize) {
     let mut walk = after(&[&HELD, steps, &CALL, &CALL]);
     assert_eq!(walk.control_plane(), control_plane);
+    walk.finish();
+}
+
+/// A hold that would last forever has a way out.
+#[rstest]
+#[case::no_row(
+    System::Caaph,
+    &[User(Edit::Rows(Rows::Old)), User(Edit::Chart(1)), Deliver, RollOut],
+    &[User(Edit::Rows(Rows::All))]
+)]
+#[case::above_the_row(System::Caaph, &[User(Edit::Chart(2)), Deliver, RollOut], &[User(Edit::Rows(Rows::Alternative))])]
+#[case::never_at_rest(
+    System::HelmRelease,
+    &[User(Edit::Chart(1)), Deliver, RollOut, Delivery(Delivery::Begin), Delivery(Delivery::Kill)],
+    &[User(Edit::Mode("Audit"))]
+)]
+#[case::blocked_by_another_cluster(
+    System::Caaph,
+    &[User(Edit::Values("broken for another Cluster")), User(Edit::Chart(1)), Deliver, User(Edit::Image(1)), RollOut],
+    &[User(Edit::Values("fine")), Deliver, RollOut]
+)]
+#[case::pods_never_replaced(
+    System::Caaph,
+    &[User(Edit::Chart(1)), Deliver, User(Edit::OnDelete(true)), RollOut],
+    &[User(Edit::OnDelete(false)), RollOut]
+)]
+#[case::suspended(
+    System::Kustomization,
+    &[User(Edit::SuspendAt(1)), Deliver, User(Edit::Image(1)), RollOut],
+    &[User(Edit::PauseRelease(false)), Deliver, RollOut]
+)]
+fn a_hold_ends_by_its_way_out(#[case] system: System, #[case] held: &[Step], #[case] way_out: &[Step]) {
+    let mut walk = after_with(system, &[&HELD, held, &CALL, &CALL]);
+    assert!(!is_open(&walk));
+    assert_eq!(walk.control_plane(), 0);
+    walk.take(&[way_out, &CALL, &CALL].concat());
+    assert_eq!(walk.control_plane(), 1);
     walk.finish();
 }
 
