@@ -120,12 +120,25 @@ impl Bed {
 
     /// A replica of Sluice; nothing runs yet. It logs as a shipped one does.
     pub(super) fn replica(&self, name: &str, sync_period: Duration) -> Result<Replica> {
+        self.replica_with(Settings::new(name), sync_period)
+    }
+
+    /// A replica with gates only.
+    pub(super) fn gates_replica(&self, name: &str, sync_period: Duration) -> Result<Replica> {
+        let settings = Settings {
+            packages: false,
+            ..Settings::new(name)
+        };
+        self.replica_with(settings, sync_period)
+    }
+
+    fn replica_with(&self, settings: Settings, sync_period: Duration) -> Result<Replica> {
         let settings = Settings {
             sync_period: format!("{}s", sync_period.as_secs()),
             verbosity: 2,
             election: PATIENT_ELECTION,
             status: false,
-            ..Settings::new(name)
+            ..settings
         };
         Replica::prepare(&self.core, &self.management, settings, &self.token)
     }

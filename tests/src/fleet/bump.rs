@@ -143,7 +143,7 @@ pub(super) fn change() -> Value {
 }
 
 /// Gives each cluster the next version.
-async fn upgrade(objects: &Objects, clusters: &[u32]) -> Result<()> {
+pub(super) async fn upgrade(objects: &Objects, clusters: &[u32]) -> Result<()> {
     let change = change();
     stream::iter(clusters.iter().map(Ok))
         .try_for_each_concurrent(AT_ONCE, |number| {

@@ -15,7 +15,7 @@ use super::measure::{Setup, measure, sync_period};
 use super::memory::{Meminfo, Watch};
 use super::peer::Peer;
 use super::report::{self, Entry};
-use super::{plot, seed};
+use super::{gated, plot, seed};
 use crate::processes::notice;
 use crate::runtime::block_on;
 
@@ -32,6 +32,10 @@ struct Arguments {
     /// How many clusters wait for their control plane, and how many are upgraded, beside the smallest size; 0 leaves both out.
     #[arg(long, default_value_t = 200)]
     hot: u32,
+    /// How many clusters are upgraded under a gate with ten checks, beside the smallest size. The gate selects all clusters of each size
+    /// before; 0 leaves gates out.
+    #[arg(long, default_value_t = 100)]
+    gates: u32,
     /// Seconds without anything to do before memory is measured.
     #[arg(long, default_value_t = 60)]
     rest: u64,
@@ -79,7 +83,7 @@ async fn fleet(arguments: &Arguments) -> Result<()> {
         "--sizes {sizes:?} has to go from small to large, between 1 and {LARGEST}"
     );
     let meminfo = Meminfo::of(&arguments.meminfo);
-    meminfo.has_enough(sizes, arguments.hot)?;
+    meminfo.has_enough(sizes, arguments.hot.max(arguments.gates))?;
     let began = Instant::now();
     let rest = Duration::from_secs(arguments.rest);
     let peer = if arguments.without_peer {
@@ -92,6 +96,7 @@ async fn fleet(arguments: &Arguments) -> Result<()> {
         sync_period: rest,
         drift_checks: !arguments.one_look,
         peer,
+        gates: arguments.gates,
     };
     let memory = meminfo.watched();
     let mut entries = Vec::new();
@@ -111,8 +116,9 @@ async fn fleet(arguments: &Arguments) -> Result<()> {
     ));
     say(format_args!("{:.0} s in all", began.elapsed().as_secs_f64()));
     let missing = report::missing(&entries);
+    let is_partial = arguments.one_look || arguments.hot == 0 || arguments.gates == 0;
     ensure!(
-        arguments.one_look || arguments.hot == 0 || entries.len() < 2 || missing.is_empty(),
+        is_partial || entries.len() < 2 || missing.is_empty(),
         "not measured: {}",
         missing.join(", ")
     );
@@ -182,6 +188,13 @@ async fn grow(bed: &Bed, sizes: &[u32], hot: u32, setup: &Setup, entries: &mut V
             }
         }
         running.end().await?;
+        if setup.gates > 0 {
+            let hot = if is_first { setup.gates } else { 0 };
+            match gated::measure(bed, &forms, (*size, hot), setup).await {
+                Ok(measured) => entry.gated(measured),
+                Err(error) => say(format_args!("gated clusters were not measured: {error:#}")),
+            }
+        }
         report::complete(entries);
         // After each size, so that a run that is broken off leaves something.
         report::write(entries)?;

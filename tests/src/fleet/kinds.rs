@@ -64,6 +64,13 @@ pub(super) const CPI: Kind = kind(
     "VSphereCPIConfig",
     "vspherecpiconfigs",
 );
+pub(super) const GATE: Kind = kind("lifecycle.sluice.dev", "v1alpha1", "UpgradeGate", "upgradegates");
+pub(super) const UPGRADE: Kind = kind(
+    "lifecycle.sluice.dev",
+    "v1alpha1",
+    "ClusterUpgrade",
+    "clusterupgrades",
+);
 pub(super) const SECRET: Kind = kind("", "v1", "Secret", "secrets");
 
 /// All objects of a cluster on the management cluster. The Cluster comes last: when its event triggers Sluice, the rest exists.

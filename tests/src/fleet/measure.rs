@@ -62,6 +62,8 @@ pub(super) struct Setup {
     pub(super) drift_checks: bool,
     /// The program that Sluice is compared with.
     pub(super) peer: Option<Peer>,
+    /// How many clusters are upgraded under a gate, beside the smallest size; 0 leaves gates out.
+    pub(super) gates: u32,
 }
 
 /// A time, and the CPU seconds of the leader until then.
@@ -161,9 +163,17 @@ async fn leads(replica: &Replica, name: &str, leases: &Api<Lease>) -> Result<()>
 
 /// Starts the one replica of a bench, and waits until it leads.
 pub(super) async fn leader(bed: &Bed, name: &str, sync_period: Duration) -> Result<Replica> {
+    lead(bed, bed.replica(name, sync_period)?, name).await
+}
+
+/// The same with gates only.
+pub(super) async fn gates_leader(bed: &Bed, name: &str, sync_period: Duration) -> Result<Replica> {
+    lead(bed, bed.gates_replica(name, sync_period)?, name).await
+}
+
+async fn lead(bed: &Bed, replica: Replica, name: &str) -> Result<Replica> {
     let leases = Api::<Lease>::namespaced(bed.client(), "sluice-system");
     free_lease(&leases).await?;
-    let replica = bed.replica(name, sync_period)?;
     replica.restart().await?;
     leads(&replica, name, &leases).await?;
     Ok(replica)

@@ -10,6 +10,7 @@ mod catalogue;
 mod cluster;
 mod command;
 mod copies;
+mod gated;
 pub mod hooks;
 mod installer;
 mod kinds;

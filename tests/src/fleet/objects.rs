@@ -45,6 +45,17 @@ impl Objects {
             .map(drop)
     }
 
+    /// Deletes all objects of a kind.
+    pub(super) async fn delete_all(&self, kind: Kind) -> Result<()> {
+        let path = kind.all();
+        let request = http::Request::delete(path.as_str()).body(Vec::new())?;
+        self.0
+            .request::<Value>(request)
+            .await
+            .with_context(|| format!("delete {path}"))
+            .map(drop)
+    }
+
     async fn patch(&self, path: &str, content: &str, body: &Value) -> Result<Value> {
         let request = http::Request::patch(path)
             .header("content-type", content)

@@ -9,6 +9,7 @@ use anyhow::{Context as _, Result};
 use serde::{Deserialize, Serialize};
 
 use super::bump::Figures;
+use super::gated;
 
 /// Measurements with this number of clusters; null if not measured.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -30,6 +31,10 @@ pub(super) struct Entry {
     pub(super) relist_peak_ratio: Option<f64>,
     pub(super) sweep_seconds_after_catalogue_change: Option<f64>,
     pub(super) idle_cpu_percent: Option<f64>,
+    /// The growth by a gate with ten checks that selects every cluster.
+    pub(super) kib_per_gated_cluster: Option<f64>,
+    /// Measured beside the smallest size: the growth while that gate holds upgrades.
+    pub(super) kib_per_hot_gated_cluster: Option<f64>,
 
     // Fields outside the contract.
     pub(super) pss_mb_leader: Option<f64>,
@@ -65,7 +70,7 @@ struct Goal {
 /// Takes a figure out of an entry.
 type Figure = fn(&Entry) -> Option<f64>;
 
-const GOALS: [Goal; 11] = [
+const GOALS: [Goal; 13] = [
     goal("kib_per_cold_cluster", 8.0, |entry| entry.kib_per_cold_cluster),
     goal("kib_per_hot_cluster", 100.0, |entry| entry.kib_per_hot_cluster),
     goal("rss_mb_leader", 120.0, |entry| entry.rss_mb_leader),
@@ -83,6 +88,10 @@ const GOALS: [Goal; 11] = [
         entry.requests_per_look_workload
     }),
     goal("idle_cpu_percent", 1.0, |entry| entry.idle_cpu_percent),
+    goal("kib_per_gated_cluster", 2.0, |entry| entry.kib_per_gated_cluster),
+    goal("kib_per_hot_gated_cluster", 100.0, |entry| {
+        entry.kib_per_hot_gated_cluster
+    }),
 ];
 
 /// Figures without a goal.
@@ -119,6 +128,12 @@ impl Entry {
     pub(super) fn beside(&mut self, figures: Figures) {
         self.kib_per_hot_cluster = Some(figures.kib_per_hot_cluster);
         self.waiting_requests_per_cluster_minute = Some(figures.waiting_requests_per_cluster_minute);
+    }
+
+    /// Adds measurements with gates.
+    pub(super) fn gated(&mut self, figures: gated::Figures) {
+        self.kib_per_gated_cluster = Some(figures.kib_per_gated_cluster);
+        self.kib_per_hot_gated_cluster = figures.kib_per_hot_gated_cluster;
     }
 }
 
@@ -230,7 +245,7 @@ pub(super) fn missing(entries: &[Entry]) -> Vec<String> {
     for (place, entry) in entries.iter().enumerate() {
         let is_due = |name: &str| match name {
             "kib_per_cold_cluster" => place > 0,
-            "kib_per_hot_cluster" => place == 0,
+            "kib_per_hot_cluster" | "kib_per_hot_gated_cluster" => place == 0,
             _ => true,
         };
         let of = GOALS
@@ -270,9 +285,17 @@ mod tests {
             waiting_requests_per_cluster_minute: 7.76,
             kib_per_hot_cluster: 335.0,
         });
+        let hot = [Some(90.0), None];
+        for (entry, kib_per_hot_gated_cluster) in entries.iter_mut().zip(hot) {
+            entry.gated(gated::Figures {
+                kib_per_gated_cluster: 1.5,
+                kib_per_hot_gated_cluster,
+            });
+        }
         complete(&mut entries);
         assert_eq!(entries[0].kib_per_hot_cluster, Some(335.0));
         assert_eq!(entries[1].kib_per_hot_cluster, None);
+        assert_eq!(entries[1].kib_per_hot_gated_cluster, None);
         assert_eq!(entries[1].waiting_requests_per_cluster_minute, None);
         let missing = missing(&entries);
         assert!(
@@ -299,6 +322,8 @@ mod tests {
             "relist_peak_ratio",
             "sweep_seconds_after_catalogue_change",
             "idle_cpu_percent",
+            "kib_per_gated_cluster",
+            "kib_per_hot_gated_cluster",
         ] {
             assert!(entry.get(field).is_some(), "{field}");
         }

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::bed::Bed;
 use super::cluster::{self, State};
 use super::copies::{Form, is_copy};
+use super::gated;
 use super::installer;
 use super::kinds::{ANTREA, APP, BOOTSTRAP, CPI, INSTALL};
 use super::objects::{Objects, name_of};
@@ -66,6 +67,7 @@ pub(super) async fn grow(bed: &Bed, sync_period: Duration) -> Result<Forms> {
         cold: Form::of(&objects, &name(0)).await?,
         waiting: Form::of(&objects, &name(WAITING)).await?,
     };
+    gated::install(bed, &name(0));
     bed.workloads.contents().share();
     Ok(forms)
 }

@@ -33,6 +33,9 @@ const LONGEST: usize = 4 * 1024 * 1024;
 /// Changes that a watch may be behind.
 const BEHIND: usize = 65_536;
 
+/// Path of the kinds of workloads, which gates discover.
+const APPS: &str = "/apis/apps/v1";
+
 /// Duration of a watch without `timeoutSeconds`.
 const WATCH: Duration = Duration::from_mins(5);
 
@@ -160,6 +163,9 @@ fn read(shared: &Shared, cluster: &str, path: &Path, query: &str) -> Response<Bo
             None => status(StatusCode::NOT_FOUND, "NotFound"),
         };
     }
+    if path.collection == APPS {
+        return answered(StatusCode::OK, Body::from(workload_kinds().to_string()));
+    }
     if matches!(parameter("watch"), Some("1" | "true")) {
         let lasts = parameter("timeoutSeconds").and_then(|seconds| seconds.parse().ok());
         let lasts = lasts.map_or(WATCH, Duration::from_secs);
@@ -179,6 +185,17 @@ fn read(shared: &Shared, cluster: &str, path: &Path, query: &str) -> Response<Bo
     }
     let list = shared.contents().list(cluster, path);
     answered(StatusCode::OK, Body::from(list))
+}
+
+/// The kinds of group `apps` that a cluster serves.
+fn workload_kinds() -> Value {
+    json!({
+        "kind": "APIResourceList", "apiVersion": "v1", "groupVersion": "apps/v1",
+        "resources": [{
+            "name": "daemonsets", "singularName": "daemonset", "kind": "DaemonSet", "namespaced": true,
+            "verbs": ["get", "list", "watch"],
+        }],
+    })
 }
 
 /// The changes of a collection for so long.
