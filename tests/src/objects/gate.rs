@@ -2,6 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
+use super::{HelmRelease, Kustomization};
+
 /// An UpgradeGate.
 #[derive(Debug, Clone)]
 pub struct Gate {
@@ -112,6 +114,18 @@ impl Check {
         )
     }
 
+    /// Checks a HelmRelease beside the Cluster. `${cluster}` in its name stands for the name of the Cluster.
+    #[must_use]
+    pub fn helm_release(name: &str, object: &str) -> Self {
+        Self::management(name, HelmRelease::KIND, object)
+    }
+
+    /// Checks a Kustomization beside the Cluster. `${cluster}` in its name stands for the name of the Cluster.
+    #[must_use]
+    pub fn kustomization(name: &str, object: &str) -> Self {
+        Self::management(name, Kustomization::KIND, object)
+    }
+
     /// Checks an object beside the Cluster: apiVersion and kind, and its name.
     #[must_use]
     pub fn management(name: &str, (api_version, kind): (&str, &str), object: &str) -> Self {
@@ -148,6 +162,12 @@ impl Check {
     #[must_use]
     pub fn health_only(self) -> Self {
         self.with("healthOnly", json!(true))
+    }
+
+    /// The object has to satisfy this CEL expression too.
+    #[must_use]
+    pub fn cel(self, expression: &str) -> Self {
+        self.with("cel", json!(expression))
     }
 
     /// With a field set to any value.
