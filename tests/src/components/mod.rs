@@ -6,6 +6,7 @@ mod caaph;
 mod cache;
 mod catalogue;
 mod cluster_api;
+mod flux;
 mod go;
 mod installed;
 mod once;
@@ -24,6 +25,10 @@ use tokio::sync::OnceCell;
 pub use caaph::CAAPH_VERSION;
 pub use catalogue::{CLUSTER_API_VERSION, KAPP_CONTROLLER_VERSION, KUBERNETES_VERSIONS, MANAGEMENT_VERSION};
 pub use cluster_api::{ClusterApiFiles, ClusterApiRelease};
+pub use flux::{
+    FluxController, FluxFiles, HELM_CONTROLLER_VERSION, KUSTOMIZE_CONTROLLER_VERSION,
+    SOURCE_CONTROLLER_VERSION,
+};
 pub use preflight::Isolation;
 pub use previous::previous_sluice;
 
@@ -33,6 +38,7 @@ pub(crate) use cluster_api::copy;
 pub(crate) use go::{Program, build_here, go, sources_of};
 pub(crate) use installed::{NOT_USED, minor};
 pub(crate) use once::{lock, once};
+pub(crate) use preflight::git_backend;
 
 pub use origin::{Origin, ProgramReport};
 
@@ -147,6 +153,13 @@ impl Binaries {
         tokio::task::spawn_blocking(|| ClusterApiFiles::built(&caaph::program()))
             .await
             .context("build CAAPH")?
+    }
+
+    /// The files of a controller of Flux, which is built first if that was not done before. The first build takes minutes.
+    pub async fn flux(&self, controller: FluxController) -> Result<FluxFiles> {
+        tokio::task::spawn_blocking(move || FluxFiles::built(controller))
+            .await
+            .with_context(|| format!("build {}", controller.name()))?
     }
 
     /// `kapp-controller`; `ytt`, `kbld`, `kapp` and `vendir` lie beside it.

@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 
 /// Oldest Go that the module files accept.
 const GO: (u32, u32) = (1, 26);
@@ -76,6 +76,28 @@ pub(super) fn go() -> Result<()> {
         ),
         None => bail!("cannot tell the version of go: it says {version:?}"),
     }
+}
+
+/// Checks that git is there with the program that serves repositories by HTTP, which some distributions package separately. Only stacks with
+/// Flux need it.
+pub(crate) fn git_backend() -> Result<()> {
+    const MISSING: &str =
+        "missing: git with git-http-backend (package git), which serves the repositories that Flux reads";
+    let found = Command::new("git")
+        .arg("--exec-path")
+        .stdin(Stdio::null())
+        .output();
+    let output = match found {
+        Ok(output) => output,
+        Err(error) if error.kind() == ErrorKind::NotFound => bail!(MISSING),
+        Err(error) => bail!("cannot run git: {error}"),
+    };
+    let programs = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    ensure!(
+        Path::new(&programs).join("git-http-backend").is_file(),
+        "{MISSING}"
+    );
+    Ok(())
 }
 
 fn is_not_found(error: &anyhow::Error) -> bool {

@@ -8,6 +8,8 @@ pub mod charts;
 pub mod complaints;
 pub mod controller_manager;
 pub mod etcd;
+pub mod flux;
+pub mod git;
 pub mod kapp_controller;
 pub mod kubelet;
 pub mod manifests;

@@ -10,6 +10,7 @@ use std::{env, fs};
 
 use anyhow::{Context, Result, ensure};
 use sluice_tests::components::Binaries;
+use sluice_tests::stack::git::GitServer;
 
 const ANSWER: &str = "answer: ";
 
@@ -25,17 +26,26 @@ async fn asks_for_the_programs() {
     }
 }
 
+#[tokio::test]
+#[ignore = "run by the other tests"]
+async fn asks_for_a_git_server() {
+    match GitServer::serve().await {
+        Ok(_) => println!("{ANSWER}everything is there"),
+        Err(error) => println!("{ANSWER}{error:#}\nend"),
+    }
+}
+
 /// Output of a process that builds the programs with an empty cache, `programs` in its PATH and `more` in
 /// its environment. It must be one line.
 fn told(programs: &Path, more: &[(&str, &str)]) -> Result<String> {
+    told_by("missing::asks_for_the_programs", programs, more)
+}
+
+/// The same of a process that runs another test.
+fn told_by(test: &str, programs: &Path, more: &[(&str, &str)]) -> Result<String> {
     let cache = tempfile::tempdir()?;
     let output = Command::new(env::current_exe()?)
-        .args([
-            "missing::asks_for_the_programs",
-            "--exact",
-            "--ignored",
-            "--nocapture",
-        ])
+        .args([test, "--exact", "--ignored", "--nocapture"])
         .env("PATH", programs)
         .env("XDG_CACHE_HOME", cache.path())
         .envs(more.iter().copied())
@@ -98,6 +108,25 @@ fn unshare_is_missing() -> Result<()> {
         told.starts_with("missing: unshare (package util-linux)"),
         "{told}"
     );
+    Ok(())
+}
+
+#[test]
+fn git_is_missing() -> Result<()> {
+    let path = path_with(&["sh"])?;
+    for script in [None, Some("#!/bin/sh\necho /nonexistent\n")] {
+        if let Some(script) = script {
+            // git without the program that serves repositories.
+            let git = path.path().join("git");
+            fs::write(&git, script)?;
+            fs::set_permissions(&git, fs::Permissions::from_mode(0o755))?;
+        }
+        let told = told_by("missing::asks_for_a_git_server", path.path(), &[])?;
+        assert!(
+            told.starts_with("missing: git with git-http-backend (package git)"),
+            "{told}"
+        );
+    }
     Ok(())
 }
 
