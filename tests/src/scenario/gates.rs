@@ -50,6 +50,8 @@
 //!   DaemonSet.
 //! - `components::CAAPH_VERSION` = `v0.6.4`, for `gates.json`.
 //!
+//! [`flux`](super::flux) has the same for Flux.
+//!
 //! # Gates
 //! ```ignore
 //! let gate = Gate::new("cni")                    // mode Enforce, before ControlPlane, selects every Cluster
@@ -63,8 +65,9 @@
 //! ```
 //! - [`Gate`]: `new(name)`, `audit()`, `before_workers()`, `selects(&Value)`, `deadline(text)`, `row(minor, &[(key, value)])`,
 //!   `check(Check)`, `object(namespace) -> Value`.
-//! - [`Check`](crate::objects::Check): `proxy(name, proxy)`, `management(name, (api_version, kind), object)`,
-//!   `workload(name, (api_version, kind), namespace, object)`, `container`, `version_key`, `health_only()`.
+//! - [`Check`](crate::objects::Check): `proxy(name, proxy)`, `helm_release(name, object)`, `kustomization(name, object)`,
+//!   `management(name, (api_version, kind), object)`, `workload(name, (api_version, kind), namespace, object)`, `container`, `version_key`,
+//!   `health_only()`, `cel(expression)`.
 //! - `Scene::gate(&self, gate: &Gate) -> Result<()>` applies it; `Scene::gate_path(&self, name: &str) -> String` for `scene.objects()`.
 //! - `Cluster::cluster_upgrade_path(&self) -> String`, `Cluster::cluster_upgrade(&self) -> Result<Option<Value>>` (its ClusterUpgrade),
 //!   `Cluster::cluster_upgrade_until(what, deadline, probe)`, `Cluster::held_by(check, reason, deadline) -> Result<Value>` (the
@@ -83,7 +86,7 @@ use crate::requests::{apply, edit};
 use crate::wait::{self, Unmet};
 
 /// Name of the CNI of scenarios: of its chart, its release, its HelmChartProxy and its DaemonSet.
-const CNI: &str = "cni";
+pub const CNI: &str = "cni";
 
 /// Timeout until a HelmChartProxy is accepted.
 const ACCEPTED: Duration = Duration::from_mins(2);
@@ -101,13 +104,18 @@ impl Scene {
     /// Publishes the chart of the CNI in these versions, each with its appVersion, and starts CAAPH. Returns a HelmChartProxy of the first
     /// version for every Cluster of the scenario, which is not applied yet.
     pub async fn cni(&self, versions: &[(&str, &str)]) -> Result<HelmChartProxy> {
+        let repository = self.publish_cni(versions).await?;
+        self.world().caaph().await?;
+        Ok(HelmChartProxy::new(CNI, &repository).version(first(versions)))
+    }
+
+    /// Publishes the chart of the CNI in these versions, each with its appVersion. Returns the URL of the repository.
+    pub(super) async fn publish_cni(&self, versions: &[(&str, &str)]) -> Result<String> {
         let charts = self.world().charts().await?;
         for (version, app_version) in versions {
             charts.publish(&Chart::new(CNI, version, app_version))?;
         }
-        self.world().caaph().await?;
-        let first = versions.first().map_or("", |(version, _)| *version);
-        Ok(HelmChartProxy::new(CNI, charts.url()).version(first))
+        Ok(charts.url().to_owned())
     }
 
     /// Applies a HelmChartProxy. The API server may not reach the webhook of CAAPH in time.
@@ -236,6 +244,11 @@ impl Cluster {
         .await?;
         Ok(())
     }
+}
+
+/// The first chart version.
+pub(super) fn first<'a>(versions: &[(&'a str, &str)]) -> &'a str {
+    versions.first().map_or("", |(version, _)| *version)
 }
 
 fn is_deployed(release: &Value, proxy: &HelmChartProxy) -> Result<(), Unmet> {

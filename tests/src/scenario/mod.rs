@@ -6,6 +6,7 @@ mod columns;
 pub mod deaths;
 mod disturb;
 mod events;
+pub mod flux;
 pub mod gates;
 mod history;
 mod hook_log;

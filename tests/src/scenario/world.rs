@@ -14,6 +14,8 @@ use crate::provider::{self, Provider};
 use crate::requests::apply;
 use crate::stack::caaph::Caaph;
 use crate::stack::charts::ChartRepository;
+use crate::stack::flux::Flux;
+use crate::stack::git::GitServer;
 use crate::stack::{Options, Stack};
 
 /// API group of the kinds of gates.
@@ -38,7 +40,9 @@ pub struct World {
     observer: Mutex<Arc<Observer>>,
     extension: Option<Extension>,
     caaph: OnceCell<Caaph>,
+    flux: OnceCell<Flux>,
     charts: OnceCell<ChartRepository>,
+    git: OnceCell<GitServer>,
     stack: Stack,
 }
 
@@ -82,7 +86,9 @@ impl World {
             observer: Mutex::new(Arc::new(observer)),
             extension,
             caaph: OnceCell::new(),
+            flux: OnceCell::new(),
             charts: OnceCell::new(),
+            git: OnceCell::new(),
             stack,
         }))
     }
@@ -128,9 +134,20 @@ impl World {
         self.caaph.get_or_try_init(start).await
     }
 
+    /// Flux of the management cluster. The first call starts it, and builds it where that was not done before on this machine.
+    pub async fn flux(&self) -> Result<&Flux> {
+        let start = || Flux::start(self.stack.core(), self.stack.management());
+        self.flux.get_or_try_init(start).await
+    }
+
     /// A repository of Helm charts, served from the first call on.
     pub async fn charts(&self) -> Result<&ChartRepository> {
         self.charts.get_or_try_init(ChartRepository::serve).await
+    }
+
+    /// A git repository, served from the first call on.
+    pub async fn git(&self) -> Result<&GitServer> {
+        self.git.get_or_try_init(GitServer::serve).await
     }
 
     /// Stops everything and removes the stack's directory.

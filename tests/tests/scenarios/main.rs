@@ -26,6 +26,7 @@ mod gate_edits;
 mod gate_flux;
 mod gates_only;
 mod gitops;
+mod harness_delivers;
 mod harness_installs;
 mod hostile_kind;
 mod hostile_memory;
@@ -78,6 +79,7 @@ fn main() -> ExitCode {
         // The longest one first, so that others run beside it.
         false_ready::scenario(),
         harness_installs::scenario(),
+        harness_delivers::scenario(),
         hostile_kind::scenario(),
         hostile_memory::scenario(),
         image::scenario(),
