@@ -80,6 +80,7 @@ impl HelmRelease {
         self.with("timeout", json!(timeout))
             .with("install", json!({}))
             .with("upgrade", json!({}))
+            .with("rollback", json!({}))
     }
 
     /// An upgrade that has failed is rolled back, and tried once more.
@@ -141,6 +142,7 @@ impl HelmRelease {
                 }},
                 "install": {"disableWait": true},
                 "upgrade": {"disableWait": true},
+                "rollback": {"disableWait": true},
             },
         });
         let spec = &mut object["spec"];
