@@ -113,25 +113,18 @@ async fn status_until(
 
 async fn commits_are_applied(scene: &Scene, cluster: &Cluster) -> Result<()> {
     let kustomization = scene.kustomization(cluster.name(), "settings").await?;
-    let git = scene.world().git().await?;
-    let first = git
-        .commit(&[("settings/colour.yaml", &config_map("red"))])
-        .await?;
+    let first = commit(scene, "red").await?;
     scene.apply(&[kustomization.manifest(scene.namespace())]).await?;
     cluster.applied(&kustomization, &first, TIMEOUT).await?;
     colour_is(cluster, "red").await?;
 
-    let second = git
-        .commit(&[("settings/colour.yaml", &config_map("green"))])
-        .await?;
+    let second = commit(scene, "green").await?;
     cluster.applied(&kustomization, &second, TIMEOUT).await?;
     colour_is(cluster, "green").await?;
 
     let flux = scene.world().flux().await?;
     flux.freeze(FluxController::Source).await?;
-    let third = git
-        .commit(&[("settings/colour.yaml", &config_map("blue"))])
-        .await?;
+    let third = commit(scene, "blue").await?;
     let is_early = cluster.applied(&kustomization, &third, QUIET).await.is_ok();
     flux.thaw(FluxController::Source).await?;
     ensure!(
@@ -142,13 +135,16 @@ async fn commits_are_applied(scene: &Scene, cluster: &Cluster) -> Result<()> {
     colour_is(cluster, "blue").await
 }
 
-fn config_map(colour: &str) -> String {
-    json!({
+/// Commits a ConfigMap. Returns the revision.
+async fn commit(scene: &Scene, colour: &str) -> Result<String> {
+    let config_map = json!({
         "apiVersion": "v1", "kind": "ConfigMap",
         "metadata": {"name": "colour", "namespace": "default"},
         "data": {"colour": colour},
     })
-    .to_string()
+    .to_string();
+    let git = scene.world().git().await?;
+    git.commit(&[("settings/colour.yaml", config_map.as_str())]).await
 }
 
 async fn colour_is(cluster: &Cluster, colour: &str) -> Result<()> {
