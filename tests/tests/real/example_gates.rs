@@ -11,7 +11,9 @@ use kube::core::GroupVersionKind;
 use kube::discovery::pinned_kind;
 use kube::{Client, ResourceExt as _};
 use serde_json::{Value, json};
-use sluice_tests::components::{CAAPH_VERSION, CLUSTER_API_VERSION};
+use sluice_tests::components::{
+    CAAPH_VERSION, CLUSTER_API_VERSION, HELM_CONTROLLER_VERSION, KUSTOMIZE_CONTROLLER_VERSION, SOURCE_CONTROLLER_VERSION,
+};
 use sluice_tests::extension::{Replica, Settings};
 use sluice_tests::install::{Definitions, Site};
 use sluice_tests::objects::definition;
@@ -49,17 +51,17 @@ const DEFINITIONS: [Definitions; 5] = [
     ),
     (
         "github.com/fluxcd/helm-controller",
-        "v1.6.2",
+        HELM_CONTROLLER_VERSION,
         &["config/crd/bases/helm.toolkit.fluxcd.io_helmreleases.yaml"],
     ),
     (
         "github.com/fluxcd/kustomize-controller",
-        "v1.9.4",
+        KUSTOMIZE_CONTROLLER_VERSION,
         &["config/crd/bases/kustomize.toolkit.fluxcd.io_kustomizations.yaml"],
     ),
     (
         "github.com/fluxcd/source-controller",
-        "v1.9.4",
+        SOURCE_CONTROLLER_VERSION,
         &["config/crd/bases/source.toolkit.fluxcd.io_gitrepositories.yaml"],
     ),
 ];
