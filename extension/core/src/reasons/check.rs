@@ -6,38 +6,42 @@ held! {
     /// Reason why a check of an UpgradeGate has no proof.
     CheckReason:
     "One check" {
-        /// The object of the check does not exist, or the HelmChartProxy has no HelmReleaseProxy for the Cluster.
+        /// The object of the check does not exist, or the HelmChartProxy has no HelmReleaseProxy for the Cluster, or the Kustomization has
+        /// no source.
         ObjectNotFound("check"): "checked object not found", Blocked,
             act(
                 "create the object that the message names, or correct `object` of the check; for a missing HelmReleaseProxy check the \
-                 selector of the HelmChartProxy and `detail`",
+                 selector of the HelmChartProxy and `detail`, for a missing source `spec.sourceRef` of the Kustomization",
             ),
         /// The object of the check is being deleted.
         ObjectDeleting("check"): "checked object terminating", Blocked,
             act("find the client that deletes it"),
-        /// The controller of the object has not observed its latest generation. Or a field of the object has another type than its API
-        /// declares; the message names it.
+        /// The controller of the object, of its HelmReleaseProxy or of its source has not observed the latest generation. Or a field has
+        /// another type than its API declares; the message names it.
         NotObserved("check"): "generation not observed", Progress,
             wait(
                 "the time that the controller of the object takes to apply it",
                 "check that this controller runs, and its log; correct the field where the message names one",
             ),
-        /// The object has another version than the row of the UpgradeGate for this Kubernetes minor version, or no container of the name
-        /// that the check gives.
+        /// The object, or the source of a Kustomization, has another version than the row of the UpgradeGate for this Kubernetes minor
+        /// version, or the object has no container of the name that the check gives.
         NotAtVersion("check"): "not at the version of the gate", Blocked,
             act(
                 "change the add-on to the version that the message names; if a newer version is intended, add a row with it to the \
-                 UpgradeGate. `detail` shows why a HelmChartProxy does not update its HelmReleaseProxy",
+                 UpgradeGate. `detail` has the condition of a delivery system that does not get to the version",
             ),
-        /// The object is suspended or paused, or a HelmChartProxy has `reconcileStrategy: InstallOnce`.
+        /// The object, its HelmReleaseProxy or its source is suspended or paused, or a HelmChartProxy has `reconcileStrategy: InstallOnce`.
         DeliverySuspended("check"): "suspended or paused", Pause,
             act("resume the object that the message names; check another object for a chart that is installed once"),
-        /// The delivery system has not finished to apply the version.
+        /// The delivery system is still applying the version, the values or the revision of the source.
         DeliveryInProgress("check"): "delivery in progress", Progress,
-            wait("the time that the chart takes to deploy", "check `detail`, and the log of the delivery controller"),
-        /// The delivery system failed to apply the version.
+            wait(
+                "the time that the chart or the manifests take to deploy",
+                "check `detail`, and the log of the delivery controller",
+            ),
+        /// The delivery system failed to apply the version, or Flux rolled it back, or the source of a Kustomization is stalled.
         DeliveryFailed("check"): "delivery failed", Retries,
-            act("check `detail` and the conditions of the object; a corrected chart or value releases it"),
+            act("check `detail` and the conditions of the object; a corrected chart, value, manifest or source releases it"),
         /// Not all Pods of the workload run its latest template, or not all of them are available, or it has no Pod.
         NotRolledOut("check"): "not rolled out", Progress,
             wait(
@@ -47,19 +51,20 @@ held! {
         /// The Job is not complete, or it failed.
         NotComplete("check"): "Job not complete", Progress,
             wait("the time that the Job takes", "check its Pods; delete a failed Job and create it again"),
-        /// A CustomResourceDefinition does not serve the version.
+        /// A CustomResourceDefinition does not serve the version, or the API server has not accepted it.
         NotServed("check"): "version not served by the definition", Blocked,
-            act("apply the definition that serves the version"),
-        /// The object belongs to another Cluster, or to another HelmChartProxy.
+            act("apply the definition that serves the version; where the message names a condition, resolve its cause in `detail`"),
+        /// The object belongs to another Cluster, another HelmChartProxy or another namespace: for example, `spec.kubeConfig` of a
+        /// HelmRelease or Kustomization does not name Secret `<cluster>-kubeconfig`, or a source is in another namespace.
         BelongsElsewhere("check"): "belongs to another Cluster or owner", Blocked,
-            act("correct `object` of the check, or the owner or label that the message names"),
+            act("correct `object` of the check, or the field, owner or label that the message names"),
         /// Several HelmReleaseProxies of one HelmChartProxy have the label of the Cluster. CAAPH updates none of them.
         SeveralMatches("check"): "several HelmReleaseProxies", Blocked,
             act("delete those that the HelmChartProxy does not need"),
-        /// The API server does not serve the kind of the check.
+        /// The API server does not serve the kind of the check, of its HelmReleaseProxies or of its source.
         KindNotServed("check"): "kind of the check not served", Blocked,
             act("install its definition, or correct `apiVersion` and `kind` of the check. No restart is needed"),
-        /// Sluice may not read the kind of the check.
+        /// Sluice may not read the kind of the check, of its HelmReleaseProxies or of its source.
         KindForbidden("check"): "kind of the check forbidden", Blocked,
             act("add the rule that the message names. No restart is needed"),
         /// The object is larger than Sluice reads.
@@ -70,7 +75,7 @@ held! {
         /// The expression of the check fails for the object: a field is missing, or the result is not a boolean.
         ExpressionFailed("check"): "expression fails", Blocked,
             act("correct `cel` of the check, for example with `has()` or an optional field"),
-        /// The expression of the check would take too many steps for the object.
+        /// The expression of the check could take too long for this object, or the object is larger than 1 MiB.
         ExpressionTooCostly("check"): "expression too costly", Blocked,
             act("shorten `cel` of the check, or check a smaller object"),
     }

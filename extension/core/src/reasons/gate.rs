@@ -208,10 +208,10 @@ held! {
         /// An UpgradeGate of the Cluster is invalid: it was stored while the webhook was switched off, or needs another release of Sluice.
         /// Other Clusters are not held.
         GateInvalid("gate, condition `Accepted` of the UpgradeGate, event"): "UpgradeGate not valid", Blocked,
-            act("correct the field that the message names, or delete the UpgradeGate"),
+            act("correct the field that the message names, or set `mode: Audit`"),
         /// An UpgradeGate that holds an upgrade no longer selects the Cluster: the right to label Clusters is not the right to pass a gate.
         GateDeselected("gate, event"): "UpgradeGate deselects the Cluster", Blocked,
-            act("restore the label, or set `mode: Audit` of the UpgradeGate, or delete it"),
+            act("restore the label, or set `mode: Audit` of the UpgradeGate"),
         /// The UpgradeGates of the Cluster have more than 64 checks, or its namespace has more than 50 UpgradeGates.
         ChecksTooMany("gate, event"): "too many checks of UpgradeGates", Blocked,
             act("remove checks, or UpgradeGates that the message names"),
