@@ -5,7 +5,9 @@ use kube::{
     Resource as _,
     core::{
         ApiResource, DynamicObject, GroupVersionKind,
-        params::{DeleteParams, GetParams, ListParams, Patch, PatchParams, PostParams, Preconditions},
+        params::{
+            DeleteParams, GetParams, ListParams, Patch, PatchParams, PostParams, Preconditions, WatchParams,
+        },
         request::{self, Error},
     },
 };
@@ -25,6 +27,19 @@ impl Key {
     /// The name of the object is invalid.
     pub fn request(&self) -> Result<Request<Vec<u8>>, Failure> {
         let request = self.kind().get(&self.name, &GetParams::default());
+        request.map_err(|error| Failure::other(self.server, &error.to_string()))
+    }
+
+    /// Returns the request that watches the metadata of this object alone for this many seconds. The first event is the object as it is.
+    ///
+    /// # Errors
+    /// The request is invalid.
+    pub fn watch(&self, seconds: u32) -> Result<Request<Vec<u8>>, Failure> {
+        let only = WatchParams::default()
+            .disable_bookmarks()
+            .timeout(seconds)
+            .fields(&format!("metadata.name={}", self.name));
+        let request = self.kind().watch_metadata(&only, "");
         request.map_err(|error| Failure::other(self.server, &error.to_string()))
     }
 
@@ -179,6 +194,19 @@ mod tests {
             of_the_cluster.unwrap().uri().path(),
             "/api/v1/namespaces/kube-system"
         );
+    }
+
+    #[test]
+    fn one_object_is_watched_by_its_name() {
+        let request = key("one").watch(30).unwrap();
+        assert_eq!((request.method().as_str(), request.uri().path()), ("GET", ALL));
+        assert_eq!(
+            request.uri().query(),
+            Some("watch=true&timeoutSeconds=30&fieldSelector=metadata.name%3Done&resourceVersion="),
+            "it begins with the object as it is"
+        );
+        let accepted = request.headers()["accept"].to_str().unwrap();
+        assert!(accepted.contains("as=PartialObjectMetadata;"), "{accepted}");
     }
 
     #[test]

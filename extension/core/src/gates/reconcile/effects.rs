@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 
 use crate::{
-    clock::Clock, events::Event, reasons::Hold, reconcile::cluster::CachedControlPlane, schedule::SyncPeriod,
+    clock::Clock, events::Event, protocol::Key, reasons::Hold, reconcile::cluster::CachedControlPlane,
+    schedule::SyncPeriod,
 };
 
 /// Time after which a cache that reads contradict has lost an event: a silent watch ends earlier.
@@ -35,6 +36,8 @@ pub struct GateEffects {
     pub counts: Vec<GateCount>,
     /// Names of the UpgradeGates whose status may have changed, because the ClusterUpgrade was written.
     pub status: Vec<String>,
+    /// Objects of the workload cluster to watch until the next reconcile. A change of one of them requeues the Cluster.
+    pub watched: Vec<Key>,
     /// Object that the API server returned at an earlier resourceVersion than the cache had.
     pub rolled_back: Option<String>,
     /// Difference between a read and the cache that has lasted for so long that its event is lost.
@@ -67,6 +70,8 @@ pub struct GateLocalState {
     drift_check_at: Option<Instant>,
     /// Time of the last reads of objects, and their inputs.
     read: Option<(Instant, String)>,
+    /// Objects to watch, as the last reconcile determined them that read objects.
+    pub(super) watched: Vec<Key>,
     /// Whether the workload API server has responded to this process.
     reached: bool,
     /// Start of the silence of the workload API server.

@@ -7,6 +7,7 @@ mod checks;
 mod confirm;
 mod effects;
 mod pace;
+mod watched;
 mod write;
 
 use std::time::Duration;
@@ -24,6 +25,7 @@ use self::{
     checks::{Judged, Judging, judge},
     confirm::{confirm, unseen_gate},
     pace::{Turn, next, turn},
+    watched::watched,
     write::{delete, delete_uid, is_owned, write},
 };
 use super::{
@@ -159,7 +161,10 @@ fn gates_of(context: &Context<'_>, effects: &mut GateEffects) -> Step<Done> {
         rests: rests(facts, previous, &progress),
     };
     let judged = match turn(context, effects, judging) {
-        Turn::Later(left) => return Ok(Done::RequeueAfter(left)),
+        Turn::Later(left) => {
+            effects.watched.clone_from(&effects.local.watched);
+            return Ok(Done::RequeueAfter(left));
+        }
         Turn::NotNow => None,
         Turn::Now => Some(judge(context, effects, judging, ReadPhase::Plan)?),
     };
@@ -198,6 +203,8 @@ fn gates_of(context: &Context<'_>, effects: &mut GateEffects) -> Step<Done> {
         judging,
         (&status, judged.as_ref(), outdated.as_ref()),
     );
+    effects.watched = watched(context, judging, (&status, judged.as_ref()), next);
+    effects.local.watched.clone_from(&effects.watched);
     Ok(Done::RequeueAfter(left.map_or(next, |left| left.min(next))))
 }
 

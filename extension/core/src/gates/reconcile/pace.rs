@@ -19,7 +19,7 @@ use crate::{
 const HOT: Duration = Duration::from_secs(5);
 
 /// Longest requeue delay of a Cluster with an upgrade in progress that waits for a user, or whose reads fail.
-const SLOW: Duration = Duration::from_mins(1);
+pub(super) const SLOW: Duration = Duration::from_mins(1);
 
 /// Whether objects are read now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,6 +2,7 @@
 
 mod flux;
 mod server;
+mod watched;
 
 use std::time::Duration;
 
