@@ -187,6 +187,12 @@ impl ScriptedServer {
             .retain(|(path, watch)| !is_meant(path) || watch.unbounded_send(text.to_owned()).is_ok());
     }
 
+    /// Counts the watches that their clients have not ended.
+    pub(crate) fn open_watches(&self) -> usize {
+        let watches = lock(&self.watches);
+        watches.iter().filter(|(_, watch)| !watch.is_closed()).count()
+    }
+
     /// Ends all open watches.
     pub(crate) fn end_watches(&self) {
         lock(&self.watches).clear();

@@ -1,6 +1,7 @@
 //! Clients of workload clusters, kept between the reconciles of a hot Cluster.
 //!
-//! A gate reads a few objects every few seconds during an upgrade, and nothing between upgrades. It opens no watch.
+//! A gate reads a few objects every few seconds during an upgrade, and nothing between upgrades. The watches of a hold live no longer than
+//! the client that they use.
 
 mod kinds;
 
@@ -11,11 +12,16 @@ use std::{
 };
 
 use kube::Client;
-use sluice_core::protocol::{Failure, ParsedKubeconfig, Server};
+use sluice_core::protocol::{Failure, Key, ParsedKubeconfig, Server};
 
 use self::kinds::Kinds;
 
-use crate::{lock::lock, workload::Remotes};
+use super::watches::Watches;
+use crate::{
+    lock::lock,
+    queue::requeues::{ClusterRef, Requeues},
+    workload::Remotes,
+};
 
 /// Time without use after which a client is dropped.
 const UNUSED: Duration = Duration::from_mins(10);
@@ -41,6 +47,8 @@ struct Kept {
     used: Instant,
     /// Discovered kinds of the workload cluster.
     kinds: Arc<Kinds>,
+    /// Watches of checked objects, while there are any.
+    watches: Option<Watches>,
 }
 
 impl Clients {
@@ -83,11 +91,30 @@ impl Clients {
             client: client.clone(),
             used: now,
             kinds: Arc::default(),
+            watches: None,
         };
         let before = lock(&self.kept).insert(uid.to_owned(), kept);
         // No lock is held any more.
         drop(before);
         Ok(client)
+    }
+
+    /// Watches these objects of a Cluster with a kept client, and no others. Their changes requeue the Cluster.
+    pub(super) fn watch(&self, uid: &str, cluster: &ClusterRef, watched: &[Key], triggers: &Requeues) {
+        if watched.is_empty() {
+            self.unwatch(uid);
+        } else if let Some(kept) = lock(&self.kept).get_mut(uid) {
+            let (client, open) = (&kept.client, &mut kept.watches);
+            let new = || Watches::new(cluster.clone(), client, triggers.clone());
+            open.get_or_insert_with(new).set(watched);
+        }
+    }
+
+    /// Ends the watches of a Cluster.
+    pub(super) fn unwatch(&self, uid: &str) {
+        let ended = lock(&self.kept).get_mut(uid).map(|kept| kept.watches.take());
+        // No lock is held any more.
+        drop(ended);
     }
 
     /// Returns the discovered kinds of a server. Those of a workload cluster are kept with its client.

@@ -8,8 +8,10 @@ mod fan_out;
 mod local_states;
 mod reads;
 mod status;
+mod watches;
 
 use std::{
+    mem,
     sync::{Arc, Mutex, MutexGuard, OnceLock},
     time::Duration,
 };
@@ -190,6 +192,7 @@ async fn turn(reference: &ClusterRef, ctx: &Context) -> Option<Duration> {
     let uid = cluster.uid().unwrap_or_default();
     // Before the stores are filled, nothing is known of gates.
     if !matches!(ctx.stores.gate_kinds(), GateKinds::Listed) {
+        ctx.clients.rests(&uid, None);
         return None;
     }
     if ctx.is_ungated(reference) {
@@ -200,7 +203,11 @@ async fn turn(reference: &ClusterRef, ctx: &Context) -> Option<Duration> {
     let reconcile = async { reconcile(&cluster, reference, ctx).await.map(again) };
     let again = match counted(&ctx.metrics.controllers.cluster_upgrade, reconcile).await {
         Ok(again) => again,
-        Err(error) => Some(failed(&cluster, &error, ctx)),
+        Err(error) => {
+            // Its backoff must not depend on events.
+            ctx.clients.unwatch(&uid);
+            Some(failed(&cluster, &error, ctx))
+        }
     };
     ctx.clients.rests(&uid, again);
     again
@@ -239,6 +246,7 @@ async fn reconcile(cluster: &Arc<Cluster>, reference: &ClusterRef, ctx: &Context
 
 /// Handles a Cluster that waits for a permit, which requeues it. Its record may be stale by then, so its gates are closed.
 async fn waits(ctx: &Context, cluster: &Cluster, uid: &str) -> Done {
+    ctx.clients.unwatch(uid);
     let hold = match ctx.limiter.outcomes().waits(uid, now()) {
         Ok(left) => return Done::RequeueAfter(left),
         Err(hold) => hold,
@@ -324,7 +332,7 @@ pub(crate) async fn reconcile_once(cluster: &Arc<Cluster>, ctx: &Context) -> Res
         workload: OnceLock::new(),
         permit: OnceLock::new(),
     };
-    let (outcome, effects) = executor::run(&host, &facts, &before).await;
+    let (outcome, mut effects) = executor::run(&host, &facts, &before).await;
     if host.is_deferred() {
         // The permit requeues it, and the drift check stays due.
         return Ok(Done::RequeueAfter(PROBE_PERIOD));
@@ -334,8 +342,10 @@ pub(crate) async fn reconcile_once(cluster: &Arc<Cluster>, ctx: &Context) -> Res
         // Others wait for it.
         drop(ctx.limiter.granted_drift_check(&reference));
     }
+    let watched = mem::take(&mut effects.watched);
     apply(ctx, &facts, rollbacks, effects).await;
     let done = outcome?;
+    ctx.clients.watch(uid, &reference, &watched, &ctx.triggers);
     if done == Done::Forget {
         ctx.forget(uid);
     }

@@ -4,9 +4,11 @@ use base64::{Engine as _, prelude::BASE64_STANDARD};
 use futures::{FutureExt as _, channel::mpsc};
 use http::{Request, Response};
 use kube::client::Body;
+use rstest::rstest;
 use serde_json::{Value, json};
 use sluice_core::{kubeconfig, schedule::SyncPeriod};
 use tokio::time::sleep;
+use tokio_util::task::AbortOnDropHandle;
 use tower::service_fn;
 
 use super::*;
@@ -15,17 +17,25 @@ use crate::{
     controllers::{
         bootstrap::{
             object_server::ObjectServer,
-            world::{CLUSTER, KUBE_SYSTEM, KUBECONFIG, SYSTEM, VERSION, World},
+            world::{
+                CLUSTER, KUBE_SYSTEM, KUBECONFIG, SYSTEM, VERSION, World, kubeconfig_of, kubeconfig_secret,
+            },
         },
         registration::HookScope,
     },
-    kube_client::fence::Fence,
+    kube_client::{
+        fence::Fence,
+        middleware::middleware,
+        requests::is_watch,
+        scripted_server::{Answer, ScriptedServer, event},
+    },
     server::health::Health,
     workload::Remotes,
 };
 
 const GATES: &str = "/apis/lifecycle.sluice.dev/v1alpha1/namespaces/team-a/upgradegates";
 const UPGRADES: &str = "/apis/lifecycle.sluice.dev/v1alpha1/namespaces/team-a/clusterupgrades";
+const AGENT: &str = "/apis/apps/v1/namespaces/kube-system/daemonsets/agent";
 
 /// Returns a gate that waits for a Job of the hop.
 pub(super) fn gate(selector: &Value) -> Value {
@@ -48,6 +58,23 @@ fn gated() -> World {
     world.management.put(
         "/apis/batch/v1",
         json!({"kind": "APIResourceList", "groupVersion": "batch/v1", "resources": [kind]}),
+    );
+    world
+}
+
+/// Returns the world of a Cluster that waits for DaemonSet `agent` of its workload cluster.
+fn waiting_for_agent() -> World {
+    let world = World::new();
+    let mut of_agent = gate(&json!({}));
+    of_agent["spec"]["checks"] = json!([{
+        "name": "agent", "cluster": "Workload", "healthOnly": true,
+        "object": {"apiVersion": "apps/v1", "kind": "DaemonSet", "namespace": "kube-system", "name": "agent"},
+    }]);
+    world.management.put(&format!("{GATES}/agent"), of_agent);
+    let kind = json!({"name": "daemonsets", "singularName": "", "namespaced": true, "kind": "DaemonSet", "verbs": ["get", "list"]});
+    world.workload.put(
+        "/apis/apps/v1",
+        json!({"kind": "APIResourceList", "groupVersion": "apps/v1", "resources": [kind]}),
     );
     world
 }
@@ -127,6 +154,59 @@ async fn reconcile_all(management: &ObjectServer) {
         let leader = leader(management).await;
         reconcile_once(&cluster(&leader), &leader).await.unwrap();
     }
+}
+
+/// Returns the digest of the kubeconfig of the Cluster.
+fn digest_of(management: &ObjectServer) -> String {
+    let secret = management.get(KUBECONFIG).unwrap();
+    let value = BASE64_STANDARD.decode(secret["data"]["value"].as_str().unwrap());
+    kubeconfig::digest(&value.unwrap())
+}
+
+/// Returns a client of the workload cluster that gets its watches from `watches`.
+fn watched_by(world: &World, watches: &ScriptedServer) -> Client {
+    let watches = watches.client();
+    middleware(world.workload.client(), move |objects, request| {
+        let client = if is_watch(&request) {
+            watches.clone()
+        } else {
+            objects
+        };
+        async move { Ok(client.send(request).await?) }
+    })
+}
+
+/// Returns a leader that holds the Cluster of [`waiting_for_agent`] and has nothing left to write.
+async fn holding(world: &World, watches: &ScriptedServer) -> Context {
+    let digest = digest_of(&world.management);
+    for _ in 0..4 {
+        let leader = leader(&world.management).await;
+        leader.clients.adopt("uid", &digest, world.workload.client());
+        reconcile_once(&cluster(&leader), &leader).await.unwrap();
+    }
+    let leader = leader(&world.management).await;
+    leader.clients.adopt("uid", &digest, watched_by(world, watches));
+    reconcile_once(&cluster(&leader), &leader).await.unwrap();
+    sleep(Duration::from_secs(2)).await;
+    leader
+}
+
+/// Runs the controller.
+fn running(context: &Arc<Context>) -> AbortOnDropHandle<()> {
+    let requeues = context.triggers.listen_gated();
+    let changes = Feed::<GateChange>::default().listen();
+    let heart = Health::default().heartbeat("gates", Duration::from_mins(1));
+    let stop = CancellationToken::new();
+    let controller = run(Arc::clone(context), requeues, changes, heart, stop);
+    AbortOnDropHandle::new(tokio::spawn(controller))
+}
+
+/// Returns an event with this version of an object.
+fn shows(version: u32) -> String {
+    event(
+        "MODIFIED",
+        json!({"metadata": {"resourceVersion": version.to_string()}}),
+    )
 }
 
 /// Whether the control plane may take its version.
@@ -268,18 +348,7 @@ async fn a_changed_gate_requeues_the_clusters_that_it_concerns() {
 #[tokio::test(start_paused = true)]
 async fn silent_workload_clusters_leave_reconciles_to_others() {
     const STEP: Duration = Duration::from_millis(250);
-    let world = World::new();
-    let mut of_agent = gate(&json!({}));
-    of_agent["spec"]["checks"] = json!([{
-        "name": "agent", "cluster": "Workload", "healthOnly": true,
-        "object": {"apiVersion": "apps/v1", "kind": "DaemonSet", "namespace": "kube-system", "name": "agent"},
-    }]);
-    world.management.put(&format!("{GATES}/agent"), of_agent);
-    let kind = json!({"name": "daemonsets", "singularName": "", "namespaced": true, "kind": "DaemonSet", "verbs": ["get", "list"]});
-    world.workload.put(
-        "/apis/apps/v1",
-        json!({"kind": "APIResourceList", "groupVersion": "apps/v1", "resources": [kind]}),
-    );
+    let world = waiting_for_agent();
     let (cluster, secret) = (
         world.management.get(CLUSTER).unwrap(),
         world.management.get(KUBECONFIG).unwrap(),
@@ -296,10 +365,7 @@ async fn silent_workload_clusters_leave_reconciles_to_others() {
             .management
             .put(&KUBECONFIG.replace("/one-", &format!("/{name}-")), secret);
     }
-    let value = BASE64_STANDARD
-        .decode(secret["data"]["value"].as_str().unwrap())
-        .unwrap();
-    let digest = kubeconfig::digest(&value);
+    let digest = digest_of(&world.management);
     let adopt = |context: &Context| {
         context.clients.adopt("uid", &digest, world.workload.client());
         for name in &silent {
@@ -397,4 +463,155 @@ async fn the_status_of_a_gate_is_written_only_if_it_differs() {
     assert_eq!(writes(), 1, "it does not differ");
     stop.cancel();
     assert!(timeout(Duration::from_mins(1), running).await.is_ok());
+}
+
+/// Within a second after the last read, the next one waits.
+#[tokio::test(start_paused = true)]
+async fn a_changed_object_is_read_before_the_next_poll() {
+    let world = waiting_for_agent();
+    let watches = ScriptedServer::new(|_| Answer::OpenWatch(String::new()));
+    let context = Arc::new(holding(&world, &watches).await);
+    let _running = running(&context);
+    // By then it is polled every five seconds.
+    sleep(Duration::from_mins(1)).await;
+    let step = Duration::from_millis(100);
+    let reads = || world.workload.times_asked_for(AGENT);
+    let before = reads();
+    for _ in 0..60 {
+        sleep(step).await;
+        if reads() > before {
+            break;
+        }
+    }
+    assert_eq!(reads(), before + 1, "it was polled");
+    sleep(20 * step).await;
+    watches.send(|_| true, &shows(1));
+    sleep(step).await;
+    assert_eq!(reads(), before + 2, "it is read at once");
+    watches.send(|_| true, &shows(2));
+    sleep(5 * step).await;
+    assert_eq!(reads(), before + 2, "it was read less than a second ago");
+    sleep(6 * step).await;
+    assert_eq!(reads(), before + 3);
+    assert_eq!(watches.count(|_| true), 1, "one watch");
+
+    sleep(20 * step).await;
+    let counts = json!({
+        "observedGeneration": 1, "desiredNumberScheduled": 1, "updatedNumberScheduled": 1, "numberAvailable": 1,
+    });
+    let agent = json!({
+        "apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"generation": 1}, "spec": {}, "status": counts,
+    });
+    world.workload.put(AGENT, agent);
+    assert!(!is_open(&world.management));
+    watches.send(|_| true, &shows(3));
+    sleep(step).await;
+    assert!(is_open(&world.management));
+    assert_eq!(watches.open_watches(), 0, "it waits for nothing any more");
+}
+
+/// Events of a workload API server cost a read per second, and no write.
+#[tokio::test(start_paused = true)]
+async fn events_without_end_are_followed_by_one_read_a_second() {
+    let world = waiting_for_agent();
+    let watches = ScriptedServer::new(|_| {
+        let events = (0..3000).map(|version| (Duration::from_millis(10), shows(version)));
+        Answer::Watch(events.collect())
+    });
+    let context = Arc::new(holding(&world, &watches).await);
+    let _running = running(&context);
+    sleep(Duration::from_mins(1)).await;
+    let (before, written) = (
+        world.workload.times_asked_for(AGENT),
+        writes_of(&world.management),
+    );
+    sleep(Duration::from_secs(20)).await;
+    let read = world.workload.times_asked_for(AGENT) - before;
+    assert!((17..=21).contains(&read), "{read}");
+    assert_eq!(writes_of(&world.management), written);
+}
+
+#[tokio::test(start_paused = true)]
+async fn objects_are_polled_without_watches() {
+    let world = waiting_for_agent();
+    let watches = ScriptedServer::new(|_| Answer::Refusal(403));
+    let context = Arc::new(holding(&world, &watches).await);
+    let _running = running(&context);
+    sleep(Duration::from_mins(1)).await;
+    let before = world.workload.times_asked_for(AGENT);
+    sleep(Duration::from_secs(20)).await;
+    let read = world.workload.times_asked_for(AGENT) - before;
+    assert!((3..=5).contains(&read), "{read}");
+    let tried = watches.count(|_| true);
+    assert!((2..=13).contains(&tried), "tried {tried} times");
+}
+
+fn forget(leader: Context) -> Option<Context> {
+    leader.forget("uid");
+    Some(leader)
+}
+
+fn rest(leader: Context) -> Option<Context> {
+    leader.clients.rests("uid", Some(Duration::from_mins(1)));
+    Some(leader)
+}
+
+fn leave_unused(leader: Context) -> Option<Context> {
+    leader.clients.forget_unused(now() + Duration::from_hours(1));
+    Some(leader)
+}
+
+fn end(leader: Context) -> Option<Context> {
+    drop(leader);
+    None
+}
+
+#[rstest]
+#[case::of_a_forgotten_cluster(forget)]
+#[case::of_a_cold_cluster(rest)]
+#[case::of_an_unused_client(leave_unused)]
+#[case::of_a_controller_that_ends(end)]
+#[tokio::test(start_paused = true)]
+async fn watches_end(#[case] ends: fn(Context) -> Option<Context>) {
+    let world = waiting_for_agent();
+    let watches = ScriptedServer::new(|_| Answer::OpenWatch(String::new()));
+    let leader = holding(&world, &watches).await;
+    assert_eq!(watches.open_watches(), 1);
+    let left = ends(leader);
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(watches.open_watches(), 0);
+    drop(left);
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_kubeconfig_restarts_the_watches() {
+    let world = waiting_for_agent();
+    let [before, after] = [(); 2].map(|()| ScriptedServer::new(|_| Answer::OpenWatch(String::new())));
+    let leader = holding(&world, &before).await;
+    let other = kubeconfig_of(
+        "https://127.0.0.1:2",
+        "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
+    );
+    world.management.put(KUBECONFIG, kubeconfig_secret(&other));
+    let digest = digest_of(&world.management);
+    leader.clients.adopt("uid", &digest, watched_by(&world, &after));
+    reconcile_once(&cluster(&leader), &leader).await.unwrap();
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!((before.open_watches(), after.open_watches()), (0, 1));
+}
+
+/// Its backoff must not depend on events of a workload cluster.
+#[tokio::test(start_paused = true)]
+async fn a_failed_reconcile_ends_the_watches() {
+    let world = waiting_for_agent();
+    let watches = ScriptedServer::new(|_| Answer::OpenWatch(String::new()));
+    let leader = holding(&world, &watches).await;
+    world.management.refuse("/secrets/", 500);
+    assert!(turn(&reference(), &leader).await.is_some());
+    sleep(Duration::from_secs(2)).await;
+    assert_eq!(watches.open_watches(), 0);
+    world.management.take_everything();
+    reconcile_once(&cluster(&leader), &leader).await.unwrap();
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(watches.open_watches(), 1);
 }
