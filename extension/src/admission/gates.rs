@@ -109,8 +109,8 @@ pub(super) fn parse(body: &[u8]) -> Result<Review, Malformed> {
     });
     Ok(Review {
         uid,
-        name,
         namespace,
+        name,
         begun,
         memory,
     })

@@ -59,7 +59,7 @@ impl GitServer {
                 tracing::warn!("the server of a git repository ended: {error}");
             }
         });
-        let served = Self {
+        let git_server = Self {
             url: format!("http://{address}/{REPOSITORY}"),
             files,
             commits: Mutex::default(),
@@ -67,8 +67,8 @@ impl GitServer {
             _directory: directory,
         };
         // Without a commit there is no branch.
-        served.commit(&[("README", "Add-ons of a scenario\n")]).await?;
-        Ok(served)
+        git_server.commit(&[("README", "Add-ons of a scenario\n")]).await?;
+        Ok(git_server)
     }
 
     /// Its URL, `http://127.0.0.1:<port>/addons`.

@@ -206,15 +206,15 @@ const FOREVER: [Way; 11] = [
 
 /// Whether the file has the test, and its case.
 fn exists((file, test): Test) -> bool {
-    let text = fs::read_to_string(root().join(file)).expect("read the file of a test");
+    let source = fs::read_to_string(root().join(file)).expect("read the file of a test");
     let (function, case) = test
         .split_once("::")
         .map_or((test, None), |(function, case)| (function, Some(case)));
-    let Some(at) = text.find(&format!("fn {function}(")) else {
+    let Some(at) = source.find(&format!("fn {function}(")) else {
         return false;
     };
     // The attributes of a function begin after the end of the item before it.
-    let attributes = text[..at].rsplit("\n}\n").next().unwrap_or_default();
+    let attributes = source[..at].rsplit("\n}\n").next().unwrap_or_default();
     let is_test = ["#[test]", "#[rstest]", "::test"];
     is_test.iter().any(|attribute| attributes.contains(attribute))
         && case.is_none_or(|case| attributes.contains(&format!("#[case::{case}(")))

@@ -83,12 +83,7 @@ pub(crate) struct Walk {
 }
 
 impl Walk {
-    /// Returns a Cluster with an add-on that CAAPH has deployed, which no leader has reconciled yet.
-    pub(crate) fn new() -> Self {
-        Self::of(Setup::default())
-    }
-
-    /// Returns the same in a variant.
+    /// Returns a Cluster with an add-on that its delivery system has deployed, which no leader has reconciled yet.
     pub(crate) fn of(setup: Setup) -> Self {
         let mut servers = servers(setup);
         let mut addons = Addons::of(setup);

@@ -546,24 +546,22 @@ async fn objects_are_polled_without_watches() {
     assert!((2..=13).contains(&tried), "tried {tried} times");
 }
 
-fn forget(leader: Context) -> Option<Context> {
-    leader.forget("uid");
-    Some(leader)
+fn forget(leader: &mut Option<Context>) {
+    leader.iter().for_each(|leader| leader.forget("uid"));
 }
 
-fn rest(leader: Context) -> Option<Context> {
-    leader.clients.rests("uid", Some(Duration::from_mins(1)));
-    Some(leader)
+fn rest(leader: &mut Option<Context>) {
+    let rests = |leader: &Context| leader.clients.rests("uid", Some(Duration::from_mins(1)));
+    leader.iter().for_each(rests);
 }
 
-fn leave_unused(leader: Context) -> Option<Context> {
-    leader.clients.forget_unused(now() + Duration::from_hours(1));
-    Some(leader)
+fn leave_unused(leader: &mut Option<Context>) {
+    let later = now() + Duration::from_hours(1);
+    leader.iter().for_each(|leader| leader.clients.forget_unused(later));
 }
 
-fn end(leader: Context) -> Option<Context> {
-    drop(leader);
-    None
+fn end(leader: &mut Option<Context>) {
+    *leader = None;
 }
 
 #[rstest]
@@ -572,15 +570,14 @@ fn end(leader: Context) -> Option<Context> {
 #[case::of_an_unused_client(leave_unused)]
 #[case::of_a_controller_that_ends(end)]
 #[tokio::test(start_paused = true)]
-async fn watches_end(#[case] ends: fn(Context) -> Option<Context>) {
+async fn watches_end(#[case] ends: fn(&mut Option<Context>)) {
     let world = waiting_for_agent();
     let watches = ScriptedServer::new(|_| Answer::OpenWatch(String::new()));
-    let leader = holding(&world, &watches).await;
+    let mut leader = Some(holding(&world, &watches).await);
     assert_eq!(watches.open_watches(), 1);
-    let left = ends(leader);
+    ends(&mut leader);
     sleep(Duration::from_secs(1)).await;
     assert_eq!(watches.open_watches(), 0);
-    drop(left);
 }
 
 #[tokio::test(start_paused = true)]

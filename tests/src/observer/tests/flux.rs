@@ -265,7 +265,7 @@ const SUSPENDED: [fn(&mut Story); 2] = [
     },
     |story| {
         story.edit(RELEASE, |release| {
-            release["status"]["observedGeneration"] = json!(2)
+            release["status"]["observedGeneration"] = json!(2);
         });
     },
 ];
@@ -589,10 +589,10 @@ fn a_revision_has_a_name_and_a_digest() {
     for (revision, wanted, is_proven) in cases {
         let mut story = Story::proven();
         story.edit(GATE, |gate| {
-            gate["spec"]["versions"][1]["values"]["tag"] = json!(wanted)
+            gate["spec"]["versions"][1]["values"]["tag"] = json!(wanted);
         });
         story.edit(SOURCE, |source| {
-            source["status"]["artifact"]["revision"] = json!(revision)
+            source["status"]["artifact"]["revision"] = json!(revision);
         });
         story.edit(KUSTOMIZATION, |kustomization| {
             kustomization["status"]["lastAppliedRevision"] = json!(revision);

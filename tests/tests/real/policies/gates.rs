@@ -85,8 +85,10 @@ fn all_rights() -> Value {
     })
 }
 
-/// Names of gates, how many Clusters they hold, and an annotation.
-const GATES: [(&str, Option<u32>, Option<(&str, &str)>); 7] = [
+/// Name of a gate, how many Clusters it holds, and an annotation.
+type Given = (&'static str, Option<u32>, Option<(&'static str, &'static str)>);
+
+const GATES: [Given; 7] = [
     ("new", None, None),
     ("idle", Some(0), None),
     ("holds-one", Some(1), None),

@@ -371,7 +371,7 @@ fn of_another_namespace(world: &mut World) {
 
 fn of_another_kind(world: &mut World) {
     world.edit(MANIFESTS, |manifests| {
-        manifests["spec"]["sourceRef"]["kind"] = json!("Secret")
+        manifests["spec"]["sourceRef"]["kind"] = json!("Secret");
     });
     world.edit(MANIFESTS, observe);
 }
@@ -450,7 +450,7 @@ fn flux_of_the_workload_cluster_is_read_there() {
     assert!(world.is_open(BEFORE, V35), "{:?}", world.record());
     for place in [RELEASE, MANIFESTS] {
         world.edit_workload(place, |object| {
-            object["status"]["conditions"] = conditions("Succeeded")
+            object["status"]["conditions"] = conditions("Succeeded");
         });
     }
     world.control_plane(V35, V35);
