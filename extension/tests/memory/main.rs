@@ -133,7 +133,11 @@ const WEBHOOKS: [(&str, [&str; 3]); 4] = [
 fn reviews(runtime: &Runtime, webhooks: &Router, Case { json, place, .. }: &Case) {
     for (path, [group, version, kind]) in WEBHOOKS {
         // A gate without a change is not decoded.
-        let old = if kind == "UpgradeGate" { "{}" } else { json.as_str() };
+        let old = if kind == "UpgradeGate" {
+            "{}"
+        } else {
+            json.as_str()
+        };
         let body = format!(
             r#"{{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{{"uid":"u","kind":{{"group":"{group}","version":"{version}","kind":"{kind}"}},"operation":"UPDATE","namespace":"team-a","name":"one","object":{json},"oldObject":{old},"userInfo":{{"username":"a"}}}}}}"#
         );

@@ -67,7 +67,9 @@ impl GitServer {
             _directory: directory,
         };
         // Without a commit there is no branch.
-        git_server.commit(&[("README", "Add-ons of a scenario\n")]).await?;
+        git_server
+            .commit(&[("README", "Add-ons of a scenario\n")])
+            .await?;
         Ok(git_server)
     }
 

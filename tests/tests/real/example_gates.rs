@@ -12,7 +12,8 @@ use kube::discovery::pinned_kind;
 use kube::{Client, ResourceExt as _};
 use serde_json::{Value, json};
 use sluice_tests::components::{
-    CAAPH_VERSION, CLUSTER_API_VERSION, HELM_CONTROLLER_VERSION, KUSTOMIZE_CONTROLLER_VERSION, SOURCE_CONTROLLER_VERSION,
+    CAAPH_VERSION, CLUSTER_API_VERSION, HELM_CONTROLLER_VERSION, KUSTOMIZE_CONTROLLER_VERSION,
+    SOURCE_CONTROLLER_VERSION,
 };
 use sluice_tests::extension::{Replica, Settings};
 use sluice_tests::install::{Definitions, Site};

@@ -557,7 +557,9 @@ fn rest(leader: &mut Option<Context>) {
 
 fn leave_unused(leader: &mut Option<Context>) {
     let later = now() + Duration::from_hours(1);
-    leader.iter().for_each(|leader| leader.clients.forget_unused(later));
+    leader
+        .iter()
+        .for_each(|leader| leader.clients.forget_unused(later));
 }
 
 fn end(leader: &mut Option<Context>) {
