@@ -115,7 +115,7 @@ impl CompiledCheck {
 }
 
 /// Returns the minor version, `1.35` of `v1.35.4+vmware.1`.
-fn minor_of(version: &str) -> Option<&str> {
+pub(super) fn minor_of(version: &str) -> Option<&str> {
     let number = version.strip_prefix('v').unwrap_or(version);
     let (major, rest) = number.split_once('.')?;
     let minor = rest.split('.').next()?;

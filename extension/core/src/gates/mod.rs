@@ -1,6 +1,7 @@
 //! Gates of add-ons that are no packages: judges of objects, the record of the gates of a Cluster, and the reconcile that writes it.
 
 pub mod compiled;
+pub mod expression;
 pub mod facts;
 pub mod gate_status;
 pub mod judge;
