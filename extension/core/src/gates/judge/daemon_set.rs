@@ -4,7 +4,7 @@
 //! `maxUnavailable` Pods, and one with `OnDelete` at once (helm#8660).
 
 use super::clause::{Clause, Judge, Seen, of_check};
-use super::common::{AT_VERSION, BELONGS, EXISTS, NAMED, NOT_DELETING, OBSERVED, TYPED};
+use super::common::{AT_VERSION, BELONGS, EXISTS, EXPRESSION, NAMED, NOT_DELETING, OBSERVED, TYPED};
 use super::object::{Type, number, text};
 use super::verdict::Verdict;
 use crate::reasons::CheckReason;
@@ -52,6 +52,7 @@ pub(super) static JUDGE: Judge = Judge {
             met: |seen| number(seen.object(), AVAILABLE) == number(seen.object(), DESIRED),
             objection: not_rolled_out,
         },
+        EXPRESSION,
     ],
     proving: of_check,
 };

@@ -11,7 +11,7 @@ use sluice_crds::labels::annotation::PAUSED;
 use sluice_crds::labels::label::CAPI_CLUSTER_NAME;
 
 use super::clause::{Clause, Judge, Seen};
-use super::common::{BELONGS, EXISTS, NAMED, NOT_DELETING, OBSERVED, TYPED};
+use super::common::{BELONGS, EXISTS, EXPRESSION, NAMED, NOT_DELETING, OBSERVED, TYPED};
 use super::kind::RelatedList;
 use super::object::{
     Field, Type, condition, detail, elements, is_annotated, is_deleting, is_observed, label, mistyped, text,
@@ -224,6 +224,7 @@ pub(super) static JUDGE: Judge = Judge {
                 Verdict::waiting(CheckReason::DeliveryInProgress, message).with_detail(of_release(seen))
             },
         },
+        EXPRESSION,
     ],
     proving: release,
 };

@@ -3,7 +3,7 @@
 //! A Job observes no generation: its Pod template is immutable. A started Job is not a completed one, although Flux treats it as current.
 
 use super::clause::{Clause, Judge, of_check};
-use super::common::{AT_VERSION, BELONGS, EXISTS, NAMED, NOT_DELETING, TYPED};
+use super::common::{AT_VERSION, BELONGS, EXISTS, EXPRESSION, NAMED, NOT_DELETING, TYPED};
 use super::object::{Type, condition, detail, flag};
 use super::verdict::Verdict;
 use crate::reasons::CheckReason;
@@ -54,6 +54,7 @@ pub(super) static JUDGE: Judge = Judge {
                 )
             },
         },
+        EXPRESSION,
     ],
     proving: of_check,
 };

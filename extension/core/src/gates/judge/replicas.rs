@@ -1,7 +1,7 @@
 //! Clauses of workloads with replicas: all of them run the latest template and are available, and no other Pod is left.
 
 use super::clause::{Clause, Seen};
-use super::common::{AT_VERSION, BELONGS, EXISTS, NAMED, NOT_DELETING, OBSERVED, TYPED};
+use super::common::{AT_VERSION, BELONGS, EXISTS, EXPRESSION, NAMED, NOT_DELETING, OBSERVED, TYPED};
 use super::object::{Field, Type, detail, flag, number, text};
 use super::verdict::Verdict;
 use crate::reasons::CheckReason;
@@ -47,6 +47,7 @@ pub(super) const CLAUSES: &[Clause] = &[
     NO_OTHER_REPLICAS,
     REPLICAS_UPDATED,
     REPLICAS_AVAILABLE,
+    EXPRESSION,
 ];
 
 /// The rollout is not paused.
