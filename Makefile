@@ -26,7 +26,7 @@ PURE := $(sort $(filter-out harness real configurations walls scenarios,$(TESTS)
 CRATES := $(patsubst %/Cargo.toml,%,$(wildcard */Cargo.toml extension/*/Cargo.toml))
 
 .DEFAULT_GOAL := help
-.PHONY: help build lint doc each-crate test unit shape model harness real walls all-walls walls-one scenarios each-time scenario short-soak soak soak-gates nightly say-seeds first-run demo cold-demo capture demo-up demo-down demo-20 demo-gates bench bench-hooks bench-hooks-busy plot-hooks compare plot-compare bench-fleet plot-fleet generate say-cost
+.PHONY: help build lint doc each-crate test unit shape model fuzz harness real walls all-walls walls-one scenarios each-time scenario short-soak soak soak-gates nightly say-seeds first-run demo cold-demo capture demo-up demo-down demo-20 demo-gates bench bench-hooks bench-hooks-busy plot-hooks compare plot-compare bench-fleet plot-fleet generate say-cost
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -72,6 +72,9 @@ $(addprefix real-,$(filter-out configurations,$(REAL))): real-%:
 model: build ## WALKS random walks of reconciles, and searches of orders of events of STATES states each, all by SEED
 	SEED=$(or $(SEED),7) WALKS=$(or $(WALKS),2000) STATES=$(or $(STATES),20000) $(CARGO) test --release --workspace --test walks --test gate_walks -- --nocapture --test-threads 2
 
+fuzz: build ## Random expressions of random objects for FUZZ_SECONDS, by SEED
+	SEED=$(or $(SEED),7) FUZZ_SECONDS=$(or $(FUZZ_SECONDS),600) $(CARGO) test --release --workspace --test expressions -- --nocapture
+
 walls: build ## A hundred Clusters, some of them on a workload API server that misbehaves, in the six ways that found most
 	$(CARGO) test --release --workspace --test walls -- --nocapture
 
@@ -102,7 +105,7 @@ soak-gates: build ## RUNS upgrades that a gate holds, each with one disturbance 
 # Other seeds in each run. `make nightly SEED=… PROPTEST_RNG_SEED=…` makes a run again.
 nightly: export SEED := $(or $(SEED),$(shell date +%s))
 nightly: export PROPTEST_RNG_SEED := $(or $(PROPTEST_RNG_SEED),$(shell date +%s))
-nightly: say-seeds unit model harness real scenarios all-walls walls-one ## Everything with new seeds, for some hours
+nightly: say-seeds unit model fuzz harness real scenarios all-walls walls-one ## Everything with new seeds, for some hours
 	$(MAKE) --no-print-directory soak RUNS=60
 	$(MAKE) --no-print-directory soak-gates RUNS=20
 	$(MAKE) --no-print-directory demo-20

@@ -12,6 +12,7 @@ use sluice_crds::lifecycle::{
     VersionRow,
 };
 
+use super::expression::{Expression, Variable};
 use super::judge::JudgedKind;
 use super::selection::{self, SelectorProblem};
 use crate::fault::Fault;
@@ -59,7 +60,7 @@ pub struct CompiledCheck {
     pub api_version: String,
     /// Kind of the object.
     pub kind_name: String,
-    /// Namespace in the workload cluster; `None` for an object in the namespace of the gate.
+    /// Namespace in the workload cluster; `None` for an object in the namespace of the gate, or of a cluster-scoped kind.
     pub namespace: Option<String>,
     /// Name of the object with placeholders.
     pub name_template: String,
@@ -69,6 +70,8 @@ pub struct CompiledCheck {
     pub version_key: Option<String>,
     /// Whether only the state of the object is checked, at the moment when the gate opens.
     pub health_only: bool,
+    /// Expression that has to be true.
+    pub cel: Option<Expression>,
 }
 
 impl CompiledGate {
@@ -88,6 +91,32 @@ impl CompiledGate {
         self.checks.iter().any(|check| check.version_key.is_some())
     }
 
+    /// Returns what is valid and probably not intended, as one line each: field, value and remedy.
+    #[must_use]
+    pub fn warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        for (at, check) in self.checks.iter().enumerate() {
+            let Some(cel) = &check.cel else { continue };
+            let mut warn = |problem: &str| {
+                let field = format!("spec.checks[{at}].cel");
+                warnings.push(Invalid::new(field, cel.text(), problem).to_string());
+            };
+            if !cel.uses(Variable::Object) {
+                warn("it does not use object, so it is the same for each state of the object");
+            }
+            match (&check.version_key, cel.uses(Variable::Version)) {
+                (Some(_), false) => {
+                    warn(
+                        "it does not use version, so it is the same for each version; the judge of the kind compares the version",
+                    );
+                }
+                (None, true) => warn("it uses version, which is empty without a versionKey"),
+                (Some(_), true) | (None, false) => {}
+            }
+        }
+        warnings
+    }
+
     /// Returns the hold of a gate that needs a row and has none for `hop`.
     #[must_use]
     pub fn no_row(&self, hop: &str) -> Hold {
@@ -105,6 +134,12 @@ impl CompiledCheck {
     pub fn object_name(&self, cluster: &str, hop: &str) -> String {
         let name = self.name_template.replace(HOP, &hop.replace('+', "---"));
         name.replace(CLUSTER, cluster)
+    }
+
+    /// Whether the kind belongs to a delivery system, also in a version that has no judge.
+    fn is_delivery(&self) -> bool {
+        let mut kinds = JudgedKind::ALL.into_iter().filter(|kind| kind.is_delivery());
+        kinds.any(|kind| kind.as_str() == self.kind_name)
     }
 
     /// Whether the name of the object has the version that the Cluster takes next, which is unknown between upgrades.
@@ -209,8 +244,8 @@ fn checks(spec: &UpgradeGateSpec) -> Result<Vec<CompiledCheck>, Invalid> {
         }
         compiled.push(compiled_check(&field, check, &spec.versions)?);
     }
-    if compiled.iter().all(|check| check.kind.is_delivery()) {
-        let kinds: Vec<&str> = compiled.iter().map(|check| check.kind.as_str()).collect();
+    if compiled.iter().all(CompiledCheck::is_delivery) {
+        let kinds: Vec<&str> = compiled.iter().map(|check| check.kind_name.as_str()).collect();
         let remedy = "DeliveryOnly: these kinds prove that a version was applied, not that it runs; add a check of an object that \
                       runs, such as its DaemonSet or Deployment";
         return Err(Invalid::new("spec.checks", kinds.join(", "), remedy));
@@ -225,8 +260,10 @@ fn compiled_check(field: &str, check: &Check, rows: &[VersionRow]) -> Result<Com
     }
     let kind = judged_kind(field, check)?;
     check_object(field, check, kind)?;
+    check_container(field, check, kind)?;
     check_version(field, check, kind, rows)?;
     check_tie(field, check, kind)?;
+    let cel = expression(field, check, kind)?;
     let object = &check.object;
     Ok(CompiledCheck {
         name: check.name.clone(),
@@ -242,6 +279,7 @@ fn compiled_check(field: &str, check: &Check, rows: &[VersionRow]) -> Result<Com
         container: check.container.clone(),
         version_key: check.version_key.clone(),
         health_only: check.health_only,
+        cel,
     })
 }
 
@@ -260,19 +298,22 @@ fn judged_kind(field: &str, check: &Check) -> Result<JudgedKind, Invalid> {
             remedy,
         ));
     }
-    if let Some(cel) = &check.cel {
-        let remedy = "this release of Sluice evaluates no expressions, remove it";
-        return Err(Invalid::new(format!("{field}.cel"), cel, remedy));
+    if let Some(judged) = JudgedKind::of(api_version, kind) {
+        return Ok(judged);
     }
-    JudgedKind::of(api_version, kind).ok_or_else(|| {
-        let known = JudgedKind::ALL.map(|kind| format!("{} of {}", kind.as_str(), kind.api_version()));
-        let remedy = format!("this release of Sluice judges only {}", known.join(", "));
-        Invalid::new(
-            format!("{field}.object"),
-            format!("{kind} of {api_version}"),
-            remedy,
-        )
-    })
+    if check.cel.is_some() {
+        return Ok(JudgedKind::Other);
+    }
+    let known = JudgedKind::ALL.map(|kind| format!("{} of {}", kind.as_str(), kind.api_version()));
+    let remedy = format!(
+        "kinds other than {} need an expression, add cel",
+        known.join(", ")
+    );
+    Err(Invalid::new(
+        format!("{field}.object"),
+        format!("{kind} of {api_version}"),
+        remedy,
+    ))
 }
 
 fn check_object(field: &str, check: &Check, kind: JudgedKind) -> Result<(), Invalid> {
@@ -283,15 +324,26 @@ fn check_object(field: &str, check: &Check, kind: JudgedKind) -> Result<(), Inva
     }
     let of_namespace = format!("{field}.object.namespace");
     match (check.cluster, &object.namespace) {
+        (CheckedCluster::Management, _) if kind == JudgedKind::CustomResourceDefinition => {
+            let remedy = "a definition has no namespace, and a gate reads only objects of its own in the management cluster; set cluster: Workload";
+            Err(Invalid::new(format!("{field}.cluster"), "Management", remedy))
+        }
         (CheckedCluster::Management, Some(namespace)) => {
             let remedy = "an object of the management cluster is in the namespace of the gate, remove it, or set cluster: Workload";
             Err(Invalid::new(of_namespace, namespace, remedy))
         }
-        (CheckedCluster::Workload, _) if kind.is_delivery() => {
+        (CheckedCluster::Workload, _) if kind == JudgedKind::HelmChartProxy => {
             let remedy = "the kind belongs to the management cluster, remove cluster: Workload";
             Err(Invalid::new(format!("{field}.cluster"), "Workload", remedy))
         }
-        (CheckedCluster::Workload, None) => {
+        (CheckedCluster::Workload, Some(namespace)) if kind == JudgedKind::CustomResourceDefinition => {
+            let remedy = "a definition has no namespace, remove it";
+            Err(Invalid::new(of_namespace, namespace, remedy))
+        }
+        // Discovery tells whether objects of another kind have a namespace.
+        (CheckedCluster::Workload, None)
+            if !matches!(kind, JudgedKind::CustomResourceDefinition | JudgedKind::Other) =>
+        {
             let remedy = "name the namespace of the object in the workload cluster";
             Err(Invalid::missing(of_namespace, remedy))
         }
@@ -299,27 +351,42 @@ fn check_object(field: &str, check: &Check, kind: JudgedKind) -> Result<(), Inva
             let remedy = "use at most 63 lower case letters, digits and -";
             Err(Invalid::new(of_namespace, namespace, remedy))
         }
-        (CheckedCluster::Management, None) | (CheckedCluster::Workload, Some(_)) => Ok(()),
+        (CheckedCluster::Management, None) | (CheckedCluster::Workload, _) => Ok(()),
+    }
+}
+
+/// Whether objects of the kind have containers, whose image is the version.
+const fn has_containers(kind: JudgedKind) -> bool {
+    match kind {
+        JudgedKind::DaemonSet | JudgedKind::Deployment | JudgedKind::StatefulSet | JudgedKind::Job => true,
+        JudgedKind::HelmChartProxy
+        | JudgedKind::HelmRelease
+        | JudgedKind::Kustomization
+        | JudgedKind::CustomResourceDefinition
+        | JudgedKind::Other => false,
+    }
+}
+
+fn check_container(field: &str, check: &Check, kind: JudgedKind) -> Result<(), Invalid> {
+    let of_container = format!("{field}.container");
+    match &check.container {
+        Some(container) if !has_containers(kind) => {
+            let remedy = format!("{} has no containers, remove it", check.object.kind);
+            Err(Invalid::new(of_container, container, remedy))
+        }
+        Some(container) if !is_container(container) => {
+            let remedy = "use at most 63 lower case letters, digits and -";
+            Err(Invalid::new(of_container, container, remedy))
+        }
+        None if check.version_key.is_some() && has_containers(kind) => {
+            let remedy = "name the container whose image tag or sha256 digest is the value of the versionKey";
+            Err(Invalid::missing(of_container, remedy))
+        }
+        Some(_) | None => Ok(()),
     }
 }
 
 fn check_version(field: &str, check: &Check, kind: JudgedKind, rows: &[VersionRow]) -> Result<(), Invalid> {
-    let of_container = format!("{field}.container");
-    match &check.container {
-        Some(container) if kind.is_delivery() => {
-            let remedy = format!("{} has no containers, remove it", kind.as_str());
-            return Err(Invalid::new(of_container, container, remedy));
-        }
-        Some(container) if !is_container(container) => {
-            let remedy = "use at most 63 lower case letters, digits and -";
-            return Err(Invalid::new(of_container, container, remedy));
-        }
-        None if check.version_key.is_some() && !kind.is_delivery() => {
-            let remedy = "name the container whose image tag or sha256 digest is the value of the versionKey";
-            return Err(Invalid::missing(of_container, remedy));
-        }
-        Some(_) | None => {}
-    }
     let Some(key) = &check.version_key else {
         return Ok(());
     };
@@ -337,14 +404,51 @@ fn check_version(field: &str, check: &Check, kind: JudgedKind, rows: &[VersionRo
                 format!("{field} has this versionKey, add it"),
             ));
         };
-        // Helm takes `1.18` for the newest patch of it, and `1.18.2 - 1.18.4` for a range.
-        let number = value.strip_prefix('v').unwrap_or(value);
-        if kind == JudgedKind::HelmChartProxy && semver::Version::parse(number).is_err() {
-            let remedy = "Helm reads it as a range, write the whole version of the chart, such as 1.18.2";
+        if let Some(remedy) = refused_value(kind, value) {
             return Err(Invalid::new(of_value, value, remedy));
         }
     }
     Ok(())
+}
+
+/// Returns the remedy of a value that no object of the kind can have as its version.
+fn refused_value(kind: JudgedKind, value: &str) -> Option<&'static str> {
+    match kind {
+        // Helm takes `1.18` for the newest patch of it, and `1.18.2 - 1.18.4` for a range.
+        JudgedKind::HelmChartProxy | JudgedKind::HelmRelease => {
+            let number = value.strip_prefix('v').unwrap_or(value);
+            semver::Version::parse(number)
+                .is_err()
+                .then_some("Helm reads it as a range, write the whole version of the chart, such as 1.18.2")
+        }
+        // A revision is `v1.18.2@sha1:…`.
+        JudgedKind::Kustomization => value
+            .contains('@')
+            .then_some("write the part of the revision of the source before @, such as its tag v1.18.2"),
+        JudgedKind::CustomResourceDefinition => {
+            (!is_container(value)).then_some("write a version that the definition serves, such as v1")
+        }
+        JudgedKind::DaemonSet
+        | JudgedKind::Deployment
+        | JudgedKind::StatefulSet
+        | JudgedKind::Job
+        | JudgedKind::Other => None,
+    }
+}
+
+/// Compiles the expression of a check.
+fn expression(field: &str, check: &Check, kind: JudgedKind) -> Result<Option<Expression>, Invalid> {
+    let Some(text) = &check.cel else {
+        return Ok(None);
+    };
+    let invalid = |problem: &str| Invalid::new(format!("{field}.cel"), text, problem);
+    let expression = Expression::compile(text).map_err(|problem| invalid(&problem))?;
+    if kind == JudgedKind::Other && check.version_key.is_some() && !expression.uses(Variable::Version) {
+        return Err(invalid(
+            "the check has a versionKey, compare version with the field that has it, or remove versionKey",
+        ));
+    }
+    Ok(Some(expression))
 }
 
 fn check_tie(field: &str, check: &Check, kind: JudgedKind) -> Result<(), Invalid> {

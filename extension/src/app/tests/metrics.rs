@@ -14,7 +14,7 @@ use super::{
 use crate::{cache::rollbacks::Rollbacks, controllers::bootstrap::world::World};
 
 /// Series that each replica shows whether it leads or not.
-const SHOWN: [&str; 44] = [
+const SHOWN: [&str; 45] = [
     "certwatcher_read_certificate_total",
     "controller_runtime_active_workers",
     "controller_runtime_max_concurrent_reconciles",
@@ -38,6 +38,7 @@ const SHOWN: [&str; 44] = [
     "sluice_build_info",
     "sluice_certificate_expiration_timestamp_seconds",
     "sluice_deadline_exceeded_clusters",
+    "sluice_expression_errors_total",
     "sluice_gate_held_clusters",
     "sluice_gate_longest_hold_seconds",
     "sluice_gate_release_lag_seconds_count",

@@ -7,7 +7,9 @@ use prometheus_client::{
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
     registry::Registry,
 };
-use sluice_core::{gate::index::Counting, gates::reconcile::GateCount, reconcile::cluster::Count};
+use sluice_core::{
+    gate::index::Counting, gates::reconcile::GateCount, reasons::CheckReason, reconcile::cluster::Count,
+};
 
 /// Buckets around one second, the usual retry of Cluster API, up to half an hour for a Cluster with rare hook calls.
 const LAG_SECONDS: [f64; 12] = [
@@ -23,6 +25,14 @@ struct HookLabel {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct CheckLabel {
     reason: String,
+}
+
+impl CheckLabel {
+    fn of(reason: CheckReason) -> Self {
+        Self {
+            reason: reason.as_str().to_owned(),
+        }
+    }
 }
 
 /// Gauges of closed gates, which each replica reports from its cache of ClusterBootstraps. Clones share the gauges.
@@ -64,6 +74,7 @@ pub struct UpgradeMetrics {
     lag: Histogram,
     ungated: Counter,
     audited: Family<CheckLabel, Counter>,
+    expression_errors: Family<CheckLabel, Counter>,
     held_by_gates: Gauge,
 }
 
@@ -73,6 +84,7 @@ impl Default for UpgradeMetrics {
             lag: Histogram::new(LAG_SECONDS),
             ungated: Counter::default(),
             audited: Family::default(),
+            expression_errors: Family::default(),
             held_by_gates: Gauge::default(),
         }
     }
@@ -96,6 +108,15 @@ impl UpgradeMetrics {
             "Versions that Cluster API wrote while an UpgradeGate in mode Audit was not proven, by the reason of its check",
             self.audited.clone(),
         );
+        // An alert on an increase needs the series before the first error.
+        for reason in [CheckReason::ExpressionFailed, CheckReason::ExpressionTooCostly] {
+            drop(self.expression_errors.get_or_create_owned(&CheckLabel::of(reason)));
+        }
+        registry.register(
+            "sluice_expression_errors",
+            "Checks of UpgradeGates whose expression began to fail or to cost too much, by the reason of the check",
+            self.expression_errors.clone(),
+        );
         registry.register(
             "sluice_gate_held_clusters",
             "Clusters that at least one UpgradeGate holds; 0 on a replica that does not lead",
@@ -118,6 +139,10 @@ impl UpgradeMetrics {
                     reason: reason.clone(),
                 };
                 self.audited.get_or_create(&label).inc();
+            }
+            GateCount::ExpressionError(reason) => {
+                let label = CheckLabel::of(*reason);
+                self.expression_errors.get_or_create(&label).inc();
             }
         }
     }

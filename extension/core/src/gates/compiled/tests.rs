@@ -36,6 +36,11 @@ fn valid() -> Value {
     })
 }
 
+/// Returns a reference to a definition of the workload cluster.
+fn definition() -> Value {
+    json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "name": "backends.example.com"})
+}
+
 fn compiled(gate: &Value) -> Result<CompiledGate, String> {
     let gate: UpgradeGate = serde_json::from_value(gate.clone()).unwrap();
     compile(&gate).map_err(|hold| {
@@ -87,6 +92,7 @@ fn a_valid_gate_is_compiled() {
             container: Some("cilium-agent".to_owned()),
             version_key: Some("image".to_owned()),
             health_only: false,
+            cel: None,
         }
     );
     let chart = &gate.checks[0];
@@ -116,6 +122,36 @@ fn a_valid_gate_is_compiled() {
 ])]
 #[case::workload_kind_of_the_management_cluster(&[
     ("/checks/1/cluster", json!(null)), ("/checks/1/object/namespace", json!(null)), ("/checks/1/object/name", json!("${cluster}-ccm")),
+])]
+#[case::expression_beside_a_judge(&[("/checks/1/cel", json!("object.status.numberReady >= 3 && version != ''"))])]
+#[case::other_kind(&[
+    ("/checks/1/object", json!({"apiVersion": "example.com/v1", "kind": "Backend", "namespace": "kube-system", "name": "main"})),
+    ("/checks/1/container", json!(null)), ("/checks/1/cel", json!("object.status.version == version && object.status.ready")),
+])]
+#[case::other_kind_without_namespace(&[
+    ("/checks/1/object", json!({"apiVersion": "crd.projectcalico.org/v1", "kind": "ClusterInformation", "name": "default"})),
+    ("/checks/1/container", json!(null)), ("/checks/1/cel", json!("object.spec.calicoVersion == version")),
+])]
+#[case::other_kind_for_its_health(&[
+    ("/checks/1/object", json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "namespace": "kube-system", "name": "a"})),
+    ("/checks/1/container", json!(null)), ("/checks/1/versionKey", json!(null)), ("/checks/1/healthOnly", json!(true)),
+    ("/checks/1/cel", json!("object.status.disruptionsAllowed > 0")),
+])]
+#[case::other_version_of_a_kind(&[
+    ("/checks/1/object/apiVersion", json!("apps/v1beta2")), ("/checks/1/container", json!(null)), ("/checks/1/cel", json!("version == object.a")),
+])]
+#[case::release(&[("/checks/0/object", json!({"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease", "name": "cilium"}))])]
+#[case::release_of_the_workload(&[
+    ("/checks/0/object", json!({"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease", "namespace": "flux-system", "name": "cilium"})),
+    ("/checks/0/cluster", json!("Workload")),
+])]
+#[case::kustomization_at_a_tag(&[
+    ("/checks/0/object", json!({"apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization", "name": "cilium"})),
+    ("/versions/0/values/chart", json!("v1.18")),
+])]
+#[case::definition(&[
+    ("/checks/1/object", definition()), ("/checks/1/container", json!(null)), ("/versions/0/values/image", json!("v1")),
+    ("/versions/1/values/image", json!("v2alpha1")),
 ])]
 #[case::selector_with_expressions(&[("/clusterSelector", json!({"matchExpressions": [{"key": "cni", "operator": "Exists"}]}))])]
 fn another_valid_gate_is_compiled(#[case] edits: &[(&str, Value)]) {
@@ -182,10 +218,85 @@ fn another_valid_gate_is_compiled(#[case] edits: &[(&str, Value)]) {
     &[("/checks/1/object", json!({"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "name": "a"}))],
     r#"spec.checks[1].object.apiVersion is "authorization.k8s.io/v1": a gate reads no objects about identities"#
 )]
-#[case::expression(&[("/checks/1/cel", json!("true"))], r#"spec.checks[1].cel is "true": this release of Sluice evaluates no expressions"#)]
+#[case::expression_of_another_variable(&[("/checks/1/cel", json!("self.status.ready"))], r#"spec.checks[1].cel is "self.status.ready": uses self; the variables are"#)]
+#[case::expression_that_does_not_compile(
+    &[("/checks/1/cel", json!("object.status =="))],
+    r#"spec.checks[1].cel is "object.status ==": does not compile: line 1, column 17: "#
+)]
+#[case::long_expression(
+    &[("/checks/1/cel", json!(vec!["version == ''"; 120].join(" && ")))],
+    r#"spec.checks[1].cel is "version == '' && version == ''"#
+)]
+#[case::expression_without_version(
+    &[("/checks/1/object/kind", json!("Backend")), ("/checks/1/container", json!(null)), ("/checks/1/cel", json!("object.status.ready"))],
+    r#"spec.checks[1].cel is "object.status.ready": the check has a versionKey, compare version with the field"#
+)]
+#[case::container_of_another_kind(
+    &[("/checks/1/object/kind", json!("Backend")), ("/checks/1/cel", json!("object.status.version == version"))],
+    r#"spec.checks[1].container is "cilium-agent": Backend has no containers, remove it"#
+)]
+#[case::other_kind_without_tie(
+    &[
+        ("/checks/1/object/kind", json!("Backend")), ("/checks/1/container", json!(null)), ("/checks/1/versionKey", json!(null)),
+        ("/checks/1/cel", json!("object.status.ready")),
+    ],
+    "spec.checks[1].versionKey is missing: tie the check"
+)]
+#[case::secret_by_expression(
+    &[("/checks/1/object", json!({"apiVersion": "v1", "kind": "Secret", "namespace": "kube-system", "name": "a"})), ("/checks/1/cel", json!("true"))],
+    r#"spec.checks[1].object.kind is "Secret": a gate reads no Secrets"#
+)]
 #[case::unknown_kind(
     &[("/checks/1/object/kind", json!("ReplicaSet"))],
-    r#"spec.checks[1].object is "ReplicaSet of apps/v1": this release of Sluice judges only HelmChartProxy of addons.cluster.x-k8s.io/v1alpha1, "#
+    r#"spec.checks[1].object is "ReplicaSet of apps/v1": kinds other than HelmChartProxy of addons.cluster.x-k8s.io/v1alpha1, "#
+)]
+#[case::flux_only(
+    &[("/checks", json!([
+        {"name": "release", "versionKey": "chart", "object": {"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease", "name": "cilium"}},
+        {"name": "apply", "versionKey": "image", "object": {"apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization", "name": "cilium"}},
+    ]))],
+    r#"spec.checks is "HelmRelease, Kustomization": DeliveryOnly: "#
+)]
+#[case::old_flux_only(
+    &[("/checks", json!([{
+        "name": "release", "versionKey": "chart", "cel": "object.status.lastAppliedRevision == version",
+        "object": {"apiVersion": "helm.toolkit.fluxcd.io/v2beta2", "kind": "HelmRelease", "name": "cilium"},
+    }]))],
+    r#"spec.checks is "HelmRelease": DeliveryOnly: "#
+)]
+#[case::release_without_namespace(
+    &[("/checks/0/object", json!({"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease", "name": "cilium"})), ("/checks/0/cluster", json!("Workload"))],
+    "spec.checks[0].object.namespace is missing: name the namespace"
+)]
+#[case::chart_of_a_release(
+    &[
+        ("/checks/0/object", json!({"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease", "name": "cilium"})),
+        ("/versions/0/values/chart", json!("1.18")),
+    ],
+    r#"spec.versions[0].values.chart is "1.18": Helm reads it as a range"#
+)]
+#[case::revision(
+    &[
+        ("/checks/0/object", json!({"apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization", "name": "cilium"})),
+        ("/versions/0/values/chart", json!("v1.18.2@sha1:0a1b")),
+    ],
+    r#"spec.versions[0].values.chart is "v1.18.2@sha1:0a1b": write the part of the revision of the source before @"#
+)]
+#[case::served_version(
+    &[("/checks/1/object", definition()), ("/checks/1/container", json!(null)), ("/versions/0/values/image", json!("v1.18.2"))],
+    r#"spec.versions[0].values.image is "v1.18.2": write a version that the definition serves, such as v1"#
+)]
+#[case::container_of_a_definition(
+    &[("/checks/1/object", definition()), ("/versions/0/values/image", json!("v1")), ("/versions/1/values/image", json!("v1"))],
+    r#"spec.checks[1].container is "cilium-agent": CustomResourceDefinition has no containers"#
+)]
+#[case::namespace_of_a_definition(
+    &[("/checks/1/object", definition()), ("/checks/1/object/namespace", json!("kube-system"))],
+    r#"spec.checks[1].object.namespace is "kube-system": a definition has no namespace, remove it"#
+)]
+#[case::definition_of_the_management_cluster(
+    &[("/checks/1/object", definition()), ("/checks/1/cluster", json!("Management"))],
+    r#"spec.checks[1].cluster is "Management": a definition has no namespace, and a gate reads only"#
 )]
 #[case::unknown_version(&[("/checks/1/object/apiVersion", json!("apps/v1beta2"))], r#"spec.checks[1].object is "DaemonSet of apps/v1beta2""#)]
 #[case::cluster_resource_set(
@@ -335,4 +446,34 @@ fn placeholders_of_names_are_replaced() {
     assert!(!check.has_hop());
     assert_eq!(check.object_name("prod-1", "v1.35.4"), "prod-1-prod-1");
     assert_eq!(named("cilium").object_name("prod-1", "v1.35.4"), "cilium");
+}
+
+#[rstest]
+#[case::none(&[], &[])]
+#[case::all_variables(&[("/checks/1/cel", json!("object.a == version"))], &[])]
+#[case::no_object(
+    &[("/checks/1/cel", json!("version == 'v1.18.2'"))],
+    &[r#"spec.checks[1].cel is "version == 'v1.18.2'": it does not use object, "#]
+)]
+#[case::no_version(&[("/checks/1/cel", json!("object.a"))], &[r#"spec.checks[1].cel is "object.a": it does not use version, "#])]
+#[case::neither(
+    &[("/checks/1/cel", json!("true"))],
+    &[r#"spec.checks[1].cel is "true": it does not use object, "#, r#"spec.checks[1].cel is "true": it does not use version, "#]
+)]
+#[case::empty_version(
+    &[
+        ("/checks/1/cel", json!("object.a == version")), ("/checks/1/versionKey", json!(null)), ("/checks/1/container", json!(null)),
+        ("/checks/1/healthOnly", json!(true)),
+    ],
+    &[r#"spec.checks[1].cel is "object.a == version": it uses version, which is empty without a versionKey"#]
+)]
+fn an_expression_that_ignores_its_variables_has_a_warning(
+    #[case] edits: &[(&str, Value)],
+    #[case] expected: &[&str],
+) {
+    let warnings = compiled(&edited(edits)).unwrap().warnings();
+    assert_eq!(warnings.len(), expected.len(), "{warnings:?}");
+    for (warning, expected) in warnings.iter().zip(expected) {
+        assert!(warning.starts_with(expected), "{warning}");
+    }
 }

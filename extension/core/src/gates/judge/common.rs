@@ -160,7 +160,10 @@ mod tests {
     use crate::gates::judge::cases::{Given, daemon_set, expression, helm_release, other};
 
     #[rstest]
-    #[case::object(other, "object.metadata.namespace == 'kube-system' && object.kind == 'Backend'")]
+    #[case::object(
+        other,
+        "object.metadata.namespace == 'kube-system' && object.kind == 'Backend'"
+    )]
     #[case::version(other, "version == '1.18.2'")]
     #[case::hop(other, "hop.version == 'v1.35.4' && hop.minor == '1.35'")]
     #[case::cluster(other, "cluster.name == 'prod-1' && cluster.labels.cni == 'cilium'")]
@@ -170,7 +173,13 @@ mod tests {
         let mut given = proven();
         given.cluster = Some(json!({"metadata": {"name": "prod-1", "labels": {"cni": "cilium"}}}));
         given.cel = Some(expression(text));
-        assert_eq!(given.judged().reason(), None, "{}: {}", given.message(), given.detail());
+        assert_eq!(
+            given.judged().reason(),
+            None,
+            "{}: {}",
+            given.message(),
+            given.detail()
+        );
         given.cel = Some(expression(&format!("!({text})")));
         assert_eq!(given.judged().reason(), Some(CheckReason::ExpressionFalse));
     }
@@ -184,15 +193,30 @@ mod tests {
     }
 
     #[rstest]
-    #[case::false_("object.status.ready == false", CheckReason::ExpressionFalse, "the expression is false for Backend kube-system/cilium", "")]
+    #[case::false_(
+        "object.status.ready == false",
+        CheckReason::ExpressionFalse,
+        "the expression is false for Backend kube-system/cilium",
+        ""
+    )]
     #[case::absent(
         "object.status.phase == 'Ready'",
         CheckReason::ExpressionFailed,
         "the expression fails for Backend kube-system/cilium",
         "phase is missing; "
     )]
-    #[case::text("object.status.version", CheckReason::ExpressionFailed, "the expression fails for ", "its result is of type string; ")]
-    #[case::cluster("cluster.name == 'prod-1'", CheckReason::ExpressionFailed, "the expression fails for ", "the Cluster was not read")]
+    #[case::text(
+        "object.status.version",
+        CheckReason::ExpressionFailed,
+        "the expression fails for ",
+        "its result is of type string; "
+    )]
+    #[case::cluster(
+        "cluster.name == 'prod-1'",
+        CheckReason::ExpressionFailed,
+        "the expression fails for ",
+        "the Cluster was not read"
+    )]
     #[case::costly(
         "[1].map(x, [x, x]).map(x, [x, x]).map(x, [x, x]).map(x, [x, x]).map(x, [x, x]).map(x, [x, x]).map(x, [x, x]).map(x, [x, x]) \
          .map(x, [x, x]).map(x, [x, x]).map(x, [x, x]).map(x, [x, x]).map(x, [x, x]).map(x, [x, x]).map(x, [x, x]).map(x, [x, x]) == []",

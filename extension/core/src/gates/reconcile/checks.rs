@@ -11,7 +11,7 @@ use super::{Context, GateEffects};
 use crate::{
     gates::{
         compiled::CompiledCheck,
-        expression::Variable,
+        expression::{Expression, Meter, Variable},
         judge::{
             Evidence, Expected, JudgedKind, Related, RelatedList, RelatedObject, Verdict, judge as verdict,
             related,
@@ -121,6 +121,8 @@ struct Objects<'a> {
     related: Vec<Value>,
     /// Cluster, if the expression of the check uses it.
     cluster: Option<&'a Value>,
+    /// Expression of the check. Each row of the gate uses it, and most rows have the same result.
+    cel: Option<Expression>,
     /// Namespace of the object; empty for a cluster-scoped kind.
     namespace: String,
     /// Name of the object.
@@ -137,11 +139,12 @@ pub(super) fn judge(
     let mut reach = judging.reach(context, effects, phase)?;
     let silent_already = reach.silence().is_some();
     let gates = &judging.selected.gates;
+    let meter = Meter::default();
     let outcomes = together(gates.iter().map(|applied| {
         if applied.hold.is_some() || silent_already && judging.needs_workload(applied) {
             return Ok(None);
         }
-        judging.find_all(context, applied, phase).map(Some)
+        judging.find_all(context, applied, &meter, phase).map(Some)
     }))?;
     let mut found = Vec::new();
     for outcome in outcomes {
@@ -339,13 +342,14 @@ impl<'a> Judging<'a> {
         &self,
         context: &'c Context<'_>,
         applied: &Applied,
+        meter: &Meter,
         phase: ReadPhase,
     ) -> Step<Vec<Found<'c>>> {
         let found = applied.gate.checks.iter().map(|check| {
             if self.skips(check) {
                 return Ok(Found::Skipped);
             }
-            find(context, check, &self.progress.hop, phase)
+            find(context, check, meter, &self.progress.hop, phase)
         });
         together(found)?.into_iter().collect()
     }
@@ -422,6 +426,7 @@ impl<'a> Judging<'a> {
         let place = (objects.namespace.as_str(), objects.name.as_str());
         let expected = Expected {
             version,
+            cel: objects.cel.as_ref(),
             ..expected(&context.facts.owner.name, check, place, &self.progress.hop)
         };
         let latch = self.recorded(applied, check, uid);
@@ -476,7 +481,13 @@ impl<'a> Judging<'a> {
 }
 
 /// Reads the objects of one check.
-fn find<'c>(context: &'c Context<'_>, check: &CompiledCheck, hop: &str, phase: ReadPhase) -> Step<Found<'c>> {
+fn find<'c>(
+    context: &'c Context<'_>,
+    check: &CompiledCheck,
+    meter: &Meter,
+    hop: &str,
+    phase: ReadPhase,
+) -> Step<Found<'c>> {
     let key = match key_of(context, check, hop)? {
         Ok(key) => key,
         Err(unread) => return Ok(Found::Unread(unread)),
@@ -510,6 +521,7 @@ fn find<'c>(context: &'c Context<'_>, check: &CompiledCheck, hop: &str, phase: R
             object,
             related,
             cluster,
+            cel: check.cel.as_ref().map(|cel| cel.metered(meter)),
             namespace: key.namespace.unwrap_or_default(),
             name: key.name,
         }),

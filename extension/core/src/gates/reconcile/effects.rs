@@ -6,7 +6,11 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 
 use crate::{
-    clock::Clock, events::Event, protocol::Key, reasons::Hold, reconcile::cluster::CachedControlPlane,
+    clock::Clock,
+    events::Event,
+    protocol::Key,
+    reasons::{CheckReason, Hold},
+    reconcile::cluster::CachedControlPlane,
     schedule::SyncPeriod,
 };
 
@@ -23,6 +27,8 @@ pub enum GateCount {
     Released(Duration),
     /// A version that Cluster API wrote and that an Audit gate would have held, with the reason of its first unproven check.
     AuditWouldHold(String),
+    /// A check whose expression begins to fail, or to cost too much, with its reason.
+    ExpressionError(CheckReason),
 }
 
 /// Results of a reconcile.

@@ -1,5 +1,6 @@
 //! Complete reconciles of the gates of one Cluster.
 
+mod expressions;
 mod flux;
 mod server;
 mod watched;

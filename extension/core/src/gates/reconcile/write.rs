@@ -23,7 +23,7 @@ use crate::{
     },
     packages::build,
     protocol::{Key, Server, Step, Write, context::typed},
-    reasons::{Class, GateReason, Hold},
+    reasons::{CheckReason, Class, GateReason, Hold},
     reconcile::progress_writes::until_write,
     summary::DEADLINE_EXCEEDED,
     upgrade::record::class_of,
@@ -206,6 +206,10 @@ fn report(
         .filter(|_| condition(current, DEADLINE_EXCEEDED).is_none())
         .map(|late| Event::Warned(DEADLINE_EXCEEDED, late.message.clone()));
     effects.events.extend(late);
+    let (before, after) = (current.upgrade.as_ref(), status.upgrade.as_ref());
+    effects
+        .counts
+        .extend(expression_errors(before, after).map(GateCount::ExpressionError));
     let Some((previous, record)) = judging.previous.zip(status.upgrade.as_ref()) else {
         return;
     };
@@ -256,6 +260,24 @@ fn edits(previous: &GateRecord, record: &GateRecord) -> Vec<Event> {
         }
     }
     events
+}
+
+/// Returns the reasons of checks whose expression begins to fail, or to cost too much. A reason that stays is counted once.
+fn expression_errors<'a>(
+    before: Option<&'a GateRecord>,
+    after: Option<&'a GateRecord>,
+) -> impl Iterator<Item = CheckReason> {
+    let checks = |record: Option<&'a GateRecord>| record.into_iter().flat_map(|record| &record.checks);
+    checks(after).filter_map(move |check| {
+        let reasons = [CheckReason::ExpressionFailed, CheckReason::ExpressionTooCostly];
+        let reason = reasons
+            .into_iter()
+            .find(|reason| reason.as_str() == check.reason)?;
+        let had_it = checks(before).any(|earlier| {
+            earlier.gate == check.gate && earlier.name == check.name && earlier.reason == check.reason
+        });
+        (!had_it).then_some(reason)
+    })
 }
 
 /// Reports Audit gates that would have held the version that the control plane has taken since the previous record.

@@ -1,0 +1,109 @@
+//! Expressions of checks: what they hold, what ends it, and what is counted.
+
+use serde_json::{Value, json};
+
+use super::server::{AGENT, GATE, V35, World, agent, gate_with, row, rows};
+use super::{BEFORE, GateCount, wait};
+use crate::reasons::CheckReason;
+
+/// Returns the check of the agent with an expression.
+fn agent_with(expression: &str) -> Value {
+    let mut check = agent();
+    check["cel"] = json!(expression);
+    check
+}
+
+/// Returns a Cluster whose agent runs at the version of the hop, with a gate of this expression.
+fn with_expression(expression: &str) -> World {
+    let mut world = World::new();
+    world.put(GATE, gate_with(&rows(), &json!([agent_with(expression)])));
+    world.target(V35);
+    world.roll_out(AGENT, "v1.18.2");
+    world.after(2);
+    world
+}
+
+fn errors(world: &World) -> Vec<CheckReason> {
+    let counts = world.effects.counts.iter();
+    counts
+        .filter_map(|count| match count {
+            GateCount::ExpressionError(reason) => Some(*reason),
+            _ => None,
+        })
+        .collect()
+}
+
+#[test]
+fn an_expression_that_is_true_releases() {
+    let world =
+        with_expression("object.status.numberAvailable >= 1 && version == 'v1.18.2' && hop.minor == '1.35'");
+    assert!(world.is_open(BEFORE, V35), "{:?}", world.record());
+    assert_eq!(errors(&world), []);
+}
+
+#[test]
+fn an_expression_that_fails_is_counted_once_and_ends_with_its_correction() {
+    let mut world = with_expression("object.status.phase == 'Ready'");
+    assert_eq!(world.waits_for(), wait("cni/agent", "ExpressionFailed"));
+    let message = world.status().message.unwrap();
+    assert!(
+        message.ends_with("the expression fails for DaemonSet kube-system/cilium"),
+        "{message}"
+    );
+    assert!(world.record().checks[0].detail.starts_with("phase is missing; "));
+    assert_eq!(errors(&world), [CheckReason::ExpressionFailed]);
+    for _ in 0..3 {
+        world.after(5);
+        assert_eq!(errors(&world), [], "a hold that stays is counted once");
+    }
+    world.edit(GATE, |gate| {
+        gate["spec"]["checks"] = json!([agent_with("!has(object.status.phase)")]);
+    });
+    world.after(2);
+    assert!(world.is_open(BEFORE, V35), "{:?}", world.record());
+}
+
+#[test]
+fn an_expression_that_costs_too_much_is_counted_as_such() {
+    let check = agent_with("object.status.list.all(a, object.status.list.all(b, a == b))");
+    let mut world = World::new();
+    world.put(GATE, gate_with(&rows(), &json!([check])));
+    world.target(V35);
+    world.roll_out(AGENT, "v1.18.2");
+    world.edit_workload(AGENT, |agent| agent["status"]["list"] = json!(vec![1; 1_000]));
+    world.after(2);
+    assert_eq!(world.waits_for(), wait("cni/agent", "ExpressionTooCostly"));
+    assert_eq!(errors(&world), [CheckReason::ExpressionTooCostly]);
+    world.after(5);
+    assert_eq!(errors(&world), []);
+    world.edit_workload(AGENT, |agent| agent["status"]["list"] = json!([1, 1]));
+    world.after(5);
+    assert!(world.is_open(BEFORE, V35), "{:?}", world.record());
+}
+
+/// The row that an expression is true for is that of all checks.
+#[test]
+fn an_expression_is_judged_by_each_row() {
+    let mut world = World::new();
+    let rows = json!([
+        row("1.34", "1.17.4"),
+        row("1.35", "1.18.3"),
+        row("1.35", "1.18.2")
+    ]);
+    let check = agent_with("version == 'v1.18.2' || object.metadata.name == 'calico'");
+    world.put(GATE, gate_with(&rows, &json!([check])));
+    world.target(V35);
+    world.roll_out(AGENT, "v1.18.3");
+    world.after(2);
+    assert_eq!(world.waits_for(), wait("cni/agent", "ExpressionFalse"));
+    world.roll_out(AGENT, "v1.18.2");
+    world.after(5);
+    assert!(world.is_open(BEFORE, V35), "{:?}", world.record());
+}
+
+#[test]
+fn an_expression_that_does_not_compile_holds_as_an_invalid_gate() {
+    let world = with_expression("object.status ==");
+    assert_eq!(world.waits_for(), wait("cni", "GateInvalid"));
+    assert!(!world.is_open(BEFORE, V35));
+}
