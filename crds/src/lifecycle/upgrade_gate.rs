@@ -25,11 +25,11 @@ const CHART_NUMBERS: &str = r"^v?(0|[1-9]\d{0,18})([.](0|[1-9]\d{0,18})){2}([-+]
 /// End of a semantic version: its pre-release and its build. It is a pattern of its own because the API server limits what one rule may cost.
 const CHART_SUFFIXES: &str = r"^[^-+]*(-(0|[1-9]\d*|\d*[-A-Za-z][-\dA-Za-z]*)([.](0|[1-9]\d*|\d*[-A-Za-z][-\dA-Za-z]*))*)?([+][-\dA-Za-z]+([.][-\dA-Za-z]+)*)?$";
 
-/// Returns the rule that the chart of each HelmChartProxy matches a pattern in all rows.
+/// Returns the rule that the chart of each HelmChartProxy and HelmRelease matches a pattern in all rows.
 fn charts_match(pattern: &str) -> String {
     format!(
         "!has(self.versions) || self.checks.all(check, \
-         check.object.kind != 'HelmChartProxy' || !has(check.versionKey) || self.versions.all(row, \
+         !(check.object.kind in ['HelmChartProxy', 'HelmRelease']) || !has(check.versionKey) || self.versions.all(row, \
          !(check.versionKey in row.values) || row.values[check.versionKey].matches(r'{pattern}')))"
     )
 }
@@ -75,12 +75,12 @@ fn charts_match(pattern: &str) -> String {
         "rule": charts_match(CHART_NUMBERS),
         "fieldPath": ".versions",
         "message": "Helm reads a version of one or two numbers as a range: \
-                    name all three of the chart of a HelmChartProxy, without leading zeros, such as 1.18.2",
+                    name all three of the chart of a HelmChartProxy or HelmRelease, without leading zeros, such as 1.18.2",
     },
     {
         "rule": charts_match(CHART_SUFFIXES),
         "fieldPath": ".versions",
-        "message": "a chart of a HelmChartProxy has a semantic version: correct the part after its numbers, such as 1.18.2-rc.1",
+        "message": "a chart of a HelmChartProxy or HelmRelease has a semantic version: correct the part after its numbers, such as 1.18.2-rc.1",
     },
     {
         "rule": "self.checks.exists(check, \
@@ -158,6 +158,12 @@ pub struct VersionRow {
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [
     {
+        "rule": format!("has(self.cel) || (self.object.apiVersion + '/' + self.object.kind) in [{JUDGED}]"),
+        "fieldPath": ".cel",
+        "reason": "FieldValueRequired",
+        "message": "no judge knows this kind, or this version of it: set cel to an expression that is true once the object is ready",
+    },
+    {
         "rule": "has(self.versionKey) || self.healthOnly || self.object.name.matches('[$][{]hop[}]')",
         "fieldPath": ".versionKey",
         "reason": "FieldValueRequired",
@@ -204,6 +210,20 @@ pub struct VersionRow {
         "message": "name the namespace of the object in the workload cluster",
     },
     {
+        "rule": "self.cluster != 'Workload' || has(self.object.__namespace__) \
+                 || !(self.object.kind in ['HelmRelease', 'Kustomization'])",
+        "fieldPath": ".object.namespace",
+        "reason": "FieldValueRequired",
+        "message": "name the namespace of the object in the workload cluster",
+    },
+    {
+        "rule": "self.object.kind != 'CustomResourceDefinition' || self.object.apiVersion != 'apiextensions.k8s.io/v1' \
+                 || (self.cluster == 'Workload' && !has(self.object.__namespace__))",
+        "fieldPath": ".object",
+        "message": "a CustomResourceDefinition has no namespace, and is checked in the workload cluster: set cluster: Workload and remove \
+                    object.namespace",
+    },
+    {
         "rule": "self.cluster != 'Workload' || self.object.kind != 'HelmChartProxy'",
         "fieldPath": ".cluster",
         "message": "HelmChartProxies are objects of the management cluster: remove cluster: Workload",
@@ -229,7 +249,8 @@ pub struct Check {
         regex(pattern = r"^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$")
     )]
     pub version_key: Option<String>,
-    /// A CEL expression that must be true. Its variables are `object`, `version`, `hop` and `cluster`.
+    /// A CEL expression that must be true. Its variables are `object`, `version`, `hop` with `version` and `minor`, and `cluster` with `name`,
+    /// `namespace`, `labels` and `annotations`. An expression that fails, or that costs too much, holds. A kind without a judge needs one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 2048))]
     pub cel: Option<String>,
@@ -238,12 +259,17 @@ pub struct Check {
     pub health_only: bool,
 }
 
+/// Group, version and kind of the objects that have a judge, as elements of a list in a rule.
+const JUDGED: &str = "'addons.cluster.x-k8s.io/v1alpha1/HelmChartProxy', 'helm.toolkit.fluxcd.io/v2/HelmRelease', \
+     'kustomize.toolkit.fluxcd.io/v1/Kustomization', 'apps/v1/DaemonSet', 'apps/v1/Deployment', 'apps/v1/StatefulSet', 'batch/v1/Job', \
+     'apiextensions.k8s.io/v1/CustomResourceDefinition'";
+
 /// Completes a rule by a term that is true for a check of a kind with containers.
 fn has_containers(rule: &str) -> String {
     format!(
         "{rule}(self.object.kind in ['DaemonSet', 'Deployment', 'StatefulSet'] \
-         ? self.object.apiVersion.startsWith('apps/') \
-         : self.object.kind == 'Job' && self.object.apiVersion.startsWith('batch/'))"
+         ? self.object.apiVersion == 'apps/v1' \
+         : self.object.kind == 'Job' && self.object.apiVersion == 'batch/v1')"
     )
 }
 
@@ -285,7 +311,8 @@ pub struct CheckedObject {
     /// Kind, `DaemonSet`.
     #[schemars(length(max = 63), regex(pattern = "^[A-Za-z][-A-Za-z0-9]*$"))]
     pub kind: String,
-    /// Namespace of an object of the workload cluster. An object of the management cluster is in the namespace of the gate.
+    /// Namespace of an object of the workload cluster, unless its kind is cluster-scoped. An object of the management cluster is in the
+    /// namespace of the gate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 63), regex(pattern = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"))]
     pub namespace: Option<String>,

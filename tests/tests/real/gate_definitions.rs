@@ -37,7 +37,7 @@ async fn invalid_gates_are_refused_with_field_and_remedy() -> Result<()> {
 async fn judge(client: &Client) -> Result<()> {
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crds/examples/upgradegate.yaml");
     let mut valid = apply::documents(&fs::read_to_string(examples)?)?;
-    valid.extend([gate(), largest()]);
+    valid.extend([gate(), largest(), other_kinds()]);
     for gate in &valid {
         let created = create(client, gate).await?;
         ensure!(created.is_ok(), "{gate}: {created:?}");
@@ -229,6 +229,39 @@ fn of_checks() -> Vec<Case> {
             json!("a".repeat(2049)),
             &["spec.checks[0].cel", "2048"],
         ),
+        (
+            "/spec/checks/1/object/kind",
+            json!("ReplicaSet"),
+            &["spec.checks[1].cel: Required", "no judge knows this kind"],
+        ),
+        (
+            "/spec/checks/1/object/apiVersion",
+            json!("apps/v1beta2"),
+            &["spec.checks[1].cel: Required", "this version of it"],
+        ),
+        (
+            "/spec/checks/0",
+            json!({
+                "name": "chart", "cluster": "Workload", "versionKey": "chart",
+                "object": {"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease", "name": "cilium"},
+            }),
+            &["spec.checks[0].object.namespace: Required"],
+        ),
+        (
+            "/spec/checks/0",
+            json!({
+                "name": "definition", "versionKey": "image",
+                "object": {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "name": "a.example.com"},
+            }),
+            &["spec.checks[0].object", "set cluster: Workload"],
+        ),
+        (
+            "/spec/checks/1/object",
+            json!({
+                "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "namespace": "a", "name": "a.example.com",
+            }),
+            &["spec.checks[1].object", "remove object.namespace"],
+        ),
     ]
 }
 
@@ -342,6 +375,34 @@ fn gate() -> Value {
             ],
         },
     })
+}
+
+/// A gate on kinds of Flux, on a definition, and on kinds without a judge.
+fn other_kinds() -> Value {
+    let mut gate = gate();
+    gate["spec"]["checks"] = json!([
+        {
+            "name": "release", "versionKey": "chart",
+            "object": {"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease", "name": "cilium"},
+        },
+        {
+            "name": "apply", "cluster": "Workload", "versionKey": "image",
+            "object": {"apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization", "namespace": "flux-system", "name": "a"},
+        },
+        {
+            "name": "definition", "cluster": "Workload", "healthOnly": true,
+            "object": {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "name": "a.example.com"},
+        },
+        {
+            "name": "calico", "cluster": "Workload", "versionKey": "image", "cel": "object.spec.calicoVersion == version",
+            "object": {"apiVersion": "crd.projectcalico.org/v1", "kind": "ClusterInformation", "name": "default"},
+        },
+        {
+            "name": "old", "cluster": "Workload", "versionKey": "image", "cel": "object.status.version == version",
+            "object": {"apiVersion": "apps/v1beta2", "kind": "DaemonSet", "namespace": "a", "name": "a"},
+        },
+    ]);
+    gate
 }
 
 fn row(kubernetes: &str) -> Value {
