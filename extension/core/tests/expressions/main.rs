@@ -3,6 +3,12 @@
 //!
 //! `FUZZ_CASES` sets the number of cases or `FUZZ_SECONDS` their time, `SEED` their random seed.
 
+#![expect(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test fails where its input or its expectation is wrong"
+)]
+
 mod objects;
 mod reference;
 mod texts;
@@ -16,7 +22,7 @@ use sluice_core::{
 };
 
 /// Default number of cases, and default seed.
-const CASES: u64 = 20_000;
+const CASES: u64 = 5_000;
 const SEED: u64 = 7;
 
 /// Longest compilation, and longest evaluation with the computation of its cost, in time of a processor.
@@ -79,7 +85,7 @@ fn no_expression_escapes_its_bounds() {
     let few = [refused, costly, failed, untrue, true_, compared]
         .into_iter()
         .min();
-    assert!(case < 10_000 || few > Some(100), "an outcome is rare: {few:?}");
+    assert!(case < CASES || few > Some(10), "an outcome is rare: {few:?}");
 }
 
 /// Returns the time that this thread has run; other processes do not count.
@@ -93,13 +99,6 @@ fn try_one(text: &str, object: &Value, random: &mut fastrand::Rng, outcomes: &mu
     let began = ran();
     let compiled = Expression::compile(text);
     let took = ran().saturating_sub(began);
-    if took > Duration::from_millis(8) {
-        eprintln!(
-            "SLOWTEXT {took:?} {} {}",
-            text.len(),
-            text.chars().take(300).collect::<String>()
-        );
-    }
     outcomes.slowest_text = outcomes.slowest_text.max(took);
     assert!(took < LONGEST, "the compilation took {took:?}");
     let expression = match compiled {
@@ -125,13 +124,6 @@ fn try_one(text: &str, object: &Value, random: &mut fastrand::Rng, outcomes: &mu
     let cost = expression.cost(&variables);
     let result = expression.evaluate(&variables);
     let took = ran().saturating_sub(began);
-    if took > Duration::from_millis(40) {
-        eprintln!(
-            "SLOW {took:?} {cost:?} {} {}",
-            object.to_string().len(),
-            text.chars().take(300).collect::<String>()
-        );
-    }
     outcomes.slowest_evaluation = outcomes.slowest_evaluation.max(took);
     assert!(took < LONGEST, "the evaluation took {took:?}");
     assert_eq!(result, expression.evaluate(&variables));

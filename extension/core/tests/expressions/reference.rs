@@ -71,19 +71,18 @@ fn mixes_signs(text: &str) -> bool {
 }
 
 fn matches(call: &FunctionContext<'_, '_>) -> Result<bool, cel::ExecutionError> {
-    let text = call
-        .this
-        .as_deref()
-        .and_then(|this| this.downcast_ref::<CelString<'_>>());
-    let pattern = call
-        .args
-        .first()
-        .and_then(|pattern| pattern.downcast_ref::<CelString<'_>>());
+    let text = call.this.as_deref().and_then(as_text);
+    let pattern = call.args.first().and_then(|pattern| as_text(pattern.as_ref()));
     let (Some(text), Some(pattern)) = (text, pattern) else {
         return Err(call.error("not a string"));
     };
-    let pattern = regex_lite::Regex::new(pattern.inner()).map_err(|error| call.error(error))?;
-    Ok(pattern.is_match(text.inner()))
+    let pattern = regex_lite::Regex::new(pattern).map_err(|error| call.error(error))?;
+    Ok(pattern.is_match(text))
+}
+
+fn as_text<'a>(value: &'a (dyn Val + '_)) -> Option<&'a str> {
+    let text: &'a CelString<'_> = value.downcast_ref()?;
+    Some(text.inner())
 }
 
 fn counted(variables: &Variables<'_>) -> Counted {

@@ -111,7 +111,7 @@ fn mutated(random: &mut fastrand::Rng) -> String {
         let at = random.usize(0..letters.len());
         match random.u8(0..4) {
             0 => letters[at].clear(),
-            1 => letters[at] = TOKENS[random.usize(0..TOKENS.len())].to_owned(),
+            1 => TOKENS[random.usize(0..TOKENS.len())].clone_into(&mut letters[at]),
             2 => {
                 let to = random.usize(at..letters.len());
                 let copied = letters[at..=to].concat();
@@ -324,10 +324,9 @@ fn path(random: &mut fastrand::Rng, scope: &Scope) -> String {
             }
         }
         _ => {
-            let fields: String = (0..random.usize(1..4))
-                .map(|_| format!(".{}", KEYS[random.usize(0..9)]))
-                .collect();
-            format!("object{fields}")
+            let fields = (0..random.usize(1..4)).map(|_| KEYS[random.usize(0..9)]);
+            let path: Vec<&str> = std::iter::once("object").chain(fields).collect();
+            path.join(".")
         }
     }
 }

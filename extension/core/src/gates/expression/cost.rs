@@ -413,15 +413,14 @@ impl<'a, 'v> Walk<'a, 'v> {
         // The error of a list with an index of another type copies the list.
         let is_cheap = matches!(literal, Some(LiteralValue::String(_) | LiteralValue::Int(_)))
             || matches!(container, Known::Json(Value::Object(_)));
-        let element = match found {
-            Some(found) => found.map_or(Known::Within(Size::SCALAR), Known::Json),
-            None => {
-                let size = self.size(container);
-                if !is_cheap {
-                    self.reads(times, size.weight);
-                }
-                Known::Within(size.element())
+        let element = if let Some(found) = found {
+            found.map_or(Known::Within(Size::SCALAR), Known::Json)
+        } else {
+            let size = self.size(container);
+            if !is_cheap {
+                self.reads(times, size.weight);
             }
+            Known::Within(size.element())
         };
         if optional {
             self.reads(times, Self::copied(element));

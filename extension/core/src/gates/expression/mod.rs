@@ -22,7 +22,10 @@ use std::{
 
 use cel::{
     Context, Env, ExecutionError, FunctionContext,
-    common::types::{CelBool, CelString},
+    common::{
+        types::{CelBool, CelString},
+        value::Val,
+    },
 };
 use serde_json::Value;
 
@@ -175,22 +178,21 @@ impl Expression {
 
 /// Function `matches()` with the compiled patterns of an expression.
 fn is_match(checked: &Checked, call: &FunctionContext<'_, '_>) -> Result<bool, ExecutionError> {
-    let text = call
-        .this
-        .as_deref()
-        .and_then(|this| this.downcast_ref::<CelString<'_>>());
-    let pattern = call
-        .args
-        .first()
-        .and_then(|pattern| pattern.downcast_ref::<CelString<'_>>());
+    let text = call.this.as_deref().and_then(as_text);
+    let pattern = call.args.first().and_then(|pattern| as_text(pattern.as_ref()));
     let (Some(text), Some(pattern)) = (text, pattern) else {
         return Err(call.error("the text is not a string"));
     };
     let mut patterns = checked.patterns.iter();
-    match patterns.find(|compiled| compiled.text() == pattern.inner()) {
-        Some(compiled) => Ok(compiled.matches(text.inner())),
+    match patterns.find(|compiled| compiled.text() == pattern) {
+        Some(compiled) => Ok(compiled.matches(text)),
         None => Err(call.error("the pattern is unknown")),
     }
+}
+
+fn as_text<'a>(value: &'a (dyn Val + '_)) -> Option<&'a str> {
+    let text: &'a CelString<'_> = value.downcast_ref()?;
+    Some(text.inner())
 }
 
 /// Whether a value takes at most so many bytes of JSON.

@@ -79,7 +79,7 @@ impl fmt::Debug for List<'_> {
     }
 }
 
-impl<'v> Val for List<'v> {
+impl Val for List<'_> {
     fn get_type(&self) -> &Type {
         <Self as Val>::cel_type()
     }
@@ -216,7 +216,7 @@ impl fmt::Debug for Fields<'_> {
     }
 }
 
-impl<'v> Val for Fields<'v> {
+impl Val for Fields<'_> {
     fn get_type(&self) -> &Type {
         <Self as Val>::cel_type()
     }
