@@ -477,3 +477,16 @@ fn an_expression_that_ignores_its_variables_has_a_warning(
         assert!(warning.starts_with(expected), "{warning}");
     }
 }
+
+/// The definition asks for an expression of every other kind.
+#[test]
+fn kinds_with_a_judge_are_those_of_the_definition() {
+    let definitions = serde_json::to_string(&sluice_crds::crds()).unwrap();
+    for kind in JudgedKind::ALL {
+        let (api_version, kind) = (kind.api_version(), kind.as_str());
+        assert!(
+            definitions.contains(&format!("'{api_version}/{kind}'")),
+            "{kind} of {api_version}"
+        );
+    }
+}
