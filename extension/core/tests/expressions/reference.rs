@@ -44,8 +44,8 @@ pub(crate) fn evaluate(text: &str, variables: &Variables<'_>) -> Option<(Option<
         Ok(tree) => tree,
         // It counts each bracket as a level, also one around brackets.
         Err(errors) if errors.to_string().contains("Recursion limit") => return None,
-        // Only this parser refuses line breaks in quotes, and both signs in a row, whose types never agree.
-        Err(_) if text.contains('\n') || mixes_signs(text) => return None,
+        // Only this parser refuses line breaks in quotes.
+        Err(_) if text.contains('\n') => return None,
         Err(errors) => panic!("the default parser refuses it: {errors}"),
     };
     let mut results = (0..3).map(|_| {
@@ -63,11 +63,6 @@ pub(crate) fn evaluate(text: &str, variables: &Variables<'_>) -> Option<(Option<
     });
     let first = results.next()?;
     results.all(|(result, _)| result == first.0).then_some(first)
-}
-
-fn mixes_signs(text: &str) -> bool {
-    let text: String = text.split_whitespace().collect();
-    text.contains("!-") || text.contains("-!")
 }
 
 fn matches(call: &FunctionContext<'_, '_>) -> Result<bool, cel::ExecutionError> {

@@ -2,7 +2,10 @@
 
 use cel::{
     common::ast::{CallExpr, Expr, IdedExpr, LiteralValue, operators},
-    parser::PrattParser,
+    parser::{
+        PrattParser,
+        pratt_parser::{Lexer, TokenKind},
+    },
 };
 
 use super::{Variable, pattern::Pattern};
@@ -120,6 +123,9 @@ pub(super) fn check(text: &str) -> Result<Checked, String> {
         return Err(format!(
             "has {signs} operators and other signs; use at most {MAX_SIGNS}"
         ));
+    }
+    if mixes_signs(text) {
+        return Err("has ! before -, or - before !; no value has the type of both".to_owned());
     }
     let parser = PrattParser::default()
         .enable_optional_syntax(true)
@@ -261,6 +267,24 @@ impl<'a> Walk<'a> {
             self.patterns.push(Pattern::compile(text)?);
         }
         Ok(())
+    }
+}
+
+/// Whether a boolean is negated as a number, or the reverse. Parsers disagree about the order, as in `!-1.method()`, and about whether it is
+/// allowed.
+fn mixes_signs(text: &str) -> bool {
+    let mut lexer = Lexer::new(text);
+    let mut before = TokenKind::TokEnd;
+    loop {
+        let kind = lexer.lex().kind;
+        match (before, kind) {
+            // The parser names the error.
+            (_, TokenKind::TokEnd | TokenKind::TokError) => return false,
+            (_, TokenKind::TokWhitespace | TokenKind::TokComment) => {}
+            (TokenKind::TokExclamation, TokenKind::TokMinus)
+            | (TokenKind::TokMinus, TokenKind::TokExclamation) => return true,
+            _ => before = kind,
+        }
     }
 }
 

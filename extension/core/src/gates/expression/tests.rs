@@ -68,6 +68,7 @@ fn evaluated(text: &str, object: &Value) -> Result<bool, ExpressionError> {
 #[case::error_beside_true("object.status.phase == 'a' || object.status.ready")]
 #[case::equal_maps("object.metadata.labels == object.metadata.labels && object == object")]
 #[case::whole_index("object.spec.ports[1] == 443 && object.spec.ports[1.0] == 443")]
+#[case::signs_in_quotes("'!-' != '-!' && 1 - -1 == 2 && !!true && 2 != -1")]
 #[case::comment("true // the rest\n && true")]
 fn an_expression_is_true(#[case] text: &str) {
     assert_eq!(evaluated(text, &object()), Ok(true), "{text}");
@@ -154,6 +155,9 @@ fn an_error_has_no_content_of_the_object(#[case] text: &str) {
 #[case::bytes_function("bytes('a') == bytes('a')", "calls bytes()")]
 #[case::map("{'a': 1} == {'a': 1}", "makes a map or an object")]
 #[case::made("a.b{c: 1} == 1", "makes a map or an object")]
+#[case::signs_of_two_types("!-1.?b.orValue(object).exists_one(z, false)", "has ! before -")]
+#[case::signs_of_two_types_apart("true || !! // a\n - 1 == 1", "has ! before -")]
+#[case::signs_of_two_types_reversed("-!object.ready == 1", "has ! before -, or - before !")]
 #[case::three_macros(
     "object.a.all(x, object.b.all(y, object.c.all(z, true)))",
     "has more than 2 macros such as exists() within each other"

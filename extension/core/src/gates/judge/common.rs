@@ -121,15 +121,13 @@ pub(super) const OBSERVED_IF_REPORTED: Clause = Clause {
 pub(super) const EXPRESSION: Clause = Clause {
     name: "expression",
     met: |seen| evaluated(seen).is_none_or(|result| result == Ok(true)),
-    objection: |seen| match evaluated(seen) {
-        Some(Err(error)) => {
+    objection: |seen| {
+        if let Some(Err(error)) = evaluated(seen) {
             let message = format!("{} for {}", error.message, seen.name());
-            Verdict::waiting(error.reason, message).with_detail(error.detail)
+            return Verdict::waiting(error.reason, message).with_detail(error.detail);
         }
-        Some(Ok(_)) | None => {
-            let message = format!("the expression is false for {}", seen.name());
-            Verdict::waiting(CheckReason::ExpressionFalse, message)
-        }
+        let message = format!("the expression is false for {}", seen.name());
+        Verdict::waiting(CheckReason::ExpressionFalse, message)
     },
 };
 
