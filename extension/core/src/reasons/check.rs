@@ -75,8 +75,9 @@ held! {
         /// The expression of the check fails for the object: a field is missing, or the result is not a boolean.
         ExpressionFailed("check"): "expression fails", Blocked,
             act("correct `cel` of the check, for example with `has()` or an optional field"),
-        /// The expression of the check could take too long for this object, or the object is larger than 1 MiB.
+        /// The expression of the check would take too many steps for the object, or all expressions of the Cluster would take too many
+        /// together.
         ExpressionTooCostly("check"): "expression too costly", Blocked,
-            act("shorten `cel` of the check, or check a smaller object"),
+            act("shorten `cel` of the check, or check a smaller object; `detail` names the limit"),
     }
 }

@@ -110,7 +110,10 @@ impl UpgradeMetrics {
         );
         // An alert on an increase needs the series before the first error.
         for reason in [CheckReason::ExpressionFailed, CheckReason::ExpressionTooCostly] {
-            drop(self.expression_errors.get_or_create_owned(&CheckLabel::of(reason)));
+            drop(
+                self.expression_errors
+                    .get_or_create_owned(&CheckLabel::of(reason)),
+            );
         }
         registry.register(
             "sluice_expression_errors",
