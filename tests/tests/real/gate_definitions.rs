@@ -43,7 +43,13 @@ async fn judge(client: &Client) -> Result<()> {
         ensure!(created.is_ok(), "{gate}: {created:?}");
     }
     judge_versions(client).await?;
-    let cases = [of_versions(), of_checks(), of_objects(), of_the_rest()];
+    let cases = [
+        of_versions(),
+        of_checks(),
+        of_kinds(),
+        of_objects(),
+        of_the_rest(),
+    ];
     for (path, value, texts) in cases.into_iter().flatten() {
         let mut gate = gate();
         set(&mut gate, path, value.clone())?;
@@ -229,6 +235,11 @@ fn of_checks() -> Vec<Case> {
             json!("a".repeat(2049)),
             &["spec.checks[0].cel", "2048"],
         ),
+    ]
+}
+
+fn of_kinds() -> Vec<Case> {
+    vec![
         (
             "/spec/checks/1/object/kind",
             json!("ReplicaSet"),

@@ -547,19 +547,21 @@ async fn objects_are_polled_without_watches() {
 }
 
 fn forget(leader: &mut Option<Context>) {
-    leader.iter().for_each(|leader| leader.forget("uid"));
+    if let Some(leader) = leader {
+        leader.forget("uid");
+    }
 }
 
 fn rest(leader: &mut Option<Context>) {
-    let rests = |leader: &Context| leader.clients.rests("uid", Some(Duration::from_mins(1)));
-    leader.iter().for_each(rests);
+    if let Some(leader) = leader {
+        leader.clients.rests("uid", Some(Duration::from_mins(1)));
+    }
 }
 
 fn leave_unused(leader: &mut Option<Context>) {
-    let later = now() + Duration::from_hours(1);
-    leader
-        .iter()
-        .for_each(|leader| leader.clients.forget_unused(later));
+    if let Some(leader) = leader {
+        leader.clients.forget_unused(now() + Duration::from_hours(1));
+    }
 }
 
 fn end(leader: &mut Option<Context>) {
