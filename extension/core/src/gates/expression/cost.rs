@@ -307,9 +307,10 @@ impl<'a, 'v> Walk<'a, 'v> {
                 | operators::NOT_STRICTLY_FALSE,
                 _,
             ) => Known::Within(Size::SCALAR),
+            // A number that is compared with a list copies the list, for an error that nothing shows.
             (operators::EQUALS | operators::NOT_EQUALS, [one, other]) => {
                 let (one, other) = (self.size(*one), self.size(*other));
-                self.reads(times, one.weight.min(other.weight));
+                self.reads(times, one.weight.saturating_add(other.weight));
                 Known::Within(Size::SCALAR)
             }
             (operators::IN, [value, Known::Json(Value::Object(_))]) => {
@@ -319,11 +320,8 @@ impl<'a, 'v> Walk<'a, 'v> {
             }
             (operators::IN, [value, container]) => {
                 let (value, container) = (self.size(*value), self.size(*container));
-                let compared = value
-                    .weight
-                    .saturating_mul(container.length)
-                    .min(container.weight);
-                self.reads(times, compared.saturating_add(value.text));
+                let compared = value.weight.saturating_mul(container.length);
+                self.reads(times, compared.saturating_add(container.weight));
                 Known::Within(Size::SCALAR)
             }
             (operators::INDEX | operators::OPT_INDEX, [container, _]) => self.index(

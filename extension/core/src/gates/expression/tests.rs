@@ -297,6 +297,16 @@ fn steps_of_nested_macros_multiply() {
     Some("it would compare and copy more than 64 MiB")
 )]
 #[case::short_pattern("!object.text.matches('b')", 100_000, None)]
+#[case::list_as_element(
+    "object.list in object.list",
+    3_000,
+    Some("it would compare and copy more than 64 MiB")
+)]
+#[case::numbers_and_list(
+    "object.list.all(x, x != object.list)",
+    3_000,
+    Some("it would compare and copy more than 64 MiB")
+)]
 #[case::comparisons(
     "object.list.all(x, object.list == object.list)",
     3_000,
