@@ -11,7 +11,8 @@ use serde_json::json;
 use sluice_crds::{
     foreign::Cluster,
     lifecycle::{
-        CheckRecord, CheckState, ClusterUpgrade, GateMode, SelectedGate, UpgradeGate, UpgradeGateStatus,
+        CheckState, ClusterUpgrade, ClusterUpgradeStatus, GateMode, SelectedGate, UpgradeGate,
+        UpgradeGateStatus,
     },
 };
 
@@ -218,21 +219,29 @@ fn lists(gate: &UpgradeGate, found: &GatedCluster) -> bool {
     })
 }
 
-/// Whether the gate holds the upgrade of a Cluster.
+/// Whether the gate holds the upgrade of a Cluster. While the Cluster is held, so does a gate of its record without a judged check: an
+/// invalid one, and each of too many.
 fn holds(gate: &UpgradeGate, found: &GatedCluster) -> bool {
     let name = gate.name_any();
     let Some(status) = found.upgrade.as_ref().and_then(|upgrade| upgrade.status.as_ref()) else {
         return false;
     };
-    if gate.spec.mode != GateMode::Enforce || condition(status, HELD).is_none_or(|held| held.status != "True")
-    {
+    if gate.spec.mode != GateMode::Enforce || !is_held(status) {
         return false;
     }
     let by = status.held_by.as_deref().unwrap_or_default();
     let is_named = by.split('/').next() == Some(name.as_str());
-    let is_unproven = |check: &CheckRecord| check.gate == name && check.state != CheckState::Proven;
-    let mut checks = status.upgrade.iter().flat_map(|record| &record.checks);
-    is_named || checks.any(is_unproven)
+    let is_it = |listed: &SelectedGate| Some(&listed.uid) == gate.metadata.uid.as_ref();
+    let mut listed = status.upgrade.iter().flat_map(|record| &record.selected);
+    let checks = status.upgrade.iter().flat_map(|record| &record.checks);
+    let mut own = checks.filter(|check| check.gate == name).peekable();
+    let is_unjudged = own.peek().is_none() && listed.any(is_it);
+    is_named || is_unjudged || own.any(|check| check.state != CheckState::Proven)
+}
+
+/// Whether a gate holds the upgrade of the Cluster with this status.
+fn is_held(status: &ClusterUpgradeStatus) -> bool {
+    condition(status, HELD).is_some_and(|held| held.status == "True")
 }
 
 #[cfg(test)]
@@ -288,6 +297,11 @@ mod tests {
             cluster: Arc::new(serde_json::from_value(cluster).unwrap()),
             upgrade: Some(Arc::new(serde_json::from_value(upgrade).unwrap())),
         }
+    }
+
+    fn status_of(found: &mut GatedCluster) -> &mut ClusterUpgradeStatus {
+        let upgrade = Arc::make_mut(found.upgrade.as_mut().unwrap());
+        upgrade.status.as_mut().unwrap()
     }
 
     fn written(gate: &UpgradeGate, clusters: &[GatedCluster], unasked: Option<&str>) -> Option<Value> {
@@ -377,6 +391,36 @@ mod tests {
         );
         gate.status = serde_json::from_value(body["status"].clone()).unwrap();
         assert!(write_uncounted(&gate, now()).is_none());
+    }
+
+    /// Beside the gate whose check is shown, others may hold the Cluster: no check of theirs is judged.
+    #[rstest]
+    #[case::unproven("gate", &["cni/Waiting"], true)]
+    #[case::one_of_two_unproven("gate", &["cni/Proven", "cni/Failed"], true)]
+    #[case::proven("gate", &["cni/Proven", "csi/Waiting"], false)]
+    #[case::of_too_many_checks("gate", &[], true)]
+    #[case::invalid_beside_another("gate", &["csi/Waiting"], true)]
+    #[case::not_listed("csi", &[], false)]
+    #[case::created_again("earlier", &["csi/Waiting"], false)]
+    fn a_gate_of_a_held_cluster_holds_unless_its_checks_are_proven(
+        #[case] listed: &str,
+        #[case] checks: &[&str],
+        #[case] expected: bool,
+    ) {
+        let mut found = cluster("a", 3, "Waiting");
+        let record = status_of(&mut found).upgrade.as_mut().unwrap();
+        listed.clone_into(&mut record.selected[0].uid);
+        let checks: Vec<Value> = checks
+            .iter()
+            .map(|check| {
+                let (gate, state) = check.split_once('/').unwrap();
+                json!({"gate": gate, "name": state.to_lowercase(), "state": state})
+            })
+            .collect();
+        record.checks = serde_json::from_value(json!(checks)).unwrap();
+        assert_eq!(holds(&gate(), &found), expected);
+        status_of(&mut found).conditions[0].status = "False".to_owned();
+        assert!(!holds(&gate(), &found), "the Cluster is not held");
     }
 
     /// A gate that no longer selects a Cluster may hold its upgrade.

@@ -5,19 +5,24 @@ mod flux;
 mod server;
 mod watched;
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use rstest::rstest;
 use serde_json::{Value, json};
 use sluice_crds::{
-    lifecycle::{CheckState, GateMode},
+    lifecycle::{CheckState, GateMode, UpgradeGate},
     run::{Hook, Outcome},
 };
 
 use super::*;
-use crate::{protocol::Failure, reasons::GateReason, upgrade::hop::Plan};
+use crate::{
+    gates::gate_status::{self, GatedCluster},
+    protocol::Failure,
+    reasons::GateReason,
+    upgrade::hop::Plan,
+};
 use server::{
-    AGENT, CHART, CLUSTER, GATE, KUBE_SYSTEM, OPERATOR, RELEASE, UPGRADE, V34, V35, V36, World, agent,
+    AGENT, CHART, CLUSTER, GATE, KUBE_SYSTEM, OPERATOR, Place, RELEASE, UPGRADE, V34, V35, V36, World, agent,
     gate_with, operator, row, rows, stored,
 };
 
@@ -731,6 +736,18 @@ fn each_hop_needs_its_own_row() {
     assert!(world.is_open(BEFORE, V36));
 }
 
+/// Returns the number of Clusters that the status of a gate shows as held.
+fn holding(world: &World, gate: Place) -> Value {
+    let object = |place| world.get(place).unwrap().clone();
+    let gate: UpgradeGate = serde_json::from_value(object(gate)).unwrap();
+    let clusters = [GatedCluster {
+        cluster: Arc::new(serde_json::from_value(object(CLUSTER)).unwrap()),
+        upgrade: Some(Arc::new(serde_json::from_value(object(UPGRADE)).unwrap())),
+    }];
+    let write = gate_status::write(&gate, &clusters, None, world.clock.now).unwrap();
+    write.body["status"]["holding"].clone()
+}
+
 #[test]
 fn too_many_checks_hold_and_are_not_read() {
     let mut world = World::new();
@@ -758,6 +775,9 @@ fn too_many_checks_hold_and_are_not_read() {
         "{:?}",
         world.read
     );
+    for name in ["a", "e"] {
+        assert_eq!(holding(&world, ("UpgradeGate", "team-a", name)), 1, "{name}");
+    }
     world.remove(("UpgradeGate", "team-a", "e"));
     world.remove(GATE);
     world.after(2);
