@@ -60,9 +60,21 @@ pub fn write(
     write_if_it_differs(gate, current, &next)
 }
 
-/// Returns the write of the status of a gate beyond the first [`MAX_GATES`] of its namespace, if it differs. Its counts stay as they are.
+/// Returns the number of Clusters whose upgrade is held.
 #[must_use]
-pub fn write_uncounted(gate: &UpgradeGate, now: Timestamp) -> Option<Write> {
+pub fn held(clusters: &[GatedCluster]) -> usize {
+    let is_counted = |found: &&GatedCluster| {
+        let status = found.upgrade.as_ref().and_then(|upgrade| upgrade.status.as_ref());
+        found.cluster.metadata.deletion_timestamp.is_none() && status.is_some_and(is_held)
+    };
+    clusters.iter().filter(is_counted).count()
+}
+
+/// Returns the write of the status of a gate beyond the first [`MAX_GATES`] of its namespace, if it differs. Its number of selected Clusters
+/// stays as it is. `held` is the number of [held] Clusters of the namespace: an Enforce gate counts as holding all of them, because a tenant
+/// chooses the number of gates that would have to be compared with each.
+#[must_use]
+pub fn write_uncounted(gate: &UpgradeGate, held: usize, now: Timestamp) -> Option<Write> {
     let nothing = UpgradeGateStatus::default();
     let current = gate.status.as_ref().unwrap_or(&nothing);
     let message = format!(
@@ -70,8 +82,13 @@ pub fn write_uncounted(gate: &UpgradeGate, now: Timestamp) -> Option<Write> {
         gate.namespace().unwrap_or_default()
     );
     let accepted = ("False", GateReason::ChecksTooMany.as_str(), message);
+    let holding = match gate.spec.mode {
+        GateMode::Audit => 0,
+        GateMode::Enforce => held,
+    };
     let next = UpgradeGateStatus {
         observed_generation: gate.metadata.generation,
+        holding: i64::try_from(holding).ok(),
         conditions: conditions(gate, current, accepted, not_accepted(), now),
         ..current.clone()
     };
@@ -381,16 +398,27 @@ mod tests {
     #[test]
     fn a_gate_of_too_many_is_not_accepted_and_written_once() {
         let mut gate = gate();
-        gate.status = serde_json::from_value(json!({"selected": 3, "holding": 1})).ok();
-        let body = write_uncounted(&gate, now()).map(|write| write.body).unwrap();
+        gate.status = serde_json::from_value(json!({"selected": 3, "holding": 2})).ok();
+        let clusters = [cluster("a", 3, "Proven"), cluster("b", 3, "Waiting")];
+        let held = held(&clusters);
+        assert_eq!(held, 1);
+        let body = write_uncounted(&gate, held, now())
+            .map(|write| write.body)
+            .unwrap();
         assert_eq!(condition_of(&body, "Accepted"), ("False", "ChecksTooMany"));
         assert_eq!(condition_of(&body, "InForce"), ("False", "NotAccepted"));
-        assert_eq!(
-            body["status"]["selected"], 3,
-            "a patch without it would not remove it"
-        );
-        gate.status = serde_json::from_value(body["status"].clone()).unwrap();
-        assert!(write_uncounted(&gate, now()).is_none());
+        let status = &body["status"];
+        assert_eq!(status["selected"], 3, "a patch without it would not remove it");
+        assert_eq!(status["holding"], 1);
+        gate.status = serde_json::from_value(status.clone()).unwrap();
+        assert!(write_uncounted(&gate, held, now()).is_none());
+        let body = write_uncounted(&gate, 0, now()).map(|write| write.body).unwrap();
+        assert_eq!(body["status"]["holding"], 0);
+        gate.spec.mode = GateMode::Audit;
+        let body = write_uncounted(&gate, held, now())
+            .map(|write| write.body)
+            .unwrap();
+        assert_eq!(body["status"]["holding"], 0, "an Audit gate holds nothing");
     }
 
     /// Beside the gate whose check is shown, others may hold the Cluster: no check of theirs is judged.

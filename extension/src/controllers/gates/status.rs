@@ -174,6 +174,7 @@ async fn pass(statuses: &GateStatuses, namespace: &str) -> Result<(), Error> {
     let clusters = clusters(&statuses.stores, namespace).await;
     let unasked = statuses.scope.unasked(namespace);
     let held = clusters.iter().filter(|cluster| is_held(cluster)).count();
+    let all_held = gate_status::held(&clusters);
     let passed = Namespace { at: now(), held };
     statuses.passed(namespace, Some(passed));
     let (mut failure, mut compared) = (None, 0);
@@ -184,7 +185,7 @@ async fn pass(statuses: &GateStatuses, namespace: &str) -> Result<(), Error> {
         let write = if is_counted {
             gate_status::write(&gate, &clusters, unasked.as_deref(), clock().now)
         } else {
-            gate_status::write_uncounted(&gate, clock().now)
+            gate_status::write_uncounted(&gate, all_held, clock().now)
         };
         if let Some(write) = write
             && let Err(refused) = made(statuses, &write).await
@@ -271,7 +272,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn gates_beyond_the_limit_are_refused_without_counts() {
+    async fn gates_beyond_the_limit_are_refused_without_selected_clusters() {
         let world = World::new();
         for number in 0..=MAX_GATES {
             let path = format!("{GATES}/gate-{number:03}");
@@ -288,5 +289,6 @@ mod tests {
         assert_eq!(last["selected"], 1, "{last}");
         assert_eq!(beyond["conditions"][0]["reason"], "ChecksTooMany", "{beyond}");
         assert!(beyond["selected"].is_null(), "{beyond}");
+        assert_eq!(beyond["holding"], 0, "{beyond}");
     }
 }
