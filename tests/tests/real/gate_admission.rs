@@ -184,6 +184,15 @@ fn rights(name: &'static str, unserved: impl Fn() -> Vec<(&'static str, Value)>)
             vec![(name, json!("cilium-${cluster}"))],
             Expected::Refused(&["is invalid: spec.checks[0].object.name", "without resourceNames"]),
         ),
+        (
+            "annotations of Clusters",
+            AUTHOR,
+            vec![("/spec/checks/1/cel", json!("cluster.annotations['a'] == 'b'"))],
+            Expected::Refused(&[
+                "is invalid: spec.checks[1].cel",
+                "user \"author\" may not get clusters.cluster.x-k8s.io in namespace \"team-a\"",
+            ]),
+        ),
         ("a cluster admin", ADMIN, vec![], Expected::Admitted),
         (
             "a placeholder of a cluster admin",

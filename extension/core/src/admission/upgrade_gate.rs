@@ -9,14 +9,21 @@ mod spec;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use sluice_crds::lifecycle::{GateMode, UpgradeGate, UpgradeGateSpec};
+use kube::Resource as _;
+use sluice_crds::{
+    foreign::Cluster,
+    lifecycle::{GateMode, UpgradeGate, UpgradeGateSpec},
+};
 
 pub use self::rights::{Author, Right};
 use self::spec::decoded;
 use super::Verdict;
 use crate::{
     fault::Fault,
-    gates::compiled::{CompiledCheck, compile_written},
+    gates::{
+        compiled::{CompiledCheck, compile_written},
+        expression::{Expression, Variable},
+    },
     protocol::Server,
     text::one_line,
 };
@@ -199,6 +206,21 @@ pub fn judge(review: &GateReview, finished: &GateLookups) -> Result<GateVerdict,
     let mut reported = BTreeSet::new();
     for (at, check) in review.checks.iter().enumerate() {
         let field = format!("spec.checks[{at}]");
+        if let Some(cel) = check.cel.as_ref().filter(|cel| cel.uses(Variable::Cluster)) {
+            let right = review.right_to_clusters();
+            match finished.rights.get(&right) {
+                None => {
+                    missing.rights.insert(right);
+                }
+                Some(Ok(false)) if reported.insert(right.clone()) => {
+                    verdict.faults.push(review.without_clusters(&field, cel, &right));
+                }
+                Some(Ok(_)) => {}
+                Some(Err(why)) => {
+                    unknown.get_or_insert_with(|| review.not_known(&field, why));
+                }
+            }
+        }
         let needed = match review.needed(&field, check, finished) {
             Ok(needed) => needed,
             Err(NoRight::Missing(kind)) => {
@@ -311,6 +333,22 @@ impl GateReview {
         };
         let text = format!("{lacks}; add a Role that allows it{without}, {other}");
         Fault::new(format!("{field}.object.name"), &check.name_template, text)
+    }
+
+    /// Returns the right that an expression with variable `cluster` needs. Its result tells about labels and annotations of any Cluster that
+    /// the gate selects.
+    fn right_to_clusters(&self) -> Right {
+        Right::get(&Cluster::group(&()), &Cluster::plural(&()), &self.namespace, "")
+    }
+
+    /// Returns the fault of an expression that uses the Cluster, whose author may not read Clusters.
+    fn without_clusters(&self, field: &str, cel: &Expression, right: &Right) -> Fault {
+        let text = format!(
+            "it uses cluster, and user {:?} may not {right}; add a Role that allows it without resourceNames, or let an account that \
+             has this right write the gate",
+            self.author_name()
+        );
+        Fault::new(format!("{field}.cel"), cel.text(), text)
     }
 
     /// Returns the message about a right that is not known.

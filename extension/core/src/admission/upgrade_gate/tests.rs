@@ -156,6 +156,10 @@ fn lookups_are_requested_together() {
 #[case::of_workloads(&[], "read-workload", &["spec.checks[1].cluster: Invalid value: \"Workload\": user \"ada\" may not read-workload \
     upgradegates.lifecycle.sluice.dev in namespace \"team-a\"; bind ClusterRole sluice-gate-author to the user there, or let an account \
     that has this right write the gate"])]
+#[case::of_clusters(&[("/checks/1/cel", json!("cluster.annotations['a'] == version"))], "get clusters", &["spec.checks[1].cel: \
+    Invalid value: \"cluster.annotations['a'] == version\": it uses cluster, and user \"ada\" may not get clusters.cluster.x-k8s.io in \
+    namespace \"team-a\"; add a Role that allows it without resourceNames, or let an account that has this right write the gate"])]
+#[case::without_clusters(&[("/checks/1/cel", json!("object.metadata.name == 'cluster'"))], "get clusters", &[])]
 #[case::other_rights(&[], "list", &[])]
 fn a_missing_right_is_named_with_its_field(
     #[case] edits: &[(&str, Value)],
@@ -282,18 +286,19 @@ fn a_missing_right_outweighs_an_unknown_one() {
 }
 
 #[test]
-fn a_gate_asks_for_at_most_one_right_per_check() {
+fn a_gate_asks_for_at_most_one_right_per_check_and_that_to_clusters() {
     let checks: Vec<Value> = (0..16)
         .map(|number| {
             let mut check = spec()["checks"][usize::from(number == 0)].clone();
             check["name"] = json!(format!("check-{number}"));
+            check["cel"] = json!("object.metadata.name == cluster.name");
             check["object"]["name"] = json!(format!("cilium-{number}"));
             check
         })
         .collect();
     let spec = edited(&[("/checks", Value::Array(checks))]);
     let (_, asked) = judged(&created(&spec), |kind| Ok(served(kind)), |_| Ok(true));
-    assert_eq!(asked.len(), 16);
+    assert_eq!(asked.len(), 17);
 }
 
 #[test]
