@@ -156,11 +156,8 @@ const WITH_FLUX: &str = "helm upgrade sluice manifests/chart --namespace sluice-
 /// The account of Sluice.
 const SLUICE: &str = "system:serviceaccount:sluice-system:sluice";
 
-/// Bound in namespace `default`: users `author` and `editor`, each with a ClusterRole.
-const USERS: &str = "
-kubectl create rolebinding author --namespace default --clusterrole=sluice-gate-author --user=author
-kubectl create rolebinding editor --namespace default --clusterrole=edit --user=editor
-";
+/// User `editor` with ClusterRole `edit` in namespace `default`.
+const EDITOR: &str = "kubectl create rolebinding editor --namespace default --clusterrole=edit --user=editor";
 
 /// A ClusterBootstrap of an installation with packages.
 const BOOTSTRAP: &str = "
@@ -203,7 +200,7 @@ async fn rights_are_few_and_gates_are_not_switched_off_while_they_hold() -> Resu
     run(&site, &page, "read workloads").await?;
     becomes_allowed(&site, SLUICE, "get", ("apps", "deployments")).await?;
     reads_flux(&site).await?;
-    authors(&site).await?;
+    authors(&site, &page).await?;
 
     // The commands of the page.
     without_a_review(&site, &page).await?;
@@ -255,8 +252,16 @@ async fn without_a_review(site: &Site, page: &Guide) -> Result<()> {
 }
 
 /// Authors write gates and no records. The role is not part of `edit`.
-async fn authors(site: &Site) -> Result<()> {
-    site.shell().run(USERS, &[]).await?.well()?;
+async fn authors(site: &Site, page: &Guide) -> Result<()> {
+    let of_author = [NAMESPACE[0], ("AUTHOR", "author")];
+    let said = site
+        .shell()
+        .run(&page.commands("let the author read")?, &of_author)
+        .await?;
+    said.well().map(drop).context("let the author read")?;
+    site.shell().run(EDITOR, &[]).await?.well()?;
+    let proxies = ("addons.cluster.x-k8s.io", "helmchartproxies");
+    becomes_allowed(site, "author", "get", proxies).await?;
     for (verb, resource) in [
         ("create", "upgradegates"),
         ("delete", "upgradegates"),
