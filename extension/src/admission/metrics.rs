@@ -34,7 +34,7 @@ pub enum Outcome {
     TooLarge,
     /// The body did not arrive in time.
     Late,
-    /// Other bodies occupy all memory.
+    /// Other reviews occupy all memory for bodies, or all lookups.
     Busy,
     /// The caches are not filled yet.
     Starting,

@@ -56,7 +56,8 @@ const SMALL_KIB: usize = 8 * 1024;
 /// Total memory of larger reviews: three of the largest. A peer gets at most as much as remains for others.
 const LARGE_KIB: usize = 24 * 1024;
 
-/// Concurrent reviews with lookups. Further ones are decided without lookups. A peer gets at most as many as remain for others.
+/// Concurrent reviews with lookups. Further ones are decided without lookups, or refused if they are of UpgradeGates. A peer gets at most as
+/// many as remain for others.
 const LOOKUPS: usize = 64;
 
 /// Timeout of all lookups of a review.

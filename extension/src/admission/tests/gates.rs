@@ -295,6 +295,40 @@ async fn reviews_of_one_peer_do_not_pile_up() {
     }
 }
 
+/// Other webhooks decide without lookups then. This one refuses, unless its verdict depends on no right.
+#[tokio::test(start_paused = true)]
+async fn a_review_without_a_share_of_the_lookups_is_refused_as_busy() {
+    let (admission, asked) = webhooks(|_| Reply::Decided(true));
+    let mut registry = Registry::default();
+    admission.0.metrics.register(&mut registry);
+    let shares_of = |last: u8| {
+        let peer = IpAddr::from([192, 0, 2, last]);
+        let lookups = &admission.0.lookups;
+        (0..).map_while(move |_| lookups.take(&peer))
+    };
+    let taken: Vec<_> = (0..8).flat_map(shares_of).collect();
+    assert_eq!(taken.len(), LOOKUPS);
+
+    let (status, text) = ask_of(&admission, Webhook::Gate, written(&gate(), None).to_string()).await;
+    assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE, "{text}");
+    assert!(text.contains("too many reviews at once; try again"), "{text}");
+    assert_eq!(lock(&asked).len(), 0);
+    let mut counted = String::new();
+    encode(&mut counted, &registry).unwrap();
+    let busy = r#"sluice_admission_reviews_total{webhook="upgradegate",outcome="Busy"} 1"#;
+    assert!(counted.contains(busy), "{counted}");
+    let mut audit = gate();
+    audit["mode"] = json!("Audit");
+    let way_out = reviewed(&admission, &written(&audit, Some(&gate()))).await;
+    assert_eq!(way_out["allowed"], true);
+
+    drop(taken);
+    assert_eq!(
+        reviewed(&admission, &written(&gate(), None)).await["allowed"],
+        true
+    );
+}
+
 /// `--packages` and `--gates` decide which webhooks exist.
 #[rstest]
 #[case::gates_only(false, true)]
