@@ -16,6 +16,8 @@ const PROXY: &str = "extension/core/src/gates/judge/helm_chart_proxy/tests.rs";
 const JOB: &str = "extension/core/src/gates/judge/job.rs";
 const COMPILED: &str = "extension/core/src/gates/compiled/tests.rs";
 const RECONCILE: &str = "extension/core/src/gates/reconcile/tests.rs";
+const EXPRESSIONS: &str = "extension/core/src/gates/reconcile/tests/expressions.rs";
+const EVALUATED: &str = "extension/core/src/gates/expression/tests.rs";
 const RECORD: &str = "extension/core/src/gates/record/tests.rs";
 const STATUS: &str = "extension/core/src/gates/gate_status.rs";
 const DECISION: &str = "extension/core/src/gate/decision/by_gates/tests.rs";
@@ -114,6 +116,10 @@ const EARLY: [Way; 26] = [
         (NAMED, "workers_wait_for_a_proof_of_the_new_api_server"),
     ]),
     ("CEL error, wrong type, too costly, panic", &[
+        (EVALUATED, "a_failing_expression_says_why"),
+        (EVALUATED, "an_expression_that_costs_too_much_is_not_evaluated"),
+        (EVALUATED, "no_text_overflows_a_small_stack"),
+        (EXPRESSIONS, "an_expression_that_costs_too_much_is_counted_as_such"),
         (NAMED, "a_definition_or_an_expression_that_is_not_true_holds::no_status"),
         (PLANTED, "a_planted_judge_of_other_objects_is_found::expression"),
     ]),
@@ -169,6 +175,8 @@ const FOREVER: [Way; 11] = [
         (NAMED, "a_hold_ends_by_its_way_out::no_row"),
     ]),
     ("wrong CEL, wrong object name", &[
+        (EXPRESSIONS, "an_expression_that_fails_is_counted_once_and_ends_with_its_correction"),
+        (EXPRESSIONS, "a_drift_check_reports_an_expression_that_fails"),
         (RECONCILE, "a_drift_check_reports_an_unproven_check"),
         (RECONCILE, "edits_of_a_gate_are_judged_at_once"),
     ]),

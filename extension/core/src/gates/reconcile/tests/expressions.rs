@@ -65,6 +65,26 @@ fn an_expression_that_fails_is_counted_once_and_ends_with_its_correction() {
     assert!(world.is_open(BEFORE, V35), "{:?}", world.record());
 }
 
+/// A wrong expression shows up before the first upgrade, and holds nothing.
+#[test]
+fn a_drift_check_reports_an_expression_that_fails() {
+    let mut world = World::new();
+    let check = agent_with("object.status.phase == 'Ready'");
+    world.put(GATE, gate_with(&rows(), &json!([check])));
+    world.edit_workload(AGENT, |agent| agent["status"]["phase"] = json!("Ready"));
+    world.settle();
+    assert_eq!(world.waits_for(), (None, None));
+    world.edit_workload(AGENT, |agent| {
+        agent["status"].as_object_mut().unwrap().remove("phase");
+    });
+    world.after(601);
+    assert_eq!(world.waits_for(), wait("cni/agent (audit)", "ExpressionFailed"));
+    assert_eq!(errors(&world), [CheckReason::ExpressionFailed]);
+    assert!(!world.is_held());
+    world.after(1);
+    assert_eq!((&world.written, &world.read), (&Vec::new(), &Vec::new()));
+}
+
 #[test]
 fn an_expression_that_costs_too_much_is_counted_as_such() {
     let check = agent_with("object.status.list.all(a, object.status.list.all(b, a == b))");
