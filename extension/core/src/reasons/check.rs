@@ -17,11 +17,11 @@ held! {
         ObjectDeleting("check"): "checked object terminating", Blocked,
             act("find the client that deletes it"),
         /// The controller of the object, of its HelmReleaseProxy or of its source has not observed the latest generation. Or a field has
-        /// another type than its API declares; the message names it.
+        /// another type than its API declares, or the API server answers a read of the kind with an error; the message names it.
         NotObserved("check"): "generation not observed", Progress,
             wait(
                 "the time that the controller of the object takes to apply it",
-                "check that this controller runs, and its log; correct the field where the message names one",
+                "check that this controller runs, and its log; correct the field, or the server of the kind, that the message names",
             ),
         /// The object, or the source of a Kustomization, has another version than the row of the UpgradeGate for this Kubernetes minor
         /// version, or the object has no container of the name that the check gives.

@@ -25,7 +25,7 @@ use crate::{
         interrupt::{needs_of, together},
     },
     rbac::missing_rule,
-    reasons::{CheckReason, Hold},
+    reasons::{CheckReason, GateReason, Hold},
     reconcile::cluster::{connect, silent, unanswered},
     upgrade::{hop::Progress, record::Workload},
 };
@@ -156,6 +156,9 @@ pub(super) fn judge(
             outcome => found.push(outcome?),
         }
     }
+    if matches!(reach, Reach::Reached(_)) {
+        effects.local.heard();
+    }
     let mut judged = Judged {
         checks: Vec::new(),
         fails: reach.silence().is_some(),
@@ -183,12 +186,15 @@ pub(super) fn judge(
                 .checks
                 .iter()
                 .any(|check| check.name == record.name && check.server == Server::Workload);
+            let unread = found
+                .as_deref()
+                .and_then(|found| unread_now(applied, found, &record));
             judged.checks.push(CheckJudgement {
                 record,
                 phase: applied.phase(),
                 mode: applied.gate.mode,
                 on_workload,
-                hold: applied.hold.clone(),
+                hold: applied.hold.clone().or(unread),
                 confirmed: phase == ReadPhase::Confirm && is_read,
             });
         }
@@ -198,7 +204,7 @@ pub(super) fn judge(
 
 /// Notes that the workload API server does not respond.
 fn silence(context: &Context<'_>, effects: &mut GateEffects, hold: Hold) -> Reach {
-    let since = effects.local.heard(false, context.began);
+    let since = effects.local.unheard(context.local, context.began);
     Reach::Silent(hold, since)
 }
 
@@ -281,6 +287,19 @@ fn completed_job<'a>(
     is_gone.then_some(latch)
 }
 
+/// Returns the hold of a Job that cannot be read now. Its recorded completion stays, and proves nothing meanwhile.
+fn unread_now(applied: &Applied, found: &[Found<'_>], record: &CheckRecord) -> Option<Hold> {
+    let mut each = applied.gate.checks.iter().zip(found);
+    let (_, found) = each.find(|(check, _)| check.name == record.name)?;
+    match found {
+        Found::Unread((_, message)) if record.state == CheckState::Proven => {
+            let message = format!("{}/{}: {message}", record.gate, record.name);
+            Some(Hold::new(GateReason::ChecksNotReady, message))
+        }
+        Found::Unread(_) | Found::Objects(_) | Found::Skipped => None,
+    }
+}
+
 /// Returns what a check expects of the object with this namespace and name, without a version.
 fn expected<'e>(
     cluster: &'e str,
@@ -333,7 +352,6 @@ impl<'a> Judging<'a> {
         let Some(uid) = uid.filter(|uid| !uid.is_empty()) else {
             return Ok(silence(context, effects, unanswered(None)));
         };
-        effects.local.heard(true, context.began);
         Ok(Reach::Reached(uid.to_owned()))
     }
 
@@ -400,9 +418,19 @@ impl<'a> Judging<'a> {
             version: version.flatten().cloned().unwrap_or_default(),
             ..entry(applied, check)
         };
+        let uid = match check.server {
+            Server::Management => "",
+            Server::Workload => uid,
+        };
         let objects = match found {
             Found::Skipped => return self.recorded(applied, check, "").cloned(),
-            Found::Unread((reason, message)) => return Some(unjudged(*reason, message)),
+            Found::Unread((reason, message)) => {
+                let version = version.flatten().map(String::as_str);
+                let latch = self.recorded(applied, check, uid);
+                let completed = completed_job(check, None, version, latch)
+                    .filter(|_| *reason == CheckReason::NotObserved);
+                return Some(completed.map_or_else(|| unjudged(*reason, message), CheckRecord::clone));
+            }
             Found::Objects(objects) => objects,
         };
         // No row of a valid gate lacks a value. Without it nothing would be compared.
@@ -413,10 +441,6 @@ impl<'a> Judging<'a> {
                 let message = "the row of the UpgradeGate has no value for the versionKey of the check";
                 return Some(unjudged(CheckReason::NotAtVersion, message));
             }
-        };
-        let uid = match check.server {
-            Server::Management => "",
-            Server::Workload => uid,
         };
         let evidence = Evidence {
             object: objects.object,
@@ -666,6 +690,11 @@ fn undiscovered(stop: Interrupt, server: Server, (api_version, kind): (&str, &st
             Ok((CheckReason::KindForbidden, message))
         }
         Some(404) => Ok(not_served(server, api_version, kind)),
+        Some(code) if is_of_one_kind(code) => {
+            let message =
+                format!("the {server} API server answers {code} for the discovery of {api_version}");
+            Ok((CheckReason::NotObserved, message))
+        }
         _ => Err(Interrupt::Failed(failure)),
     }
 }
@@ -697,9 +726,19 @@ fn unread(stop: Interrupt, key: &Key, (verb, plural): (&str, &str)) -> Step<Unre
             let message = format!("the {server} API server does not serve {plural} in group {group:?}");
             (CheckReason::KindNotServed, message)
         }
+        (Some(code), _) if is_of_one_kind(code) => {
+            let message = format!("the {server} API server answers {code} for {plural} in group {group:?}");
+            (CheckReason::NotObserved, message)
+        }
         _ => return Err(Interrupt::Failed(failure)),
     };
     Ok((reason, message))
+}
+
+/// Whether a response with this code says nothing about other kinds: a server behind the API server does not respond, an object cannot be
+/// converted, or the kind has no such request.
+const fn is_of_one_kind(code: u16) -> bool {
+    code == 405 || code >= 500
 }
 
 fn too_large(failure: &Failure, key: &Key) -> String {

@@ -78,9 +78,9 @@ pub struct GateLocalState {
     read: Option<(Instant, String)>,
     /// Objects to watch, as the last reconcile determined them that read objects.
     pub(super) watched: Vec<Key>,
-    /// Whether the workload API server has responded to this process.
+    /// Whether the workload API server has answered all reads of a judgement of this process.
     reached: bool,
-    /// Start of the silence of the workload API server.
+    /// Start of the first judgement since then in which a read of the workload API server failed.
     silent_since: Option<Timestamp>,
     /// Time since which reads fail.
     failing_since: Option<Instant>,
@@ -130,14 +130,16 @@ impl GateLocalState {
         self.drift_check_at = Some(now + next);
     }
 
-    /// Notes a response of the workload API server, or none. Returns the start of the silence of a server that has responded to this
-    /// process before.
-    pub(super) fn heard(&mut self, responds: bool, clock: Clock) -> Option<Timestamp> {
-        if responds {
-            (self.reached, self.silent_since) = (true, None);
-            return None;
-        }
-        let since = *self.silent_since.get_or_insert(clock.now);
+    /// Notes that the workload API server has answered all reads of a judgement.
+    pub(super) fn heard(&mut self) {
+        (self.reached, self.silent_since) = (true, None);
+    }
+
+    /// Notes that a read of the workload API server failed. `before` is the state before this reconcile: a silence lasts until all reads of
+    /// a judgement are answered, and some may be answered meanwhile. Returns its start, if the server has responded to this process before.
+    pub(super) fn unheard(&mut self, before: &Self, clock: Clock) -> Option<Timestamp> {
+        let began = before.silent_since.unwrap_or(clock.now);
+        let since = *self.silent_since.get_or_insert(began);
         self.reached.then_some(since)
     }
 

@@ -1,6 +1,7 @@
 //! Complete reconciles of the gates of one Cluster.
 
 mod expressions;
+mod failures;
 mod flux;
 mod server;
 mod watched;
@@ -478,10 +479,9 @@ fn a_chart_is_proven_by_its_release_and_the_agent() {
 /// Failed requests of the management API server are retried with backoff, and no record is written.
 #[test]
 fn a_failed_request_writes_nothing() {
-    let mut world = World::with_chart();
-    world.settle();
+    let mut world = World::settled();
     world.target(V35);
-    world.fails = Some(("HelmChartProxy", code(500)));
+    world.fails = Some(("Secret", code(500)));
     world.pass(2);
     assert_eq!(world.reconcile().unwrap_err().code, Some(500));
     assert_eq!(world.written, Vec::<String>::new());

@@ -117,6 +117,8 @@ pub(super) struct World {
     pub(super) cluster_scoped: Option<&'static str>,
     /// Kind whose reads fail.
     pub(super) fails: Option<(&'static str, Failure)>,
+    /// Kind whose discovery fails.
+    pub(super) undiscovered: Option<(&'static str, Failure)>,
     /// Whether the workload API server does not respond.
     pub(super) is_silent: bool,
     /// Edits of other clients right before the first confirming read.
@@ -198,6 +200,7 @@ impl World {
             unserved: None,
             cluster_scoped: None,
             fails: None,
+            undiscovered: None,
             is_silent: false,
             meanwhile: None,
         };
@@ -482,6 +485,10 @@ impl World {
         match ask {
             Read::DriftCheckConnection(_) => ReadResult::Connected(0),
             Read::Kind { kind, .. } if self.unserved == Some(kind) => ReadResult::Absent,
+            Read::Kind { kind, .. } if self.undiscovered.as_ref().is_some_and(|(of, _)| of == kind) => {
+                let (_, failure) = self.undiscovered.clone().unwrap();
+                ReadResult::Failed(failure)
+            }
             Read::Kind {
                 api_version, kind, ..
             } => {
