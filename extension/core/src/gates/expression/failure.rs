@@ -109,10 +109,10 @@ pub(super) fn too_large() -> ExpressionError {
     ExpressionError::too_costly("the object has more than 1 MiB; check another object".to_owned())
 }
 
-/// Returns the error of an expression that exceeds what is left for all expressions of a Cluster.
+/// Returns the error of an expression that exceeds what is left for the expressions of a Cluster.
 pub(super) fn exhausted() -> ExpressionError {
     ExpressionError::too_costly(
-        "the expressions of all gates of the Cluster cost too much together; simplify or remove some"
+        "the expressions of all gates of the Cluster with this mode cost too much together; simplify or remove some"
             .to_owned(),
     )
 }

@@ -4,7 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 use sluice_crds::{
     foreign::Cluster,
-    lifecycle::{CheckRecord, CheckState, GateRecord, VersionRow},
+    lifecycle::{CheckRecord, CheckState, GateMode, GateRecord, VersionRow},
 };
 
 use super::{Context, GateEffects};
@@ -139,12 +139,17 @@ pub(super) fn judge(
     let mut reach = judging.reach(context, effects, phase)?;
     let silent_already = reach.silence().is_some();
     let gates = &judging.selected.gates;
-    let meter = Meter::default();
+    // Audit gates hold nothing, so their expressions must not keep those of the others from being evaluated.
+    let (enforced, audited) = (Meter::default(), Meter::default());
     let outcomes = together(gates.iter().map(|applied| {
         if applied.hold.is_some() || silent_already && judging.needs_workload(applied) {
             return Ok(None);
         }
-        judging.find_all(context, applied, &meter, phase).map(Some)
+        let meter = match applied.gate.mode {
+            GateMode::Enforce => &enforced,
+            GateMode::Audit => &audited,
+        };
+        judging.find_all(context, applied, meter, phase).map(Some)
     }))?;
     let mut found = Vec::new();
     for outcome in outcomes {

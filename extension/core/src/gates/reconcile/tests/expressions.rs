@@ -129,3 +129,42 @@ fn an_expression_that_does_not_compile_holds_as_an_invalid_gate() {
     assert_eq!(world.waits_for(), wait("cni", "GateInvalid"));
     assert!(!world.is_open(BEFORE, V35));
 }
+
+/// An Audit gate comes first, and its expressions cost more than all of a Cluster may.
+#[test]
+fn expressions_of_an_audit_gate_do_not_exhaust_those_of_another_gate() {
+    let mut world = World::new();
+    let checks: Vec<Value> = (0..16)
+        .map(|number| {
+            let mut check = agent_with("object.status.list.all(a, a == 1) && version != ''");
+            check["name"] = json!(format!("agent-{number}"));
+            check
+        })
+        .collect();
+    for (place, mode) in [(GATE, "Enforce"), (("UpgradeGate", "team-a", "audited"), "Audit")] {
+        let checks = if mode == "Audit" {
+            &checks[..]
+        } else {
+            &checks[..1]
+        };
+        let mut gate = gate_with(&rows(), &json!(checks));
+        gate["spec"]["mode"] = json!(mode);
+        world.put(place, gate);
+    }
+    world.target(V35);
+    world.edit_workload(AGENT, |agent| agent["status"]["list"] = json!(vec![1; 10_000]));
+    world.roll_out(AGENT, "v1.18.2");
+    world.after(2);
+    assert!(world.is_open(BEFORE, V35), "{:?}", world.record());
+    let by = world.status().held_by.unwrap_or_default();
+    assert!(by.starts_with("audited/") && by.ends_with(" (audit)"), "{by}");
+    assert_eq!(world.status().reason.as_deref(), Some("ExpressionTooCostly"));
+    assert!(errors(&world).contains(&CheckReason::ExpressionTooCostly));
+
+    // Several Enforce gates share one bound.
+    world.edit(("UpgradeGate", "team-a", "audited"), |gate| {
+        gate["spec"]["mode"] = json!("Enforce")
+    });
+    world.after(2);
+    assert!(!world.is_open(BEFORE, V35), "{:?}", world.record().gates);
+}
