@@ -165,7 +165,7 @@ fn try_one(text: &str, object: &Value, random: &mut fastrand::Rng, outcomes: &mu
         bytes: outcomes.most.bytes.max(cost.bytes),
     };
     // Its own values are copied, which takes longer than the limits allow for.
-    if cost.bytes < MAX_BYTES / 64 && cost.steps < MAX_STEPS / 10 {
+    if cost.bytes < MAX_BYTES / 16 && cost.steps < MAX_STEPS / 10 {
         let expected = reference::evaluate(text, &variables);
         if let Some((expected, reads)) = expected {
             outcomes.compared += 1;

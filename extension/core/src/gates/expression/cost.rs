@@ -14,7 +14,7 @@ use super::{
 pub const MAX_STEPS: u64 = 100_000;
 
 /// Most bytes that one evaluation compares, copies and searches.
-pub const MAX_BYTES: u64 = 64 * 1024 * 1024;
+pub const MAX_BYTES: u64 = 16 * 1024 * 1024;
 
 /// Weight of a value beside its text. It is about what its copy takes.
 const ELEMENT: u64 = 128;

@@ -38,7 +38,7 @@ use cache::CACHE;
 use checked::{Checked, MATCHES, check};
 use cost::cost;
 use failure::{failed, not_boolean, panicked, too_costly, too_large, unknown_cluster};
-use meter::Metered;
+use meter::{Metered, size};
 use variables::{Bound, Made};
 
 /// Largest object that an expression is evaluated for, in bytes of JSON.
@@ -90,7 +90,7 @@ impl Expression {
         })
     }
 
-    /// Returns the same expression for one check of one reconcile. It is evaluated once per version, and its cost counts for `meter`.
+    /// Returns the same expression for one check of one judgement. It is evaluated once per version, and its cost counts for `meter`.
     #[must_use]
     pub fn metered(&self, meter: &Meter) -> Self {
         Self {
@@ -124,22 +124,27 @@ impl Expression {
     /// It costs too much for these variables, fails, or gives another value than true or false.
     pub fn evaluate(&self, variables: &Variables<'_>) -> Result<bool, ExpressionError> {
         match &self.metered {
-            Some(metered) => metered.once(variables.version, |spent| self.within(variables, spent)),
-            None => self.within(variables, &mut |_| Ok(())),
+            Some(metered) => metered.once(variables.version, |meter| self.within(variables, Some(meter))),
+            None => self.within(variables, None),
         }
     }
 
-    /// Evaluates the expression if its cost is within its bounds, and `spend` grants it.
-    fn within(
-        &self,
-        variables: &Variables<'_>,
-        spend: &mut dyn FnMut(Cost) -> Result<(), ExpressionError>,
-    ) -> Result<bool, ExpressionError> {
-        if !is_within(variables.object, MAX_OBJECT) {
+    /// Evaluates the expression if its cost is within its bounds, and `meter` grants it.
+    fn within(&self, variables: &Variables<'_>, meter: Option<&Meter>) -> Result<bool, ExpressionError> {
+        let size = |json: &Value| meter.map_or_else(|| size(json), |meter| meter.size(json));
+        let Some(object) = size(variables.object) else {
             return Err(too_large());
-        }
+        };
         if self.uses(Variable::Cluster) && variables.cluster.is_none() {
             return Err(unknown_cluster());
+        }
+        if let Some(meter) = meter {
+            let texts = variables.cluster.map_or(0, |cluster| {
+                let metadata = &cluster["metadata"];
+                let texts = |field: &str| size(&metadata[field]).unwrap_or(MAX_OBJECT);
+                texts("labels") + texts("annotations")
+            });
+            meter.spend_size(object + texts)?;
         }
         let made = Made::of(variables);
         let bound = made.bound(variables.object);
@@ -151,7 +156,9 @@ impl Expression {
         if !cost.is_within(limit) {
             return Err(too_costly(cost));
         }
-        spend(cost)?;
+        if let Some(meter) = meter {
+            meter.spend(cost)?;
+        }
         // The evaluator is of another project, and its input is that of tenants. Nothing outlives a panic but its hook.
         let evaluated = catch_unwind(AssertUnwindSafe(|| self.evaluated(&bound)));
         evaluated.unwrap_or_else(|_| Err(panicked()))
@@ -193,21 +200,4 @@ fn is_match(checked: &Checked, call: &FunctionContext<'_, '_>) -> Result<bool, E
 fn as_text<'a>(value: &'a (dyn Val + '_)) -> Option<&'a str> {
     let text: &'a CelString<'_> = value.downcast_ref()?;
     Some(text.inner())
-}
-
-/// Whether a value takes at most so many bytes of JSON.
-fn is_within(json: &Value, limit: usize) -> bool {
-    struct Left(usize);
-    impl std::io::Write for Left {
-        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            let left = self.0.checked_sub(bytes.len());
-            self.0 = left.ok_or(std::io::ErrorKind::FileTooLarge)?;
-            Ok(bytes.len())
-        }
-
-        fn flush(&mut self) -> std::io::Result<()> {
-            Ok(())
-        }
-    }
-    serde_json::to_writer(Left(limit), json).is_ok()
 }
