@@ -26,6 +26,12 @@ const CLUSTER: &str = "${cluster}";
 /// Placeholder of the Kubernetes version that is next, in the name of an object.
 const HOP: &str = "${hop}";
 
+/// Maximum number of rows of one Kubernetes minor version. Each check is judged by all of them.
+const MAX_ROWS_OF_MINOR: usize = 8;
+
+/// Maximum number of patterns of all expressions of a gate. Their programs take most of the memory of compiled texts.
+const MAX_PATTERNS: usize = 8;
+
 /// Valid UpgradeGate.
 #[derive(Clone, Debug)]
 pub struct CompiledGate {
@@ -212,6 +218,12 @@ fn check_rows(rows: &[VersionRow]) -> Result<(), Invalid> {
             let remedy = "write one minor version in quotes, such as \"1.35\"";
             return Err(Invalid::new(format!("{field}.kubernetes"), kubernetes, remedy));
         }
+        let before = rows.iter().take(at);
+        if before.filter(|row| row.kubernetes == *kubernetes).count() >= MAX_ROWS_OF_MINOR {
+            let remedy =
+                format!("a gate has at most {MAX_ROWS_OF_MINOR} rows of one minor version, remove some");
+            return Err(Invalid::new(format!("{field}.kubernetes"), kubernetes, remedy));
+        }
         if values.is_empty() || values.len() > MAX_KEYS {
             let remedy = format!("a row has 1 to {MAX_KEYS} values");
             return Err(Invalid::new(format!("{field}.values"), values.len(), remedy));
@@ -236,13 +248,22 @@ fn checks(spec: &UpgradeGateSpec) -> Result<Vec<CompiledCheck>, Invalid> {
         return Err(Invalid::new("spec.checks", listed.len(), remedy));
     }
     let mut compiled: Vec<CompiledCheck> = Vec::with_capacity(listed.len());
+    let mut patterns = 0;
     for (at, check) in listed.iter().enumerate() {
         let field = format!("spec.checks[{at}]");
         if compiled.iter().any(|earlier| earlier.name == check.name) {
             let remedy = "another check has the name, choose one that is unique in the gate";
             return Err(Invalid::new(format!("{field}.name"), &check.name, remedy));
         }
-        compiled.push(compiled_check(&field, check, &spec.versions)?);
+        let check = compiled_check(&field, check, &spec.versions)?;
+        patterns += check.cel.as_ref().map_or(0, Expression::patterns);
+        if let Some(cel) = check.cel.as_ref().filter(|_| patterns > MAX_PATTERNS) {
+            let remedy = format!(
+                "the expressions of a gate have at most {MAX_PATTERNS} patterns of matches() together, remove some"
+            );
+            return Err(Invalid::new(format!("{field}.cel"), cel.text(), remedy));
+        }
+        compiled.push(check);
     }
     if compiled.iter().all(CompiledCheck::is_delivery) {
         let kinds: Vec<&str> = compiled.iter().map(|check| check.kind_name.as_str()).collect();

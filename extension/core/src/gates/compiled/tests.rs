@@ -69,6 +69,21 @@ fn edited(edits: &[(&str, Value)]) -> Value {
     gate
 }
 
+/// Returns edits that add so many rows of a minor version which has one already.
+fn rows_of_one_minor(added: usize) -> Vec<(&'static str, Value)> {
+    let row = |number| {
+        let image = format!("v1.18.{number}");
+        json!({"kubernetes": "1.35", "values": {"chart": "1.18.3", "image": image}})
+    };
+    (0..added).map(|number| ("/versions/2", row(number))).collect()
+}
+
+/// Returns an expression with so many patterns.
+fn with_patterns(patterns: usize) -> String {
+    let matches = (0..patterns).map(|number| format!("version.matches('{number}')"));
+    matches.collect::<Vec<_>>().join(" || ")
+}
+
 #[test]
 fn a_valid_gate_is_compiled() {
     let gate = compiled(&valid()).unwrap();
@@ -105,6 +120,8 @@ fn a_valid_gate_is_compiled() {
 #[rstest]
 #[case::without_deadline(&[("/deadline", json!(null))])]
 #[case::several_rows_of_one_minor(&[("/versions/2", json!({"kubernetes": "1.35", "values": {"chart": "1.18.3", "image": "v1.18.3"}}))])]
+#[case::eight_rows_of_one_minor(&rows_of_one_minor(7))]
+#[case::eight_patterns(&[("/checks/0/cel", json!(with_patterns(4))), ("/checks/1/cel", json!(with_patterns(4)))])]
 #[case::chart_with_a_v(&[("/versions/0/values/chart", json!("v1.17.4"))])]
 #[case::chart_with_build_metadata(&[("/versions/0/values/chart", json!("1.17.4+build.1"))])]
 #[case::digest(&[("/versions/0/values/image", json!("sha256:aa"))])]
@@ -170,6 +187,7 @@ fn another_valid_gate_is_compiled(#[case] edits: &[(&str, Value)]) {
 #[case::minor_with_a_sign(&[("/versions/1/kubernetes", json!("1.+35"))], r#"spec.versions[1].kubernetes is "1.+35""#)]
 #[case::minor_range(&[("/versions/1/kubernetes", json!(">=1.35"))], r#"spec.versions[1].kubernetes is ">=1.35""#)]
 #[case::minor_of_one_number(&[("/versions/1/kubernetes", json!("1"))], r#"spec.versions[1].kubernetes is "1""#)]
+#[case::many_rows_of_one_minor(&rows_of_one_minor(8), r#"spec.versions[9].kubernetes is "1.35": a gate has at most 8 rows of one minor"#)]
 #[case::no_values(&[("/versions/1/values", json!({}))], r#"spec.versions[1].values is "0": a row has 1 to 16 values"#)]
 #[case::key(&[("/versions/1/values/a b", json!("1"))], r#"spec.versions[1].values is "a b": use at most 63"#)]
 #[case::empty_value(&[("/versions/1/values/image", json!(""))], r#"spec.versions[1].values.image is "": write a version"#)]
@@ -219,6 +237,10 @@ fn another_valid_gate_is_compiled(#[case] edits: &[(&str, Value)]) {
     r#"spec.checks[1].object.apiVersion is "authorization.k8s.io/v1": a gate reads no objects about identities"#
 )]
 #[case::expression_of_another_variable(&[("/checks/1/cel", json!("self.status.ready"))], r#"spec.checks[1].cel is "self.status.ready": uses self; the variables are"#)]
+#[case::patterns_of_two_expressions(
+    &[("/checks/0/cel", json!(with_patterns(4))), ("/checks/1/cel", json!(with_patterns(5)))],
+    r#"spec.checks[1].cel is "version.matches('0') || version.matches('1')"#
+)]
 #[case::expression_that_does_not_compile(
     &[("/checks/1/cel", json!("object.status =="))],
     r#"spec.checks[1].cel is "object.status ==": does not compile: line 1, column 17: "#

@@ -8,7 +8,7 @@ use std::{
 use super::Compiled;
 
 /// Most memory of all compiled texts, in bytes, by their weights.
-const LARGEST: usize = 8 * 1024 * 1024;
+const LARGEST: usize = 32 * 1024 * 1024;
 
 /// Memory of a node of a syntax tree, in bytes.
 const NODE: usize = 256;
@@ -110,6 +110,20 @@ mod tests {
         assert_eq!(cache.get("a", || problem(1)).unwrap_err(), "p");
         assert_eq!(cache.get("a", || unreachable!("it is known")).unwrap_err(), "p");
         assert_eq!(cache.get("b", || problem(2)).unwrap_err(), "pp");
+    }
+
+    /// Each of the 50 gates of a namespace has up to 8 patterns, and all Clusters of it are judged in turn.
+    #[test]
+    fn the_patterns_of_a_namespace_do_not_evict_each_other() {
+        let cache = Cache(Mutex::new(None));
+        let texts: Vec<String> = (0..50).map(|gate| format!("gate {gate}")).collect();
+        let largest_pattern = 32 * 1024;
+        for text in &texts {
+            let _ = cache.get(text, || problem(8 * largest_pattern + 300 * NODE));
+        }
+        for text in &texts {
+            let _ = cache.get(text, || unreachable!("it is known"));
+        }
     }
 
     #[test]

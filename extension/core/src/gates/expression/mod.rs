@@ -111,6 +111,12 @@ impl Expression {
         self.compiled.checked.uses.contains(&variable)
     }
 
+    /// Returns the number of different patterns of `matches()`.
+    #[must_use]
+    pub(super) fn patterns(&self) -> usize {
+        self.compiled.checked.patterns.len()
+    }
+
     /// Returns an upper bound of the cost of one evaluation.
     #[must_use]
     pub fn cost(&self, variables: &Variables<'_>) -> Cost {
