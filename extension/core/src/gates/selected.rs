@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use kube::{ResourceExt as _, core::ObjectMeta};
 use sluice_crds::{
-    lifecycle::{Before, GateMode, GateRecord, SelectedGate, UpgradeGate},
+    lifecycle::{self, Before, GateMode, GateRecord, SelectedGate, UpgradeGate},
     run::{Outcome, Phase},
 };
 
@@ -100,11 +100,21 @@ impl Selected {
         if exceeds {
             keep_first(&mut applying, previous);
         }
+        let mut room = if exceeds { Room::None } else { Room::of(&applying) };
         let mut selected = Self::default();
+        let mut leaves_out = false;
         for (gate, hold) in applying {
             match gate {
                 Err(undecodable) => selected.add_undecodable(undecodable, previous),
-                Ok(found) => selected.add(found, hold, hop),
+                Ok(found) => {
+                    selected.list(found);
+                    // The compilation of gates that are not judged would be in vain, in each reconcile.
+                    if room.takes(found) {
+                        selected.add(found, hold, hop);
+                    } else {
+                        leaves_out = true;
+                    }
+                }
             }
         }
         selected.set = digest(&selected.listed);
@@ -114,8 +124,12 @@ impl Selected {
                 facts.owner.namespace
             );
             selected.refuse(message);
-        } else {
-            selected.limit();
+        } else if room == Room::None {
+            selected.refuse(too_many_checks());
+        } else if leaves_out {
+            selected
+                .problems
+                .push(too_many(GateMode::Audit, too_many_checks()));
         }
         selected
     }
@@ -148,15 +162,19 @@ impl Selected {
         });
     }
 
+    /// Lists a gate for the record.
+    fn list(&mut self, gate: &UpgradeGate) {
+        self.listed.push(SelectedGate {
+            name: gate.name_any(),
+            uid: gate.uid().unwrap_or_default(),
+            generation: gate.metadata.generation.unwrap_or_default(),
+            mode: gate.spec.mode,
+        });
+    }
+
     /// Adds a gate, with the reason for which it is not judged, if there is one.
     fn add(&mut self, gate: &UpgradeGate, hold: Option<Hold>, hop: &str) {
         let (name, mode) = (gate.name_any(), gate.spec.mode);
-        self.listed.push(SelectedGate {
-            name: name.clone(),
-            uid: gate.uid().unwrap_or_default(),
-            generation: gate.metadata.generation.unwrap_or_default(),
-            mode,
-        });
         match compile(gate) {
             Ok(gate) => {
                 let hold = hold.or_else(|| without_row(&gate, hop));
@@ -170,39 +188,51 @@ impl Selected {
         }
     }
 
-    /// Removes gates whose checks exceed [`MAX_CHECKS`]. Audit gates never keep those from being judged that hold.
-    fn limit(&mut self) {
-        let enforced = self
-            .gates
-            .iter()
-            .filter(|applied| applied.gate.mode == GateMode::Enforce);
-        let mut count: usize = enforced.map(|applied| applied.gate.checks.len()).sum();
-        if count > MAX_CHECKS {
-            self.refuse(too_many_checks());
-            return;
-        }
-        let mut exceeds = false;
-        self.gates.retain(|applied| {
-            if applied.gate.mode == GateMode::Enforce {
-                return true;
-            }
-            let fits = count + applied.gate.checks.len() <= MAX_CHECKS;
-            if fits {
-                count += applied.gate.checks.len();
-            }
-            exceeds |= !fits;
-            fits
-        });
-        if exceeds {
-            self.problems.push(too_many(GateMode::Audit, too_many_checks()));
-        }
-    }
-
     /// Judges no check at all.
     fn refuse(&mut self, message: String) {
         self.gates.clear();
         self.problems.insert(0, too_many(GateMode::Enforce, message));
     }
+}
+
+/// Number of checks that may still be judged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Room {
+    /// No gate is judged.
+    None,
+    /// All gates that hold Clusters are judged, and Audit gates with so many checks: they never keep those from being judged that hold.
+    Audits(usize),
+}
+
+impl Room {
+    /// Returns the room of these gates within [`MAX_CHECKS`].
+    fn of(applying: &[Applying<'_>]) -> Self {
+        let gates = applying.iter().filter_map(|&(gate, _)| gate.as_ref().ok());
+        let enforced = gates.filter(|gate| gate.spec.mode == GateMode::Enforce);
+        let count: usize = enforced.map(|gate| checks_of(gate)).sum();
+        MAX_CHECKS.checked_sub(count).map_or(Self::None, Self::Audits)
+    }
+
+    /// Whether a gate is judged. Reduces the room for Audit gates.
+    fn takes(&mut self, gate: &UpgradeGate) -> bool {
+        match (&mut *self, gate.spec.mode) {
+            (Self::None, _) => false,
+            (Self::Audits(_), GateMode::Enforce) => true,
+            (Self::Audits(left), GateMode::Audit) => match left.checked_sub(checks_of(gate)) {
+                Some(rest) => {
+                    *left = rest;
+                    true
+                }
+                None => false,
+            },
+        }
+    }
+}
+
+/// Returns the number of checks of a gate. One with more than a gate may have is not valid, and none of its checks is judged.
+fn checks_of(gate: &UpgradeGate) -> usize {
+    let count = gate.spec.checks.len();
+    if count > lifecycle::MAX_CHECKS { 0 } else { count }
 }
 
 /// Gate that applies to the Cluster, with the reason for which no check of it is judged, if there is one.

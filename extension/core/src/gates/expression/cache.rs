@@ -46,6 +46,12 @@ impl Cache {
         result
     }
 
+    /// Whether the result for a text is known.
+    #[cfg(test)]
+    pub(super) fn has(&self, text: &str) -> bool {
+        self.with(|texts| texts.results.contains_key(text))
+    }
+
     fn with<T>(&self, use_: impl FnOnce(&mut Texts) -> T) -> T {
         let mut texts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         use_(texts.get_or_insert_default())

@@ -189,6 +189,12 @@ impl Expression {
     }
 }
 
+/// Whether this process has compiled a text, and keeps the result.
+#[cfg(test)]
+pub(super) fn is_compiled(text: &str) -> bool {
+    CACHE.has(text)
+}
+
 /// Function `matches()` with the compiled patterns of an expression.
 fn is_match(checked: &Checked, call: &FunctionContext<'_, '_>) -> Result<bool, ExecutionError> {
     let text = call.this.as_deref().and_then(as_text);

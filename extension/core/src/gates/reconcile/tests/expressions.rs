@@ -1,10 +1,11 @@
 //! Expressions of checks: what they hold, what ends it, and what is counted.
 
+use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::server::{AGENT, GATE, V35, World, agent, gate_with, row, rows};
 use super::{BEFORE, GateCount, wait};
-use crate::reasons::CheckReason;
+use crate::{gates::expression::is_compiled, reasons::CheckReason};
 
 /// Returns the check of the agent with an expression.
 fn agent_with(expression: &str) -> Value {
@@ -168,4 +169,48 @@ fn expressions_of_an_audit_gate_do_not_exhaust_those_of_another_gate() {
     });
     world.after(2);
     assert!(!world.is_open(BEFORE, V35), "{:?}", world.record().gates);
+}
+
+/// A tenant chooses the number of gates and checks.
+#[rstest]
+#[case::gates_that_hold("Enforce")]
+#[case::audits("Audit")]
+fn gates_beyond_the_limit_of_checks_are_not_compiled(#[case] mode: &str) {
+    let text = |gate: usize, check: usize| format!("object.metadata.name != '{mode} {gate} {check}'");
+    let names: Vec<&'static str> = (0..49)
+        .map(|number| &*format!("other-{number:02}").leak())
+        .collect();
+    let mut world = World::new();
+    for (number, name) in names.iter().enumerate() {
+        let checks: Vec<Value> = (0..16)
+            .map(|check| {
+                let mut agent = agent_with(&text(number, check));
+                agent["name"] = json!(format!("agent-{check}"));
+                agent
+            })
+            .collect();
+        let mut gate = gate_with(&rows(), &json!(checks));
+        gate["spec"]["mode"] = json!(mode);
+        world.put(("UpgradeGate", "team-a", name), gate);
+    }
+    world.target(V35);
+    world.roll_out(AGENT, "v1.18.2");
+    world.after(2);
+    world.after(5);
+    let compiled = |number: usize| (0..16).any(|check| is_compiled(&text(number, check)));
+    let numbers: Vec<usize> = (0..49).filter(|number| compiled(*number)).collect();
+    if mode == "Audit" {
+        // The gate that holds has one check, so three of the others fit.
+        assert!(world.is_open(BEFORE, V35), "{:?}", world.record());
+        assert_eq!(numbers, [0, 1, 2]);
+    } else {
+        assert_eq!(world.closed(BEFORE, V35).0, "ChecksTooMany");
+        assert!(numbers.is_empty(), "{numbers:?}");
+        for name in &names[3..] {
+            world.remove(("UpgradeGate", "team-a", name));
+        }
+        world.after(2);
+        assert!(world.is_open(BEFORE, V35), "{:?}", world.record());
+        assert!(compiled(0));
+    }
 }
