@@ -1,5 +1,7 @@
+use std::cell::Cell;
+
 use rstest::rstest;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::*;
 use crate::reasons::CheckReason;
@@ -333,6 +335,71 @@ fn an_expression_that_costs_too_much_is_not_evaluated(
         }
         (result, _) => panic!("{result:?}"),
     }
+}
+
+thread_local! {
+    static COPIES: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Counts a copy of a list or map of an object.
+pub(super) fn copied() {
+    COPIES.set(COPIES.get() + 1);
+}
+
+/// The evaluator has its own ways to lists that nothing else refers to, such as those of optionals.
+#[rstest]
+#[case::field(300_000, "object.list[0] == []")]
+#[case::optional_field(300_000, "object.?list[0].hasValue()")]
+#[case::optional_key(300_000, "object[?'list'][0].hasValue()")]
+#[case::optional_element(300_000, "object.?list[?0].hasValue()")]
+#[case::absent_element(300_000, "!object.?list[300000].hasValue()")]
+#[case::field_of_a_list(300_000, "!object.?list.a.hasValue()")]
+#[case::optional_field_of_a_list(300_000, "!object.?list.?a.hasValue()")]
+#[case::value(300_000, "object.?list.value()[0] == []")]
+#[case::other_value(
+    300_000,
+    "object.?list.orValue([])[0] == object.?none.orValue(object.list)[0]"
+)]
+#[case::alternative(300_000, "object.?none.or(object.?list)[0].hasValue()")]
+#[case::condition(300_000, "(object.few[0] == 0 ? object.?list : object.?none)[0].hasValue()")]
+#[case::any_type(300_000, "dyn(object.?list)[0].hasValue()")]
+#[case::often(
+    300_000,
+    "object.few.all(x, object.?list[0].hasValue() && object.?list.value()[1] == [])"
+)]
+#[case::size(
+    300_000,
+    "object.?list.value().size() == 300000 && size(object.list) == 300000"
+)]
+#[case::type_(300_000, "type(object.?list.value()) == list && !has(object.none)")]
+#[case::conversion(300_000, "string(object.list) == '' || true")]
+#[case::map(
+    300_000,
+    "object.?map['1'].hasValue() && object.?map.value()['1'] == [] && !object.?map.a.hasValue()"
+)]
+#[case::maps_often(
+    300_000,
+    "object.few.all(x, object.?map[string(x)].hasValue() && string(x) in object.map)"
+)]
+// The bound of each of these has the length of the list.
+#[case::error(
+    30_000,
+    "object.list[object.few] == [] || object.?list[object.few] == [] || true"
+)]
+#[case::computed_element(30_000, "object.few.exists(x, object.?list[x].hasValue())")]
+#[case::lists_of_lists(
+    30_000,
+    "[object.list, object.list][1][0] == [] && ([object.list] + [object.list])[1][0] == []"
+)]
+fn a_long_list_is_not_copied(#[case] length: usize, #[case] text: &str) {
+    let map: Map<String, Value> = (0..9_000).map(|at| (at.to_string(), json!([]))).collect();
+    let few: Vec<u32> = (0..10).collect();
+    let object = json!({"list": vec![json!([]); length], "map": map, "few": few});
+    let steps = cost_of(text, &object).steps;
+    COPIES.set(0);
+    assert_eq!(evaluated(text, &object), Ok(true));
+    let copies = COPIES.get();
+    assert!(copies <= steps, "{copies} copies in {steps} steps");
 }
 
 #[test]

@@ -22,6 +22,9 @@ use cel::{
 };
 use serde_json::{Map, Number, Value};
 
+#[cfg(test)]
+use super::tests;
+
 /// Returns a JSON value as a value of CEL.
 pub(super) fn value(json: &Value) -> Box<dyn Val + '_> {
     match json {
@@ -110,7 +113,7 @@ impl Val for List<'_> {
     where
         Self: 'w,
     {
-        Some(Box::new(self.list().clone()))
+        Some(self)
     }
 
     fn as_iterable<'b, 'w>(&'b self) -> Option<&'b (dyn Iterable + 'w)>
@@ -136,6 +139,8 @@ impl Val for List<'_> {
     where
         Self: 'w,
     {
+        #[cfg(test)]
+        tests::copied();
         Box::new(self.clone())
     }
 
@@ -152,6 +157,23 @@ impl Val for List<'_> {
         Self: 'w,
     {
         Some(Builtin::List(self.list().clone()))
+    }
+}
+
+// The evaluator takes an element from a list that nothing else refers to, such as that of an optional. The list is shared all the same.
+impl Indexer for List<'_> {
+    fn get<'b, 'w>(&'b self, index: &dyn Val) -> Result<CowVal<'b, 'w>, ExecutionError>
+    where
+        Self: 'w,
+    {
+        self.list().get(index)
+    }
+
+    fn steal<'w>(self: Box<Self>, index: &dyn Val) -> Result<Box<dyn Val + 'w>, ExecutionError>
+    where
+        Self: 'w,
+    {
+        self.list().get(index).map(CowVal::into_owned)
     }
 }
 
@@ -266,6 +288,8 @@ impl Val for Fields<'_> {
     where
         Self: 'w,
     {
+        #[cfg(test)]
+        tests::copied();
         Box::new(self.clone())
     }
 
