@@ -324,12 +324,13 @@ impl<'a, 'v> Walk<'a, 'v> {
                 self.reads(times, compared.saturating_add(container.weight));
                 Known::Within(Size::SCALAR)
             }
-            (operators::INDEX | operators::OPT_INDEX, [container, _]) => self.index(
-                *container,
-                parts.get(1).copied(),
-                times,
-                name == operators::OPT_INDEX,
-            ),
+            (operators::INDEX | operators::OPT_INDEX, [container, index]) => {
+                // A map compares the text of a key, and an error copies it.
+                let key = self.size(*index).text;
+                self.reads(times, key);
+                let index = parts.get(1).copied();
+                self.index(*container, index, times, name == operators::OPT_INDEX)
+            }
             (operators::OPT_SELECT, [operand, _]) => {
                 let field = parts.get(1).and_then(|part| text_of(part)).unwrap_or_default();
                 let field = Self::field(*operand, field);

@@ -309,6 +309,11 @@ fn steps_of_nested_macros_multiply() {
     3_000,
     Some("it would compare and copy more than 16 MiB")
 )]
+#[case::long_key(
+    "object.list.all(x, !hop[?object.text].hasValue())",
+    9_000,
+    Some("it would compare and copy more than 64 MiB")
+)]
 #[case::comparisons(
     "object.list.all(x, object.list == object.list)",
     3_000,
