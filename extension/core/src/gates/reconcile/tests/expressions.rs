@@ -165,7 +165,7 @@ fn expressions_of_an_audit_gate_do_not_exhaust_those_of_another_gate() {
 
     // Several Enforce gates share one bound.
     world.edit(("UpgradeGate", "team-a", "audited"), |gate| {
-        gate["spec"]["mode"] = json!("Enforce")
+        gate["spec"]["mode"] = json!("Enforce");
     });
     world.after(2);
     assert!(!world.is_open(BEFORE, V35), "{:?}", world.record().gates);
