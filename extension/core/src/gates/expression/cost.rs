@@ -1,6 +1,6 @@
 //! Upper bounds of what the evaluation of an expression costs for an object. The evaluator has no limit of its own.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use cel::common::ast::{CallExpr, ComprehensionExpr, Expr, IdedExpr, LiteralValue, SelectExpr, operators};
 use serde_json::Value;
@@ -18,6 +18,9 @@ pub const MAX_BYTES: u64 = 16 * 1024 * 1024;
 
 /// Weight of a value beside its text. It is about what its copy takes.
 const ELEMENT: u64 = 128;
+
+/// Times that a search takes as long as a comparison, for a text that nearly repeats.
+const SEARCH: u64 = 4;
 
 /// Longest text of a number: all digits of a double.
 const NUMBER: u64 = 400;
@@ -58,6 +61,7 @@ pub(super) fn cost(checked: &Checked, variables: &[Bound<'_>]) -> Cost {
         variables,
         scope: Vec::new(),
         measured: HashMap::new(),
+        opened: HashSet::new(),
         cost: Cost::default(),
     };
     walk.visit(&checked.tree, 1);
@@ -189,6 +193,8 @@ struct Walk<'a, 'v> {
     scope: Vec<(&'a str, Size)>,
     /// Measured values by their address. All of them outlive the walk.
     measured: HashMap<usize, Size>,
+    /// Lists and maps that are read, by their address.
+    opened: HashSet<usize>,
     cost: Cost,
 }
 
@@ -239,6 +245,19 @@ impl<'a, 'v> Walk<'a, 'v> {
         }
     }
 
+    /// Notes that an element or a field is read. The first time, values are made of all elements or fields.
+    fn opens(&mut self, known: Known<'v>) {
+        let (json, values) = match known {
+            Known::Json(json @ Value::Array(list)) => (json, list.len()),
+            Known::Json(json @ Value::Object(map)) => (json, 2 * map.len()),
+            Known::Json(_) | Known::Within(_) => return,
+        };
+        let address = std::ptr::from_ref(json).addr();
+        if !self.measured.contains_key(&address) && self.opened.insert(address) {
+            self.reads(1, length(values).saturating_mul(ELEMENT));
+        }
+    }
+
     /// Returns the weight of the copy of a value.
     fn copied(known: Known<'v>) -> u64 {
         match known {
@@ -262,14 +281,16 @@ impl<'a, 'v> Walk<'a, 'v> {
 
     fn select(&mut self, select: &'a SelectExpr, times: u64) -> Known<'v> {
         let operand = self.visit(&select.operand, times);
+        let field = self.field(operand, &select.field);
         if select.test {
             return Known::Within(Size::SCALAR);
         }
-        Self::field(operand, &select.field)
+        field
     }
 
     /// Returns a field. The evaluation fails, or has no value, where it is absent.
-    fn field(operand: Known<'v>, field: &str) -> Known<'v> {
+    fn field(&mut self, operand: Known<'v>, field: &str) -> Known<'v> {
+        self.opens(operand);
         match operand {
             Known::Json(json) => json.get(field).map_or(Known::Within(Size::SCALAR), Known::Json),
             Known::Within(size) => Known::Within(size.element()),
@@ -313,7 +334,8 @@ impl<'a, 'v> Walk<'a, 'v> {
                 self.reads(times, one.weight.saturating_add(other.weight));
                 Known::Within(Size::SCALAR)
             }
-            (operators::IN, [value, Known::Json(Value::Object(_))]) => {
+            (operators::IN, [value, map @ Known::Json(Value::Object(_))]) => {
+                self.opens(*map);
                 let weight = self.size(*value).weight;
                 self.reads(times, weight);
                 Known::Within(Size::SCALAR)
@@ -333,7 +355,7 @@ impl<'a, 'v> Walk<'a, 'v> {
             }
             (operators::OPT_SELECT, [operand, _]) => {
                 let field = parts.get(1).and_then(|part| text_of(part)).unwrap_or_default();
-                let field = Self::field(*operand, field);
+                let field = self.field(*operand, field);
                 self.reads(times, Self::copied(field));
                 field
             }
@@ -375,7 +397,8 @@ impl<'a, 'v> Walk<'a, 'v> {
             ) => {
                 for value in known {
                     let text = self.size(value).text;
-                    self.reads(times, text);
+                    let factor = if name == "contains" { SEARCH } else { 1 };
+                    self.reads(times, text.saturating_mul(factor));
                 }
                 Known::Within(Size::SCALAR)
             }
@@ -398,6 +421,7 @@ impl<'a, 'v> Walk<'a, 'v> {
         times: u64,
         optional: bool,
     ) -> Known<'v> {
+        self.opens(container);
         let literal = index.and_then(|index| match &index.expr {
             Expr::Literal(literal) => Some(literal),
             _ => None,
