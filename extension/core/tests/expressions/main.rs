@@ -88,6 +88,15 @@ fn no_expression_escapes_its_bounds() {
     assert!(case < CASES || few > Some(10), "an outcome is rare: {few:?}");
 }
 
+#[test]
+fn no_known_expression_of_a_long_list_escapes_its_bounds() {
+    let (object, mut outcomes) = (objects::long(), Outcomes::default());
+    for text in texts::KNOWN {
+        try_one(text, &object, &mut fastrand::Rng::with_seed(SEED), &mut outcomes);
+    }
+    assert!(outcomes.true_ > 1 && outcomes.costly > 0, "{outcomes:?}");
+}
+
 /// Returns the time that this thread has run; other processes do not count.
 fn ran() -> Duration {
     let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();

@@ -28,7 +28,10 @@ pub(crate) fn cluster() -> Value {
 pub(crate) fn object(random: &mut fastrand::Rng) -> Value {
     match random.u8(0..20) {
         0 => value(random, 6),
-        1 => large(random),
+        1 => match random.u8(0..4) {
+            0 => long(),
+            _ => large(random),
+        },
         2 => deep(random.usize(0..120)),
         _ => usual(random),
     }
@@ -114,6 +117,11 @@ fn large(random: &mut fastrand::Rng) -> Value {
         "conditions": vec![json!([]); length],
         "a": {"b": vec![vec![1; 20]; length / 20]},
     })
+}
+
+/// Returns an object with as many elements as an object may have.
+pub(crate) fn long() -> Value {
+    json!({"list": vec![""; 300_000], "conditions": vec![1; 500], "text": "aa".repeat(10_000)})
 }
 
 fn deep(levels: usize) -> Value {

@@ -3,7 +3,7 @@
 use super::objects::KEYS;
 
 /// Expressions of the kinds that users write, and some that once were costly.
-const KNOWN: &[&str] = &[
+pub(crate) const KNOWN: &[&str] = &[
     "object.status.version == version && object.status.ready",
     "object.status.conditions.exists(c, c.type == 'Ready' && c.status == 'True')",
     "object.metadata.namespace == cluster.namespace && hop.minor == '1.35'",
@@ -16,6 +16,10 @@ const KNOWN: &[&str] = &[
     "[object.list, [object]] == [object.list, [object]]",
     "object.list.exists_one(x, type(x) == int) && dyn(object.a) < 2.5",
     "[0, 1u, 2.0, -1, 0x1F].all(n, n in object.list) != !true",
+    "object.list.all(x, object.?list[0].hasValue())",
+    "object.conditions.all(x, object.?list[0].hasValue() && object[?'list'][1].hasValue())",
+    "object.?list.?a.hasValue() || object.?list.orValue([])[0] == object.?list.value()[1]",
+    "object.conditions.exists(x, hop[?object.text].hasValue() || object.text.contains(object.text + 'b'))",
 ];
 
 const TOKENS: &[&str] = &[
