@@ -559,7 +559,7 @@ fn find<'c>(
 }
 
 /// Returns the key of the object of a check.
-fn key_of(context: &Context<'_>, check: &CompiledCheck, hop: &str) -> Step<Result<Key, Unread>> {
+pub(super) fn key_of(context: &Context<'_>, check: &CompiledCheck, hop: &str) -> Step<Result<Key, Unread>> {
     let (owner, server, kind) = (&context.facts.owner, check.server, &check.kind_name);
     let (resource, is_namespaced) = match discovered(context, server, &check.api_version, kind)? {
         Ok(found) => found,

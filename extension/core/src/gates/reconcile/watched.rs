@@ -9,7 +9,7 @@ use sluice_crds::{
 
 use super::{
     Context,
-    checks::{Judged, Judging},
+    checks::{Judged, Judging, key_of},
     pace::SLOW,
 };
 use crate::{
@@ -19,7 +19,7 @@ use crate::{
         selected::Selected,
         status::{HELD, condition},
     },
-    protocol::{Key, Read, ReadPhase, ReadResult, Server},
+    protocol::{Key, ReadPhase},
     reasons::GateReason,
 };
 
@@ -79,22 +79,7 @@ fn compiled<'a>(selected: &'a Selected, entry: &CheckRecord) -> Option<&'a Compi
 
 /// Returns the key of the object of a check that this reconcile could read. It may not exist yet.
 fn readable(context: &Context<'_>, check: &CompiledCheck, hop: &str) -> Option<Key> {
-    let kind = Read::Kind {
-        server: Server::Workload,
-        api_version: check.api_version.clone(),
-        kind: check.kind_name.clone(),
-    };
-    let (resource, namespace) = match context.answer(kind).ok()? {
-        ReadResult::Served(resource) => (resource, check.namespace.clone()),
-        ReadResult::ServedClusterWide(resource) => (resource, None),
-        _ => return None,
-    };
-    let key = Key {
-        server: Server::Workload,
-        resource: resource.clone(),
-        namespace,
-        name: check.object_name(&context.facts.owner.name, hop),
-    };
+    let key = key_of(context, check, hop).ok()?.ok()?;
     let is_read = context.object(key.clone(), ReadPhase::Plan).is_ok();
     is_read.then_some(key)
 }
