@@ -550,7 +550,7 @@ fn each_rule_of_a_kustomization_can_be_broken() {
     story.is_early("it is at version \"v1@sha1:0d\"");
 }
 
-/// Whoever writes an ExternalArtifact observes no generation.
+/// The controllers that write ExternalArtifacts report no observed generation.
 #[test]
 fn an_external_artifact_needs_no_observed_generation() {
     for (key, is_early) in [("externalartifacts", false), ("ocirepositories", true)] {

@@ -474,7 +474,7 @@ fn the_expressions_of_a_judgement_have_a_limit_together() {
         "{}",
         error.detail
     );
-    // One that is cheap is still evaluated, and another judgement starts anew.
+    // A cheap expression is still evaluated, and the next judgement has a new budget.
     let cheap = Expression::compile("version == '1'").unwrap();
     let small = Variables {
         object: &json!({}),
