@@ -68,7 +68,8 @@
 //! - [`Check`](crate::objects::Check): `proxy(name, proxy)`, `helm_release(name, object)`, `kustomization(name, object)`,
 //!   `management(name, (api_version, kind), object)`, `workload(name, (api_version, kind), namespace, object)`, `container`, `version_key`,
 //!   `health_only()`, `cel(expression)`.
-//! - `Scene::gate(&self, gate: &Gate) -> Result<()>` applies it; `Scene::gate_path(&self, name: &str) -> String` for `scene.objects()`.
+//! - `Scene::gate(&self, gate: &Gate) -> Result<()>` applies it, `Scene::gate_is_in_force(&self, name: &str) -> Result<()>` waits for its
+//!   condition; `Scene::gate_path(&self, name: &str) -> String` for `scene.objects()`.
 //! - `Cluster::cluster_upgrade_path(&self) -> String`, `Cluster::cluster_upgrade(&self) -> Result<Option<Value>>` (its ClusterUpgrade),
 //!   `Cluster::cluster_upgrade_until(what, deadline, probe)`, `Cluster::held_by(check, reason, deadline) -> Result<Value>` (the
 //!   ClusterUpgrade), `Cluster::in_workload(path) -> Result<Option<Value>>`.
@@ -80,6 +81,7 @@ use serde_json::Value;
 
 use super::cluster::Cluster;
 use super::read;
+use super::runner::TIMEOUT;
 use super::scene::Scene;
 use crate::objects::{Chart, Class, Gate, HelmChartProxy};
 use crate::requests::{apply, edit};
@@ -146,6 +148,26 @@ impl Scene {
     pub fn gate_path(&self, name: &str) -> String {
         let namespace = self.namespace();
         format!("/apis/lifecycle.sluice.dev/v1alpha1/namespaces/{namespace}/upgradegates/{name}")
+    }
+
+    /// Waits until an UpgradeGate is in force, at its generation, for every Cluster that it selects.
+    pub async fn gate_is_in_force(&self, name: &str) -> Result<()> {
+        let path = self.gate_path(name);
+        let what = format!("UpgradeGate {name} to be in force");
+        wait::until(what, TIMEOUT, || async {
+            let gate = self.objects().get(&path).await?.unwrap_or_default();
+            let status = &gate["status"];
+            let is_in_force =
+                read::condition(&gate, "InForce").is_some_and(|condition| condition["status"] == "True");
+            let is_observed = status["observedGeneration"] == gate["metadata"]["generation"];
+            if is_in_force && is_observed {
+                Ok(())
+            } else {
+                wait::not_yet(status)
+            }
+        })
+        .await?;
+        Ok(())
     }
 }
 

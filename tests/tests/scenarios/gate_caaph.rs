@@ -12,7 +12,7 @@ use sluice_tests::scenario::{Cluster, Columns, Requests, Row, Scenario, Scene, T
 use sluice_tests::stack::kubelet::Delay;
 use sluice_tests::wait;
 
-use crate::gates_only::{all_verbs_are_used, is_in_force, is_over, nothing_is_forbidden, opens};
+use crate::gates_only::{all_verbs_are_used, is_over, nothing_is_forbidden, opens};
 
 /// Version of the chart and tag of its image, before and after.
 const CHARTS: [(&str, &str); 2] = [("1.17.4", "v1.17.4"), ("1.18.2", "v1.18.2")];
@@ -53,7 +53,7 @@ async fn run(scene: Scene) -> Result<()> {
     let one = create(&scene, "prod-1", &before).await?;
     let two = create(&scene, "prod-2", &before).await?;
     scene.gate(&gate()).await?;
-    is_in_force(&scene, CNI).await?;
+    scene.gate_is_in_force(CNI).await?;
     let log = scene.watch(&[RECORD]).await?;
     let columns = one.upgrade_columns().await?;
 

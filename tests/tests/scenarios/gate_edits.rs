@@ -11,7 +11,7 @@ use sluice_tests::stack::kubelet::Delay;
 use sluice_tests::wait;
 
 use crate::common::{is_completed, proven_before_written};
-use crate::gates_only::{is_in_force, is_open, is_over};
+use crate::gates_only::{is_open, is_over};
 
 /// Label that the gates select, the DaemonSet, and the check of it.
 const AGENT: &str = "agent";
@@ -72,7 +72,7 @@ async fn run(scene: Scene) -> Result<()> {
         scene.gate(gate).await?;
     }
     for gate in &gates {
-        is_in_force(&scene, gate.name()).await?;
+        scene.gate_is_in_force(gate.name()).await?;
     }
 
     packages_are_late(&one, &releases[1]).await?;

@@ -11,7 +11,7 @@ use sluice_tests::scenario::{Cluster, Scenario, Scene, TIMEOUT, VERSIONS, WatchL
 use sluice_tests::stack::flux::FluxController;
 use sluice_tests::wait;
 
-use crate::gates_only::{is_in_force, is_over, nothing_is_forbidden, opens_for};
+use crate::gates_only::{is_over, nothing_is_forbidden, opens_for};
 
 /// Name of the Cluster.
 const CLUSTER: &str = "prod-1";
@@ -59,7 +59,7 @@ async fn run(scene: Scene) -> Result<()> {
     let (release, files) = delivered(&scene).await?;
     let one = create(&scene, &release, &files).await?;
     scene.gate(&gate()).await?;
-    is_in_force(&scene, ADDONS).await?;
+    scene.gate_is_in_force(ADDONS).await?;
     let log = scene.watch(&[RECORD]).await?;
 
     let since = one.upgrade_unmanaged(VERSIONS[2]).await?;

@@ -166,7 +166,7 @@ async fn is_gated(scene: &Scene) -> Result<()> {
     let gated = create(scene, "gated", "demo").await?;
     deploy(&gated, "v1").await?;
     scene.gate(&gate()).await?;
-    is_in_force(scene, AGENT).await?;
+    scene.gate_is_in_force(AGENT).await?;
     let since = gated.upgrade_unmanaged(new).await?;
     gated.held_by("agent/agent", "NotAtVersion", TIMEOUT).await?;
     gated.says("ChecksNotReady: agent/agent", TIMEOUT).await?;
@@ -223,28 +223,6 @@ async fn deploy(cluster: &Cluster, tag: &str) -> Result<()> {
     let client = cluster.workload()?.api.admin_client();
     apply(&client, &daemon_set).await?;
     cluster.rolled_out(AGENT, tag, TIMEOUT).await
-}
-
-/// Waits until a gate is in force for every Cluster that it selects.
-pub(crate) async fn is_in_force(scene: &Scene, gate: &str) -> Result<()> {
-    let path = scene.gate_path(gate);
-    let what = format!("UpgradeGate {gate} to be in force");
-    wait::until(what, TIMEOUT, || async {
-        let gate = scene.objects().get(&path).await?.unwrap_or_default();
-        let status = &gate["status"];
-        let conditions = status["conditions"].as_array();
-        let mut conditions = conditions.into_iter().flatten();
-        let is_in_force =
-            conditions.any(|condition| condition["type"] == "InForce" && condition["status"] == "True");
-        let is_observed = status["observedGeneration"] == gate["metadata"]["generation"];
-        if is_in_force && is_observed {
-            Ok(())
-        } else {
-            wait::not_yet(status)
-        }
-    })
-    .await?;
-    Ok(())
 }
 
 /// Waits until a gate holds no Cluster. Until then its deletion is refused.

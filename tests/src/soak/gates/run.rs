@@ -132,29 +132,8 @@ async fn create(stage: &Stage, plan: &Plan, addon: &Addon) -> Result<Cluster> {
     }
     cluster.rolled_out(&name, CHARTS[0].1, TIMEOUT).await?;
     scene.gate(&gate(plan, addon)).await?;
-    is_in_force(scene, &name).await?;
+    scene.gate_is_in_force(&name).await?;
     Ok(cluster)
-}
-
-/// Waits until a gate is in force at its generation.
-async fn is_in_force(scene: &Scene, gate: &str) -> Result<()> {
-    let path = scene.gate_path(gate);
-    let what = format!("UpgradeGate {gate} to be in force");
-    wait::until(what, TIMEOUT, || async {
-        let gate = scene.objects().get(&path).await?.unwrap_or_default();
-        let status = &gate["status"];
-        let conditions = status["conditions"].as_array();
-        let mut conditions = conditions.into_iter().flatten();
-        let is_in_force =
-            conditions.any(|condition| condition["type"] == "InForce" && condition["status"] == "True");
-        if is_in_force && status["observedGeneration"] == gate["metadata"]["generation"] {
-            Ok(())
-        } else {
-            wait::not_yet(status)
-        }
-    })
-    .await?;
-    Ok(())
 }
 
 /// Waits until the Cluster reaches the version and the ClusterUpgrade shows it.
