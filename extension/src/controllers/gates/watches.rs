@@ -15,7 +15,10 @@ use futures::StreamExt as _;
 use http::Request;
 use kube::{Client, core::WatchEvent};
 use serde::Deserialize;
-use sluice_core::{limits::Backoff, protocol::Key};
+use sluice_core::{
+    limits::{Backoff, TokenBucket},
+    protocol::Key,
+};
 use tokio::{sync::Notify, time::sleep};
 use tokio_util::task::AbortOnDropHandle;
 
@@ -38,8 +41,11 @@ const BOUNDS: Bounds = Bounds {
 /// Requested duration of a watch, in seconds: the client closes a connection that is silent for longer.
 const SECONDS: u32 = 30;
 
-/// Shortest time between two requeues of a Cluster. Its reconcile reads an object as often at most.
-const BETWEEN_REQUEUES: Duration = Duration::from_secs(1);
+/// Shortest time between two requeues of a Cluster, and the mean time between many.
+const BETWEEN_REQUEUES: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(1)];
+
+/// Requeues in a row.
+const AT_ONCE: u32 = 3;
 
 /// Shortest time between two starts of a watch.
 const MIN_DELAY: Duration = Duration::from_secs(5);
@@ -82,12 +88,16 @@ impl Watches {
     }
 }
 
-/// Requeues the Cluster after changes: after the first one at once, and for all within the next second together.
+/// Requeues the Cluster after changes: after the first ones almost at once, later once a second.
 async fn requeue(changed: Arc<Notify>, cluster: ClusterRef, triggers: Requeues) {
+    let [shortest, mean] = BETWEEN_REQUEUES;
+    let mut rate = TokenBucket::full(mean * AT_ONCE, now());
     loop {
         changed.notified().await;
         triggers.enqueue_gated(cluster.clone());
-        sleep(BETWEEN_REQUEUES).await;
+        rate.take(mean, now());
+        let left = rate.available_at(mean).saturating_duration_since(now());
+        sleep(left.max(shortest)).await;
     }
 }
 
@@ -255,7 +265,7 @@ mod tests {
 
     /// A workload API server must not keep the controller busy.
     #[tokio::test(start_paused = true)]
-    async fn events_without_end_requeue_once_a_second() {
+    async fn events_without_end_requeue_once_a_second_after_the_first() {
         let server = ScriptedServer::new(|_| {
             let events = (0..3000).map(|version| (SECOND / 100, shows("MODIFIED", version, 0)));
             Answer::Watch(events.collect())
@@ -263,7 +273,7 @@ mod tests {
         let (_watches, mut requeues) = opened(&server, &["cilium", "operator"]);
         sleep(20 * SECOND).await;
         let times = count(&mut requeues);
-        assert!((19..=21).contains(&times), "{times}");
+        assert!((21..=23).contains(&times), "{times}");
     }
 
     #[tokio::test(start_paused = true)]

@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use crate::{
     clock::Clock,
     events::Event,
+    limits::TokenBucket,
     protocol::Key,
     reasons::{CheckReason, Hold},
     reconcile::cluster::CachedControlPlane,
@@ -17,8 +18,15 @@ use crate::{
 /// Time after which a cache that reads contradict has lost an event: a silent watch ends earlier.
 const LOST: Duration = Duration::from_mins(2);
 
-/// Shortest interval between two reads of one object.
+/// Mean interval between two reads of one object, at least.
 const READ_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Reads of one object in a row. A rollout ends with several events, and the last of them is the proof.
+const READS: u32 = 3;
+
+/// Time that progress has to last before it is written. A changed message of a hook makes Cluster API reconcile the Cluster, which delays
+/// its next call by a second. States in between last for less.
+const SETTLED: Duration = Duration::from_secs(2);
 
 /// Counter update of a reconcile.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,12 +78,14 @@ pub struct GateLocalState {
     hot_since: Option<Instant>,
     /// Number of writes of progress at the hop.
     pub(super) progress_writes: usize,
+    /// Time since which there is progress that is not written.
+    unwritten_since: Option<Instant>,
     /// Control plane whose cached state a read has confirmed last.
     pub(super) confirmed: Option<CachedControlPlane>,
     /// Time of the next drift check of the settled Cluster, once known.
     drift_check_at: Option<Instant>,
-    /// Time of the last reads of objects, and their inputs.
-    read: Option<(Instant, String)>,
+    /// Rate limit of reads of objects, and inputs of the last ones.
+    reads: Option<(TokenBucket, String)>,
     /// Objects to watch, as the last reconcile determined them that read objects.
     pub(super) watched: Vec<Key>,
     /// Whether the workload API server has answered all reads of a judgement of this process.
@@ -93,8 +103,8 @@ pub struct GateLocalState {
 impl GateLocalState {
     /// Returns the time until objects may be read again for the same `inputs`; `None` if they may be read now.
     pub(super) fn until_read(&self, inputs: &str, now: Instant) -> Option<Duration> {
-        let (at, before) = self.read.as_ref()?;
-        let left = READ_INTERVAL.saturating_sub(now.saturating_duration_since(*at));
+        let (rate, before) = self.reads.as_ref()?;
+        let left = rate.available_at(READ_INTERVAL).saturating_duration_since(now);
         (before == inputs && !left.is_zero()).then_some(left)
     }
 
@@ -105,9 +115,23 @@ impl GateLocalState {
         now.saturating_duration_since(since)
     }
 
+    /// Returns the time until progress, which this reconcile observes, may be written.
+    pub(super) fn until_settled(&mut self, now: Instant) -> Duration {
+        let since = *self.unwritten_since.get_or_insert(now);
+        SETTLED.saturating_sub(now.saturating_duration_since(since))
+    }
+
+    /// Notes a status without unwritten progress.
+    pub(super) fn nothing_unwritten(&mut self) {
+        self.unwritten_since = None;
+    }
+
     /// Notes that objects were read for these inputs.
     pub(super) fn has_read(&mut self, inputs: String, now: Instant) {
-        self.read = Some((now, inputs));
+        let rate = self.reads.as_ref().map(|(rate, _)| *rate);
+        let mut rate = rate.unwrap_or(TokenBucket::full(READ_INTERVAL * READS, now));
+        rate.take(READ_INTERVAL, now);
+        self.reads = Some((rate, inputs));
     }
 
     /// Returns the time until the drift check of the settled Cluster with this UID, which runs once in each `period`; `None` once it is

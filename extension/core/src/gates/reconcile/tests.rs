@@ -1028,15 +1028,49 @@ fn a_record_of_an_earlier_cluster_is_replaced() {
 
 /// Events may requeue a Cluster many times a second.
 #[test]
-fn objects_are_read_at_most_once_a_second() {
+fn objects_are_read_three_times_in_a_row_and_then_once_a_second() {
     let mut world = held();
-    world.after(1);
-    assert!(world.read.contains(&"DaemonSet cilium".to_owned()));
-    let Done::RequeueAfter(left) = world.reconcile().unwrap() else {
-        panic!("it is requeued");
+    world.after(10);
+    let reads = |world: &World| world.read.contains(&"DaemonSet cilium".to_owned());
+    assert!(reads(&world));
+    let reconcile = |world: &mut World| match world.reconcile().unwrap() {
+        Done::RequeueAfter(left) => left,
+        done => panic!("it is requeued, not {done:?}"),
     };
-    assert!(left <= Duration::from_secs(1) && !left.is_zero(), "{left:?}");
+    for _ in 0..2 {
+        reconcile(&mut world);
+        assert!(reads(&world));
+    }
+    for _ in 0..5 {
+        let left = reconcile(&mut world);
+        assert!(left <= Duration::from_secs(1) && !left.is_zero(), "{left:?}");
+        assert_eq!(world.read, Vec::<String>::new());
+    }
+    world.after(1);
+    assert!(reads(&world));
+    reconcile(&mut world);
     assert_eq!(world.read, Vec::<String>::new());
+}
+
+/// A message that changes costs Cluster API a reconcile, and delays its next call.
+#[test]
+fn a_passing_state_is_not_written() {
+    let mut world = held();
+    world.after(60);
+    let nothing = Vec::<String>::new();
+    let edit = |world: &mut World, labels: serde_json::Value| {
+        world.edit_workload(AGENT, |agent| agent["metadata"]["deletionTimestamp"] = labels);
+    };
+    edit(&mut world, json!("2026-01-01T00:00:00Z"));
+    world.after(1);
+    assert_eq!(world.written, nothing);
+    edit(&mut world, json!(null));
+    world.after(1);
+    edit(&mut world, json!("2026-01-01T00:00:00Z"));
+    world.after(1);
+    assert_eq!(world.written, nothing, "it has not lasted for two seconds");
+    world.after(2);
+    assert_eq!(world.written, ["ReplaceStatus ClusterUpgrade one"]);
 }
 
 /// A gate may hold for weeks.

@@ -72,12 +72,14 @@ pub(super) fn write(
     effects.events.extend(held(status));
     if facts.upgrade.is_some() {
         if current == status {
+            effects.local.nothing_unwritten();
             return Ok(None);
         }
-        if let Some(left) = not_yet(context, current, status) {
+        if let Some(left) = not_yet(context, effects, (current, status)) {
             return Ok(Some(left));
         }
     }
+    effects.local.nothing_unwritten();
     let progress_writes = progress_writes(context, current, status);
     let mut upgrade = match &facts.upgrade {
         Some(upgrade) => ClusterUpgrade::clone(upgrade),
@@ -120,17 +122,17 @@ fn is_urgent_status(current: &ClusterUpgradeStatus, next: &ClusterUpgradeStatus)
 /// Returns the time that a change without urgency still waits for its write.
 fn not_yet(
     context: &Context<'_>,
-    current: &ClusterUpgradeStatus,
-    next: &ClusterUpgradeStatus,
+    effects: &mut GateEffects,
+    (current, next): (&ClusterUpgradeStatus, &ClusterUpgradeStatus),
 ) -> Option<Duration> {
     if is_urgent_status(current, next) {
         return None;
     }
-    let since_written = context
-        .began
-        .instant
-        .saturating_duration_since(context.local.written?);
-    until_write(context.local.progress_writes, since_written)
+    let now = context.began.instant;
+    let since_written = now.saturating_duration_since(context.local.written?);
+    let settled = effects.local.until_settled(now);
+    let left = until_write(context.local.progress_writes, since_written).unwrap_or_default();
+    Some(left.max(settled)).filter(|left| !left.is_zero())
 }
 
 /// Returns the number of writes of progress of a hop, this write included.
