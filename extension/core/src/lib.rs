@@ -35,6 +35,7 @@ pub mod server_time;
 pub mod summary;
 pub mod text;
 pub mod upgrade;
+pub mod upgrade_plan;
 pub mod value_kinds;
 pub mod values_watch;
 pub mod version;

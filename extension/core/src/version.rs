@@ -1,6 +1,7 @@
 //! Kubernetes versions: compared as semantic versions, stored byte for byte.
 
 mod ordered;
+pub mod range;
 mod upgrading;
 
 use std::cmp::Ordering;

@@ -70,6 +70,18 @@ impl<'a, S: Reconciler> Context<'a, S> {
         }
     }
 
+    /// Returns the context of other facts, with the templates that are known here.
+    pub(crate) fn of_other<'b>(&'b self, facts: &'b S) -> Context<'b, S> {
+        let known = self.answers.iter();
+        let templates = known.filter(|(read, _)| matches!(read, Read::Template(_)));
+        Context {
+            answers: templates
+                .map(|(read, answer)| (read.clone(), answer.clone()))
+                .collect(),
+            ..Context::new(facts, self.local, self.began)
+        }
+    }
+
     /// Returns whether the result of this read is known.
     #[must_use]
     pub fn has(&self, read: &Read) -> bool {

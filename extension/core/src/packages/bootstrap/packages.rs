@@ -52,6 +52,10 @@ pub struct PackageFacts {
     pub template: String,
     /// Values for a Supervisor that `spec.valuesSchema` lacks.
     pub lacked: LackedFields,
+    /// `spec.kubernetesVersionSelection.constraints`: versions of the API server that kapp-controller installs the package on.
+    pub kubernetes: Option<String>,
+    /// `spec.kappControllerVersionSelection.constraints`: versions of kapp-controller that install the package.
+    pub kapp_controller: Option<String>,
 }
 
 impl PackageFacts {
@@ -62,6 +66,10 @@ impl PackageFacts {
         let template = spec.rest.get("template").unwrap_or(&Value::Null);
         let steps = template["spec"]["template"].as_array();
         let takes_values = |step: &Value| ["ytt", "helmTemplate"].iter().any(|tool| !step[tool].is_null());
+        let constraints = |field: &str| {
+            let constraints = spec.rest.get(field)?["constraints"].as_str()?;
+            (!constraints.is_empty()).then(|| constraints.to_owned())
+        };
         Self {
             ref_name: spec.ref_name.clone(),
             version: spec.version.clone(),
@@ -72,6 +80,8 @@ impl PackageFacts {
                 .get("valuesSchema")
                 .map(LackedFields::of)
                 .unwrap_or_default(),
+            kubernetes: constraints("kubernetesVersionSelection"),
+            kapp_controller: constraints("kappControllerVersionSelection"),
         }
     }
 }

@@ -96,7 +96,7 @@ impl CachedControlPlane {
 }
 
 /// One Cluster and the objects that belong to it.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Facts {
     /// Settings of the operator.
     pub settings: Settings,

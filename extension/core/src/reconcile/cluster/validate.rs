@@ -32,6 +32,7 @@ use crate::{
         swap::{self, SwapFacts, SwapInputs, has_ended},
         tkr::{TkrFacts, for_progress, pinned, template_not_found, tkr_legacy, tkr_not_found},
     },
+    upgrade_plan,
 };
 
 /// Hop, release and desired ClusterBootstrap of a Cluster.
@@ -73,8 +74,77 @@ impl Validated {
     }
 }
 
+/// Next hop of a Cluster, and what its packages are changed to before.
+#[derive(Debug)]
+pub(crate) struct NextHop {
+    pub(crate) progress: Progress,
+    /// The release whose packages belong to the hop.
+    pub(crate) release: Result<String, Hold>,
+    /// The desired ClusterBootstrap, if it must be written first.
+    pub(crate) change: Option<Draft>,
+    /// Problem that leaves the release or the ClusterBootstrap unknown.
+    pub(crate) problem: Option<Hold>,
+    swap: SwapFacts,
+    machines: Option<ReleaseMachines>,
+    requires: bool,
+}
+
+impl NextHop {
+    fn stop(&mut self, hold: Hold) {
+        (self.release, self.change, self.problem) = (Err(hold.clone()), None, Some(hold));
+    }
+
+    /// Returns the images of the entry for the hop that is to be written first.
+    ///
+    /// # Errors
+    /// The hold of an entry that cannot be written.
+    pub(crate) fn missing_entry(&self, context: &Context<'_>) -> Result<Option<ReleaseMachines>, Hold> {
+        match (&self.release, &self.problem) {
+            (Ok(name), None) => hop_entry::missing(context, &self.progress, name),
+            _ => Ok(None),
+        }
+    }
+}
+
 /// Derives the desired state from the facts.
 pub(super) fn validate(context: &Context<'_>) -> Step<Validated> {
+    let found = context.facts;
+    let mut next = next_hop(context)?;
+    if let Some(hold) = upgrade_plan::refusal(context, &next)? {
+        next.stop(hold);
+    }
+    let entry = match next.missing_entry(context) {
+        Ok(None) => None,
+        Ok(Some(machines)) => {
+            next.stop(hop_entry::not_written(&next.progress.hop));
+            Some(machines)
+        }
+        Err(hold) => {
+            next.stop(hold);
+            None
+        }
+    };
+    let bootstrap_paused = found
+        .bootstrap
+        .as_ref()
+        .is_some_and(|bootstrap| bootstrap.spec.paused);
+    let paused = pause(found.record(), &next.progress, &found.cluster(), bootstrap_paused);
+    Ok(Validated {
+        progress: next.progress,
+        release: next.release,
+        change: next.change,
+        paused,
+        problem: next.problem,
+        restored: is_restored(context)?,
+        swap: next.swap,
+        machines: next.machines,
+        entry,
+        requires: next.requires,
+    })
+}
+
+/// Derives the next hop from the facts.
+pub(crate) fn next_hop(context: &Context<'_>) -> Step<NextHop> {
     let found = context.facts;
     let to = &found.topology.version;
     let record = found.record();
@@ -116,37 +186,17 @@ pub(super) fn validate(context: &Context<'_>) -> Step<Validated> {
         Ok(name) => change(context, name, &progress),
         Err(hold) => Err(hold.clone().into()),
     };
-    let (mut change, mut problem) = match change {
+    let (change, problem) = match change {
         Ok(change) => (change, None),
         Err(stop) => (None, Some(stop.held()?)),
     };
-    let missing = match (&release, &problem) {
-        (Ok(name), None) => hop_entry::missing(context, &progress, name),
-        _ => Ok(None),
-    };
-    let (entry, hold) = match missing {
-        Ok(None) => (None, None),
-        Ok(Some(machines)) => (Some(machines), Some(hop_entry::not_written(&progress.hop))),
-        Err(hold) => (None, Some(hold)),
-    };
-    if let Some(hold) = hold {
-        (release, change, problem) = (Err(hold.clone()), None, Some(hold));
-    }
-    let bootstrap_paused = found
-        .bootstrap
-        .as_ref()
-        .is_some_and(|bootstrap| bootstrap.spec.paused);
-    let paused = pause(record, &progress, &found.cluster(), bootstrap_paused);
-    Ok(Validated {
+    Ok(NextHop {
         progress,
         release,
         change,
-        paused,
         problem,
-        restored: is_restored(context)?,
         swap,
         machines,
-        entry,
         requires: requiring.is_some(),
     })
 }

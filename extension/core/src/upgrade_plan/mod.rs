@@ -1,0 +1,167 @@
+//! Plan of an upgrade: its steps with their releases and packages, and the findings that will hold it or that a user should know.
+//!
+//! The plan folds the functions of the reconcile over the steps, so it has none of their rules of its own. It has three users: the record
+//! holds the first step by the findings of the chain, admission refuses a change of version, and `sluice plan` prints all of it. No gate
+//! opens by a plan.
+
+mod chain;
+mod checks;
+mod cluster;
+mod finding;
+mod packages;
+mod run;
+mod schema;
+mod selection;
+mod target;
+mod usable;
+pub mod workload;
+
+use serde::Serialize;
+use sluice_crds::run::ClusterBootstrapSpec;
+
+pub use self::{
+    finding::{Admission, CHECKS, Check, Effect, Finding, FindingReason, WarningReason},
+    run::{PlanFailed, plan_of},
+    target::{InvalidTarget, Target, target},
+};
+
+use crate::{
+    names,
+    packages::bootstrap::{self, Catalogue},
+    protocol::Step,
+    reasons::Hold,
+    reconcile::cluster::{Context, NextHop, next_hop},
+};
+
+/// Plan of an upgrade.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct UpgradePlan {
+    /// Version of the control plane.
+    pub from: String,
+    /// `topology.version`.
+    pub to: String,
+    /// Steps of the control plane, in order.
+    pub hops: Vec<Hop>,
+    /// Findings, those of the first step first.
+    pub findings: Vec<Finding>,
+}
+
+impl UpgradePlan {
+    /// Whether a gate will hold the upgrade, or Cluster API refuses it.
+    #[must_use]
+    pub fn is_blocked(&self) -> bool {
+        self.findings
+            .iter()
+            .any(|finding| finding.effect == Effect::Blocks)
+    }
+}
+
+/// One step of the control plane.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Hop {
+    /// Kubernetes version, `v1.35.4+vmware.1`.
+    pub version: String,
+    /// Name of its TanzuKubernetesRelease; `None` if a finding says why there is none.
+    pub release: Option<String>,
+    /// Whether the workers upgrade before the next step.
+    pub workers: bool,
+    /// Packages of the ClusterBootstrap before and after, in the order of writes; none without a release.
+    pub packages: Vec<PackageChange>,
+}
+
+/// Package at one step.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PackageChange {
+    /// Name up to the first dot of `spec.refName`, `antrea`.
+    pub name: String,
+    /// Version before; `None` if the step adds the package.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
+    /// Version after.
+    pub to: String,
+}
+
+/// Checks that read more than cached objects.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Scope {
+    /// Whether values of Secrets and configurations are compared with schemas.
+    pub values: bool,
+}
+
+/// Returns the plan of the upgrade of a Cluster to its `topology.version`.
+///
+/// # Errors
+/// Missing reads: templates and Packages; with [`Scope::values`], also the objects with values.
+pub fn plan(context: &Context<'_>, scope: Scope) -> Step<UpgradePlan> {
+    let first = next_hop(context)?;
+    let facts = context.facts;
+    let links = chain::links(context, &first)?;
+    let mut findings = cluster::findings(facts, &first);
+    for link in &links {
+        findings.extend(checks::of_link(facts, link));
+        findings.extend(packages::findings(facts, link));
+        findings.extend(schema::findings(context, link, scope)?);
+    }
+    let hops = links.iter().map(|link| Hop {
+        version: link.version.clone(),
+        release: link.release.clone().ok(),
+        workers: link.workers,
+        packages: changes(&facts.catalogue, link.before.as_ref(), link.after.as_ref()),
+    });
+    let control_plane = facts.control_plane.as_ref();
+    let version = control_plane.and_then(|cached| cached.versions.spec_version.clone());
+    Ok(UpgradePlan {
+        from: version.unwrap_or_default(),
+        to: facts.topology.version.clone(),
+        hops: hops.collect(),
+        findings,
+    })
+}
+
+/// Returns the hold of an upgrade that has not begun and could not end, by the whole chain of its steps. Once the packages of a release
+/// are merged, nothing of this holds their step.
+///
+/// # Errors
+/// Missing reads.
+pub(crate) fn refusal(context: &Context<'_>, first: &NextHop) -> Step<Option<Hold>> {
+    if !chain::is_ahead(context.facts, first) {
+        return Ok(None);
+    }
+    for link in chain::links(context, first)? {
+        if let Some(hold) = checks::refusal(context, &link)? {
+            return Ok(Some(hold));
+        }
+    }
+    Ok(None)
+}
+
+/// Returns the packages of a spec with their versions in the spec before.
+fn changes(
+    catalogue: &Catalogue,
+    before: Option<&ClusterBootstrapSpec>,
+    after: Option<&ClusterBootstrapSpec>,
+) -> Vec<PackageChange> {
+    let listed = |spec: Option<&ClusterBootstrapSpec>| -> Vec<(String, String)> {
+        let packages = spec.map(bootstrap::packages).unwrap_or_default().into_iter();
+        let facts = packages.filter_map(|(_, package)| catalogue.get(&package.ref_name));
+        facts
+            .map(|facts| (facts.ref_name.clone(), facts.version.clone()))
+            .collect()
+    };
+    let before = listed(before);
+    let version_before = |ref_name: &str| {
+        let mut before = before.iter();
+        before
+            .find(|(name, _)| name == ref_name)
+            .map(|(_, version)| version.clone())
+    };
+    let change = |(ref_name, to): (String, String)| PackageChange {
+        name: names::short(&ref_name).to_owned(),
+        from: version_before(&ref_name),
+        to,
+    };
+    listed(after).into_iter().map(change).collect()
+}
