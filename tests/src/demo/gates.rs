@@ -31,8 +31,15 @@ const CNI: &str = "cni";
 /// The checks of the gate.
 const CHECKS: [&str; 2] = ["chart", "agent"];
 
-/// Time between the change of `topology.version` and that of the chart.
+/// Shortest time between the change of `topology.version` and that of the chart.
 const LATER: Duration = Duration::from_secs(5);
+
+/// Difference of that time between one upgrade and the next. Cluster API calls a hook again each second after the change of
+/// `topology.version`, so ten upgrades spread their changes of the chart over that second.
+const APART: Duration = Duration::from_millis(100);
+
+/// Number of differences after which the time is the shortest again.
+const PHASES: u32 = 10;
 
 /// How long an upgrade may take.
 const UPGRADE: Duration = Duration::from_mins(4);
@@ -148,7 +155,9 @@ pub(super) async fn run(terminal: &Terminal, world: &Arc<World>, times: usize) -
             terminal.say(Tone::Heading, text);
         }
         let cluster = create(terminal, &scene, &name, &from, &proxy).await?;
-        reports.push(one_hop(terminal, &cluster, &log, &proxy, [&from, &to]).await?);
+        let phase = u32::try_from(reports.len()).unwrap_or_default() % PHASES;
+        let later = LATER + APART * phase;
+        reports.push(one_hop(terminal, &cluster, &log, (&proxy, later), [&from, &to]).await?);
         if reports.len() < times {
             terminal.waiting(format!("Cluster {name} to be deleted"));
             cluster.delete().await?;
@@ -233,7 +242,7 @@ async fn one_hop(
     terminal: &Terminal,
     cluster: &Cluster,
     log: &WatchLog,
-    proxy: &HelmChartProxy,
+    (proxy, later): (&HelmChartProxy, Duration),
     [from, to]: [&str; 2],
 ) -> Result<Report> {
     let columns = cluster.upgrade_columns().await?;
@@ -248,7 +257,7 @@ async fn one_hop(
     let mut story = Story::begin(terminal, cluster, since, answered);
     let mut lines = Lines::begin(terminal, &columns);
     terminal.waiting("Cluster API");
-    let mut bumped = std::pin::pin!(bump(terminal, cluster, proxy, to));
+    let mut bumped = std::pin::pin!(bump(terminal, cluster, (proxy, later), to));
     let outcome = loop {
         tokio::select! {
             outcome = &mut bumped => break outcome,
@@ -287,10 +296,15 @@ fn is_of(record: &Written, cluster: &Cluster, since: Revision) -> bool {
     record.name == cluster.name() && record.revision > since
 }
 
-/// Bumps the version first and the chart later, and waits until the upgrade is complete.
-async fn bump(terminal: &Terminal, cluster: &Cluster, proxy: &HelmChartProxy, version: &str) -> Result<()> {
+/// Bumps the version first and the chart `later`, and waits until the upgrade is complete.
+async fn bump(
+    terminal: &Terminal,
+    cluster: &Cluster,
+    (proxy, later): (&HelmChartProxy, Duration),
+    version: &str,
+) -> Result<()> {
     cluster.upgrade_unmanaged(version).await?;
-    tokio::time::sleep(LATER).await;
+    tokio::time::sleep(later).await;
     let chart = CHARTS[1].0;
     terminal.say(
         Tone::Heading,

@@ -42,7 +42,7 @@ const BOUNDS: Bounds = Bounds {
 const SECONDS: u32 = 30;
 
 /// Shortest time between two requeues of a Cluster, and the mean time between many.
-const BETWEEN_REQUEUES: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(1)];
+const BETWEEN_REQUEUES: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(1)];
 
 /// Requeues in a row.
 const AT_ONCE: u32 = 3;
