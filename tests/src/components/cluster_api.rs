@@ -5,11 +5,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 
-use super::cache::{digest, user_cache};
 use super::catalogue::{CLUSTER_API, CLUSTER_API_VERSION, Module, module};
-use super::go::{Program, build, sources_of};
+use super::go::{Program, build_sources, sources_of};
 use super::once::once;
-use crate::processes::notice;
 
 /// A release of Cluster API: the last one of each minor that has hooks as Sluice needs them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -98,22 +96,7 @@ impl ClusterApiRelease {
             ("main.go", main),
             ("status.go", status),
         ];
-        let digest = digest(files.iter().map(|(_, text)| (*text).to_owned()));
-        let directory = user_cache()?
-            .join("sluice/tools")
-            .join(format!("upgrading-{digest}"));
-        let program = directory.join("upgrading");
-        once(&program, |unfinished| {
-            notice(format_args!(
-                "building a program with functions of Cluster API {}, once",
-                self.version()
-            ));
-            for (file, text) in files {
-                fs::write(directory.join(file), text).with_context(|| format!("write {file}"))?;
-            }
-            build(&directory, ".", "-s -w", unfinished, |_| ()).context("build tests/go/upgrading")
-        })?;
-        Ok(program)
+        build_sources("upgrading", &files)
     }
 
     /// Linker flags that set the version of the manager.

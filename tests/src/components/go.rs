@@ -101,6 +101,24 @@ pub(super) fn build(
     go(directory, &words, said).map(drop)
 }
 
+/// The program `name` of `tests/go` with these sources, `go.mod` and `go.sum` among them. It is built first where that was not done before
+/// with the same sources.
+pub(super) fn build_sources(name: &str, sources: &[(&str, &str)]) -> Result<PathBuf> {
+    let digest = digest(sources.iter().map(|(_, text)| (*text).to_owned()));
+    let directory = user_cache()?
+        .join("sluice/tools")
+        .join(format!("{name}-{digest}"));
+    let program = directory.join(name);
+    once(&program, |unfinished| {
+        notice(format_args!("building tests/go/{name}, once"));
+        for (file, text) in sources {
+            fs::write(directory.join(file), text).with_context(|| format!("write {file}"))?;
+        }
+        build(&directory, ".", "-s -w", unfinished, |_| ()).with_context(|| format!("build tests/go/{name}"))
+    })?;
+    Ok(program)
+}
+
 /// A program that no stack needs unless a test asks for it. It is kept by its own inputs: a change of it must not have the programs of every
 /// stack built again.
 #[derive(Debug)]

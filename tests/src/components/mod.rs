@@ -9,6 +9,7 @@ mod cluster_api;
 mod flux;
 mod go;
 mod installed;
+mod kapp_controller;
 mod once;
 mod origin;
 mod preflight;
@@ -29,6 +30,7 @@ pub use flux::{
     FluxController, FluxFiles, HELM_CONTROLLER_VERSION, KUSTOMIZE_CONTROLLER_VERSION,
     SOURCE_CONTROLLER_VERSION,
 };
+pub use kapp_controller::ranges;
 pub use preflight::Isolation;
 pub use previous::previous_sluice;
 

@@ -1,4 +1,5 @@
-//! Parts of the product on real components, without Clusters: definitions, the binary and its replicas, the election.
+//! Parts of the product on real components, without Clusters: definitions, the binary and its replicas, the election,
+//! version ranges.
 
 mod crds;
 mod example_gates;
@@ -11,5 +12,6 @@ mod install_gates;
 mod install_wrong;
 mod leader;
 mod policies;
+mod ranges;
 mod standby;
 mod status;

@@ -71,13 +71,18 @@ pub fn may_report(wanted: &str, reported: &str) -> bool {
 
 /// Parses a version as `ParseTolerant` of `blang/semver` does: without `v`, without a patch, or with leading zeros.
 fn tolerant(text: &str) -> Option<Version> {
+    Version::parse(&normalized(text)?).ok()
+}
+
+/// Returns the text that `ParseTolerant` of `blang/semver` and of its fork `k14s/semver` parses instead of `text`.
+pub(super) fn normalized(text: &str) -> Option<String> {
     let text = without_v(text.trim());
     let mut parts: Vec<String> = text.splitn(3, '.').map(without_zeros).collect();
     if parts.len() < 3 && parts.last().is_some_and(|last| last.contains(['+', '-'])) {
         return None;
     }
     parts.resize(parts.len().max(3), "0".to_owned());
-    Version::parse(&parts.join(".")).ok()
+    Some(parts.join("."))
 }
 
 fn without_v(text: &str) -> &str {
