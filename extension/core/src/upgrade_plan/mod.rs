@@ -101,7 +101,7 @@ pub fn plan(context: &Context<'_>, scope: Scope) -> Step<UpgradePlan> {
     let first = next_hop(context)?;
     let facts = context.facts;
     let links = chain::links(context, &first)?;
-    let mut findings = cluster::findings(facts, &first);
+    let mut findings = cluster::findings(context, &first)?;
     for link in &links {
         findings.extend(checks::of_link(facts, link));
         findings.extend(packages::findings(facts, link));
