@@ -167,6 +167,6 @@ bench-fleet: say-cost build ## SIZES of generated clusters, 2000 at most, on a r
 plot-fleet: build ## Draw docs/performance/*.svg, and the table of docs/performance.md, from that file
 	$(BUILT)/fleet --plot
 
-generate: build ## Write the CRD YAML from the Rust types, the copies of the chart, and the tables of reasons to hold
+generate: build ## Write the CRD YAML from the Rust types, the copies of the chart, and the tables of reasons to hold and of checks
 	$(BUILT)/examples/generate
 	$(BUILT)/examples/failure_modes

@@ -109,6 +109,8 @@ pub mod annotation {
     pub const HOLD_UPGRADE_SEQUENCE: &str = "topology.cluster.x-k8s.io/hold-upgrade-sequence";
     /// Cluster API, on a Cluster: hooks that it still has to call, comma separated.
     pub const PENDING_HOOKS: &str = "runtime.cluster.x-k8s.io/pending-hooks";
+    /// Cluster API, on a Cluster, by its presence: most rules for a change of `topology.version` do not apply.
+    pub const DISABLE_VERSION_CHECK: &str = "unsafe.topology.cluster.x-k8s.io/disable-update-version-check";
     /// Cluster API, on a Cluster that is being deleted, by its presence: hook BeforeClusterDelete has released the deletion.
     pub const OK_TO_DELETE: &str = "runtime.cluster.x-k8s.io/ok-to-delete";
 
@@ -207,12 +209,20 @@ pub mod name {
     pub const EXTERNAL_VCN_ID: &str = "externalVCNId";
     /// Topology variable with the subnet of load balancers of Oracle Cloud.
     pub const PRIVATE_SERVICE_SUBNET_ID: &str = "privateServiceSubnetId";
-    /// The conditions of a Cluster that Sluice reads. All others are skipped when a Cluster is decoded.
+    /// The conditions of a Cluster that Sluice reads. All others are skipped when a Cluster is decoded, except
+    /// [`HEALTH_CONDITIONS`].
     pub const CLUSTER_CONDITIONS: [&str; 4] = [
         CONTROL_PLANE_INITIALIZED,
         TOPOLOGY_RECONCILED,
         RELEASE_COMPATIBLE,
         UPDATES_AVAILABLE,
+    ];
+    /// Conditions of a Cluster (v1beta2) that a user should know before an upgrade. Only their types and statuses are read, and only
+    /// while they are not True.
+    pub const HEALTH_CONDITIONS: [&str; 3] = [
+        "ControlPlaneMachinesReady",
+        "WorkerMachinesReady",
+        "RemoteConnectionProbe",
     ];
     /// Condition of a Cluster (v1beta1): the API server of the workload has responded once.
     pub const CONTROL_PLANE_INITIALIZED: &str = "ControlPlaneInitialized";
@@ -251,7 +261,7 @@ pub fn is_kept(key: &str) -> bool {
 }
 
 /// Every key of [`label`] and [`annotation`].
-const READ: [&str; 64] = [
+const READ: [&str; 65] = [
     label::TKR,
     label::LEGACY_TKR,
     label::INCOMPATIBLE,
@@ -300,6 +310,7 @@ const READ: [&str; 64] = [
     annotation::DEFER_UPGRADE,
     annotation::HOLD_UPGRADE_SEQUENCE,
     annotation::PENDING_HOOKS,
+    annotation::DISABLE_VERSION_CHECK,
     annotation::OK_TO_DELETE,
     annotation::RETRIGGERED_AT,
     annotation::APP_RESYNCED_AT,

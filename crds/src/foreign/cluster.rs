@@ -132,7 +132,8 @@ pub struct ClusterStatus {
     /// Status of the workers (v1beta2).
     #[serde(deserialize_with = "or_default", skip_serializing_if = "Option::is_none")]
     pub workers: Option<PlannedUpgrade>,
-    /// Conditions of either version that Sluice [reads](crate::labels::name::CLUSTER_CONDITIONS).
+    /// Conditions of either version that Sluice [reads](crate::labels::name::CLUSTER_CONDITIONS), and
+    /// [those of its health](crate::labels::name::HEALTH_CONDITIONS) that are not True.
     #[serde(
         deserialize_with = "condition::of_cluster",
         skip_serializing_if = "Vec::is_empty"

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::lenient::{each, or_default, shortened};
-use crate::labels::name::CLUSTER_CONDITIONS;
+use crate::labels::name::{CLUSTER_CONDITIONS, HEALTH_CONDITIONS};
 
 /// A condition of Cluster API (either version) or of kapp-controller.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,12 +45,25 @@ impl Condition {
     }
 }
 
-/// Reads the conditions of a Cluster that Sluice [reads](CLUSTER_CONDITIONS).
+/// Reads the conditions of a Cluster that Sluice [reads](CLUSTER_CONDITIONS), and the type and status of each
+/// [health condition](HEALTH_CONDITIONS) that is not `True`. The texts of the latter change often, and nothing depends on them.
 pub(crate) fn of_cluster<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Condition>, D::Error> {
-    let mut conditions: Vec<Condition> = each(deserializer)?;
-    conditions.retain(|condition| CLUSTER_CONDITIONS.contains(&condition.type_.as_str()));
-    conditions.shrink_to_fit();
-    Ok(conditions)
+    let conditions: Vec<Condition> = each(deserializer)?;
+    let kept = conditions.into_iter().filter_map(|condition| {
+        let type_ = condition.type_.as_str();
+        if CLUSTER_CONDITIONS.contains(&type_) {
+            return Some(condition);
+        }
+        let is_unhealthy = HEALTH_CONDITIONS.contains(&type_) && !condition.is_true();
+        is_unhealthy.then(|| Condition {
+            type_: condition.type_,
+            status: condition.status,
+            ..Condition::default()
+        })
+    });
+    let mut kept: Vec<Condition> = kept.collect();
+    kept.shrink_to_fit();
+    Ok(kept)
 }
 
 /// The condition of a type, if there is one.
@@ -63,4 +76,35 @@ pub fn find<'a>(conditions: &'a [Condition], type_: &str) -> Option<&'a Conditio
 #[must_use]
 pub fn is_true(conditions: &[Condition], type_: &str) -> bool {
     find(conditions, type_).is_some_and(Condition::is_true)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use crate::foreign::Cluster;
+
+    #[test]
+    fn health_conditions_are_kept_without_texts_and_only_while_they_are_not_true() {
+        let condition = |type_: &str, status: &str| json!({"type": type_, "status": status, "reason": "Why", "message": "why", "observedGeneration": 3});
+        let conditions = [
+            condition("TopologyReconciled", "True"),
+            condition("Available", "False"),
+            condition("ControlPlaneMachinesReady", "True"),
+            condition("WorkerMachinesReady", "Unknown"),
+            condition("RemoteConnectionProbe", "False"),
+        ];
+        let cluster: Cluster = serde_json::from_value(json!({"status": {"conditions": conditions}})).unwrap();
+        let kept = cluster.status.unwrap().conditions;
+        let kept: Vec<_> = kept
+            .iter()
+            .map(|kept| (kept.type_.as_str(), kept.status.as_str(), kept.reason.as_str()))
+            .collect();
+        let expected = [
+            ("TopologyReconciled", "True", "Why"),
+            ("WorkerMachinesReady", "Unknown", ""),
+            ("RemoteConnectionProbe", "False", ""),
+        ];
+        assert_eq!(kept, expected);
+    }
 }

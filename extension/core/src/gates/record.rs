@@ -275,15 +275,11 @@ impl Judged for Checks<'_> {
         if !self.seen.enforces() {
             return None;
         }
-        if progress.direction == UpgradeDirection::Downgrade {
-            let to = self.seen.cluster.topology_version;
-            return Some(Hold::new(
-                GateReason::DowngradeNotSupported,
-                format!("the control plane is above {to} already"),
-            ));
+        let to = self.seen.cluster.topology_version;
+        if let Some(hold) = course::holds::downgrade(progress, to) {
+            return Some(hold);
         }
         if progress.direction == UpgradeDirection::PlanUnknown {
-            let to = self.seen.cluster.topology_version;
             return Some(plan_unknown(to));
         }
         self.seen.problem.cloned()

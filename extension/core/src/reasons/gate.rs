@@ -34,7 +34,7 @@ held! {
         /// A release of the upgrade is incompatible, deactivated or invalid by its labels. Checked before the first package of the upgrade is
         /// written, for all steps. Once the packages of a release are merged, its labels hold nothing.
         TKRNotUsable("gate, event"): "release not usable", Blocked,
-            act("set the label to a usable release, or correct the release ([conditions](reference/releases.md#conditions))"),
+            act("set the label to a usable release, or correct the release ([conditions](reference/releases.md#releases-that-hold-an-upgrade))"),
         /// An object that the Cluster depends on exists, but Sluice cannot decode it: the message names the object and the field.
         /// Only Clusters that depend on it are held; metric `sluice_undecodable_object_info` names it as well.
         ObjectUndecodable("gate, hook message, event"): "required object cannot be decoded", Blocked,

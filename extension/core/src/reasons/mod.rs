@@ -16,4 +16,5 @@ pub use gate::GateReason;
 pub use hold::{Hold, HoldReason};
 pub(crate) use macros::reasons;
 pub use package::PackageReason;
+pub(crate) use table::put_table;
 pub use table::{PAGE, with_tables};

@@ -126,6 +126,21 @@ pub fn with_tables(page: &str) -> Result<String, String> {
         .try_fold(page.to_owned(), |page, table| table.put_into(&page))
 }
 
+/// Returns the text of the page at `path` with another table below a heading.
+///
+/// # Errors
+/// Returns an error if the page lacks the heading, or a table below it.
+pub(crate) fn put_table(page: &str, (path, heading): (&str, &str), table: &str) -> Result<String, String> {
+    let missing = || format!("{path} has no table below heading {heading:?}");
+    let heading = format!("# {heading}\n");
+    let below = page.find(&heading).ok_or_else(missing)? + heading.len();
+    let begin = below + page[below..].find("\n|").ok_or_else(missing)? + 1;
+    let end = page[begin..]
+        .find("\n\n")
+        .map_or(page.len(), |length| begin + length + 1);
+    Ok(format!("{}{table}{}", &page[..begin], &page[end..]))
+}
+
 /// All tables of the page.
 fn tables() -> Vec<Table> {
     [
@@ -139,17 +154,7 @@ fn tables() -> Vec<Table> {
 
 impl Table {
     fn put_into(&self, page: &str) -> Result<String, String> {
-        let missing = || format!("{PAGE} has no table below heading {:?}", self.heading);
-        let heading = format!("# {}\n", self.heading);
-        let below = page.find(&heading).ok_or_else(missing)? + heading.len();
-        let begin = below + page[below..].find("\n|").ok_or_else(missing)? + 1;
-        let length = page[begin..].find("\n\n").ok_or_else(missing)? + 1;
-        Ok(format!(
-            "{}{}{}",
-            &page[..begin],
-            self.markdown(),
-            &page[begin + length..]
-        ))
+        put_table(page, (PAGE, self.heading), &self.markdown())
     }
 
     fn markdown(&self) -> String {

@@ -3,7 +3,7 @@
 use kube::ResourceExt as _;
 use sluice_crds::{
     foreign::PackageInstall,
-    run::{ClusterBootstrapSpec, Phase},
+    run::{ClusterBootstrapPackage, ClusterBootstrapSpec, Phase},
 };
 
 use super::{chain::Link, finding::Finding, selection::excludes, usable::excluded};
@@ -11,8 +11,9 @@ use crate::{
     names,
     packages::bootstrap::{PackageFacts, Role, packages},
     protocol::{Read, ReadPhase, Server, Step},
-    reasons::Hold,
+    reasons::{GateReason, Hold},
     reconcile::cluster::{Context, Facts, connect},
+    upgrade::tkr::pinned,
 };
 
 /// Annotation of a PackageInstall by which kapp-controller installs a Package on any Kubernetes version.
@@ -35,9 +36,29 @@ pub(super) fn of_link(facts: &Facts, link: &Link) -> Vec<Finding> {
         .into_iter()
         .chain(unusable(facts, link))
         .chain(excluding);
-    holds
-        .map(|hold| Finding::of_hold(Some(&link.version), hold))
-        .collect()
+    holds.map(|hold| finding(facts, link, hold)).collect()
+}
+
+/// Returns the finding of a hold at a step. Label, version and entries of the Cluster, and its ClusterBootstrap, may be edited one after the
+/// other.
+fn finding(facts: &Facts, link: &Link, hold: Hold) -> Finding {
+    let is_missing =
+        |(_, package): (Role, &ClusterBootstrapPackage)| !facts.catalogue.contains_key(&package.ref_name);
+    let is_of_namespace = match hold.reason {
+        GateReason::NoTKRForHop => {
+            link.version == facts.topology.version || pinned(&facts.topology, &link.version).is_some()
+        }
+        GateReason::PackageNotFound => {
+            let before = link.before.as_ref().map(packages).unwrap_or_default();
+            before.into_iter().any(is_missing)
+        }
+        _ => false,
+    };
+    if is_of_namespace {
+        Finding::of_namespace(Some(&link.version), hold)
+    } else {
+        Finding::of_hold(Some(&link.version), hold)
+    }
 }
 
 /// Returns the first hold of a step.

@@ -1,7 +1,8 @@
-//! Findings of a plan, and the table of all checks.
+//! Findings of a plan.
 
 use serde::{Serialize, Serializer};
 
+use super::table::{CHECKS, Check};
 use crate::reasons::{GateReason, Hold, reasons};
 
 /// What a finding causes.
@@ -58,8 +59,8 @@ reasons! {
     NodeTooOld,
     /// A client has requested an API that a version up to the target no longer serves.
     RemovedAPIRequested,
-    /// Annotation `tkg.tanzu.vmware.com/disable-update-version-check`, which Sluice does not need, is still set.
-    LegacyAnnotation,
+    /// Annotation `unsafe.topology.cluster.x-k8s.io/disable-update-version-check` is set: Cluster API checks no change of the version.
+    VersionCheckDisabled,
 }
 
 /// Reason of a finding.
@@ -114,51 +115,44 @@ impl Finding {
         Self::new(hop, FindingReason::Gate(hold.reason), hold.message)
     }
 
+    /// Returns the finding of a hold by an object in the namespace of the Cluster, which may arrive in the same apply.
+    #[must_use]
+    pub fn of_namespace(hop: Option<&str>, hold: Hold) -> Self {
+        let reason = FindingReason::Gate(hold.reason);
+        let mut rows = CHECKS.iter().rev();
+        let row = rows.find(|check| check.reason == reason && check.admission == Admission::Warns);
+        Self::of(row.copied().unwrap_or(check(reason)), hop, hold.message)
+    }
+
     /// Returns the finding of a check.
     #[must_use]
     pub fn new(hop: Option<&str>, reason: FindingReason, message: String) -> Self {
-        let Check {
-            effect,
-            admission,
-            remedy,
-            ..
-        } = check(reason);
+        Self::of(check(reason), hop, message)
+    }
+
+    fn of(check: Check, hop: Option<&str>, message: String) -> Self {
         Self {
             hop: hop.map(str::to_owned),
-            effect,
-            reason,
+            effect: check.effect,
+            reason: check.reason,
             message,
-            remedy,
-            admission,
+            remedy: check.remedy,
+            admission: check.admission,
         }
     }
 }
-
-/// Row of the table of checks.
-#[derive(Debug, Clone, Copy)]
-pub struct Check {
-    /// Reason of its findings.
-    pub reason: FindingReason,
-    /// What a finding causes.
-    pub effect: Effect,
-    /// What admission does.
-    pub admission: Admission,
-    /// What a user does.
-    pub remedy: &'static str,
-}
-
-/// All checks, in the order of the documentation.
-pub const CHECKS: &[Check] = &[];
 
 fn check(reason: FindingReason) -> Check {
     let of_table = CHECKS.iter().find(|check| check.reason == reason);
     of_table.copied().unwrap_or(Check {
         reason,
+        about: "",
         effect: match reason {
             FindingReason::Gate(_) => Effect::Blocks,
             FindingReason::Warning(_) => Effect::Warns,
         },
         admission: Admission::Warns,
+        flag: None,
         remedy: "",
     })
 }

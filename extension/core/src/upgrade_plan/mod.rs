@@ -12,6 +12,7 @@ mod packages;
 mod run;
 mod schema;
 mod selection;
+mod table;
 mod target;
 mod usable;
 pub mod workload;
@@ -20,8 +21,9 @@ use serde::Serialize;
 use sluice_crds::run::ClusterBootstrapSpec;
 
 pub use self::{
-    finding::{Admission, CHECKS, Check, Effect, Finding, FindingReason, WarningReason},
+    finding::{Admission, Effect, Finding, FindingReason, WarningReason},
     run::{PlanFailed, plan_of},
+    table::{CHECKS, Check, PAGE, with_checks},
     target::{InvalidTarget, Target, target},
 };
 
@@ -99,7 +101,7 @@ pub fn plan(context: &Context<'_>, scope: Scope) -> Step<UpgradePlan> {
     let first = next_hop(context)?;
     let facts = context.facts;
     let links = chain::links(context, &first)?;
-    let mut findings = cluster::findings(facts, &first);
+    let mut findings = cluster::findings(context, &first)?;
     for link in &links {
         findings.extend(checks::of_link(facts, link));
         findings.extend(packages::findings(facts, link));

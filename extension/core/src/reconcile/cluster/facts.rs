@@ -249,7 +249,7 @@ impl Facts {
     }
 
     /// Returns the facts of the Cluster that a record needs.
-    pub(super) fn cluster(&self) -> ClusterFacts<'_> {
+    pub(crate) fn cluster(&self) -> ClusterFacts<'_> {
         let Self {
             cluster,
             owner,

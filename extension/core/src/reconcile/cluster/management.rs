@@ -198,11 +198,15 @@ fn ownership(facts: &Facts, workload: Option<&str>, is_installed: bool) -> Owner
     }
 }
 
+/// Whether another client than Sluice may install kapp-controller of the Cluster.
+pub(crate) fn may_be_unmanaged(facts: &Facts) -> bool {
+    is_labelled(&facts.cluster) || is_unmanaged(facts.record())
+}
+
 /// Decides who installs kapp-controller of the Cluster, from the caches.
 pub(super) fn ownership_of(context: &Context<'_>, workload: Option<&str>) -> Step<Ownership> {
     let facts = context.facts;
-    let matters = is_labelled(&facts.cluster) || is_unmanaged(facts.record());
-    let is_installed = matters && is_installed(context)?;
+    let is_installed = may_be_unmanaged(facts) && is_installed(context)?;
     Ok(ownership(facts, workload, is_installed))
 }
 

@@ -53,6 +53,7 @@ pub use status::{Close, close};
 pub(crate) use confirm_cluster::{confirm_cluster, rests_on_control_plane};
 pub(crate) use facts::workers;
 pub(crate) use failure::{silent, unanswered};
+pub(crate) use management::may_be_unmanaged;
 pub(crate) use validate::{NextHop, next_hop};
 pub(crate) use workload::connect;
 

@@ -104,6 +104,19 @@ impl NextHop {
             _ => Ok(None),
         }
     }
+
+    /// Returns the hold for packages of the ClusterBootstrap that are below the release, while the release is binding.
+    ///
+    /// # Errors
+    /// Missing reads.
+    pub(crate) fn below_release(&self, context: &Context<'_>) -> Step<Option<Hold>> {
+        match (&context.facts.bootstrap, &self.release, &self.problem) {
+            (Some(bootstrap), Ok(release), None) => {
+                below(context, (&self.progress, release.as_str(), &self.swap), bootstrap)
+            }
+            _ => Ok(None),
+        }
+    }
 }
 
 /// Derives the desired state from the facts.
@@ -346,14 +359,25 @@ pub(super) fn below_release(
     validated: &Validated,
     bootstrap: &ClusterBootstrap,
 ) -> Step<Option<Hold>> {
-    let found = context.facts;
     let Ok(release) = validated.release.as_deref() else {
         return Ok(None);
     };
-    let merged = ResolvedRelease::of(bootstrap).resolved(&validated.progress) == Some(release);
+    below(
+        context,
+        (&validated.progress, release, &validated.swap),
+        bootstrap,
+    )
+}
+
+fn below(
+    context: &Context<'_>,
+    (progress, release, swap): (&Progress, &str, &SwapFacts),
+    bootstrap: &ClusterBootstrap,
+) -> Step<Option<Hold>> {
+    let found = context.facts;
+    let merged = ResolvedRelease::of(bootstrap).resolved(progress) == Some(release);
     // An unmerged ClusterBootstrap has its own hold.
-    let is_bound = validated.swap.is_requested()
-        || must_match_release(&validated.progress, &found.workers, found.record());
+    let is_bound = swap.is_requested() || must_match_release(progress, &found.workers, found.record());
     if !merged || !is_bound {
         return Ok(None);
     }

@@ -5,7 +5,7 @@ use sluice_crds::run::Gate;
 
 use super::{ClusterFacts, Course, Workload};
 use crate::reasons::{Class, GateReason, Hold};
-use crate::upgrade::hop::{ControlPlanePhase, Progress, WorkerFacts};
+use crate::upgrade::hop::{ControlPlanePhase, Progress, UpgradeDirection, WorkerFacts};
 use crate::version::{reached, same, same_numbers};
 
 /// Time that proofs outlive the last response of a workload cluster.
@@ -51,6 +51,16 @@ pub(crate) fn start_held() -> Hold {
         GateReason::StartHeldByAnnotation,
         "an annotation before-upgrade.hook.cluster.cluster.x-k8s.io is set on the Cluster",
     )
+}
+
+/// Returns the hold of a target below the control plane.
+pub(crate) fn downgrade(progress: &Progress, to: &str) -> Option<Hold> {
+    (progress.direction == UpgradeDirection::Downgrade).then(|| {
+        Hold::new(
+            GateReason::DowngradeNotSupported,
+            format!("the control plane is above {to} already"),
+        )
+    })
 }
 
 /// Whether writes for the open upgrade were permitted at some point. From then on an annotation that holds starts has no effect.

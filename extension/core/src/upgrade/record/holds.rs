@@ -7,7 +7,7 @@ use sluice_crds::run::{PackageRecord, PackageState, Phase};
 use super::Observed;
 use crate::proof::Judgement;
 use crate::reasons::{GateReason, Hold};
-use crate::upgrade::course::holds::listed;
+use crate::upgrade::course::holds::{downgrade, listed};
 use crate::upgrade::hop::{Progress, UpgradeDirection};
 
 /// Time that AfterClusterUpgrade waits for packages to settle. It protects nothing, but blocks the next upgrade.
@@ -15,12 +15,8 @@ const SETTLING: SignedDuration = SignedDuration::from_mins(30);
 
 /// Returns the hold of invalid inputs of an upgrade, independent of its packages.
 pub(super) fn inputs(seen: &Observed<'_>, progress: &Progress) -> Option<Hold> {
-    if progress.direction == UpgradeDirection::Downgrade {
-        let to = seen.cluster.topology_version;
-        return Some(Hold::new(
-            GateReason::DowngradeNotSupported,
-            format!("the control plane is above {to} already"),
-        ));
+    if let Some(hold) = downgrade(progress, seen.cluster.topology_version) {
+        return Some(hold);
     }
     if let Some(problem) = seen.problem {
         return Some(problem.clone());
