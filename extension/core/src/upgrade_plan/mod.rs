@@ -22,6 +22,7 @@ use sluice_crds::run::ClusterBootstrapSpec;
 pub use self::{
     finding::{Admission, CHECKS, Check, Effect, Finding, FindingReason, WarningReason},
     run::{PlanFailed, plan_of},
+    schema::{SchemaNotUsable, mismatches},
     target::{InvalidTarget, Target, target},
 };
 

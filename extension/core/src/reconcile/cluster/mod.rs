@@ -54,6 +54,7 @@ pub(crate) use confirm_cluster::{confirm_cluster, rests_on_control_plane};
 pub(crate) use facts::workers;
 pub(crate) use failure::{silent, unanswered};
 pub(crate) use validate::{NextHop, next_hop};
+pub(crate) use values::values;
 pub(crate) use workload::connect;
 
 pub use crate::{
