@@ -142,8 +142,8 @@ demo-20: first-run ## Twenty upgrades in a row; fails unless order and pace of a
 demo-gates: first-run ## TIMES upgrades without packages that wait for a chart of CAAPH, in target/demo/gates.json
 	$(BUILT)/demo gates --times $(or $(TIMES),1)
 
-bench: ## Criterion benches of the hook path, of resolutions and of available updates
-	$(CARGO) bench --workspace --bench hook_path --bench resolve --bench offers
+bench: ## Criterion benches of the hook path, of resolutions, of available updates and of plans of upgrades
+	$(CARGO) bench --workspace --bench hook_path --bench resolve --bench offers --bench upgrade_plan
 
 bench-hooks: say-cost build ## Hooks under load beside an extension in Go and a bare echo, ratios in target/bench/hooks.json, six minutes
 	$(BUILT)/bench-hooks

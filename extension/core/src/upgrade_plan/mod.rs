@@ -23,6 +23,7 @@ use sluice_crds::run::ClusterBootstrapSpec;
 pub use self::{
     finding::{Admission, Effect, Finding, FindingReason, WarningReason},
     run::{PlanFailed, plan_of},
+    schema::{SchemaNotUsable, mismatches},
     table::{CHECKS, Check, PAGE, with_checks},
     target::{InvalidTarget, Target, target},
 };

@@ -55,6 +55,7 @@ pub(crate) use facts::workers;
 pub(crate) use failure::{silent, unanswered};
 pub(crate) use management::may_be_unmanaged;
 pub(crate) use validate::{NextHop, next_hop};
+pub(crate) use values::values;
 pub(crate) use workload::connect;
 
 pub use crate::{

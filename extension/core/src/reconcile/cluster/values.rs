@@ -32,7 +32,7 @@ const EMPTY: &[u8] = b"{}\n";
 ///
 /// # Errors
 /// Returns a [`Hold`] for a problem that an operator must fix.
-pub(super) fn values(
+pub(crate) fn values(
     context: &Context<'_>,
     role: Role,
     package: &ClusterBootstrapPackage,
