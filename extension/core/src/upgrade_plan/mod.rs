@@ -22,7 +22,7 @@ use sluice_crds::run::ClusterBootstrapSpec;
 pub use self::{
     finding::{Admission, CHECKS, Check, Effect, Finding, FindingReason, WarningReason},
     run::{PlanFailed, plan_of},
-    target::{InvalidTarget, Target, target},
+    target::{InvalidTarget, Target, TargetInputs, target},
 };
 
 use crate::{
