@@ -271,7 +271,7 @@ fn started_with_certificates_in(directory: &Path) -> std::io::Result<Output> {
 
 #[test]
 fn help_of_verbs_names_flags_and_exit_codes() -> TestResult {
-    for verb in ["status", "watch"] {
+    for verb in ["plan", "status", "watch"] {
         let output = sluice(&[verb, "--help"])?;
         assert!(output.status.success());
         insta::assert_snapshot!(format!("help_of_{verb}"), text(&output.stdout));
@@ -282,7 +282,7 @@ fn help_of_verbs_names_flags_and_exit_codes() -> TestResult {
 #[test]
 fn a_verb_that_is_used_wrongly_says_so_on_one_line() -> TestResult {
     let server = ["--server", "localhost:9445", "--ca", "ca.crt"];
-    let wrong: [(&[&str], &str); 8] = [
+    let wrong: [(&[&str], &str); 11] = [
         (&["watch", "demo"], "--server"),
         (&["watch"], "<CLUSTER>"),
         (
@@ -297,9 +297,13 @@ fn a_verb_that_is_used_wrongly_says_so_on_one_line() -> TestResult {
         (&["watch", "demo", "--timeout", "soon"], "soon is not a duration"),
         (&["watch", "De/mo"], "De/mo is not the name of an object"),
         (&["completions", "cmd"], "cmd"),
+        (&["plan"], "<CLUSTER>"),
+        (&["plan", "De/mo"], "De/mo is not the name of an object"),
+        (&["plan", "demo", "-o", "xml"], "xml"),
     ];
     for (words, said) in wrong {
-        let names_server = words.contains(&"--server") || said == "--server" || words[0] == "completions";
+        let has_no_server = matches!(words[0], "completions" | "plan");
+        let names_server = words.contains(&"--server") || said == "--server" || has_no_server;
         let server = if names_server { &[][..] } else { &server[..] };
         let output = sluice(&[words, server].concat())?;
         let stderr = text(&output.stderr);
@@ -348,6 +352,33 @@ fn what_keeps_a_verb_from_its_service_is_one_line() -> TestResult {
         let stderr = text(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{stderr}");
         assert!(stderr.contains(said) && stderr.lines().count() == 1, "{stderr}");
+    }
+    Ok(())
+}
+
+#[test]
+fn what_keeps_a_plan_from_its_cluster_is_one_line() -> TestResult {
+    let directory = tempfile::tempdir()?;
+    let file = |name: &str| directory.path().join(name).to_string_lossy().into_owned();
+    // Port 1 is not listened to.
+    let kubeconfig = "apiVersion: v1\nkind: Config\ncurrent-context: one\n\
+                      clusters: [{name: one, cluster: {server: 'https://127.0.0.1:1', insecure-skip-tls-verify: true}}]\n\
+                      users: [{name: one, user: {token: canary}}]\n\
+                      contexts: [{name: one, context: {cluster: one, user: one}}]\n";
+    std::fs::write(file("kubeconfig"), kubeconfig)?;
+    let wrong: [(&str, &[&str], &str); 3] = [
+        ("missing", &[], "use --kubeconfig "),
+        ("kubeconfig", &["--context", "other"], "use --kubeconfig "),
+        ("kubeconfig", &[], "read Cluster default/demo: "),
+    ];
+    for (name, more, said) in wrong {
+        let kubeconfig = file(name);
+        let words = ["plan", "demo", "--kubeconfig", &kubeconfig];
+        let output = sluice(&[&words[..], more].concat())?;
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{stderr}");
+        let is_said = stderr.starts_with(&format!("sluice: {said}")) && stderr.lines().count() == 1;
+        assert!(is_said && !stderr.contains("canary"), "{stderr}");
     }
     Ok(())
 }

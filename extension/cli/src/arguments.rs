@@ -18,6 +18,9 @@ pub enum Verb {
                             3 an upgrade was cancelled or its Cluster deleted, 4 --timeout exceeded"
     )]
     Watch(WatchArgs),
+    /// Show the steps of an upgrade, and what will hold it
+    #[command(after_help = "Exit codes: 0 ready, 1 not answered, 2 wrong usage, 3 blocked")]
+    Plan(PlanArgs),
     /// Print shell completions
     Completions {
         /// Shell to generate completions for
@@ -92,6 +95,56 @@ pub struct WatchArgs {
     /// Output format: text lines, or one JSON object per line (WatchClustersResponse, including empty fields)
     #[arg(short, long, default_value = "table", value_name = "FORMAT")]
     pub output: Output,
+}
+
+/// Arguments of `sluice plan`.
+#[derive(Debug, ClapArgs)]
+pub struct PlanArgs {
+    /// Name of the Cluster
+    #[arg(value_name = "CLUSTER", value_parser = object)]
+    pub name: String,
+    /// Target of the upgrade: a TanzuKubernetesRelease, a Kubernetes version, or a prefix of one, such as v1.36 (default: the upgrade that
+    /// `topology.version` requests)
+    #[arg(long, value_name = "TARGET")]
+    pub to: Option<String>,
+    /// Namespace of the Cluster (default: that of the context)
+    #[arg(short, long, value_name = "NAMESPACE", value_parser = namespace)]
+    pub namespace: Option<String>,
+    /// Compare also the values in Secrets and configurations with the schemas of their packages
+    #[arg(long)]
+    pub values: bool,
+    /// Check also the workload cluster, by the Secret with its kubeconfig
+    #[arg(long)]
+    pub workload: bool,
+    /// Kubeconfig of the management cluster (default: the files of KUBECONFIG, ~/.kube/config, or the service account of the pod)
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// Context of the kubeconfig (default: its current context)
+    #[arg(long, value_name = "NAME")]
+    pub context: Option<String>,
+    /// Namespace of templates and Package objects: `--system-namespace` of Sluice
+    #[arg(
+        long,
+        env = "SLUICE_SYSTEM_NAMESPACE",
+        default_value = "tkg-system",
+        value_name = "NAMESPACE",
+        value_parser = namespace
+    )]
+    pub system_namespace: String,
+    /// Output format
+    #[arg(short, long, default_value = "table", value_name = "FORMAT")]
+    pub output: PlanOutput,
+}
+
+/// Output format of a plan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum PlanOutput {
+    /// Human-readable text
+    Table,
+    /// Machine-readable JSON
+    Json,
+    /// Machine-readable YAML
+    Yaml,
 }
 
 /// Output format.

@@ -4,6 +4,7 @@ use std::{
     error::Error,
     fs, io, iter,
     path::{Path, PathBuf},
+    process::ExitCode,
     time::Duration,
 };
 
@@ -26,11 +27,20 @@ const ALIVE: (Duration, Duration) = (Duration::from_secs(20), Duration::from_sec
 /// Timeout of one page or one Cluster.
 pub(super) const ANSWER: Duration = Duration::from_secs(30);
 
+/// Exit code of a wrong command line.
+const WRONG_USAGE: u8 = 2;
+
 /// Error of a verb.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Trouble {
     #[error("{0}")]
     Usage(String),
+    /// No release is the target that the user names.
+    #[error("--to {}", clean(.0))]
+    Target(String),
+    /// No plan can be made, for this reason.
+    #[error("{}", clean(.0))]
+    NotPlanned(String),
     #[error("{server} {}", refusal(.status))]
     Refused { server: String, status: Box<Status> },
     #[error("{server} {}; --token-file {} has no other token", refusal(.status), file.display())]
@@ -50,6 +60,14 @@ impl Trouble {
         matches!(self, Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe)
     }
 
+    /// Returns the exit code.
+    pub(super) fn code(&self) -> ExitCode {
+        match self {
+            Self::Target(_) => ExitCode::from(WRONG_USAGE),
+            _ => ExitCode::FAILURE,
+        }
+    }
+
     /// Returns whether a retry may succeed.
     pub(super) fn is_transient(&self) -> bool {
         match self {
@@ -62,7 +80,11 @@ impl Trouble {
                     | Code::NotFound
                     | Code::Unimplemented
             ),
-            Self::NoOtherToken { .. } | Self::Usage(_) | Self::Output(_) => false,
+            Self::NoOtherToken { .. }
+            | Self::Usage(_)
+            | Self::Target(_)
+            | Self::NotPlanned(_)
+            | Self::Output(_) => false,
         }
     }
 }

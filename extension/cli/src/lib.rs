@@ -1,7 +1,7 @@
-//! Verbs of the binary that query a status service: `status`, `watch`, and `completions` of shells for all verbs.
+//! Verbs of the binary: `status`, `watch`, `plan`, and `completions` of shells for all verbs.
 //!
-//! They are clients of the gRPC service alone. There is no Kubernetes client and no decision about upgrades among the dependencies of this
-//! crate.
+//! `status` and `watch` are clients of the gRPC service alone. `plan` reads the management cluster with the rights of the user, and decides
+//! nothing itself: `sluice-core` does.
 
 pub mod value;
 
@@ -9,13 +9,14 @@ mod arguments;
 mod connection;
 mod json;
 mod lines;
+mod plan;
 mod status;
 mod terminal;
 mod watch;
 
 use std::{io, process::ExitCode};
 
-pub use self::arguments::{Output, ServerArgs, StatusArgs, Verb, WatchArgs};
+pub use self::arguments::{Output, PlanArgs, PlanOutput, ServerArgs, StatusArgs, Verb, WatchArgs};
 use self::{connection::Trouble, terminal::Terminal};
 
 /// The upgrade was cancelled, or the Cluster deleted.
@@ -36,6 +37,7 @@ pub fn run(verb: Verb, command: &mut clap::Command) -> ExitCode {
                 .map_err(Trouble::from)
         }
         Verb::Status(asked) => block_on(status::status(&asked, &Terminal::of_process())),
+        Verb::Plan(asked) => block_on(plan::plan(&asked, &Terminal::of_process())),
         Verb::Watch(asked) => block_on(watch::watch(&asked, &Terminal::of_process())),
     };
     outcome.unwrap_or_else(|trouble| {
@@ -43,7 +45,7 @@ pub fn run(verb: Verb, command: &mut clap::Command) -> ExitCode {
         if !trouble.is_closed_output() {
             eprintln!("sluice: {trouble}");
         }
-        ExitCode::FAILURE
+        trouble.code()
     })
 }
 

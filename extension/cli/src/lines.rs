@@ -165,7 +165,12 @@ pub(super) fn table(terminal: &Terminal, clusters: &[Cluster]) -> Vec<String> {
     let rows: Vec<[String; 5]> = std::iter::once(head)
         .chain(clusters.iter().map(|cluster| row(terminal, cluster)))
         .collect();
-    let widths: [usize; 5] = std::array::from_fn(|column| {
+    columns(&rows)
+}
+
+/// Aligns the columns of rows.
+pub(super) fn columns<const N: usize>(rows: &[[String; N]]) -> Vec<String> {
+    let widths: [usize; N] = std::array::from_fn(|column| {
         rows.iter()
             .map(|row| measure_text_width(&row[column]))
             .max()

@@ -60,9 +60,30 @@ pub(super) fn print(line: &str) -> io::Result<()> {
     out.flush()
 }
 
-/// Escapes terminal control in a text of a Cluster: control characters, and those that change the text direction.
+/// Whether a terminal interprets the character: control characters, and those that change the text direction.
+fn directs(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// Escapes terminal control in a JSON or YAML document, as strings of JSON and YAML escape it.
+pub(super) fn escaped(document: &str) -> Cow<'_, str> {
+    let is_escaped = |c: char| c != '\n' && directs(c);
+    if !document.contains(is_escaped) {
+        return document.into();
+    }
+    let mut escaped = String::with_capacity(document.len() + 16);
+    for c in document.chars() {
+        if is_escaped(c) {
+            let _never = write!(escaped, "\\u{:04x}", u32::from(c));
+        } else {
+            escaped.push(c);
+        }
+    }
+    escaped.into()
+}
+
+/// Escapes terminal control in a text of a Cluster.
 pub(super) fn clean(text: &str) -> Cow<'_, str> {
-    let directs = |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     if !text.contains(directs) {
         return text.into();
     }

@@ -1,6 +1,7 @@
 //! Cached objects of the management cluster, and the state of the watches that keep them current.
 
 pub mod contract;
+pub mod snapshot;
 pub mod stored_kind;
 pub mod stores;
 

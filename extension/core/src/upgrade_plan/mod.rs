@@ -25,7 +25,7 @@ pub use self::{
     run::{PlanFailed, plan_of},
     schema::{SchemaNotUsable, mismatches},
     table::{CHECKS, Check, PAGE, with_checks},
-    target::{InvalidTarget, Target, target},
+    target::{InvalidTarget, Target, TargetInputs, target},
 };
 
 use crate::{

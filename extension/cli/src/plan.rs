@@ -1,0 +1,165 @@
+//! `sluice plan`: shows the steps of an upgrade and what will hold it, by reads with the rights of the user.
+
+mod client;
+mod not_made;
+mod objects;
+mod output;
+mod reads;
+mod workload;
+
+use std::{process::ExitCode, time::Instant};
+
+use jiff::Timestamp;
+use sluice_core::{
+    clock::Clock,
+    protocol::Failure,
+    reasons::Hold,
+    reconcile::cluster::{Context, Interrupt, LocalState, Unknown},
+    upgrade_plan::{self, Finding, FindingReason, Scope, UpgradePlan},
+};
+
+use self::{
+    not_made::NotMade,
+    objects::Objects,
+    output::Document,
+    reads::{Reader, one},
+};
+use crate::{
+    arguments::{PlanArgs, PlanOutput},
+    connection::Trouble,
+    terminal::{Terminal, escaped, print},
+};
+
+/// A gate will hold the upgrade, or Cluster API refuses it.
+const BLOCKED: u8 = 3;
+
+/// Maximum number of rounds: each asks for the templates of a further step.
+const MAX_ROUNDS: usize = 64;
+
+/// Name of the comparison of values with schemas.
+const VALUES: &str = "values";
+
+/// Name of the checks of the workload cluster.
+const WORKLOAD: &str = "workload";
+
+impl From<Failure> for Trouble {
+    fn from(failure: Failure) -> Self {
+        Self::NotPlanned(one(&failure.text))
+    }
+}
+
+pub(super) async fn plan(asked: &PlanArgs, terminal: &Terminal) -> Result<ExitCode, Trouble> {
+    let (client, of_context) = client::of_management(asked).await?;
+    let namespace = asked.namespace.as_deref().unwrap_or(&of_context);
+    let mut reader = Reader::new(client);
+    let (plan, not_made) = planned(&mut reader, namespace, asked).await?;
+    let document = Document::of((namespace, asked.name.as_str()), &plan, &not_made);
+    match asked.output {
+        PlanOutput::Table => {
+            for line in document.steps(terminal) {
+                terminal.line(&line)?;
+            }
+            // A message is more useful than an aligned line.
+            for line in document.findings(terminal) {
+                print(&line)?;
+            }
+        }
+        PlanOutput::Json => print(&escaped(&document.json()?))?,
+        PlanOutput::Yaml => print(escaped(&document.yaml()?).trim_end())?,
+    }
+    Ok(if plan.is_blocked() {
+        ExitCode::from(BLOCKED)
+    } else {
+        ExitCode::SUCCESS
+    })
+}
+
+/// Returns the plan with all findings, and the checks that were not made.
+async fn planned(
+    reader: &mut Reader,
+    namespace: &str,
+    asked: &PlanArgs,
+) -> Result<(UpgradePlan, Vec<NotMade>), Trouble> {
+    let objects = objects::read(reader, namespace, asked).await?;
+    let mut not_made = Vec::new();
+    let mut plan = of_management(reader, &objects, asked.values, &mut not_made).await?;
+    if let Some(Unknown::Unreadable(hold)) = &objects.facts.unknown {
+        add(&mut plan, hold);
+    }
+    if !asked.workload {
+        not_made.push(NotMade::not_asked(WORKLOAD, "--workload"));
+        return Ok((plan, not_made));
+    }
+    match client::of_workload(reader, namespace, &asked.name).await {
+        Ok(client) => {
+            let (found, missing) = workload::read(&client).await;
+            let versions: Vec<&str> = plan.hops.iter().map(|hop| hop.version.as_str()).collect();
+            let findings = upgrade_plan::workload::findings(&found, &versions);
+            plan.findings.extend(findings);
+            not_made.extend(missing);
+        }
+        Err(why) => not_made.push(NotMade {
+            check: WORKLOAD,
+            why: one(&why),
+        }),
+    }
+    Ok((plan, not_made))
+}
+
+/// Adds the hold of a Cluster of which too little is known.
+fn add(plan: &mut UpgradePlan, hold: &Hold) {
+    let reason = FindingReason::Gate(hold.reason);
+    if plan.findings.iter().all(|finding| finding.reason != reason) {
+        plan.findings.insert(0, Finding::of_hold(None, hold.clone()));
+    }
+}
+
+/// Returns the plan from objects of the management cluster. Without the right to read values, they are not compared.
+async fn of_management(
+    reader: &Reader,
+    objects: &Objects,
+    values: bool,
+    not_made: &mut Vec<NotMade>,
+) -> Result<UpgradePlan, Trouble> {
+    let Objects { facts, snapshot } = objects;
+    let local = LocalState::default();
+    let began = Clock {
+        now: Timestamp::now(),
+        instant: Instant::now(),
+    };
+    let mut context = Context::new(facts, &local, began);
+    let mut scope = Scope { values };
+    if !values {
+        not_made.push(NotMade::not_asked(VALUES, "--values"));
+    }
+    for _ in 0..MAX_ROUNDS {
+        let reads = match upgrade_plan::plan(&context, scope) {
+            Ok(plan) => return Ok(plan),
+            Err(Interrupt::Need(reads)) => reads,
+            Err(Interrupt::Failed(failure)) if scope.values => {
+                not_made.push(NotMade {
+                    check: VALUES,
+                    why: one(&failure.text),
+                });
+                scope.values = false;
+                continue;
+            }
+            Err(Interrupt::Failed(failure)) => return Err(failure.into()),
+            Err(Interrupt::Held(hold)) => return Err(Trouble::NotPlanned(one(&hold.to_string()))),
+            Err(Interrupt::Write(_)) => {
+                return Err(Trouble::NotPlanned("a plan writes nothing".to_owned()));
+            }
+        };
+        let reads = context
+            .unanswered(reads)
+            .map_err(|error| Trouble::NotPlanned(error.to_string()))?;
+        for read in reads {
+            let answer = reader.answer(facts, snapshot, &read).await;
+            context.record_answer(read, answer);
+        }
+    }
+    Err(Trouble::NotPlanned(format!("no plan within {MAX_ROUNDS} rounds")))
+}
+
+#[cfg(test)]
+mod tests;
