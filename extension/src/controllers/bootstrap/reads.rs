@@ -38,6 +38,9 @@ const WORKLOAD_OBJECTS_TIMEOUT: Duration = Duration::from_secs(2);
 /// Limit of these lists together, in bytes. Objects beyond it are not checked.
 const WORKLOAD_OBJECTS: usize = 8 * 1024 * 1024;
 
+/// Minimum number of those bytes that a page counts: it may contain only the token of the next page.
+const PAGE: usize = 64 * 1024;
+
 /// Environment of one reconcile of a Cluster.
 pub(super) struct Host<'a> {
     pub(super) ctx: &'a Context,
@@ -228,7 +231,7 @@ async fn add(
         let request = list.request(page(list), token.as_deref())?;
         let text = client.request_text(request).await;
         let text = text.map_err(|error| failure(Server::Workload, &error))?;
-        *left = left.saturating_sub(text.len());
+        *left = left.saturating_sub(text.len().max(PAGE));
         token = objects.add(list, &text)?;
         if token.is_none() {
             break;
