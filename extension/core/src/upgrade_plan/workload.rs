@@ -125,7 +125,7 @@ fn by_reason<'a>(objects: &WorkloadObjects, hops: &'a [Hop]) -> Vec<(WarningReas
             hop: drained,
             message: message.clone(),
         });
-        (reason, warnings.collect())
+        (reason, warnings.collect::<Vec<Warning<'a>>>())
     };
     let pods = objects.pods.iter().map(|name| Warning {
         hop: drained,
@@ -133,7 +133,7 @@ fn by_reason<'a>(objects: &WorkloadObjects, hops: &'a [Hop]) -> Vec<(WarningReas
     });
     let nodes = objects.nodes.iter().filter_map(|node| too_old(node, hops));
     let requested = objects.requested.iter().filter_map(|api| removed(api, hops));
-    let mut by_reason = vec![
+    let mut by_reason: Vec<(WarningReason, Vec<Warning<'a>>)> = vec![
         budgets(EvictionNeverAllowed),
         budgets(EvictionNotAllowedNow),
         (PodWithoutController, pods.collect()),
