@@ -220,6 +220,8 @@ pub enum Read {
     PackageNames,
     /// Secrets on the workload cluster that carry the label of the Cluster.
     LabelledSecrets,
+    /// Objects of the workload cluster that stop or suffer from a replacement of Nodes.
+    WorkloadObjects,
     /// Metadata of the Machines of the Cluster, in this namespace.
     Machines(String),
     /// Metadata of one VirtualMachine of the Cluster, in this namespace. Its kind is discovered, because Supervisors differ in its version.
@@ -246,6 +248,7 @@ impl Read {
                 | Self::Apps
                 | Self::PackageNames
                 | Self::LabelledSecrets
+                | Self::WorkloadObjects
                 | Self::Labelled {
                     server: Server::Workload,
                     ..
@@ -273,7 +276,8 @@ impl Read {
             | Self::Installs
             | Self::Apps
             | Self::PackageNames
-            | Self::LabelledSecrets => Server::Workload,
+            | Self::LabelledSecrets
+            | Self::WorkloadObjects => Server::Workload,
         }
     }
 }

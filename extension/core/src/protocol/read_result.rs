@@ -12,7 +12,10 @@ use sluice_crds::{
 };
 
 use super::{Contact, Failure, Key, Resource, Server, Watched};
-use crate::decode::{Body, ClusterBody, Item, READ, list};
+use crate::{
+    decode::{Body, ClusterBody, Item, READ, list},
+    upgrade_plan::workload::WorkloadObjects,
+};
 
 /// Object as stored by an API server. Debug output omits the content, which may be a Secret.
 #[derive(Clone)]
@@ -43,6 +46,8 @@ pub enum ReadResult {
     Found(Object),
     /// Listed objects.
     Listed(Vec<Object>),
+    /// What was read of [`Read::WorkloadObjects`](super::Read::WorkloadObjects). A list that failed is empty.
+    WorkloadObjects(Box<WorkloadObjects>),
     /// Cluster.
     Cluster(Arc<Cluster>),
     /// Package of the catalogue.
@@ -112,6 +117,7 @@ impl ReadResult {
         match self {
             Self::Found(Object(found)) => size(found),
             Self::Listed(objects) => objects.iter().map(|Object(object)| size(object)).sum(),
+            Self::WorkloadObjects(objects) => objects.size(),
             _ => 0,
         }
     }

@@ -118,6 +118,19 @@ pub fn with_unseen(conditions: Vec<Condition>, why: Option<&Hold>, now: Timestam
     with(conditions, UNSEEN, said, now)
 }
 
+/// Type of the condition of a ClusterBootstrap whose upgrade objects of the workload cluster may stop, and reason of its event.
+pub const UPGRADE_WARNINGS: &str = "UpgradeWarnings";
+
+/// Adds or removes condition `UpgradeWarnings` with the reason of the first warning and all messages. Nothing is held for them.
+#[must_use]
+pub fn with_upgrade_warnings(
+    conditions: Vec<Condition>,
+    said: Option<(&str, &str)>,
+    now: Timestamp,
+) -> Vec<Condition> {
+    with(conditions, UPGRADE_WARNINGS, said, now)
+}
+
 /// Type of the condition of a ClusterBootstrap whose Cluster has blocking leftovers of the addons-manager.
 const TAKEOVER_INCOMPLETE: &str = "TakeoverIncomplete";
 

@@ -62,6 +62,7 @@ pub(crate) fn is_request(ask: &Read) -> bool {
             | Read::Apps
             | Read::PackageNames
             | Read::LabelledSecrets
+            | Read::WorkloadObjects
             | Read::Machines(_)
             | Read::VirtualMachines(_)
     )
@@ -598,6 +599,7 @@ impl Leader {
             Read::Apps => listed("apps"),
             Read::PackageNames => listed("packages"),
             Read::LabelledSecrets => listed("secrets"),
+            Read::WorkloadObjects => ReadResult::WorkloadObjects(Box::default()),
             Read::Machines(_) => ReadResult::Listed(Vec::new()),
             Read::VirtualMachines(_) => virtual_machines(servers),
         }
@@ -610,6 +612,7 @@ impl Leader {
             (_, ReadResult::Listed(found)) => {
                 digest(&found.iter().map(|found| digest(&found.0)).collect::<Vec<_>>())
             }
+            (Read::WorkloadObjects, _) => 0,
             // From the cache: for the management cluster, the objects at the start of the reconcile.
             (Read::Watched(..) | Read::Package(_) | Read::Template(_), _) => digest(&self.seen),
             (_, answer) => digest(&(format!("{answer:?}"), around.now)),

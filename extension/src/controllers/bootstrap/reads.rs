@@ -15,7 +15,10 @@ use sluice_core::{
     reconcile::cluster::{
         Effects, Facts, Failure, ParsedKubeconfig, Read, ReadResult, Server, Watched, first_read,
     },
+    upgrade_plan::workload::{List, WorkloadObjects},
 };
+use tokio::time::timeout;
+use tracing::warn;
 
 use super::Context;
 use crate::{
@@ -28,6 +31,15 @@ use crate::{
 /// Timeout of the first request of a drift check, connection included. It is shorter than a slow reconcile: drift checks of many
 /// unresponsive workload clusters then leave the permits for slow and failing Clusters free.
 const FIRST_REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Timeout of all lists of [`Read::WorkloadObjects`] together. It is shorter than a slow reconcile: nothing is held for them.
+const WORKLOAD_OBJECTS_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Limit of these lists together, in bytes. Objects beyond it are not checked.
+const WORKLOAD_OBJECTS: usize = 8 * 1024 * 1024;
+
+/// Minimum number of those bytes that a page counts: it may contain only the token of the next page.
+const PAGE: usize = 64 * 1024;
 
 /// Environment of one reconcile of a Cluster.
 pub(super) struct Host<'a> {
@@ -86,6 +98,10 @@ impl executor::Host<Facts> for Host<'_> {
                 }))
             }
             Read::VirtualMachines(namespace) => self.virtual_machine(namespace).await?,
+            Read::WorkloadObjects => {
+                let client = executor::Host::client(self, Server::Workload)?;
+                ReadResult::WorkloadObjects(Box::new(self.workload_objects(client).await))
+            }
             ask => {
                 let Some(request) = ask.list(system, &self.facts.owner.name) else {
                     return Ok(ReadResult::Absent);
@@ -124,6 +140,28 @@ impl Host<'_> {
         let request = virtual_machine(&kind, namespace, &self.facts.owner.name)?;
         let read = client.request_text(request).await.map_err(failed)?;
         Ok(ReadResult::of_list(Server::Management, &read))
+    }
+
+    /// Lists objects of the workload cluster, as far as its API server answers in time.
+    async fn workload_objects(&self, client: &Client) -> WorkloadObjects {
+        let mut objects = WorkloadObjects::default();
+        let lists = async {
+            let mut left = WORKLOAD_OBJECTS;
+            for list in List::ALL {
+                add(client, list, &mut objects, &mut left).await?;
+            }
+            Ok::<_, Failure>(())
+        };
+        let lists = timeout(WORKLOAD_OBJECTS_TIMEOUT, lists).await;
+        let lists = lists.unwrap_or_else(|_elapsed| {
+            let text = format!("no answer within {} s", WORKLOAD_OBJECTS_TIMEOUT.as_secs());
+            Err(Failure::other(Server::Workload, &text))
+        });
+        if let Err(failure) = lists {
+            let (namespace, name) = executor::Host::subject(self);
+            warn!(namespace, name, error = %failure, "Failed to list objects for upgrade warnings");
+        }
+        objects
     }
 
     fn may_check_drift(&self, last: LastDriftCheck) -> bool {
@@ -170,6 +208,36 @@ impl Host<'_> {
             filled,
         })
     }
+}
+
+/// Returns the number of objects in a page, so that its size is far below the limits of a response of a workload cluster.
+const fn page(list: List) -> u32 {
+    match list {
+        List::Budgets => 250,
+        List::Pods => 100,
+        List::Nodes => 50,
+    }
+}
+
+/// Adds the pages of a list that fit into `left` bytes.
+async fn add(
+    client: &Client,
+    list: List,
+    objects: &mut WorkloadObjects,
+    left: &mut usize,
+) -> Result<(), Failure> {
+    let mut token = None;
+    while *left > 0 {
+        let request = list.request(page(list), token.as_deref())?;
+        let text = client.request_text(request).await;
+        let text = text.map_err(|error| failure(Server::Workload, &error))?;
+        *left = left.saturating_sub(text.len().max(PAGE));
+        token = objects.add(list, &text)?;
+        if token.is_none() {
+            break;
+        }
+    }
+    Ok(())
 }
 
 /// Reads an object that many Clusters share.

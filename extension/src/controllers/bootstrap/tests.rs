@@ -18,6 +18,7 @@ mod supervisor;
 mod takeover;
 mod unlisted;
 mod unseen;
+mod upgrade_warnings;
 mod values;
 mod waiting;
 mod workers;

@@ -13,6 +13,7 @@ use sluice_crds::{foreign::App, run::Hook};
 
 use super::{
     CachedControlPlane, Clock, WITH_PROBLEM, relabel::Relabelling, swap::EntriesWrite, takeover::Removals,
+    upgrade_warnings::Warnings,
 };
 use crate::{
     proof::last_moved,
@@ -89,6 +90,8 @@ pub struct LocalState {
     pub(super) edited: Option<String>,
     /// Whether an event has reported that the label of a management cluster has no effect.
     pub(super) label_ignored: bool,
+    /// Warnings for the current step of the upgrade, once its workload cluster was read for them.
+    pub(super) warnings: Option<Box<Warnings>>,
     /// Names of values Secrets of the addons-manager on the workload that PackageInstalls no longer reference.
     left: BTreeSet<String>,
 }

@@ -35,6 +35,7 @@ mod status;
 mod supervisor;
 mod swap;
 mod takeover;
+mod upgrade_warnings;
 mod validate;
 mod values;
 mod workload;

@@ -19,6 +19,7 @@ use super::{
     opening::{has_new_proof, opens_a_gate, opens_any_gate, unconfirmed, withheld},
     packages::{DriftCheckResult, Packages},
     requirements, swap,
+    upgrade_warnings::{self, Warnings},
     validate::{Validated, is_restored},
     workload::Reach,
     write::Write,
@@ -149,6 +150,7 @@ fn evaluate(
         record = withheld(previous, record, &hold);
     }
     let opens_swap = opens_swap && record::opens_swap(&record);
+    upgrade_warnings::check(context, effects, validated.paused.is_some(), &record, packages)?;
     Ok(Evaluated {
         record,
         outdated,
@@ -222,7 +224,8 @@ pub(super) fn status(
     if packages.connected {
         effects.local.waited();
     }
-    let status = composed(context, bootstrap, &packages, record)?;
+    let warnings = effects.local.warnings.as_deref();
+    let status = composed(context, bootstrap, &packages, record, warnings)?;
     let policy = bootstrap.spec.upgrade_policy.as_ref();
     let next = until_deadline(&status, policy, context.began.now).map_or(next, |left| next.min(left));
     effects.events.extend(event(&status, packages.unseen()));
@@ -258,12 +261,13 @@ pub(super) fn status(
     swap::write_swap(context, effects, validated, stored.as_ref(), next)
 }
 
-/// Returns the status of `bootstrap` with this record.
+/// Returns the status of `bootstrap` with this record, and with the `warnings` that this process has found.
 fn composed(
     context: &Context<'_>,
     bootstrap: &ClusterBootstrap,
     packages: &Packages,
     record: UpgradeRecord,
+    warnings: Option<&Warnings>,
 ) -> Step<ClusterBootstrapStatus> {
     let previous = context.facts.recorded(bootstrap);
     let current = bootstrap.status.iter().flat_map(|status| &status.conditions);
@@ -304,6 +308,7 @@ fn composed(
         (None, Some(_)) => with_unseen(conditions, None, now),
         (None, None) => conditions,
     };
+    let conditions = upgrade_warnings::shown(conditions, warnings, (previous, &record), now);
     let status = ClusterBootstrapStatus {
         resolved_tkr: ResolvedRelease::of(bootstrap).release().map(str::to_owned),
         conditions,
@@ -374,7 +379,8 @@ pub(super) fn compare_with_record(
     let record = advance(previous, &observe(context, validated, bootstrap, packages));
     let answers = |record: &UpgradeRecord| (record.outcome, record.gates.clone());
     let stays = previous.map(answers) == Some(answers(&record));
-    let seen = composed(context, bootstrap, packages, record)?;
+    let warnings = context.local.warnings.as_deref();
+    let seen = composed(context, bootstrap, packages, record, warnings)?;
     let said = |status: &ClusterBootstrapStatus| {
         let packages = status.upgrade.as_ref().map(|record| record.packages.clone());
         (status.conditions.clone(), packages)
