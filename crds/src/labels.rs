@@ -140,6 +140,8 @@ pub mod annotation {
     pub const FROZEN: &str = "lifecycle.sluice.dev/frozen";
     /// On a paused Cluster: Kubernetes version whose entry in `TKR_DATA` the same request changes, although machines may run it.
     pub const EDIT_TKR_DATA: &str = "lifecycle.sluice.dev/edit-tkr-data";
+    /// On a Cluster: value of `topology.version` that admission does not check. Gates hold all the same.
+    pub const SKIP_UPGRADE_CHECKS: &str = "lifecycle.sluice.dev/skip-upgrade-checks";
 
     /// kapp-controller, on an App: version of the Package that it works on.
     pub const PACKAGE_VERSION: &str = "packaging.carvel.dev/package-version";
@@ -323,6 +325,7 @@ const READ: [&str; 65] = [
     annotation::REQUIRES,
     annotation::FROZEN,
     annotation::EDIT_TKR_DATA,
+    annotation::SKIP_UPGRADE_CHECKS,
     annotation::PACKAGE_VERSION,
     annotation::MANUALLY_CONTROLLED,
     annotation::DOWNGRADABLE,

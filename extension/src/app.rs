@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::info;
 
 use self::{
-    leading::{Management, lead},
+    leading::{Management, lead, settings},
     listeners::{Addresses, admission_config, hooks, plain, status_config},
     metrics::Metrics,
     serving::Serving,
@@ -134,7 +134,11 @@ async fn run(
         }
     });
     let _heart = beat(&health);
-    let admission = Admission::new(args.system_namespace.clone(), metrics.admission);
+    let admission = Admission::new(
+        args.system_namespace.clone(),
+        args.admission.upgrade_checks,
+        metrics.admission,
+    );
     let drained = CancellationToken::new();
     let ends = ShutdownSignals {
         stop: &stop,
@@ -274,12 +278,12 @@ async fn control(args: &Args, parts: Parts, stop: &CancellationToken) -> anyhow:
     }
     let _admitting = args.packages.then(|| {
         let (admission, stores) = (parts.admission.clone(), stores.clone());
-        let control_planes = Arc::clone(&control_planes);
+        let (control_planes, settings) = (Arc::clone(&control_planes), settings(args));
         AbortOnDrop(tokio::spawn(async move {
             // A review reads a Package that is not cached yet.
             stores.filled_for_reviews().await;
             // Every replica answers reviews, also without leadership.
-            admission.set_caches(Caches::new(stores, control_planes, of_reviews));
+            admission.set_caches(Caches::new(stores, control_planes, settings, of_reviews));
         }))
     });
     if let Some((status, client)) = parts.status.as_ref().zip(of_status) {

@@ -283,6 +283,26 @@ pub struct AdmissionArgs {
     /// answers any caller.
     #[arg(long, env = "SLUICE_ADMISSION_CLIENT_CA", value_name = "FILE")]
     pub admission_client_ca: Option<PathBuf>,
+    /// Checks of a change of version or release of a Cluster by the plan of its upgrade. Gates hold whatever the checks say.
+    #[arg(
+        long,
+        env = "SLUICE_UPGRADE_CHECKS",
+        default_value = "Deny",
+        value_name = "CHECKS"
+    )]
+    pub upgrade_checks: UpgradeChecks,
+}
+
+/// Result of a finding about the upgrade of a Cluster at admission.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "PascalCase")]
+pub enum UpgradeChecks {
+    /// Refuse an upgrade that its first gate would hold, and warn of other findings.
+    Deny,
+    /// Warn of all findings.
+    Warn,
+    /// Check nothing.
+    Off,
 }
 
 /// Proxies of the connections to workload clusters. kapp-controller has its own settings.
@@ -454,6 +474,19 @@ mod tests {
         let args = parsed(&[]);
         assert!(args.packages && args.gates);
         assert_eq!(args.check(), Ok(()));
+    }
+
+    #[test]
+    fn upgrades_are_checked_unless_a_flag_says_otherwise() {
+        assert_eq!(parsed(&[]).admission.upgrade_checks, UpgradeChecks::Deny);
+        for (flag, checks) in [
+            ("--upgrade-checks=Deny", UpgradeChecks::Deny),
+            ("--upgrade-checks=Warn", UpgradeChecks::Warn),
+            ("--upgrade-checks=Off", UpgradeChecks::Off),
+        ] {
+            assert_eq!(parsed(&[flag]).admission.upgrade_checks, checks);
+        }
+        assert!(Args::try_parse_from(["sluice", "--upgrade-checks=deny"]).is_err());
     }
 
     #[test]

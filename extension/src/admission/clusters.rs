@@ -1,4 +1,4 @@
-//! Reviews of Clusters: resolution of their release and images, see [`sluice_core::resolver`].
+//! Reviews of Clusters, and the resolution of their release and images, see [`sluice_core::resolver`].
 
 use std::sync::Arc;
 
@@ -40,6 +40,8 @@ pub(super) struct Review {
     pub(super) name: String,
     /// Resolution request; `None` where nothing is resolved.
     pub(super) asked: Option<Asked>,
+    /// Whether the API server stores nothing.
+    pub(super) dry_run: bool,
     /// Memory of the request, in bytes.
     pub(super) memory: usize,
 }
@@ -61,6 +63,7 @@ pub(super) fn parse(body: &[u8]) -> Result<Review, Malformed> {
         namespace,
         name,
         objects,
+        dry_run,
         ..
     } = changed::<Object<'_, Metadata>>(body, of)?;
     let objects = objects.filter(|(new, _)| new.metadata.deletion_timestamp.is_none());
@@ -85,6 +88,7 @@ pub(super) fn parse(body: &[u8]) -> Result<Review, Malformed> {
         name: name.or(of_object).unwrap_or_default(),
         namespace,
         asked,
+        dry_run,
         memory,
     })
 }
@@ -180,7 +184,10 @@ fn running(asked: &Asked, stores: &Stores, control_planes: &ControlPlanes) -> Re
     };
     let (of, reference) = referred.ok_or(Unknown::Running)?;
     match control_planes.known(&of, &reference) {
-        Ok(control_plane) => Ok(Running::of(of.namespace(), of.name(), control_plane, stores)),
+        Ok(control_plane) => {
+            let versions = control_plane.map(|cached| cached.versions);
+            Ok(Running::of(of.namespace(), of.name(), versions, stores))
+        }
         Err(reconcile::cluster::Unknown::Reading) => Err(Unknown::Running),
         Err(reconcile::cluster::Unknown::Unreadable(_)) => Ok(Running::UNKNOWN),
     }

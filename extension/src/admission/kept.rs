@@ -9,6 +9,7 @@ use serde::{
 use sluice_core::{
     admission::ANNOTATIONS, names::LONGEST_NAME, packages::bootstrap::MOST_ADDITIONAL, resolver,
 };
+use sluice_crds::labels::annotation;
 
 /// Maximum length of an annotation; a longer one is cut, and so cannot be parsed by its rule.
 const LONGEST_ANNOTATION: usize = 16 * 1024;
@@ -72,7 +73,8 @@ impl<'de, T: DeserializeOwned> Deserialize<'de> for Bounded<T> {
 
 /// Set of map keys to keep.
 pub(super) trait Keys {
-    const KEYS: &'static [&'static str];
+    /// Whether the key is one of them.
+    fn contain(key: &str) -> bool;
 }
 
 /// Annotations of ClusterBootstraps with rules.
@@ -80,15 +82,19 @@ pub(super) trait Keys {
 pub(super) struct OfBootstraps;
 
 impl Keys for OfBootstraps {
-    const KEYS: &'static [&'static str] = &ANNOTATIONS;
+    fn contain(key: &str) -> bool {
+        ANNOTATIONS.contains(&key)
+    }
 }
 
-/// Labels and annotations of Clusters that resolutions use.
+/// Labels and annotations of Clusters that resolutions and checks of upgrades use.
 #[derive(Debug)]
 pub(super) struct OfClusters;
 
 impl Keys for OfClusters {
-    const KEYS: &'static [&'static str] = &resolver::KEYS;
+    fn contain(key: &str) -> bool {
+        resolver::KEYS.contains(&key) || key == annotation::SKIP_UPGRADE_CHECKS
+    }
 }
 
 /// Labels or annotations with selected keys.
@@ -118,7 +124,7 @@ impl<'de, K: Keys> Deserialize<'de> for Chosen<K> {
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
                 let mut kept = BTreeMap::new();
                 while let Some(key) = map.next_key::<Cow<'de, str>>()? {
-                    if K::KEYS.contains(&key.as_ref()) {
+                    if K::contain(&key) {
                         let text: Cow<'de, str> = map.next_value()?;
                         kept.insert(key.into_owned(), cut(&text, LONGEST_ANNOTATION));
                     } else {

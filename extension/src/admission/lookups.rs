@@ -21,6 +21,7 @@ use sluice_core::{
     limits::Shares,
     packages::bootstrap::{PackageFacts, is_credential_type},
     protocol::{Failure, Key, Resource, Server},
+    reconcile::cluster::Settings,
     resolver::{self, Resolution, class_of, follows_bootstrap},
     value_kinds::own_resource,
 };
@@ -33,7 +34,7 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-use super::clusters;
+use super::{clusters, upgrades};
 use crate::{
     cache::{control_plane::ControlPlanes, stores::Stores},
     clock::now,
@@ -55,6 +56,7 @@ const LARGEST: usize = 4 * 1024 * 1024;
 pub struct Caches {
     stores: Stores,
     control_planes: Arc<ControlPlanes>,
+    settings: Settings,
     client: Client,
     gets: Arc<Semaphore>,
     discoveries: Arc<Mutex<Discoveries<Arc<OnceCell<Served>>>>>,
@@ -80,7 +82,12 @@ impl Caches {
     /// Creates lookups in the caches and at the management API server. `client` has no rate limit: callers determine the number of
     /// requests, so no other part of Sluice uses its connections.
     #[must_use]
-    pub fn new(stores: Stores, control_planes: Arc<ControlPlanes>, client: Client) -> Self {
+    pub fn new(
+        stores: Stores,
+        control_planes: Arc<ControlPlanes>,
+        settings: Settings,
+        client: Client,
+    ) -> Self {
         let bounds = Bounds {
             answer: LARGEST,
             ..REQUEST
@@ -88,6 +95,7 @@ impl Caches {
         Self {
             stores,
             control_planes,
+            settings,
             client: bounded(client, bounds),
             gets: Arc::new(Semaphore::new(GETS)),
             discoveries: Arc::default(),
@@ -159,6 +167,22 @@ impl Caches {
         is_last: bool,
     ) -> Result<Resolution, resolver::Unknown> {
         clusters::resolved(asked, &self.stores, &self.control_planes, is_last)
+    }
+
+    /// Checks the upgrade of a Cluster from the caches, see [`upgrades::checked`].
+    pub(super) fn check_upgrade(
+        &self,
+        update: (&Cluster, &Cluster),
+        dry_run: bool,
+        denies: bool,
+    ) -> Option<Verdict> {
+        let Self {
+            stores,
+            control_planes,
+            settings,
+            ..
+        } = self;
+        upgrades::checked(update, (dry_run, denies), stores, control_planes, settings)
     }
 
     /// Completes when the kind of control plane of the cached Cluster is listed, or cannot be.

@@ -1,7 +1,8 @@
 //! Admission webhooks, which refuse invalid objects before they are stored, see [`sluice_core::admission`].
 //!
 //! They have a listener and a thread of their own. A gate would hold for the same faults, so an object whose lookups time out is admitted
-//! with a warning. An UpgradeGate is refused instead, because nothing else checks the rights of its author.
+//! with a warning, and so is an upgrade that cannot be checked. An UpgradeGate is refused instead, because nothing else checks the rights
+//! of its author.
 
 mod answer;
 mod clusters;
@@ -10,6 +11,7 @@ mod kept;
 mod lookups;
 mod metrics;
 mod patch;
+mod upgrades;
 mod wire;
 
 use std::{
@@ -28,9 +30,14 @@ use axum::{
 use futures::FutureExt as _;
 use http::StatusCode;
 use sluice_core::{
-    admission::{Kind, Lookups, Review, Verdict, complete, judge, upgrade_gate::GateVerdict},
+    admission::{
+        Kind, Lookups, Review, Verdict,
+        cluster_upgrade::{is_checked, unchecked},
+        complete, judge,
+        upgrade_gate::GateVerdict,
+    },
     limits::Shares,
-    resolver::{Resolution, Unknown},
+    resolver::{Asked, Resolution, Unknown},
 };
 use sluice_hooks::{Budget, Peer, Repeats, Unread, in_turn};
 use tracing::{debug, error, info};
@@ -38,14 +45,17 @@ use tracing::{debug, error, info};
 use self::{
     answer::{ReviewedObject, plain, reviewed, undecided},
     patch::ReviewedSpec,
-    wire::{Asked, Malformed},
+    wire::Malformed,
 };
 pub use self::{
     gates::Rights,
     lookups::Caches,
     metrics::{AdmissionMetrics, Outcome},
 };
-use crate::server::serve::{PIECE, read_within};
+use crate::{
+    flags::UpgradeChecks,
+    server::serve::{PIECE, read_within},
+};
 
 /// Maximum size of a review body: an object of etcd's 1.5 MiB, new and old, and the JSON around them.
 const MAX_BODY: usize = 8 * 1024 * 1024;
@@ -73,6 +83,7 @@ pub struct Admission(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     system_namespace: String,
+    upgrade_checks: UpgradeChecks,
     /// Caches; unset until all Clusters are cached.
     caches: OnceLock<Caches>,
     /// Lookups for UpgradeGates; unset until there is a client.
@@ -87,9 +98,10 @@ impl Admission {
     /// Creates webhooks that respond to reviews with lookups with 503 until [`Admission::set_caches`], for UpgradeGates until
     /// [`Admission::set_rights`].
     #[must_use]
-    pub fn new(system_namespace: String, metrics: AdmissionMetrics) -> Self {
+    pub fn new(system_namespace: String, upgrade_checks: UpgradeChecks, metrics: AdmissionMetrics) -> Self {
         Self(Arc::new(Inner {
             system_namespace,
+            upgrade_checks,
             caches: OnceLock::new(),
             rights: OnceLock::new(),
             bodies: Budget::of(SMALL_KIB, LARGE_KIB, MAX_BODY),
@@ -112,7 +124,7 @@ impl Admission {
     /// Returns the routes for packages, which are those of the addons-manager, and those for UpgradeGates.
     pub fn router(&self, packages: bool, gates: bool) -> Router {
         let is_served = |webhook: &Webhook| match webhook {
-            Webhook::Default | Webhook::Resolve | Webhook::Validate(_) => packages,
+            Webhook::Default | Webhook::Resolve | Webhook::Upgrade | Webhook::Validate(_) => packages,
             Webhook::Gate => gates,
         };
         let mut router = Router::new();
@@ -161,7 +173,7 @@ impl Admission {
         };
         // The decoded review may take much more memory than its body.
         let memory = match &parsed {
-            Ok(Parsed::Waits(review)) => Some(review.memory),
+            Ok(Parsed::Waits(review) | Parsed::Unchecked(review)) => Some(review.memory),
             Ok(Parsed::Gate(review)) => Some(review.memory),
             Ok(Parsed::Answered(_) | Parsed::Judged { .. }) | Err(_) => None,
         };
@@ -173,6 +185,7 @@ impl Admission {
         let (outcome, answer) = match parsed {
             Ok(Parsed::Answered(answered)) => answered,
             Ok(Parsed::Waits(review)) => self.resolved_later(*review, peer.address()).await,
+            Ok(Parsed::Unchecked(review)) => self.checked_later(*review, peer.address()).await,
             Ok(Parsed::Gate(review)) => self.gate(*review, peer.address()).await,
             Ok(Parsed::Judged { kind, uid, review }) => {
                 self.judged(kind, &uid, *review, peer.address()).await
@@ -199,9 +212,10 @@ impl Admission {
         match webhook {
             Webhook::Default => self.completed(bytes).map(Parsed::Answered),
             Webhook::Resolve => self.resolved(bytes),
+            Webhook::Upgrade => self.checked(bytes),
             Webhook::Gate => Ok(Parsed::Gate(Box::new(gates::parse(bytes)?))),
             Webhook::Validate(kind) => {
-                let Asked { uid, review, .. } = wire::parse(kind, bytes)?;
+                let wire::Asked { uid, review, .. } = wire::parse(kind, bytes)?;
                 let review = Box::new(review);
                 Ok(Parsed::Judged { kind, uid, review })
             }
@@ -274,7 +288,7 @@ impl Admission {
     /// Responds from the caches alone.
     fn completed(&self, bytes: &[u8]) -> Result<(Outcome, Response), Malformed> {
         let kind = Kind::Bootstrap;
-        let Asked {
+        let wire::Asked {
             uid,
             review,
             spec,
@@ -323,6 +337,13 @@ impl Admission {
 
     /// Responds once control planes are read, which takes a fraction of a second for the first Cluster of a kind.
     async fn resolved_later(&self, review: clusters::Review, peer: IpAddr) -> (Outcome, Response) {
+        self.read_control_planes(&review, peer).await;
+        self.resolution(&review, true)
+            .unwrap_or_else(|unknown| unavailable(&unknown))
+    }
+
+    /// Waits until control planes of the kind of a Cluster are read, for a limited time.
+    async fn read_control_planes(&self, review: &clusters::Review, peer: IpAddr) {
         // Waiting reviews would pile up under load.
         if let (Some(_slot), Some(caches), Some(asked)) =
             (self.0.lookups.take(&peer), self.0.caches.get(), &review.asked)
@@ -330,8 +351,39 @@ impl Admission {
             let read = tokio::time::timeout(LOOKUP_TIMEOUT, caches.read_control_planes(asked));
             let _either_way = read.await.is_ok();
         }
-        self.resolution(&review, true)
-            .unwrap_or_else(|unknown| unavailable(&unknown))
+    }
+
+    /// Responds from the caches alone, unless the control plane has to be read first.
+    fn checked(&self, bytes: &[u8]) -> Result<Parsed, Malformed> {
+        let review = clusters::parse(bytes)?;
+        Ok(match self.upgrade(&review) {
+            Some(verdict) => Parsed::Answered(of_upgrade(&review, &verdict)),
+            None => Parsed::Unchecked(Box::new(review)),
+        })
+    }
+
+    /// Responds once control planes are read. A gate holds for the same findings, so an upgrade that cannot be checked is admitted.
+    async fn checked_later(&self, review: clusters::Review, peer: IpAddr) -> (Outcome, Response) {
+        self.read_control_planes(&review, peer).await;
+        let verdict = self.upgrade(&review);
+        let verdict = verdict.unwrap_or_else(|| unchecked("its control plane is not listed yet"));
+        of_upgrade(&review, &verdict)
+    }
+
+    /// Returns the verdict about the upgrade of a Cluster; `None` until its control plane is listed.
+    fn upgrade(&self, review: &clusters::Review) -> Option<Verdict> {
+        let denies = match self.0.upgrade_checks {
+            UpgradeChecks::Deny => true,
+            UpgradeChecks::Warn => false,
+            UpgradeChecks::Off => return Some(Verdict::default()),
+        };
+        match &review.asked {
+            Some(Asked { old: Some(old), new }) if is_checked(old, new) => match self.0.caches.get() {
+                Some(caches) => caches.check_upgrade((old, new), review.dry_run, denies),
+                None => Some(unchecked("Sluice has just started")),
+            },
+            _ => Some(Verdict::default()),
+        }
     }
 
     /// Builds the response to a review of a Cluster.
@@ -376,6 +428,8 @@ enum Parsed {
     Answered((Outcome, Response)),
     /// The result depends on the versions of machines of a Cluster.
     Waits(Box<clusters::Review>),
+    /// The plan of an upgrade depends on the control plane.
+    Unchecked(Box<clusters::Review>),
     /// The result depends on the rights of the author of a gate.
     Gate(Box<gates::Review>),
     /// The result depends on lookups.
@@ -384,6 +438,14 @@ enum Parsed {
         uid: String,
         review: Box<Option<Review>>,
     },
+}
+
+/// Builds the response to a review of the upgrade of a Cluster.
+fn of_upgrade(review: &clusters::Review, verdict: &Verdict) -> (Outcome, Response) {
+    let outcome = Outcome::of(verdict);
+    said(Webhook::Upgrade, &review.namespace, &review.name, outcome);
+    let of = ReviewedObject::cluster(&review.name);
+    (outcome, reviewed(&review.uid, of, verdict, None))
 }
 
 fn unavailable(unknown: &Unknown) -> (Outcome, Response) {
@@ -437,6 +499,8 @@ enum Webhook {
     Default,
     /// Resolution of the release of a Cluster.
     Resolve,
+    /// Validation of the upgrade of a Cluster.
+    Upgrade,
     /// Validation of an object.
     Validate(Kind),
     /// Validation of an UpgradeGate, and of the rights of its author.
@@ -444,9 +508,10 @@ enum Webhook {
 }
 
 impl Webhook {
-    const ALL: [Self; 5] = [
+    const ALL: [Self; 6] = [
         Self::Default,
         Self::Resolve,
+        Self::Upgrade,
         Self::Validate(Kind::Bootstrap),
         Self::Validate(Kind::Template),
         Self::Gate,
@@ -456,7 +521,7 @@ impl Webhook {
     const fn kind(self) -> &'static str {
         match self {
             Self::Default => Kind::Bootstrap.as_str(),
-            Self::Resolve => "Cluster",
+            Self::Resolve | Self::Upgrade => "Cluster",
             Self::Validate(kind) => kind.as_str(),
             Self::Gate => "UpgradeGate",
         }
@@ -466,6 +531,7 @@ impl Webhook {
         match self {
             Self::Default => "/mutate-run-tanzu-vmware-com-v1alpha3-clusterbootstrap",
             Self::Resolve => "/mutate-cluster",
+            Self::Upgrade => "/validate-cluster",
             Self::Validate(Kind::Bootstrap) => "/validate-run-tanzu-vmware-com-v1alpha3-clusterbootstrap",
             Self::Validate(Kind::Template) => {
                 "/validate-run-tanzu-vmware-com-v1alpha3-clusterbootstraptemplate"
@@ -479,6 +545,7 @@ impl Webhook {
         match self {
             Self::Default => "clusterbootstrap-default",
             Self::Resolve => "cluster",
+            Self::Upgrade => "cluster-upgrade",
             Self::Validate(Kind::Bootstrap) => "clusterbootstrap",
             Self::Validate(Kind::Template) => "clusterbootstraptemplate",
             Self::Gate => "upgradegate",

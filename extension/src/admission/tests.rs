@@ -8,10 +8,12 @@ use http_body_util::BodyExt as _;
 use prometheus_client::{encoding::text::encode, registry::Registry};
 use rstest::rstest;
 use serde_json::{Value, json};
+use sluice_core::{reconcile::cluster::Settings, schedule::SyncPeriod};
 use tokio::time::Instant as Later;
 
 mod flood;
 mod gates;
+mod upgrades;
 
 use super::*;
 use crate::{
@@ -37,7 +39,18 @@ fn caches(stores: Stores, client: kube::Client) -> Caches {
         Vec::new(),
         Rollbacks::default(),
     );
-    Caches::new(stores, Arc::new(control_planes), client)
+    Caches::new(stores, Arc::new(control_planes), settings(), client)
+}
+
+fn settings() -> Settings {
+    Settings {
+        system_namespace: "system".to_owned(),
+        sync_period: SyncPeriod {
+            length: Duration::from_mins(10),
+            since: Instant::now(),
+        },
+        deletion_limit: Duration::from_mins(10),
+    }
 }
 
 /// Returns a review of a ClusterBootstrap `new` that was `old`.
@@ -107,7 +120,11 @@ async fn admission(network: &Frozen) -> (Admission, tokio::task::JoinHandle<()>)
         }
     });
     let (stores, following) = filled(&client).await;
-    let admission = Admission::new("system".to_owned(), AdmissionMetrics::default());
+    let admission = Admission::new(
+        "system".to_owned(),
+        UpgradeChecks::Deny,
+        AdmissionMetrics::default(),
+    );
     admission.set_caches(caches(stores, client));
     (admission, following)
 }
@@ -160,7 +177,11 @@ async fn reviews_are_answered_as_the_api_server_reads_them() {
 
 #[tokio::test(start_paused = true)]
 async fn no_review_is_decided_before_the_caches_are_filled() {
-    let admission = Admission::new("system".to_owned(), AdmissionMetrics::default());
+    let admission = Admission::new(
+        "system".to_owned(),
+        UpgradeChecks::Deny,
+        AdmissionMetrics::default(),
+    );
     let (status, text) = ask(&admission, body(&spec(), None).to_string()).await;
     assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE, "{text}");
 }
@@ -210,7 +231,7 @@ async fn reviews_are_counted_by_code_and_while_they_are_in_flight() {
         moved.sort_unstable();
         moved
     };
-    let admission = Admission::new("system".to_owned(), metrics);
+    let admission = Admission::new("system".to_owned(), UpgradeChecks::Deny, metrics);
     let never = || Body::from_stream(futures::stream::pending::<Result<&str, std::io::Error>>());
     let mut waiting = Box::pin(ask(&admission, never()));
     assert!(waiting.as_mut().now_or_never().is_none());
@@ -555,7 +576,11 @@ async fn resolving() -> (Admission, tokio::task::JoinHandle<()>) {
         }
     });
     let (stores, following) = filled(&client).await;
-    let admission = Admission::new("system".to_owned(), AdmissionMetrics::default());
+    let admission = Admission::new(
+        "system".to_owned(),
+        UpgradeChecks::Deny,
+        AdmissionMetrics::default(),
+    );
     admission.set_caches(caches(stores, client));
     (admission, following)
 }
@@ -641,7 +666,11 @@ async fn a_cluster_gets_the_release_that_its_bootstrap_pins() {
         }
     });
     let (stores, _following) = filled(&client).await;
-    let admission = Admission::new("system".to_owned(), AdmissionMetrics::default());
+    let admission = Admission::new(
+        "system".to_owned(),
+        UpgradeChecks::Deny,
+        AdmissionMetrics::default(),
+    );
     admission.set_caches(caches(stores, client));
     let (_, _, answer) = resolved(&admission, &of_cluster("v1.35.4")).await;
     let patch = BASE64_STANDARD.decode(answer["patch"].as_str().unwrap()).unwrap();
@@ -697,7 +726,11 @@ async fn a_cluster_that_no_api_server_stores_is_refused() {
         "{text}"
     );
 
-    let starting = Admission::new("system".to_owned(), AdmissionMetrics::default());
+    let starting = Admission::new(
+        "system".to_owned(),
+        UpgradeChecks::Deny,
+        AdmissionMetrics::default(),
+    );
     let (status, _, _) = resolved(&starting, &of_cluster("v1.35")).await;
     assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
 }

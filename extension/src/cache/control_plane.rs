@@ -141,14 +141,13 @@ impl ControlPlanes {
         &self,
         cluster: &ClusterRef,
         reference: &ObjectReference,
-    ) -> Result<Option<ControlPlaneFacts>, Unknown> {
+    ) -> Result<Option<CachedControlPlane>, Unknown> {
         let named = named(reference)?;
         let mut kinds = lock(&self.kinds);
         let kind = kinds.get(&named, now());
         let state = kind.ok_or(Unknown::Reading)?.watch.state();
         drop(kinds);
-        let found = found(state, cluster, reference)?;
-        Ok(found.map(|cached| cached.versions))
+        found(state, cluster, reference)
     }
 
     /// Completes when the kind of control plane that a Cluster refers to is listed for a review, or cannot be read, or is skipped because

@@ -12,6 +12,7 @@ use proptest::{prelude::*, test_runner::TestRunner};
 use sluice::{
     admission::{Admission, AdmissionMetrics},
     cache::{store::Writer, watch::Followed},
+    flags::UpgradeChecks,
 };
 use sluice_core::{
     decode::{Item, OF_TENANT, READ},
@@ -113,8 +114,9 @@ fn answers(Case { json, place, .. }: &Case) {
 }
 
 /// Paths of webhooks, and the group, version and kind of objects that they review.
-const WEBHOOKS: [(&str, [&str; 3]); 4] = [
+const WEBHOOKS: [(&str, [&str; 3]); 5] = [
     ("/mutate-cluster", ["cluster.x-k8s.io", "v1beta2", "Cluster"]),
+    ("/validate-cluster", ["cluster.x-k8s.io", "v1beta2", "Cluster"]),
     (
         "/mutate-run-tanzu-vmware-com-v1alpha3-clusterbootstrap",
         ["run.tanzu.vmware.com", "v1alpha3", "ClusterBootstrap"],
@@ -164,7 +166,12 @@ fn objects_take_what_they_may() {
     });
     let runtime = Builder::new_current_thread().enable_all().build();
     let runtime = runtime.unwrap_or_else(|error| unreachable!("{error}"));
-    let webhooks = Admission::new("system".to_owned(), AdmissionMetrics::default()).router(true, true);
+    let webhooks = Admission::new(
+        "system".to_owned(),
+        UpgradeChecks::Deny,
+        AdmissionMetrics::default(),
+    )
+    .router(true, true);
     let ran = runner.run(&cases(), |case| {
         every_kind(&case);
         answers(&case);

@@ -4,8 +4,9 @@
 //! The rules are those that a reconcile holds for, by the same functions. Changed fields are judged more strictly than unchanged ones,
 //! so a missing object does not block the correction of another field.
 //!
-//! [`upgrade_gate`] validates UpgradeGates.
+//! [`cluster_upgrade`] validates changes of version and release of Clusters, and [`upgrade_gate`] UpgradeGates.
 
+pub mod cluster_upgrade;
 pub mod upgrade_gate;
 
 mod bootstrap;

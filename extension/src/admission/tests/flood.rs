@@ -198,7 +198,11 @@ async fn knowing(clusters: Vec<Value>, server: &Server) -> (Admission, Requeues,
         }
     });
     let (stores, following) = filled(&client).await;
-    let admission = Admission::new("system".to_owned(), AdmissionMetrics::default());
+    let admission = Admission::new(
+        "system".to_owned(),
+        UpgradeChecks::Deny,
+        AdmissionMetrics::default(),
+    );
     let triggers = Requeues::default();
     let control_planes = ControlPlanes::new(
         server.client(),
@@ -206,7 +210,12 @@ async fn knowing(clusters: Vec<Value>, server: &Server) -> (Admission, Requeues,
         Vec::new(),
         Rollbacks::default(),
     );
-    admission.set_caches(Caches::new(stores, Arc::new(control_planes), server.client()));
+    admission.set_caches(Caches::new(
+        stores,
+        Arc::new(control_planes),
+        settings(),
+        server.client(),
+    ));
     (admission, triggers, following)
 }
 

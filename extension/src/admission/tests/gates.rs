@@ -52,7 +52,11 @@ fn webhooks(decide: fn(&Value) -> Reply) -> (Admission, Asked) {
             Ok::<_, Infallible>(http::Response::builder().status(code).body(body).unwrap())
         }
     });
-    let admission = Admission::new("system".to_owned(), AdmissionMetrics::default());
+    let admission = Admission::new(
+        "system".to_owned(),
+        UpgradeChecks::Deny,
+        AdmissionMetrics::default(),
+    );
     admission.set_rights(Rights::new(kube::Client::new(service, "default")));
     (admission, asked)
 }
@@ -204,7 +208,11 @@ async fn a_gate_is_refused_while_a_right_is_not_known(
 
 #[tokio::test(start_paused = true)]
 async fn no_gate_is_decided_without_a_client() {
-    let admission = Admission::new("system".to_owned(), AdmissionMetrics::default());
+    let admission = Admission::new(
+        "system".to_owned(),
+        UpgradeChecks::Deny,
+        AdmissionMetrics::default(),
+    );
     let (status, text) = ask_of(&admission, Webhook::Gate, written(&gate(), None).to_string()).await;
     assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE, "{text}");
 }
@@ -215,7 +223,11 @@ async fn no_gate_is_decided_without_a_client() {
 #[case::audit(&json!({"mode": "Audit"}))]
 #[tokio::test(start_paused = true)]
 async fn an_update_that_reads_nothing_else_needs_no_right(#[case] change: &Value) {
-    let admission = Admission::new("system".to_owned(), AdmissionMetrics::default());
+    let admission = Admission::new(
+        "system".to_owned(),
+        UpgradeChecks::Deny,
+        AdmissionMetrics::default(),
+    );
     let mut new = gate();
     new.as_object_mut()
         .unwrap()
@@ -336,7 +348,11 @@ async fn a_review_without_a_share_of_the_lookups_is_refused_as_busy() {
 #[case::both(true, true)]
 #[tokio::test(start_paused = true)]
 async fn only_webhooks_of_enabled_features_exist(#[case] packages: bool, #[case] gates: bool) {
-    let admission = Admission::new("system".to_owned(), AdmissionMetrics::default());
+    let admission = Admission::new(
+        "system".to_owned(),
+        UpgradeChecks::Deny,
+        AdmissionMetrics::default(),
+    );
     for webhook in Webhook::ALL {
         let request = HttpRequest::post(webhook.path()).body(Body::from("{")).unwrap();
         let answer = admission.router(packages, gates).oneshot(request).await;

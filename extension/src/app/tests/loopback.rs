@@ -130,7 +130,11 @@ impl Loopback {
         );
         let parts = Parts {
             index,
-            admission: Admission::new(args.system_namespace.clone(), metrics.admission),
+            admission: Admission::new(
+                args.system_namespace.clone(),
+                args.admission.upgrade_checks,
+                metrics.admission,
+            ),
             configurations: metrics.configurations,
             releases: metrics.releases,
             reconciles: metrics.reconciles,

@@ -1,0 +1,300 @@
+//! Tables of updates and findings.
+
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::{
+    cache::stores::tests::Given,
+    protocol::{Key, Server},
+    reasons::{GateReason, Hold},
+    reconcile::cluster::{CachedControlPlane, Settings},
+    schedule::SyncPeriod,
+    upgrade::hop::{ControlPlaneFacts, Rollout},
+    upgrade_plan::WarningReason,
+};
+
+/// Release of the stored Cluster.
+const RELEASE: &str = "v1.35.4---a.1";
+
+/// Returns a Cluster with these annotations.
+fn cluster(version: &str, release: &str, annotations: &Value) -> Cluster {
+    let mut cluster = json!({
+        "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster",
+        "metadata": {"name": "one", "namespace": "team-a", "uid": "uid", "annotations": annotations},
+        "spec": {"topology": {"classRef": {"name": "class"}, "version": version}},
+    });
+    cluster["metadata"]["labels"] = json!({label::TKR: release});
+    serde_json::from_value(cluster).unwrap()
+}
+
+fn settled() -> Cluster {
+    cluster("v1.35.4", RELEASE, &json!({}))
+}
+
+#[rstest]
+#[case::another_version(cluster("v1.36.3", RELEASE, &json!({})), true)]
+#[case::another_release(cluster("v1.35.4", "v1.35.4---a.2", &json!({})), true)]
+#[case::another_annotation(cluster("v1.35.4", RELEASE, &json!({"a": "b"})), false)]
+#[case::paused(cluster("v1.36.3", RELEASE, &json!({annotation::PAUSED: ""})), false)]
+#[case::exempt(cluster("v1.36.3", RELEASE, &json!({annotation::SKIP_UPGRADE_CHECKS: "v1.36.3"})), false)]
+#[case::exempt_for_an_earlier_version(
+    cluster("v1.36.3", RELEASE, &json!({annotation::SKIP_UPGRADE_CHECKS: "v1.35.4"})),
+    true
+)]
+#[case::exempt_for_any_version(cluster("v1.36.3", RELEASE, &json!({annotation::SKIP_UPGRADE_CHECKS: ""})), true)]
+#[case::without_topology(Cluster::default(), false)]
+fn only_changes_of_version_and_release_are_checked(#[case] new: Cluster, #[case] checked: bool) {
+    assert_eq!(is_checked(&settled(), &new), checked);
+}
+
+#[test]
+fn a_paused_spec_is_not_checked() {
+    let mut paused = cluster("v1.36.3", RELEASE, &json!({}));
+    paused.spec.paused = true;
+    assert!(!is_checked(&settled(), &paused));
+    assert!(
+        is_checked(&paused, &settled()),
+        "the pause ends in the same request"
+    );
+}
+
+fn finding(reason: FindingReason, at: &str, admission: Admission) -> Finding {
+    Finding {
+        hop: Some(at.to_owned()),
+        effect: match reason {
+            FindingReason::Gate(_) => Effect::Blocks,
+            FindingReason::Warning(_) => Effect::Warns,
+        },
+        reason,
+        message: format!("not for {at}"),
+        remedy: "change it",
+        admission,
+    }
+}
+
+const EXCLUDES: FindingReason = FindingReason::Gate(GateReason::PackageExcludesKubernetes);
+const NOT_FOUND: FindingReason = FindingReason::Gate(GateReason::TKRNotFound);
+const DOWNGRADED: FindingReason = FindingReason::Warning(WarningReason::PackageDowngraded);
+
+type Place = (FindingReason, &'static str);
+
+#[rstest]
+#[case::a_new_finding(&[], &[(EXCLUDES, "36")], false)]
+#[case::one_more(&[(EXCLUDES, "35")], &[(EXCLUDES, "35"), (EXCLUDES, "36")], false)]
+#[case::the_same_for_another_version(&[(EXCLUDES, "36")], &[(EXCLUDES, "37")], false)]
+#[case::the_same(&[(EXCLUDES, "36")], &[(EXCLUDES, "36")], true)]
+#[case::one_less(&[(EXCLUDES, "35"), (EXCLUDES, "36")], &[(EXCLUDES, "35")], true)]
+#[case::one_less_for_another_version(&[(EXCLUDES, "35"), (EXCLUDES, "36")], &[(EXCLUDES, "37")], true)]
+#[case::removed_before_another(&[(NOT_FOUND, "36")], &[(EXCLUDES, "36"), (EXCLUDES, "37")], true)]
+fn an_update_that_removes_a_finding_improves(
+    #[case] before: &[Place],
+    #[case] after: &[Place],
+    #[case] better: bool,
+) {
+    let findings = |places: &[Place]| -> Vec<Finding> {
+        let places = places.iter();
+        places
+            .map(|(reason, at)| finding(*reason, at, Admission::Refuses))
+            .collect()
+    };
+    let (before, after) = (findings(before), findings(after));
+    let (before, after): (Vec<&Finding>, Vec<&Finding>) = (before.iter().collect(), after.iter().collect());
+    assert_eq!(improves(&before, &after), better);
+}
+
+/// Returns the verdict of an update to v1.36.3 that is refused for all findings that may refuse it.
+fn judged(findings: Vec<Finding>, dry_run: bool, is_refused: bool) -> Verdict {
+    let (old, new) = (settled(), cluster("v1.36.3", RELEASE, &json!({})));
+    let update = ClusterUpdate {
+        stored: &old,
+        old: &old,
+        new: &new,
+        dry_run,
+        denies: true,
+    };
+    let plan = UpgradePlan {
+        from: String::new(),
+        to: String::new(),
+        hops: Vec::new(),
+        findings,
+    };
+    let refusing = if is_refused { refusing(&plan) } else { Vec::new() };
+    verdict(&update, &plan, &refusing)
+}
+
+#[test]
+fn a_refusal_names_field_reason_and_ways_out() {
+    let findings = vec![
+        finding(DOWNGRADED, "v1.36.3", Admission::Warns),
+        finding(EXCLUDES, "v1.36.3", Admission::Refuses),
+    ];
+    let Verdict { faults, warnings } = judged(findings, false, true);
+    let faults: Vec<String> = faults.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        faults,
+        [
+            "spec.topology.version: Invalid value: \"v1.36.3\": PackageExcludesKubernetes at v1.36.3: not for v1.36.3; change it; \
+             to write it all the same, set annotation lifecycle.sluice.dev/skip-upgrade-checks=v1.36.3 on the Cluster, and gates will \
+             hold the upgrade"
+        ]
+    );
+    assert_eq!(warnings, ["PackageDowngraded at v1.36.3: not for v1.36.3"]);
+}
+
+#[rstest]
+#[case::what_is_missing(
+    NOT_FOUND,
+    Admission::RefusesUnlessDryRun,
+    true,
+    true,
+    0,
+    "refused outside of a dry run: "
+)]
+#[case::what_is_missing_at_last(NOT_FOUND, Admission::RefusesUnlessDryRun, false, true, 1, "")]
+#[case::what_says_no(EXCLUDES, Admission::Refuses, true, true, 1, "")]
+#[case::a_way_out(EXCLUDES, Admission::Refuses, false, false, 0, "will be held: ")]
+#[case::of_the_namespace(NOT_FOUND, Admission::Warns, false, true, 0, "will be held: ")]
+#[case::of_cluster_api(NOT_FOUND, Admission::LeftToClusterApi, false, true, 0, "")]
+fn a_finding_refuses_or_warns(
+    #[case] reason: FindingReason,
+    #[case] admission: Admission,
+    #[case] dry_run: bool,
+    #[case] is_refused: bool,
+    #[case] faults: usize,
+    #[case] prefix: &str,
+) {
+    let verdict = judged(vec![finding(reason, "v1.36.3", admission)], dry_run, is_refused);
+    assert_eq!(verdict.faults.len(), faults);
+    let text = format!("{prefix}{} at v1.36.3: not for v1.36.3", reason.as_str());
+    let expected = if faults == 0 { vec![text] } else { Vec::new() };
+    assert_eq!(verdict.warnings, expected);
+}
+
+#[test]
+fn a_verdict_is_bounded() {
+    let mut one = finding(EXCLUDES, "v1.36.3", Admission::Refuses);
+    one.message = "\u{1b}[2J".repeat(1 << 10);
+    let Verdict { faults, .. } = judged(vec![one.clone(); 1000], false, true);
+    assert_eq!(faults.len(), MAX_FINDINGS);
+    let texts: String = faults.iter().map(ToString::to_string).collect();
+    assert!(
+        texts.len() < 2 * MAX_FINDINGS * MAX_TEXT && !texts.contains('\u{1b}'),
+        "{texts}"
+    );
+    let last = faults.last().unwrap();
+    assert!(
+        last.text.contains("990 more findings: sluice plan -n team-a one"),
+        "{last}"
+    );
+    let Verdict { warnings, .. } = judged(vec![one; 1000], false, false);
+    assert_eq!(warnings.len(), MAX_FINDINGS + 1);
+}
+
+/// Returns the facts of a Cluster whose control plane is at v1.35.4.
+fn facts(cluster: &Arc<Cluster>) -> Option<Facts> {
+    let settings = Settings {
+        system_namespace: "system".to_owned(),
+        sync_period: SyncPeriod {
+            length: Duration::from_mins(10),
+            since: Instant::now(),
+        },
+        deletion_limit: Duration::from_mins(10),
+    };
+    let version = Some("v1.35.4".to_owned());
+    let control_plane = CachedControlPlane {
+        key: Key::of::<Cluster>(Server::Management, Some("team-a"), "one"),
+        uid: None,
+        generation: None,
+        resource_version: None,
+        versions: ControlPlaneFacts {
+            spec_version: version.clone(),
+            status_version: version,
+        },
+        rollout: Rollout::default(),
+    };
+    Facts::of(cluster, &Given::default(), &settings, |_| Ok(Some(control_plane)))
+}
+
+/// Returns a Cluster whose machines at v1.35.4 are made of [`RELEASE`].
+fn written(version: &str, release: &str) -> Cluster {
+    let mut cluster = cluster(version, release, &json!({}));
+    let entry = json!({"v1.35.4": {"osImageRef": {}, "labels": {label::TKR: RELEASE}}});
+    let topology = json!({
+        "classRef": {"name": "class"}, "version": version, "variables": [{"name": "TKR_DATA", "value": entry}],
+    });
+    cluster.spec.topology = serde_json::from_value(topology).unwrap();
+    cluster.spec.control_plane_ref =
+        serde_json::from_value(json!({"apiGroup": "a", "kind": "B", "name": "one"})).unwrap();
+    cluster
+}
+
+#[rstest]
+#[case::ahead(written("v1.35.4", RELEASE), written("v1.36.3", "36-1"), false)]
+#[case::back(written("v1.36.3", "36-1"), written("v1.35.4", "36-1"), true)]
+#[case::a_shorter_way(written("v1.37.0", "37-1"), written("v1.36.3", "36-1"), false)]
+#[case::another_build(written("v1.36.3", "36-1"), written("v1.35.4+b", "36-1"), false)]
+#[case::another_release(written("v1.35.4", RELEASE), written("v1.35.4", "35-2"), false)]
+#[case::the_release_of_the_machines(written("v1.35.4", "35-2"), written("v1.35.4", RELEASE), true)]
+fn the_way_back_is_that_to_the_machines(#[case] old: Cluster, #[case] new: Cluster, #[case] back: bool) {
+    let facts = facts(&Arc::new(new)).unwrap();
+    assert_eq!(is_way_back(&old, &facts), back);
+}
+
+/// A caller may name any control plane and any status.
+#[test]
+fn a_plan_is_of_the_stored_control_plane_and_the_written_topology() {
+    let mut stored = written("v1.35.4", RELEASE);
+    stored
+        .annotations_mut()
+        .insert(annotation::PAUSED.to_owned(), String::new());
+    stored.annotations_mut().insert("kept".to_owned(), "a".to_owned());
+    let mut new = cluster("v1.36.3", "36-1", &json!({annotation::RESOLVE_TKR: ""}));
+    new.metadata.uid = Some("other".to_owned());
+    let planned = as_written(&stored, &new);
+    assert_eq!(planned.spec.control_plane_ref, stored.spec.control_plane_ref);
+    assert_eq!(planned.metadata.uid.as_deref(), Some("uid"));
+    assert_eq!(version_of(&planned), Some("v1.36.3"));
+    assert_eq!(release_of(&planned.metadata), "36-1");
+    let annotations: Vec<&str> = planned.annotations().keys().map(String::as_str).collect();
+    assert_eq!(annotations, ["kept", annotation::RESOLVE_TKR]);
+}
+
+#[rstest]
+#[case::unmanaged(None, Some(Vec::new()))]
+#[case::a_control_plane_that_is_not_listed(Some(Unknown::Reading), None)]
+#[case::a_control_plane_that_cannot_be_read(
+    Some(Unknown::Unreadable(Hold::new(GateReason::ControlPlaneKindUnreadable, "not served"))),
+    Some(vec!["the upgrade was not checked: ControlPlaneKindUnreadable: not served"])
+)]
+fn an_upgrade_without_a_plan_is_admitted(
+    #[case] unknown: Option<Unknown>,
+    #[case] warnings: Option<Vec<&str>>,
+) {
+    let (old, new) = (written("v1.35.4", RELEASE), written("v1.36.3", "36-1"));
+    let update = ClusterUpdate {
+        stored: &old,
+        old: &old,
+        new: &new,
+        dry_run: false,
+        denies: true,
+    };
+    let facts_of = |cluster: &Arc<Cluster>| {
+        let mut facts = facts(cluster)?;
+        facts.unknown = Some(unknown.clone()?);
+        Some(facts)
+    };
+    let now = Clock {
+        now: Timestamp::UNIX_EPOCH,
+        instant: Instant::now(),
+    };
+    let verdict = judge(&update, facts_of, &Given::default(), now);
+    let expected = warnings.map(|warnings| Verdict {
+        faults: Vec::new(),
+        warnings: warnings.into_iter().map(str::to_owned).collect(),
+    });
+    assert_eq!(verdict, expected);
+}

@@ -1,0 +1,258 @@
+//! Reviews of upgrades of Clusters, whose control plane is at v1.36.3.
+
+use sluice_crds::labels::{annotation, label};
+
+use super::*;
+use crate::{
+    cache::control_plane::tests::{GROUP, Server},
+    kube_client::scripted_server::Answer,
+};
+
+const USABLE: &str = "v1.37.0---a.1";
+const DEACTIVATED: &str = "v1.37.0---a.2";
+const DEACTIVATED_TOO: &str = "v1.37.0---a.3";
+const MISSING: &str = "v1.37.0---a.9";
+
+fn release(name: &str) -> Value {
+    let labels = if [DEACTIVATED, DEACTIVATED_TOO].contains(&name) {
+        json!({label::DEACTIVATED: ""})
+    } else {
+        json!({})
+    };
+    let (version, _) = name.split_once("---").unwrap();
+    json!({
+        "metadata": {"name": name, "labels": labels},
+        "spec": {
+            "version": name.replace("---", "+"), "kubernetes": {"version": version}, "bootstrapPackages": [],
+        },
+    })
+}
+
+fn template(name: &str) -> Value {
+    json!({
+        "metadata": {"name": name, "namespace": "system"},
+        "spec": {"kapp": {"refName": "kapp-controller.x.1.0.0"}, "cni": {"refName": "antrea.x.1.0.0"}},
+    })
+}
+
+fn cluster(version: &str, release: &str) -> Value {
+    json!({
+        "metadata": {"name": "one", "namespace": "team-a", "uid": "u-1", "labels": {label::TKR: release}},
+        "spec": {
+            "controlPlaneRef": {"apiGroup": GROUP, "kind": "Good", "name": "one"},
+            "topology": {"classRef": {"name": "class"}, "version": version},
+        },
+    })
+}
+
+/// The stored Cluster.
+fn stored() -> Value {
+    cluster("v1.36.3", "v1.36.3---a.1")
+}
+
+/// Returns webhooks that know this Cluster, four releases and their templates.
+async fn checking(
+    checks: UpgradeChecks,
+    stored: Value,
+    server: &Server,
+) -> (Admission, tokio::task::JoinHandle<()>) {
+    let releases = ["v1.36.3---a.1", USABLE, DEACTIVATED, DEACTIVATED_TOO];
+    let client = Frozen::new().client(move |path| {
+        if path.ends_with("/clusters") {
+            vec![stored.clone()]
+        } else if path.ends_with("/clusterclasses") {
+            vec![json!({"metadata": {"name": "class", "namespace": "team-a"}, "spec": {}})]
+        } else if path.ends_with("/tanzukubernetesreleases") {
+            releases.map(release).to_vec()
+        } else if path.ends_with("/clusterbootstraptemplates") {
+            releases.map(template).to_vec()
+        } else if path.ends_with("/packages") {
+            vec![package("kapp-controller", "1.0.0"), package("antrea", "1.0.0")]
+        } else {
+            Vec::new()
+        }
+    });
+    let (stores, following) = filled(&client).await;
+    let admission = Admission::new("system".to_owned(), checks, AdmissionMetrics::default());
+    let control_planes = ControlPlanes::new(
+        server.client(),
+        Requeues::default(),
+        Vec::new(),
+        Rollbacks::default(),
+    );
+    admission.set_caches(Caches::new(
+        stores,
+        Arc::new(control_planes),
+        settings(),
+        server.client(),
+    ));
+    (admission, following)
+}
+
+/// Returns a review of an update from `old` to `new`.
+fn update(old: &Value, new: &Value) -> Value {
+    let mut review = body(&Value::Null, Some(&Value::Null));
+    let request = &mut review["request"];
+    request["kind"] = json!({"group": "cluster.x-k8s.io", "version": "v1beta2", "kind": "Cluster"});
+    request["oldObject"] = old.clone();
+    request["object"] = new.clone();
+    review
+}
+
+async fn checked(admission: &Admission, review: &Value) -> Value {
+    let (status, text) = ask_of(admission, Webhook::Upgrade, review.to_string()).await;
+    assert_eq!(status, StatusCode::OK, "{text}");
+    serde_json::from_str::<Value>(&text).unwrap()["response"].take()
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_upgrade_that_its_gate_would_hold_is_refused_with_the_reason_and_the_way_out() {
+    let (admission, _following) = checking(UpgradeChecks::Deny, stored(), &Server::new(None)).await;
+    let usable = update(&stored(), &cluster("v1.37.0", USABLE));
+    assert_eq!(checked(&admission, &usable).await["allowed"], true);
+    let refused = checked(&admission, &update(&stored(), &cluster("v1.37.0", DEACTIVATED))).await;
+    assert_eq!(
+        (&refused["allowed"], &refused["status"]["code"]),
+        (&json!(false), &json!(422))
+    );
+    let message = refused["status"]["message"].as_str().unwrap();
+    for says in [
+        "Cluster.cluster.x-k8s.io \"one\" is invalid: spec.topology.version: Invalid value: \"v1.37.0\": TKRNotUsable at v1.37.0: ",
+        DEACTIVATED,
+        "lifecycle.sluice.dev/skip-upgrade-checks=v1.37.0",
+    ] {
+        assert!(message.contains(says), "{message}");
+    }
+    let swapped = update(&stored(), &cluster("v1.36.3", MISSING));
+    let swapped = checked(&admission, &swapped).await;
+    let field = &swapped["status"]["details"]["causes"][0]["field"];
+    assert_eq!(field, "metadata.labels[run.tanzu.vmware.com/tkr]", "{swapped}");
+}
+
+type Edited = fn() -> (Value, Value);
+
+#[rstest]
+#[case::a_way_back(|| (cluster("v1.37.0", USABLE), cluster("v1.36.3", MISSING)), true)]
+#[case::an_edit_that_removes_the_finding(|| (cluster("v1.37.0", DEACTIVATED), cluster("v1.37.0", USABLE)), true)]
+#[case::an_edit_that_moves_the_finding(|| (cluster("v1.37.0", DEACTIVATED), cluster("v1.37.0", DEACTIVATED_TOO)), false)]
+#[case::another_edit(|| {
+    let mut scaled = cluster("v1.37.0", DEACTIVATED);
+    scaled["spec"]["topology"]["controlPlane"] = json!({"replicas": 3});
+    (cluster("v1.37.0", DEACTIVATED), scaled)
+}, true)]
+#[case::paused(|| {
+    let mut paused = cluster("v1.37.0", DEACTIVATED);
+    paused["spec"]["paused"] = json!(true);
+    (stored(), paused)
+}, true)]
+#[case::exempt(|| {
+    let mut exempt = cluster("v1.37.0", DEACTIVATED);
+    exempt["metadata"]["annotations"] = json!({annotation::SKIP_UPGRADE_CHECKS: "v1.37.0"});
+    (stored(), exempt)
+}, true)]
+#[case::exempt_for_an_earlier_version(|| {
+    let mut exempt = cluster("v1.37.0", DEACTIVATED);
+    exempt["metadata"]["annotations"] = json!({annotation::SKIP_UPGRADE_CHECKS: "v1.36.3"});
+    (stored(), exempt)
+}, false)]
+#[case::being_deleted(|| {
+    let mut gone = cluster("v1.37.0", DEACTIVATED);
+    gone["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    (stored(), gone)
+}, true)]
+#[case::unmanaged(|| {
+    let mut unmanaged = cluster("v1.37.0", DEACTIVATED);
+    unmanaged["metadata"]["labels"] = json!({});
+    (stored(), unmanaged)
+}, true)]
+#[case::managed_from_now_on(|| {
+    let mut before = stored();
+    before["metadata"]["labels"] = json!({});
+    (before, cluster("v1.36.3", MISSING))
+}, true)]
+#[case::unknown(|| {
+    let (mut before, mut after) = (stored(), cluster("v1.37.0", DEACTIVATED));
+    for object in [&mut before, &mut after] {
+        object["metadata"]["name"] = json!("other");
+    }
+    (before, after)
+}, true)]
+#[tokio::test(start_paused = true)]
+async fn no_way_out_is_refused(#[case] edited: Edited, #[case] allowed: bool) {
+    let (admission, _following) = checking(UpgradeChecks::Deny, stored(), &Server::new(None)).await;
+    let (old, new) = edited();
+    let answer = checked(&admission, &update(&old, &new)).await;
+    assert_eq!(answer["allowed"], allowed, "{answer}");
+}
+
+/// A tool for GitOps dry-runs a release and its first Cluster together.
+#[tokio::test(start_paused = true)]
+async fn what_is_missing_only_warns_in_a_dry_run() {
+    let (admission, _following) = checking(UpgradeChecks::Deny, stored(), &Server::new(None)).await;
+    let mut review = update(&stored(), &cluster("v1.37.0", MISSING));
+    assert_eq!(checked(&admission, &review).await["allowed"], false);
+    review["request"]["dryRun"] = json!(true);
+    let answer = checked(&admission, &review).await;
+    assert_eq!(answer["allowed"], true);
+    let first = answer["warnings"][0].as_str().unwrap();
+    assert!(
+        first.starts_with("refused outside of a dry run: TKRNotFound"),
+        "{answer}"
+    );
+    review["request"]["object"] = cluster("v1.37.0", DEACTIVATED);
+    assert_eq!(checked(&admission, &review).await["allowed"], false);
+}
+
+#[tokio::test(start_paused = true)]
+async fn checks_may_only_warn_or_be_off() {
+    let review = update(&stored(), &cluster("v1.37.0", DEACTIVATED));
+    let (admission, _following) = checking(UpgradeChecks::Warn, stored(), &Server::new(None)).await;
+    let warned = checked(&admission, &review).await;
+    assert_eq!(warned["allowed"], true);
+    let warnings = warned["warnings"].to_string();
+    assert!(
+        warnings.contains("will be held: TKRNotUsable at v1.37.0"),
+        "{warned}"
+    );
+    for known in [true, false] {
+        let (admission, _following) = if known {
+            let (admission, following) = checking(UpgradeChecks::Off, stored(), &Server::new(None)).await;
+            (admission, Some(following))
+        } else {
+            let metrics = AdmissionMetrics::default();
+            (
+                Admission::new("system".to_owned(), UpgradeChecks::Off, metrics),
+                None,
+            )
+        };
+        let answer = checked(&admission, &review).await;
+        assert_eq!(answer, json!({"uid": "f3c1", "allowed": true}));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_upgrade_is_admitted_before_the_caches_are_filled() {
+    let admission = Admission::new(
+        "system".to_owned(),
+        UpgradeChecks::Deny,
+        AdmissionMetrics::default(),
+    );
+    let answer = checked(&admission, &update(&stored(), &cluster("v1.37.0", DEACTIVATED))).await;
+    assert_eq!(answer["allowed"], true);
+    let says = "the upgrade was not checked: Sluice has just started";
+    assert_eq!(answer["warnings"], json!([says]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_upgrade_waits_two_seconds_for_its_control_plane() {
+    let mut slow = stored();
+    slow["spec"]["controlPlaneRef"]["kind"] = json!("Bad");
+    let server = Server::new(Some(Answer::Never));
+    let (admission, _following) = checking(UpgradeChecks::Deny, slow, &server).await;
+    let began = Later::now();
+    let answer = checked(&admission, &update(&stored(), &cluster("v1.37.0", DEACTIVATED))).await;
+    assert_eq!(began.elapsed().as_secs(), LOOKUP_TIMEOUT.as_secs());
+    assert_eq!(answer["allowed"], true);
+    let says = "the upgrade was not checked: its control plane is not listed yet";
+    assert_eq!(answer["warnings"], json!([says]));
+}
