@@ -165,3 +165,6 @@ fn changes(
     };
     listed(after).into_iter().map(change).collect()
 }
+
+#[cfg(test)]
+pub(crate) mod tests;
