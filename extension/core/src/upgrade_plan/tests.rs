@@ -1,7 +1,7 @@
 pub(crate) mod world;
 
 use rstest::rstest;
-use sluice_crds::labels::annotation;
+use sluice_crds::labels::{annotation, label};
 use world::{FROM, RELEASES, TO, VERSIONS, World, blocking};
 
 use super::*;
@@ -142,6 +142,16 @@ fn a_plan_has_the_steps_of_cluster_api(#[case] edit: Edit, #[case] expected: &[(
         .collect();
     assert_eq!(steps, expected);
     assert!(blocking(&plan).is_empty(), "{:?}", plan.findings);
+}
+
+/// Nothing of this holds their step, so the plan does not say so either.
+#[test]
+fn merged_packages_block_nothing() {
+    let mut world = World::new();
+    world.set_bootstrap(2);
+    world.label_release(2, label::DEACTIVATED);
+    world.constrain("antrea.example.com.1.9.0", "<1.35.0");
+    assert!(blocking(&world.plan()).is_empty());
 }
 
 #[test]
