@@ -84,9 +84,10 @@ fn unusable(facts: &Facts, link: &Link) -> Option<Hold> {
     excluded(facts.releases.get(name)?)
 }
 
-/// Returns the packages of a step that exclude a version on which kapp-controller installs or resyncs them.
+/// Returns the packages of a step that exclude a version on which kapp-controller installs or resyncs them. Packages that are merged hold
+/// nothing by that.
 fn excluding(facts: &Facts, link: &Link) -> Vec<Excluding> {
-    let Some(spec) = &link.after else {
+    let Some(spec) = link.after.as_ref().filter(|_| !link.is_merged) else {
         return Vec::new();
     };
     let excluding = packages(spec).into_iter().filter_map(|(role, package)| {

@@ -168,3 +168,6 @@ fn changes(
     };
     listed(after).into_iter().map(change).collect()
 }
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -120,7 +120,7 @@ pub(crate) fn roll(servers: &mut Servers, place: &Place) -> bool {
 }
 
 /// Returns the versions that the control plane takes on its way to the target.
-fn control_plane_steps(servers: &Servers, to: usize) -> Vec<usize> {
+pub(crate) fn control_plane_steps(servers: &Servers, to: usize) -> Vec<usize> {
     let at = version_at(servers, &control_plane(), "spec");
     match planned_by(servers) {
         _ if at >= to => Vec::new(),

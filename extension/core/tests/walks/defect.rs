@@ -3,12 +3,15 @@
 //! A defect is a fact that a process does not observe. That equals a product without the clause that depends on this fact.
 
 use serde_json::{Value, json};
-use sluice_core::reconcile::cluster::{Verb, Write};
+use sluice_core::reconcile::cluster::{Server, Verb, Write};
 use sluice_crds::labels::{annotation, label, name};
 use sluice_test_store::merge;
 
 use crate::{
-    objects::{bootstrap, cluster, control_plane, worker},
+    objects::{
+        PACKAGES, VERSIONS, a_release, a_template, bootstrap, cluster, control_plane, package, package_name,
+        package_place, release, template, worker,
+    },
     servers::{Place, Servers, place, place_of},
     supervisor::tkgs_values,
 };
@@ -84,6 +87,12 @@ pub(crate) enum Defect {
     SupervisorAnswerUnseen,
     /// A leader selects Nodes by the label of the Cluster, whatever the hop.
     HopUnseen,
+    /// A leader takes every release, template and Package of the beginning for existing.
+    AbsenceUnseen,
+    /// A leader does not observe which Kubernetes versions a Package permits.
+    SelectionUnseen,
+    /// A leader takes the verdict of admission for evidence: it observes no change of the catalogue since the target was set.
+    VerdictTaken,
 }
 
 impl Defect {
@@ -144,6 +153,9 @@ impl Defect {
                     field == label::DEACTIVATED
                 });
             }
+            Self::SelectionUnseen if plural == "packages" => {
+                remove(&mut object["spec"], |field| field == "kubernetesVersionSelection");
+            }
             Self::InstallerUnseen if *place == bootstrap() => {
                 if let Some(record) = object.pointer_mut("/status/upgrade") {
                     record["kappController"] = json!("Unmanaged");
@@ -163,6 +175,24 @@ impl Defect {
             _ => {}
         }
         object
+    }
+
+    /// Changes the watched objects of a leader. `admitted` is what they were when the current target was first observed.
+    pub(crate) fn watched(self, seen: &mut Servers, admitted: &mut Option<(Value, Servers)>) {
+        match self {
+            Self::AbsenceUnseen => add_missing(seen),
+            Self::VerdictTaken => {
+                let cluster = seen.get(&cluster());
+                let to = cluster.map(|cluster| cluster["spec"]["topology"]["version"].clone());
+                let is_known = |(known, _): &&(Value, Servers)| to.as_ref() == Some(known);
+                if let Some((_, objects)) = admitted.as_ref().filter(is_known) {
+                    seen.take_over_kinds(Server::Management, &CATALOGUE, objects);
+                } else {
+                    *admitted = to.map(|to| (to, seen.clone()));
+                }
+            }
+            _ => {}
+        }
     }
 
     /// Returns a write as a leader makes it.
@@ -246,6 +276,28 @@ impl Defect {
         }
         servers.set(crate::objects::bootstrap(), bootstrap);
         servers
+    }
+}
+
+/// Kinds of the objects that admission judges.
+const CATALOGUE: [&str; 3] = ["tanzukubernetesreleases", "clusterbootstraptemplates", "packages"];
+
+/// Adds the initial releases, templates and Packages that do not exist.
+fn add_missing(seen: &mut Servers) {
+    for version in 0..VERSIONS.len() {
+        let mut objects = vec![
+            (release(version), a_release(version)),
+            (template(version), a_template(version)),
+        ];
+        objects.extend(PACKAGES.map(|which| {
+            let place = package_place(&package_name(which, version));
+            (place, package(which, version, "a"))
+        }));
+        for (place, object) in objects {
+            if seen.get(&place).is_none() {
+                seen.put(place, object);
+            }
+        }
     }
 }
 

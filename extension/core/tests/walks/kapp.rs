@@ -10,10 +10,13 @@ use sluice_crds::labels::annotation;
 use crate::{
     objects::{
         PACKAGES, SYSTEM, control_plane, home, is_own_server, is_unmanaged, kube_system, no_values,
-        of_package, package_place,
+        of_package, package_place, permits,
     },
     servers::{Place, Servers, place},
 };
+
+/// Annotation of a PackageInstall that is installed on any Kubernetes version.
+pub(crate) const IGNORES_SELECTION: &str = "packaging.carvel.dev/ignore-kubernetes-version-selection";
 
 /// Inputs of a run: the steps of the Package, the values if the Package takes any, and the API server.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -133,7 +136,10 @@ impl Kapp {
         let allowed = !install["metadata"]["annotations"][annotation::DOWNGRADABLE].is_null();
         let tried = install["status"]["lastAttemptedVersion"].as_str();
         let lower = tried.is_some_and(|tried| wanted.as_str().unwrap_or_default() < tried);
-        let source = source.filter(|_| allowed || !lower);
+        let ignores = !install["metadata"]["annotations"][IGNORES_SELECTION].is_null();
+        let (_, version) = host(servers);
+        let is_permitted = |source: &&Value| ignores || permits(source, version.as_str().unwrap_or_default());
+        let source = source.filter(|_| allowed || !lower).filter(is_permitted);
         let Some(source) = source.cloned() else {
             status["version"] = install["status"]["version"].clone();
             status["conditions"] = condition("ReconcileFailed");

@@ -21,6 +21,7 @@ use sluice_core::{
     },
     schedule::SyncPeriod,
     upgrade::hop::{ControlPlaneFacts, Rollout},
+    upgrade_plan::{UpgradePlan, plan_of},
 };
 use sluice_crds::foreign::{Cluster, ControlPlane};
 
@@ -108,6 +109,8 @@ pub(crate) struct Leader {
     pub(crate) defect: Option<Defect>,
     /// Specs of PackageInstalls that were not written, because a planted defect takes their packages for deployed.
     taken_for_deployed: BTreeMap<Place, Value>,
+    /// Target, and the watched objects when it was first observed, for a planted defect.
+    admitted: Option<(Value, Servers)>,
 }
 
 /// Environment of a leader: both servers, the time, and late writes of frozen processes.
@@ -123,6 +126,14 @@ fn sent(defect: Option<Defect>, servers: &Servers, requested: Write) -> Write {
     match defect {
         Some(defect) => defect.made(servers, requested),
         None => requested,
+    }
+}
+
+/// Returns the time of a reconcile that begins now.
+fn clock(around: &Surroundings<'_>) -> Clock {
+    Clock {
+        now: time_at(around.now),
+        instant: around.epoch + Duration::from_secs(around.now),
     }
 }
 
@@ -181,6 +192,14 @@ impl Leader {
         }
     }
 
+    /// Returns a reader of plans, which has no connection to the workload.
+    pub(crate) fn of_plans(defect: Option<Defect>) -> Self {
+        Self {
+            defect,
+            ..Self::default()
+        }
+    }
+
     pub(crate) fn is_running(&self) -> bool {
         self.running.is_some()
     }
@@ -210,6 +229,9 @@ impl Leader {
         kinds.retain(|watched| *watched != kind);
         if self.watch_workload(servers, &kinds, now) {
             self.seen.take_over_but(Server::Workload, kind, servers);
+        }
+        if let Some(defect) = self.defect {
+            defect.watched(&mut self.seen, &mut self.admitted);
         }
     }
 
@@ -408,10 +430,7 @@ impl Leader {
         self.running = Some(Running {
             facts: Arc::new(facts),
             local: self.local.clone(),
-            began: Clock {
-                now: time_at(around.now),
-                instant: around.epoch + Duration::from_secs(around.now),
-            },
+            began: clock(around),
             answers: Vec::new(),
             outcomes: Vec::new(),
         });
@@ -436,13 +455,25 @@ impl Leader {
         defect.seen(place, object)
     }
 
-    fn facts(&self, around: &Surroundings<'_>) -> Option<Facts> {
+    /// Returns the watched objects as a planted defect shows them.
+    fn shown(&self) -> Servers {
         let mut seen = self.seen.clone();
         if self.defect.is_some() {
             for (place, object) in self.seen.all() {
                 seen.set(place.clone(), self.observed(place, object.clone()));
             }
         }
+        seen
+    }
+
+    /// Returns the plan of the upgrade, from the watched objects alone.
+    pub(crate) fn plan(&self, around: &Surroundings<'_>) -> UpgradePlan {
+        let facts = self.facts(around).expect("a managed Cluster");
+        plan_of(&facts, &Shown(&self.shown()), clock(around)).expect("a plan")
+    }
+
+    fn facts(&self, around: &Surroundings<'_>) -> Option<Facts> {
+        let seen = self.shown();
         let stores = Shown(&seen);
         let cluster: Arc<Cluster> = stores.get(Some(TEAM), "one")?;
         let topology = cluster.spec.topology.as_ref();

@@ -187,6 +187,26 @@ pub(crate) fn package(package: usize, version: usize, content: &str) -> Value {
     })
 }
 
+/// Ranges of Kubernetes versions, and whether each contains the versions of a walk.
+pub(crate) const RANGES: [(&str, [bool; VERSIONS.len()]); 6] = [
+    ("<1.36.0", [true, false, false]),
+    (">=1.36.0", [false, true, true]),
+    ("<1.37.0", [true, true, false]),
+    (">=1.35.0 <1.38.0", [true, true, true]),
+    ("<1.36.0 || >=1.37.0", [true, false, true]),
+    (">=1.36.0 <1.36.0", [false, false, false]),
+];
+
+/// Whether a Package permits a Kubernetes version.
+pub(crate) fn permits(package: &Value, version: &str) -> bool {
+    let constraints = package["spec"]["kubernetesVersionSelection"]["constraints"].as_str();
+    let range = RANGES.iter().find(|(range, _)| constraints == Some(*range));
+    let version = VERSIONS.iter().position(|known| *known == version);
+    range
+        .zip(version)
+        .is_none_or(|((_, permitted), version)| permitted[version])
+}
+
 /// Returns a kubeconfig with this token.
 pub(crate) fn kubeconfig_with(token: &str) -> Value {
     let authority = BASE64_STANDARD.encode("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n");

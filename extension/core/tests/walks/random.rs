@@ -1,6 +1,6 @@
 //! Random walks.
 
-use std::{cell::Cell, time::Instant};
+use std::{cell::Cell, fmt::Debug, time::Instant};
 
 use proptest::{
     prelude::*,
@@ -11,7 +11,7 @@ use sluice_core::reconcile::cluster::Server;
 use crate::{
     fault::Fault,
     leader::CACHES,
-    objects::{HIGHER_RELEASE, HIGHEST_RELEASE, PlannedBy, REBUILT_RELEASE},
+    objects::{HIGHER_RELEASE, HIGHEST_RELEASE, PlannedBy, RANGES, REBUILT_RELEASE},
     odd,
     replica::{self, Reading},
     users::{Edit, Paused},
@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// Default number of walks, and default seed.
-const WALKS: u32 = 200;
+pub(crate) const WALKS: u32 = 200;
 pub(crate) const SEED: u64 = 7;
 
 /// Returns the faults of a request.
@@ -46,7 +46,7 @@ fn paused() -> impl Strategy<Value = Paused> {
 }
 
 /// Most upgrades take every minor version, and workers only the last.
-fn planned() -> impl Strategy<Value = PlannedBy> {
+pub(crate) fn planned() -> impl Strategy<Value = PlannedBy> {
     prop_oneof![
         4 => Just(PlannedBy::Class),
         1 => Just(PlannedBy::Nobody),
@@ -90,6 +90,8 @@ fn edits() -> impl Strategy<Value = Edit> {
         1 => (1..3_usize, package(), 0..4_usize).prop_map(|(of, which, version)| Edit::UpdatesAvailableWrite(of, which, version)),
         1 => (0..3_usize).prop_map(Edit::NoRelease),
         1 => (0..3_usize).prop_map(Edit::NoTemplate),
+        1 => (0..3_usize, any::<bool>()).prop_map(|(release, sets)| Edit::Deactivate(release, sets)),
+        1 => (package(), 1..3_usize, 0..RANGES.len()).prop_map(|(which, version, range)| Edit::Constrain(which, version, range)),
         2 => Just(Edit::RestoreCatalogue),
         2 => Just(Edit::OldManifest),
         1 => Just(Edit::NoMark),
@@ -201,12 +203,9 @@ pub(crate) fn number<N: std::str::FromStr>(variable: &str, otherwise: N) -> N {
 #[test]
 fn no_gate_opens_early_and_no_hold_lasts_forever() {
     let steps = prop::collection::vec(steps(), 0..160);
-    random(
-        number("WALKS", WALKS),
-        &(planned(), steps),
-        Walk::new,
-        Walk::finish,
-    );
+    random(number("WALKS", WALKS), &(planned(), steps), |(planned, steps)| {
+        take(Walk::new(), planned, &steps, Walk::finish);
+    });
 }
 
 #[test]
@@ -216,22 +215,24 @@ fn no_machine_is_replaced_early_and_no_swap_lasts_forever() {
         walk.finish_swap();
         walk.finish();
     };
-    random(
-        // Each takes three times as long as another walk.
-        number("WALKS", WALKS).div_ceil(3),
-        &(planned(), steps),
-        Walk::with_images,
-        finish,
-    );
+    // Each takes three times as long as another walk.
+    let walks = number("WALKS", WALKS).div_ceil(3);
+    random(walks, &(planned(), steps), |(planned, steps)| {
+        take(Walk::with_images(), planned, &steps, finish);
+    });
 }
 
-/// Takes random walks.
-fn random(
-    walks: u32,
-    steps: &impl Strategy<Value = (PlannedBy, Vec<Step>)>,
-    first: fn() -> Walk,
-    finish: fn(&mut Walk),
-) {
+/// Takes one walk.
+fn take(mut walk: Walk, planned: PlannedBy, steps: &[Step], finish: impl FnOnce(&mut Walk)) {
+    walk.step(Step::User(Edit::Steps(planned)));
+    walk.take(steps);
+    walk.calm();
+    finish(&mut walk);
+    walk.drift();
+}
+
+/// Takes random walks from generated values.
+pub(crate) fn random<T: Debug>(walks: u32, values: &impl Strategy<Value = T>, take: impl Fn(T)) {
     let seed = number("SEED", SEED);
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
@@ -243,13 +244,8 @@ fn random(
     };
     let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
     let (began, made, said) = (Instant::now(), Cell::new(0_u32), Cell::new(0));
-    let outcome = TestRunner::new_with_rng(config, rng).run(steps, |(planned, steps)| {
-        let mut walk = first();
-        walk.step(Step::User(Edit::Steps(planned)));
-        walk.take(&steps);
-        walk.calm();
-        finish(&mut walk);
-        walk.drift();
+    let outcome = TestRunner::new_with_rng(config, rng).run(values, |value| {
+        take(value);
         made.set(made.get() + 1);
         let minutes = began.elapsed().as_secs() / 60;
         if minutes > said.replace(minutes) {

@@ -69,7 +69,7 @@ fn named(servers: &Servers, of: &Place, package: usize) -> Option<String> {
 }
 
 /// Whether the upgrade policy of a package has this value.
-fn policy(servers: &Servers, package: usize, field: &str, value: &str) -> bool {
+pub(crate) fn policy(servers: &Servers, package: usize, field: &str, value: &str) -> bool {
     let bootstrap = servers.get(&bootstrap());
     let policies = bootstrap.and_then(|bootstrap| bootstrap["spec"]["upgradePolicy"]["packages"].as_array());
     let mut policies = policies.into_iter().flatten();

@@ -6,9 +6,10 @@ use sluice_crds::labels::{annotation, label};
 
 use crate::{
     capi::version_at,
+    kapp::IGNORES_SELECTION,
     machines,
     objects::{
-        CATALOGUE, MANAGEMENT_UID, OTHER_RELEASE, PACKAGES, PlannedBy, RELEASES, SAME_RELEASE, TEAM,
+        CATALOGUE, MANAGEMENT_UID, OTHER_RELEASE, PACKAGES, PlannedBy, RANGES, RELEASES, SAME_RELEASE, TEAM,
         VERSIONS, a_template, bootstrap, by_hand, class, cluster, control_plane, home, kube_system,
         kubeconfig, kubeconfig_with, leaving_worker, leaving_workers, of_package, package, package_name,
         package_place, packages_of, planned_by, release, short_name, template, values, values_source,
@@ -62,6 +63,10 @@ pub(crate) enum Edit {
     /// A Package of the catalogue gets this content, at the same version.
     Content(usize, usize, &'static str),
     NoPackage(usize, usize),
+    /// A Package permits the Kubernetes versions of this range.
+    Constrain(usize, usize, usize),
+    /// The PackageInstall of a package ignores the range of its Package.
+    IgnoreSelection(usize),
     /// The ClusterBootstrap gets this version of a package.
     Choose(usize, usize),
     /// The template of a release gets this version of a package.
@@ -214,6 +219,17 @@ pub(crate) fn edit(servers: &mut Servers, edit: Edit) {
             });
         }
         Edit::NoPackage(which, version) => servers.remove(&package_place(&package_name(which, version))),
+        Edit::Constrain(which, version, range) => {
+            let (constraints, _) = RANGES[range];
+            servers.edit(&package_place(&package_name(which, version)), |package| {
+                package["spec"]["kubernetesVersionSelection"] = json!({"constraints": constraints});
+            });
+        }
+        Edit::IgnoreSelection(which) => {
+            servers.edit(&of_package(which, "packageinstalls"), |install| {
+                install["metadata"]["annotations"][IGNORES_SELECTION] = json!("");
+            });
+        }
         Edit::Choose(which, version) => servers.edit(&bootstrap(), |bootstrap| {
             // Searches have two packages.
             if which < 2 || !bootstrap["spec"]["additionalPackages"][0].is_null() {
@@ -546,6 +562,7 @@ fn restore_catalogue(servers: &mut Servers) {
     for version in 0..VERSIONS.len() {
         let restored = machines::release_of(servers, version);
         restore(servers, release(version), restored);
+        machines::deactivate(servers, version, false);
         restore(servers, template(version), a_template(version));
     }
     for version in 0..CATALOGUE {

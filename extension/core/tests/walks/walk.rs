@@ -1,6 +1,7 @@
 //! One walk and its steps.
 
 mod invariants;
+mod plans;
 mod swaps;
 
 use std::{collections::BTreeMap, time::Instant};
@@ -139,6 +140,8 @@ pub(crate) struct Walk {
     /// Workload objects and deployments of another API server.
     elsewhere: Option<Box<(Servers, Kapp)>>,
     never_settles: Option<usize>,
+    /// Number of writes of leaders to the workload.
+    workload_writes: usize,
     /// Number of steps of leaders.
     led: usize,
     /// Leader step at which the process crashes, or has this fault.
@@ -165,6 +168,7 @@ impl Walk {
             backup: None,
             elsewhere: None,
             never_settles: None,
+            workload_writes: 0,
             led: 0,
             ends_at: None,
         }
@@ -402,6 +406,9 @@ impl Walk {
         let leader = &mut self.leaders[which];
         let wrote = leader.step(&mut around, fault);
         let (began, found_no_list) = (leader.began, leader.found_no_list);
+        let made = leader.made.iter();
+        self.workload_writes += made.filter(|write| write.key.server == Server::Workload).count();
+        plans::assert_usable(leader);
         // A list that does not exist counts as an empty one.
         self.capi.uninstalled |= found_no_list && self.is_deleting();
         self.judge_installs(which);

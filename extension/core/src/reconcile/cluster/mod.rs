@@ -226,4 +226,4 @@ fn without_bootstrap(context: &Context<'_>, effects: &mut Effects, problem: Opti
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -1,6 +1,7 @@
 //! Shared fixtures of the tests of a reconcile.
 
 mod admitted;
+mod refusal;
 
 use std::time::Instant;
 
@@ -10,7 +11,7 @@ use serde_json::json;
 use super::*;
 use crate::{packages::build::Owner, schedule::SyncPeriod, upgrade::hop::Plan};
 
-pub(super) fn clock() -> Clock {
+pub(crate) fn clock() -> Clock {
     Clock {
         now: Timestamp::UNIX_EPOCH,
         instant: Instant::now(),
@@ -18,7 +19,7 @@ pub(super) fn clock() -> Clock {
 }
 
 /// Returns the facts of a Cluster without other objects.
-pub(super) fn facts() -> Facts {
+pub(crate) fn facts() -> Facts {
     let cluster = json!({
         "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster",
         "metadata": {"name": "one", "namespace": "team-a", "uid": "uid"},

@@ -1,0 +1,166 @@
+pub(crate) mod world;
+
+use rstest::rstest;
+use sluice_crds::labels::{annotation, label};
+use world::{FROM, RELEASES, TO, VERSIONS, World, blocking};
+
+use super::*;
+use crate::upgrade::hop::Plan;
+
+/// Returns each step as `version [workers]: package before>after ...`.
+fn steps(plan: &UpgradePlan) -> Vec<String> {
+    let step = |hop: &Hop| {
+        let change = |change: &PackageChange| {
+            let before = change.from.as_deref().unwrap_or("none");
+            format!("{} {before}>{}", change.name, change.to)
+        };
+        let changes: Vec<String> = hop.packages.iter().map(change).collect();
+        let workers = if hop.workers { " workers" } else { "" };
+        format!("{}{workers}: {}", hop.version, changes.join(", "))
+    };
+    plan.hops.iter().map(step).collect()
+}
+
+type Edit = fn(&mut World);
+
+fn keep(world: &mut World, versions: &str) {
+    world.edit_bootstrap(|bootstrap| {
+        let annotations = bootstrap.metadata.annotations.get_or_insert_default();
+        annotations.insert(annotation::KEEP_PACKAGE_VERSIONS.to_owned(), versions.to_owned());
+    });
+}
+
+#[rstest]
+#[case::of_the_releases(
+    |_: &mut World| {},
+    &[
+        "v1.35.4: kapp-controller 0.52.0>0.52.0, antrea 1.8.0>1.9.0, metrics none>1.0.0",
+        "v1.36.3: kapp-controller 0.52.0>0.53.1, antrea 1.9.0>2.0.0, metrics 1.0.0>1.0.0",
+        "v1.37.1 workers: kapp-controller 0.53.1>0.53.1, antrea 2.0.0>2.1.0, metrics 1.0.0>1.1.0",
+    ]
+)]
+#[case::kept_and_left_out(
+    |world: &mut World| keep(world, "antrea=1.8.0, metrics=none"),
+    &[
+        "v1.35.4: kapp-controller 0.52.0>0.52.0, antrea 1.8.0>1.8.0",
+        "v1.36.3: kapp-controller 0.52.0>0.53.1, antrea 1.8.0>1.8.0",
+        "v1.37.1 workers: kapp-controller 0.53.1>0.53.1, antrea 1.8.0>1.8.0",
+    ]
+)]
+#[case::merged(
+    |world: &mut World| world.set_bootstrap(2),
+    &[
+        "v1.35.4: kapp-controller 0.52.0>0.52.0, antrea 1.9.0>1.9.0, metrics 1.0.0>1.0.0",
+        "v1.36.3: kapp-controller 0.52.0>0.53.1, antrea 1.9.0>2.0.0, metrics 1.0.0>1.0.0",
+        "v1.37.1 workers: kapp-controller 0.53.1>0.53.1, antrea 2.0.0>2.1.0, metrics 1.0.0>1.1.0",
+    ]
+)]
+// After a step without a release, packages follow from those before it.
+#[case::step_without_release(
+    |world: &mut World| world.remove_release(3),
+    &[
+        "v1.35.4: kapp-controller 0.52.0>0.52.0, antrea 1.8.0>1.9.0, metrics none>1.0.0",
+        "v1.36.3: ",
+        "v1.37.1 workers: kapp-controller 0.52.0>0.53.1, antrea 1.9.0>2.1.0, metrics 1.0.0>1.1.0",
+    ]
+)]
+fn a_plan_lists_the_packages_of_each_step(#[case] edit: Edit, #[case] expected: &[&str]) {
+    let mut world = World::new();
+    edit(&mut world);
+    let plan = world.plan();
+    assert_eq!(steps(&plan), expected);
+    assert_eq!(
+        (plan.from.as_str(), plan.to.as_str()),
+        (VERSIONS[FROM], VERSIONS[TO])
+    );
+    let releases = plan.hops.iter().zip(&RELEASES[FROM + 1..]);
+    for (hop, release) in releases {
+        assert!(
+            hop.release.as_deref().is_none_or(|named| named == *release),
+            "{hop:?}"
+        );
+    }
+}
+
+/// Returns steps that an extension has planned.
+fn planned(workers: &[&str]) -> Plan {
+    let owned = |versions: &[&str]| versions.iter().map(|version| (*version).to_owned()).collect();
+    Plan::Given {
+        control_plane: owned(&VERSIONS[FROM + 1..]),
+        workers: owned(workers),
+    }
+}
+
+fn start_at_the_first_version(world: &mut World) {
+    world.set_bootstrap(0);
+    world.set_control_plane(0, 0);
+    world.set_workers(0);
+}
+
+#[rstest]
+#[case::listed(|_: &mut World| {}, &[(2, false), (3, false), (4, true)])]
+#[case::workers_three_versions_behind(
+    start_at_the_first_version,
+    &[(1, false), (2, false), (3, true), (4, true)]
+)]
+#[case::one_step(|world: &mut World| world.facts.plan = Plan::Direct, &[(4, true)])]
+#[case::planned(
+    |world: &mut World| world.facts.plan = planned(&[VERSIONS[3], VERSIONS[4]]),
+    &[(2, false), (3, true), (4, true)]
+)]
+#[case::every_version_planned(
+    |world: &mut World| world.facts.plan = planned(&VERSIONS[FROM + 1..]),
+    &[(2, true), (3, true), (4, true)]
+)]
+#[case::first_step_taken(
+    |world: &mut World| {
+        world.set_bootstrap(2);
+        world.set_control_plane(2, 1);
+    },
+    &[(2, false), (3, false), (4, true)]
+)]
+#[case::first_step_completed(
+    |world: &mut World| {
+        world.set_bootstrap(2);
+        world.set_control_plane(2, 2);
+    },
+    &[(3, false), (4, true)]
+)]
+#[case::creating(|world: &mut World| world.facts.control_plane = None, &[])]
+fn a_plan_has_the_steps_of_cluster_api(#[case] edit: Edit, #[case] expected: &[(usize, bool)]) {
+    let mut world = World::new();
+    edit(&mut world);
+    let plan = world.plan();
+    let steps: Vec<(&str, bool)> = plan
+        .hops
+        .iter()
+        .map(|hop| (hop.version.as_str(), hop.workers))
+        .collect();
+    let expected: Vec<(&str, bool)> = expected
+        .iter()
+        .map(|(version, workers)| (VERSIONS[*version], *workers))
+        .collect();
+    assert_eq!(steps, expected);
+    assert!(blocking(&plan).is_empty(), "{:?}", plan.findings);
+}
+
+/// Nothing of this holds their step, so the plan does not say so either.
+#[test]
+fn merged_packages_block_nothing() {
+    let mut world = World::new();
+    world.set_bootstrap(2);
+    world.label_release(2, label::DEACTIVATED);
+    world.constrain("antrea.example.com.1.9.0", "<1.35.0");
+    assert!(blocking(&world.plan()).is_empty());
+}
+
+#[test]
+fn steps_that_are_not_planned_yet_block() {
+    let mut world = World::new();
+    world.facts.plan = Plan::Given {
+        control_plane: Vec::new(),
+        workers: Vec::new(),
+    };
+    let plan = world.plan();
+    assert_eq!(blocking(&plan), [(VERSIONS[TO], "UpgradePlanUnknown")]);
+}

@@ -1,0 +1,222 @@
+//! Plans of upgrades, and what the upgrades do.
+
+use serde_json::Value;
+use sluice_core::{
+    reconcile::cluster::Verb,
+    upgrade_plan::{Effect, FindingReason, UpgradePlan},
+};
+use sluice_crds::{
+    labels::{annotation, label},
+    run::Hook,
+};
+
+use super::{Step, Walk, invariants::ROUNDS};
+use crate::{
+    capi::{brief, control_plane_steps, record, version_at},
+    defect::Defect,
+    leader::{Leader, Surroundings},
+    machines::{has_images, labelled},
+    objects::{
+        OTHER_RELEASE, PACKAGES, RELEASES, SAME_RELEASE, VERSIONS, bootstrap, cluster, control_plane,
+        package_name, package_place, permits, release, template, version_of_release,
+    },
+    replica::Reading,
+    servers::{Servers, place_of},
+    truth::policy,
+    users::Edit,
+};
+
+/// Rounds after which a held upgrade shows its reason, and one that is not held has begun.
+const SHOWN_AFTER: usize = 6;
+
+/// Returns the index of the target.
+fn target(servers: &Servers) -> usize {
+    let version = servers
+        .get(&cluster())
+        .map_or(&Value::Null, |cluster| &cluster["spec"]["topology"]["version"]);
+    let index = VERSIONS.iter().position(|known| version == known);
+    index.expect("a version of the walk")
+}
+
+fn is_deactivated(servers: &Servers, index: usize) -> bool {
+    let release = servers.get(&release(index));
+    release.is_some_and(|release| !release["metadata"]["labels"][label::DEACTIVATED].is_null())
+}
+
+/// Returns version and reason of the first step that cannot end, if the label names the release of the target, and each version has one
+/// release.
+pub(crate) fn obstacle(servers: &Servers) -> Option<(usize, &'static str)> {
+    let to = target(servers);
+    let steps = control_plane_steps(servers, to);
+    if servers.get(&release(to)).is_none() {
+        return steps.first().map(|first| (*first, "TKRNotFound"));
+    }
+    let mut from = version_at(servers, &control_plane(), "spec");
+    for step in steps {
+        if let Some(reason) = obstacle_of(servers, from, step) {
+            return Some((step, reason));
+        }
+        from = step;
+    }
+    None
+}
+
+/// Returns the reason why a step cannot end.
+fn obstacle_of(servers: &Servers, from: usize, step: usize) -> Option<&'static str> {
+    if servers.get(&release(step)).is_none() {
+        return Some("NoTKRForHop");
+    }
+    if servers.get(&template(step)).is_none() {
+        return Some("TemplateNotFound");
+    }
+    let packages = PACKAGES.map(|which| servers.get(&package_place(&package_name(which, step))));
+    if packages.iter().any(Option::is_none) {
+        return Some("PackageNotFound");
+    }
+    if is_deactivated(servers, step) {
+        return Some("TKRNotUsable");
+    }
+    let mut packages = PACKAGES.into_iter().zip(packages);
+    let is_excluded = packages.any(|(which, package)| {
+        let is_later = policy(servers, which, "phase", "AfterControlPlane");
+        let permits = |version: usize| package.is_some_and(|package| permits(package, VERSIONS[version]));
+        !permits(step) || !is_later && !permits(from)
+    });
+    is_excluded.then_some("PackageExcludesKubernetes")
+}
+
+/// Returns the release that a ClusterBootstrap is annotated with.
+fn annotated(bootstrap: &Value) -> Option<usize> {
+    let named = &bootstrap["metadata"]["annotations"][annotation::RESOLVED_TKR];
+    RELEASES.iter().position(|release| named == release)
+}
+
+/// Asserts that the last step of a leader did not merge the packages of a next version while its caches showed a deactivated release on the
+/// way. Each version must have one release, which the label or nothing names.
+pub(super) fn assert_usable(leader: &Leader) {
+    let saw = &leader.saw;
+    let is_merge = |release: &usize| saw.get(&bootstrap()).and_then(annotated) != Some(*release);
+    let written = leader.made.iter().filter(|write| {
+        place_of(&write.key) == bootstrap() && !matches!(write.verb, Verb::ReplaceStatus | Verb::PatchStatus)
+    });
+    let Some(merged) = written.filter_map(|write| annotated(&write.body)).find(is_merge) else {
+        return;
+    };
+    let [at, reported] = ["spec", "status"].map(|part| version_at(saw, &control_plane(), part));
+    let to = target(saw);
+    let mut others = [OTHER_RELEASE, SAME_RELEASE].iter();
+    let is_certain = labelled(saw) == Some(to)
+        && !has_images(saw)
+        && others.all(|other| saw.get(&release(*other)).is_none());
+    if at != reported || version_of_release(merged) <= at || !is_certain {
+        return;
+    }
+    let mut steps = control_plane_steps(saw, to).into_iter();
+    let unusable = steps.find(|step| is_deactivated(saw, *step));
+    assert!(
+        unusable.is_none(),
+        "record: TKRNotUsable does not hold: {} is merged, and version {unusable:?} on the way to {} has no usable release",
+        RELEASES[merged],
+        VERSIONS[to],
+    );
+}
+
+impl Walk {
+    /// Returns the plan that a user of the command line or admission gets, who may have a planted defect.
+    pub(crate) fn plan(&mut self, defect: Option<Defect>) -> UpgradePlan {
+        let mut reader = Leader::of_plans(defect);
+        reader.watch(&self.servers, self.now);
+        let around = Surroundings {
+            servers: &mut self.servers,
+            late: &mut self.late,
+            now: self.now,
+            epoch: self.epoch,
+        };
+        reader.plan(&around)
+    }
+
+    /// Sets another target after the creation of the Cluster and these edits.
+    pub(crate) fn bump(&mut self, edits: &[Edit], to: usize) {
+        self.complete(0);
+        for edit in edits {
+            self.step(Step::User(*edit));
+        }
+        self.take(&[Step::Round; 2]);
+        self.step(Step::User(Edit::Target(to)));
+        // An extension plans the steps to the target.
+        self.take(&[Step::Replica, Step::ClusterApi(Reading::AtOnce)]);
+    }
+
+    /// Asserts that the Cluster reaches its target without a correction of any input.
+    pub(crate) fn complete(&mut self, to: usize) {
+        let mut rounds = 0;
+        while !self.is_over(to) {
+            rounds += 1;
+            assert!(
+                rounds <= ROUNDS,
+                "ready: not at {} after {ROUNDS} rounds: last {:?}, {:?}, {}",
+                VERSIONS[to],
+                self.leaders[0].last,
+                self.kapp,
+                brief(record(&self.servers).as_ref()),
+            );
+            self.round();
+        }
+    }
+
+    /// Asserts that the plan names the first step that cannot end, and that the upgrade is held for it, or else completes. Returns whether
+    /// it is held. The maker of the plan may have a planted defect.
+    pub(crate) fn assert_planned(&mut self, defect: Option<Defect>) -> bool {
+        let obstacle = obstacle(&self.servers);
+        let plan = self.plan(defect);
+        let mut blocking = plan.findings.iter().filter(|finding| {
+            let is_of_gate = matches!(finding.reason, FindingReason::Gate(_));
+            finding.effect == Effect::Blocks && is_of_gate && finding.hop.is_some()
+        });
+        let first = blocking.next();
+        let found = first.map(|finding| {
+            (
+                finding.hop.as_deref().unwrap_or_default(),
+                finding.reason.as_str(),
+            )
+        });
+        let wanted = obstacle.map(|(step, reason)| (VERSIONS[step], reason));
+        let (_, reason) = obstacle.unwrap_or((0, "nothing"));
+        assert!(
+            found == wanted,
+            "plan: {reason} is to be found at {wanted:?}, not {found:?}; {plan:?}"
+        );
+        match obstacle {
+            Some((_, reason)) => self.assert_refused(reason),
+            None => self.complete(target(&self.servers)),
+        }
+        obstacle.is_some()
+    }
+
+    /// Returns the number of writes to the workload, the version of the control plane, and the packages of the ClusterBootstrap.
+    fn written(&self) -> (usize, usize, Option<Value>) {
+        let spec = self
+            .servers
+            .get(&bootstrap())
+            .map(|bootstrap| bootstrap["spec"].clone());
+        let version = version_at(&self.servers, &control_plane(), "spec");
+        (self.workload_writes, version, spec)
+    }
+
+    /// Asserts that the upgrade is held before its first write, for this reason.
+    fn assert_refused(&mut self, reason: &str) {
+        let before = self.written();
+        self.take(&[Step::Round; SHOWN_AFTER]);
+        let after = self.written();
+        let record = record(&self.servers);
+        let mut gates = record.iter().flat_map(|record| &record.gates);
+        let is_shown =
+            gates.any(|gate| gate.hook == Hook::BeforeClusterUpgrade && !gate.open && gate.reason == reason);
+        assert!(
+            is_shown && before == after,
+            "record: {reason} does not hold before the first write: {before:?} becomes {after:?}; last {:?}, {}",
+            self.leaders[0].last,
+            brief(record.as_ref()),
+        );
+    }
+}
