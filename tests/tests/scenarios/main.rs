@@ -43,6 +43,7 @@ mod observer_catches;
 mod older_cluster_api;
 mod order_of_edits;
 mod package_edited;
+mod package_range;
 mod package_stopped;
 mod partial;
 mod paused;
@@ -168,6 +169,7 @@ fn main() -> ExitCode {
         package_stopped::values(),
         package_edited::held_back(),
         package_edited::on_the_workload(),
+        package_range::scenario(),
         plain_package::scenario(),
         applied::interrupted(),
         deletion::of_namespace(),

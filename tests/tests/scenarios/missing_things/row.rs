@@ -80,7 +80,7 @@ async fn packages_shown(cluster: &Cluster) -> Result<BTreeSet<String>> {
 }
 
 /// Checks a reason in each promised place: the gate, the hook's answer, the Cluster's condition, and an event.
-pub(super) async fn holds(cluster: &Cluster, reason: &str, names: &str) -> Result<()> {
+pub(crate) async fn holds(cluster: &Cluster, reason: &str, names: &str) -> Result<()> {
     gate_names(cluster, reason, names).await?;
     topology_names(cluster, reason, names).await?;
     let object = cluster.object().await?;
