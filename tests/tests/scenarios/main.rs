@@ -49,6 +49,7 @@ mod partial;
 mod paused;
 mod phase;
 mod plain_package;
+mod plan;
 mod pools;
 mod provided;
 mod release_set;
@@ -170,6 +171,8 @@ fn main() -> ExitCode {
         package_edited::held_back(),
         package_edited::on_the_workload(),
         package_range::scenario(),
+        plan::agreement(),
+        plan::gitops(),
         plain_package::scenario(),
         applied::interrupted(),
         deletion::of_namespace(),

@@ -128,7 +128,7 @@ async fn topology_names(cluster: &Cluster, reason: &str, names: &str) -> Result<
 }
 
 /// Waits until BeforeClusterUpgrade is closed for `reason`, with a message that names `names`.
-async fn gate_names(cluster: &Cluster, reason: &str, names: &str) -> Result<()> {
+pub(crate) async fn gate_names(cluster: &Cluster, reason: &str, names: &str) -> Result<()> {
     let what = format!(
         "BeforeClusterUpgrade of {} to be held by {reason} of {names}",
         cluster.name()
