@@ -70,6 +70,39 @@ pub(crate) async fn register_gates(
     Ok(())
 }
 
+/// Registers the webhook of upgrades of Clusters under `name`. The API server calls it only some time later.
+pub(crate) async fn register_upgrades(
+    client: &Client,
+    name: &str,
+    url: &str,
+    ca_bundle: &str,
+    namespaces: &[&str],
+) -> Result<()> {
+    let reviews_clusters = |webhook: &Value| webhook["rules"][0]["resources"][0] == "clusters";
+    let base = Base::read()?;
+    let of_upgrades = |object: &&Value| {
+        let mut webhooks = object["webhooks"].as_array().into_iter().flatten();
+        object["kind"] == "ValidatingWebhookConfiguration" && webhooks.any(reviews_clusters)
+    };
+    let shipped: Vec<&str> = base
+        .objects()
+        .iter()
+        .filter(of_upgrades)
+        .filter_map(|object| object["metadata"]["name"].as_str())
+        .collect();
+    ensure!(
+        shipped.len() == 1,
+        "validating webhooks of Clusters in {shipped:?}, not in one configuration"
+    );
+    for mut configuration in configurations(&shipped, name, url, ca_bundle, namespaces)? {
+        if let Some(webhooks) = configuration["webhooks"].as_array_mut() {
+            webhooks.retain(reviews_clusters);
+        }
+        apply::apply(client, &configuration).await?;
+    }
+    Ok(())
+}
+
 /// Takes the webhooks of packages back.
 pub async fn unregister(client: &Client, name: &str) -> Result<()> {
     let parameters = DeleteParams::default();

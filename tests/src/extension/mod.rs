@@ -28,8 +28,8 @@ pub use ask::HookReply;
 use front::Front;
 pub use image::Image;
 pub use registration::Scope;
-pub use replica::{BINARY, ELECTION, PATIENT_ELECTION, Replica, Settings};
-pub(crate) use replica::{binary, granted};
+pub(crate) use replica::granted;
+pub use replica::{BINARY, ELECTION, PATIENT_ELECTION, Replica, Settings, binary};
 
 /// Name of the lease.
 const LEASE: &str = "sluice-leader";
@@ -241,6 +241,18 @@ impl Extension {
             self.admission.url(),
             &self.ca_bundle,
             namespace,
+        )
+        .await
+    }
+
+    /// Has the API server ask it about upgrades of Clusters in `namespaces`, and about nothing else; see [`admission`].
+    pub async fn admit_upgrades(&self, name: &str, namespaces: &[&str]) -> Result<()> {
+        admission::register_upgrades(
+            &self.client,
+            name,
+            self.admission.url(),
+            &self.ca_bundle,
+            namespaces,
         )
         .await
     }

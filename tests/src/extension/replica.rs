@@ -398,7 +398,7 @@ async fn apply(client: &Client, manifests: &Base) -> Result<String> {
 }
 
 /// Path of the release binary.
-pub(crate) fn binary() -> Result<PathBuf> {
+pub fn binary() -> Result<PathBuf> {
     let path = match std::env::var_os(BINARY) {
         Some(chosen) => PathBuf::from(chosen),
         None => target_directory()

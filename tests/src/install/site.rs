@@ -37,6 +37,8 @@ pub struct Shell {
 pub struct Said {
     /// Whether all have succeeded.
     pub succeeded: bool,
+    /// Exit code of the last one; none if a signal ended it.
+    pub code: Option<i32>,
     /// Standard output.
     pub output: String,
     /// Standard error.
@@ -104,6 +106,7 @@ impl Shell {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         Ok(Said {
             succeeded: output.status.success(),
+            code: output.status.code(),
             output: text(&output.stdout),
             errors: text(&output.stderr),
         })

@@ -34,6 +34,8 @@ pub struct TestPackage {
     placed: bool,
     /// `valuesSchema` of the Package.
     values_schema: Option<Value>,
+    /// `kubernetesVersionSelection.constraints` of the Package.
+    kubernetes: Option<String>,
     broken: Option<String>,
     plain: bool,
     /// URL of a file that is fetched and not used.
@@ -51,6 +53,7 @@ impl TestPackage {
             rolls: None,
             placed: false,
             values_schema: None,
+            kubernetes: None,
             broken: None,
             plain: false,
             fetches: None,
@@ -143,6 +146,13 @@ impl TestPackage {
                 "daemonset": {"type": "object", "properties": {"updateStrategy": strategy}},
             },
         }}));
+        self
+    }
+
+    /// Has kapp-controller install the Package only on Kubernetes versions of this range, `>=1.34.0 <1.36.0`.
+    #[must_use]
+    pub fn for_kubernetes(mut self, constraints: impl Into<String>) -> Self {
+        self.kubernetes = Some(constraints.into());
         self
     }
 
@@ -256,6 +266,9 @@ impl TestPackage {
         });
         if let Some(schema) = &self.values_schema {
             package["spec"]["valuesSchema"] = schema.clone();
+        }
+        if let Some(constraints) = &self.kubernetes {
+            package["spec"]["kubernetesVersionSelection"] = json!({"constraints": constraints});
         }
         package
     }
@@ -406,6 +419,21 @@ mod tests {
         assert!(
             template.contains("\"harness.test/ready-after\":\"5000ms\""),
             "{template}"
+        );
+    }
+
+    #[test]
+    fn a_package_names_the_kubernetes_versions_that_it_is_for() {
+        let package = TestPackage::new("metrics.slow.test", "1.9.0");
+        assert!(
+            package.package()["spec"]
+                .get("kubernetesVersionSelection")
+                .is_none()
+        );
+        let package = package.for_kubernetes("<1.36.0").package();
+        assert_eq!(
+            package["spec"]["kubernetesVersionSelection"]["constraints"],
+            "<1.36.0"
         );
     }
 

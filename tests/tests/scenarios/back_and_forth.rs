@@ -8,7 +8,7 @@ use sluice_tests::scenario::{Cluster, Scenario, Scene, TIMEOUT};
 use crate::common::{held, is_held, released, releases};
 
 /// Cluster API's way to move a version back, at one's own risk.
-const UNSAFE: &str = "unsafe.topology.cluster.x-k8s.io/disable-update-version-check";
+pub(crate) const UNSAFE: &str = "unsafe.topology.cluster.x-k8s.io/disable-update-version-check";
 
 pub(crate) fn scenario() -> Scenario {
     Scenario::new(

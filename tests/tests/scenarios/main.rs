@@ -43,11 +43,13 @@ mod observer_catches;
 mod older_cluster_api;
 mod order_of_edits;
 mod package_edited;
+mod package_range;
 mod package_stopped;
 mod partial;
 mod paused;
 mod phase;
 mod plain_package;
+mod plan;
 mod pools;
 mod provided;
 mod release_set;
@@ -168,6 +170,9 @@ fn main() -> ExitCode {
         package_stopped::values(),
         package_edited::held_back(),
         package_edited::on_the_workload(),
+        package_range::scenario(),
+        plan::agreement(),
+        plan::gitops(),
         plain_package::scenario(),
         applied::interrupted(),
         deletion::of_namespace(),

@@ -5,4 +5,5 @@ mod kubeconfig;
 mod release;
 mod row;
 
+pub(crate) use row::{gate_names, holds};
 pub(crate) use {hooks::scenario as hooks, kubeconfig::scenario as kubeconfig, release::scenario as release};

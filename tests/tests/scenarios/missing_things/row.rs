@@ -80,7 +80,7 @@ async fn packages_shown(cluster: &Cluster) -> Result<BTreeSet<String>> {
 }
 
 /// Checks a reason in each promised place: the gate, the hook's answer, the Cluster's condition, and an event.
-pub(super) async fn holds(cluster: &Cluster, reason: &str, names: &str) -> Result<()> {
+pub(crate) async fn holds(cluster: &Cluster, reason: &str, names: &str) -> Result<()> {
     gate_names(cluster, reason, names).await?;
     topology_names(cluster, reason, names).await?;
     let object = cluster.object().await?;
@@ -128,7 +128,7 @@ async fn topology_names(cluster: &Cluster, reason: &str, names: &str) -> Result<
 }
 
 /// Waits until BeforeClusterUpgrade is closed for `reason`, with a message that names `names`.
-async fn gate_names(cluster: &Cluster, reason: &str, names: &str) -> Result<()> {
+pub(crate) async fn gate_names(cluster: &Cluster, reason: &str, names: &str) -> Result<()> {
     let what = format!(
         "BeforeClusterUpgrade of {} to be held by {reason} of {names}",
         cluster.name()
