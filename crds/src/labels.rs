@@ -263,7 +263,7 @@ pub fn is_kept(key: &str) -> bool {
 }
 
 /// Every key of [`label`] and [`annotation`].
-const READ: [&str; 65] = [
+const READ: [&str; 66] = [
     label::TKR,
     label::LEGACY_TKR,
     label::INCOMPATIBLE,

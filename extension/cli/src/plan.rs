@@ -93,8 +93,7 @@ async fn planned(
     match client::of_workload(reader, namespace, &asked.name).await {
         Ok(client) => {
             let (found, missing) = workload::read(&client).await;
-            let versions: Vec<&str> = plan.hops.iter().map(|hop| hop.version.as_str()).collect();
-            let findings = upgrade_plan::workload::findings(&found, &versions);
+            let findings = upgrade_plan::workload::findings(&found, &plan.hops);
             plan.findings.extend(findings);
             not_made.extend(missing);
         }

@@ -40,8 +40,6 @@ pub(super) struct Review {
     pub(super) name: String,
     /// Resolution request; `None` where nothing is resolved.
     pub(super) asked: Option<Asked>,
-    /// Whether the API server stores nothing.
-    pub(super) dry_run: bool,
     /// Memory of the request, in bytes.
     pub(super) memory: usize,
 }
@@ -63,7 +61,6 @@ pub(super) fn parse(body: &[u8]) -> Result<Review, Malformed> {
         namespace,
         name,
         objects,
-        dry_run,
         ..
     } = changed::<Object<'_, Metadata>>(body, of)?;
     let objects = objects.filter(|(new, _)| new.metadata.deletion_timestamp.is_none());
@@ -88,7 +85,6 @@ pub(super) fn parse(body: &[u8]) -> Result<Review, Malformed> {
         name: name.or(of_object).unwrap_or_default(),
         namespace,
         asked,
-        dry_run,
         memory,
     })
 }

@@ -170,19 +170,14 @@ impl Caches {
     }
 
     /// Checks the upgrade of a Cluster from the caches, see [`upgrades::checked`].
-    pub(super) fn check_upgrade(
-        &self,
-        update: (&Cluster, &Cluster),
-        dry_run: bool,
-        denies: bool,
-    ) -> Option<Verdict> {
+    pub(super) fn check_upgrade(&self, update: (&Cluster, &Cluster), denies: bool) -> Option<Verdict> {
         let Self {
             stores,
             control_planes,
             settings,
             ..
         } = self;
-        upgrades::checked(update, (dry_run, denies), stores, control_planes, settings)
+        upgrades::checked(update, denies, stores, control_planes, settings)
     }
 
     /// Completes when the kind of control plane of the cached Cluster is listed, or cannot be.

@@ -379,7 +379,7 @@ impl Admission {
         };
         match &review.asked {
             Some(Asked { old: Some(old), new }) if is_checked(old, new) => match self.0.caches.get() {
-                Some(caches) => caches.check_upgrade((old, new), review.dry_run, denies),
+                Some(caches) => caches.check_upgrade((old, new), denies),
                 None => Some(unchecked("Sluice has just started")),
             },
             _ => Some(Verdict::default()),

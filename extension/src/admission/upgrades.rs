@@ -20,7 +20,7 @@ use crate::{
 /// Checks an update of a Cluster from `old` to `new` from the caches alone; `None` until its control plane is listed.
 pub(super) fn checked(
     (old, new): (&Cluster, &Cluster),
-    (dry_run, denies): (bool, bool),
+    denies: bool,
     stores: &Stores,
     control_planes: &ControlPlanes,
     settings: &Settings,
@@ -35,7 +35,6 @@ pub(super) fn checked(
         stored: &stored,
         old,
         new,
-        dry_run,
         denies,
     };
     let facts_of = |cluster: &Arc<Cluster>| {

@@ -84,8 +84,6 @@ pub(super) struct Changed<'a, O> {
     pub(super) objects: Option<(O, Option<O>)>,
     /// Account that writes.
     pub(super) user: Option<&'a RawValue>,
-    /// Whether the API server stores nothing.
-    pub(super) dry_run: bool,
 }
 
 /// Parses the body of a review of objects of this group, version and kind.
@@ -132,7 +130,6 @@ pub(super) fn changed<'a, O: Deserialize<'a>>(
         name: request.name.map(|name| name.0).filter(|name| !name.is_empty()),
         objects,
         user: request.user_info,
-        dry_run: request.dry_run.unwrap_or_default(),
     })
 }
 
@@ -185,8 +182,6 @@ struct Request<'a, O> {
     old_object: Option<O>,
     #[serde(borrow, default)]
     user_info: Option<&'a RawValue>,
-    #[serde(default)]
-    dry_run: Option<bool>,
 }
 
 #[derive(Deserialize)]

@@ -41,8 +41,6 @@ pub struct ClusterUpdate<'a> {
     pub old: &'a Cluster,
     /// The Cluster after the update.
     pub new: &'a Cluster,
-    /// Whether the API server stores nothing.
-    pub dry_run: bool,
     /// Whether findings may refuse the update; otherwise all of them are warnings.
     pub denies: bool,
 }
@@ -165,14 +163,12 @@ fn planned(
     Ok(Some((facts, plan)))
 }
 
-/// Returns the findings for which an update is refused, if only outside of a dry run.
+/// Returns the findings for which an update is refused.
 fn refusing(plan: &UpgradePlan) -> Vec<&Finding> {
     let findings = plan.findings.iter();
-    let refuses = |finding: &&Finding| match finding.admission {
-        Admission::Refuses | Admission::RefusesUnlessDryRun => true,
-        Admission::Warns | Admission::LeftToClusterApi => false,
-    };
-    findings.filter(refuses).collect()
+    findings
+        .filter(|finding| finding.admission == Admission::Refuses)
+        .collect()
 }
 
 /// Whether an update takes the Cluster back to the version of its control plane, or to the release of its machines.
@@ -197,20 +193,16 @@ fn count(findings: &[&Finding], reason: FindingReason) -> usize {
 
 /// Returns the verdict of a plan, refused for some of its findings.
 fn verdict(update: &ClusterUpdate<'_>, plan: &UpgradePlan, refusing: &[&Finding]) -> Verdict {
-    let is_fault = |finding: &&Finding| {
-        let is_warning = update.dry_run && finding.admission == Admission::RefusesUnlessDryRun;
-        refusing.contains(finding) && !is_warning
-    };
+    let is_fault = |finding: &&Finding| refusing.contains(finding);
     let (faults, mut warned): (Vec<&Finding>, Vec<&Finding>) = plan.findings.iter().partition(is_fault);
-    warned.sort_by_key(|finding| (!refusing.contains(finding), finding.effect == Effect::Warns));
+    warned.sort_by_key(|finding| finding.effect == Effect::Warns);
     let warning = |finding: &&Finding| {
         let text = described(finding);
-        match finding.effect {
-            Effect::Blocks if refusing.contains(finding) => format!("refused outside of a dry run: {text}"),
-            Effect::Blocks if finding.admission != Admission::LeftToClusterApi => {
-                format!("will be held: {text}")
-            }
-            Effect::Blocks | Effect::Warns => text,
+        let is_held = finding.effect == Effect::Blocks && finding.admission != Admission::LeftToClusterApi;
+        if is_held {
+            format!("will be held: {text}")
+        } else {
+            text
         }
     };
     let mut warnings: Vec<String> = warned.iter().take(MAX_FINDINGS).map(warning).collect();

@@ -32,12 +32,21 @@ pub(super) struct Link {
     pub(super) hold: Option<Hold>,
     /// Whether the packages of the release are merged already.
     pub(super) is_merged: bool,
+    /// Whether the control plane has the version already: the step is a change of release.
+    pub(super) is_taken: bool,
     /// Whether the workers upgrade before the next step.
     pub(super) workers: bool,
     /// Spec of the ClusterBootstrap before the step.
     pub(super) before: Option<ClusterBootstrapSpec>,
     /// Spec of the ClusterBootstrap with the packages of the release, if they can be merged.
     pub(super) after: Option<ClusterBootstrapSpec>,
+}
+
+impl Link {
+    /// Whether neither the version nor the packages of the step are in place.
+    pub(super) fn is_ahead(&self) -> bool {
+        !self.is_taken && !self.is_merged
+    }
 }
 
 /// Whether the next hop is ahead of a settled control plane, and its packages are not merged yet.
@@ -127,6 +136,7 @@ fn link(context: &Context<'_>, from: &str, next: &NextHop) -> Link {
         release,
         // Sluice writes the entry of a step at its time.
         hold: hold.filter(|hold| hold.reason != GateReason::EntryNotWritten),
+        is_taken: next.progress.taken,
         workers: false,
         before,
         after,

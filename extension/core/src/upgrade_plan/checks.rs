@@ -3,17 +3,16 @@
 use kube::ResourceExt as _;
 use sluice_crds::{
     foreign::PackageInstall,
-    run::{ClusterBootstrapPackage, ClusterBootstrapSpec, Phase},
+    run::{ClusterBootstrapSpec, Phase},
 };
 
 use super::{chain::Link, finding::Finding, selection::excludes, usable::excluded};
 use crate::{
     names,
-    packages::bootstrap::{PackageFacts, Role, packages},
-    protocol::{Read, ReadPhase, Server, Step},
-    reasons::{GateReason, Hold},
+    packages::bootstrap::{PackageFacts, Role, duplicate_hold, packages},
+    protocol::{Interrupt, Read, ReadPhase, Server, Step},
+    reasons::Hold,
     reconcile::cluster::{Context, Facts, connect},
-    upgrade::tkr::pinned,
 };
 
 /// Annotation of a PackageInstall by which kapp-controller installs a Package on any Kubernetes version.
@@ -30,35 +29,10 @@ struct Excluding {
 /// Returns the findings of a step. A PackageInstall that ignores the selection of its Package is not known here.
 pub(super) fn of_link(facts: &Facts, link: &Link) -> Vec<Finding> {
     let excluding = excluding(facts, link).into_iter().map(|package| package.hold);
-    let holds = link
-        .hold
-        .clone()
-        .into_iter()
-        .chain(unusable(facts, link))
-        .chain(excluding);
-    holds.map(|hold| finding(facts, link, hold)).collect()
-}
-
-/// Returns the finding of a hold at a step. Label, version and entries of the Cluster, and its ClusterBootstrap, may be edited one after the
-/// other.
-fn finding(facts: &Facts, link: &Link, hold: Hold) -> Finding {
-    let is_missing =
-        |(_, package): (Role, &ClusterBootstrapPackage)| !facts.catalogue.contains_key(&package.ref_name);
-    let is_of_namespace = match hold.reason {
-        GateReason::NoTKRForHop => {
-            link.version == facts.topology.version || pinned(&facts.topology, &link.version).is_some()
-        }
-        GateReason::PackageNotFound => {
-            let before = link.before.as_ref().map(packages).unwrap_or_default();
-            before.into_iter().any(is_missing)
-        }
-        _ => false,
-    };
-    if is_of_namespace {
-        Finding::of_namespace(Some(&link.version), hold)
-    } else {
-        Finding::of_hold(Some(&link.version), hold)
-    }
+    let holds = first_holds(facts, link).into_iter().chain(excluding);
+    holds
+        .map(|hold| Finding::of_hold(Some(&link.version), hold))
+        .collect()
 }
 
 /// Returns the first hold of a step.
@@ -67,7 +41,7 @@ fn finding(facts: &Facts, link: &Link, hold: Hold) -> Finding {
 /// Missing reads.
 pub(super) fn refusal(context: &Context<'_>, link: &Link) -> Step<Option<Hold>> {
     let facts = context.facts;
-    if let Some(hold) = link.hold.clone().or_else(|| unusable(facts, link)) {
+    if let Some(hold) = first_holds(facts, link).into_iter().next() {
         return Ok(Some(hold));
     }
     for package in excluding(facts, link) {
@@ -78,16 +52,27 @@ pub(super) fn refusal(context: &Context<'_>, link: &Link) -> Step<Option<Hold>> 
     Ok(None)
 }
 
+/// Returns the holds of a step by its release and the whole of its packages.
+fn first_holds(facts: &Facts, link: &Link) -> Vec<Hold> {
+    let duplicated = link
+        .after
+        .as_ref()
+        .and_then(|spec| duplicate_hold(spec, &facts.catalogue));
+    // A release that may not be used is why its machines are not resolved.
+    let holds = [unusable(facts, link), link.hold.clone(), duplicated];
+    holds.into_iter().flatten().collect()
+}
+
 /// Returns the hold of a release that may not be used. Packages that are merged stay.
 fn unusable(facts: &Facts, link: &Link) -> Option<Hold> {
-    let name = link.release.as_ref().ok().filter(|_| !link.is_merged)?;
+    let name = link.release.as_ref().ok().filter(|_| link.is_ahead())?;
     excluded(facts.releases.get(name)?)
 }
 
 /// Returns the packages of a step that exclude a version on which kapp-controller installs or resyncs them. Packages that are merged hold
 /// nothing by that.
 fn excluding(facts: &Facts, link: &Link) -> Vec<Excluding> {
-    let Some(spec) = link.after.as_ref().filter(|_| !link.is_merged) else {
+    let Some(spec) = link.after.as_ref().filter(|_| link.is_ahead()) else {
         return Vec::new();
     };
     let excluding = packages(spec).into_iter().filter_map(|(role, package)| {
@@ -110,12 +95,9 @@ fn excluding(facts: &Facts, link: &Link) -> Vec<Excluding> {
 
 /// Returns the phase in which a package is installed.
 fn phase(spec: &ClusterBootstrapSpec, package: &PackageFacts) -> Phase {
-    let short = names::short(&package.ref_name);
-    let policies = spec.upgrade_policy.iter().flat_map(|policy| &policy.packages);
-    let mut of_package = policies.filter(|policy| policy.package == short);
-    of_package
-        .next()
-        .map_or_else(Phase::default, |policy| policy.phase)
+    let policy = spec.upgrade_policy.as_ref();
+    let policy = policy.and_then(|policy| policy.package(names::short(&package.ref_name)));
+    policy.map_or_else(Phase::default, |policy| policy.phase)
 }
 
 /// Whether the PackageInstall of a package ignores the selection of its Package.
@@ -137,7 +119,7 @@ fn ignores_selection(context: &Context<'_>, package: &Excluding) -> Step<bool> {
     let install = context.read::<PackageInstall>(&name, at, ReadPhase::Plan);
     let install = match install {
         Ok(install) => install,
-        Err(stop @ crate::protocol::Interrupt::Need(_)) => return Err(stop),
+        Err(stop @ Interrupt::Need(_)) => return Err(stop),
         Err(_) => None,
     };
     Ok(install.is_some_and(|install| install.annotations().contains_key(IGNORES_SELECTION)))

@@ -31,7 +31,7 @@ use crate::{
 pub(super) fn findings(context: &Context<'_>, first: &NextHop) -> Step<Vec<Finding>> {
     let facts = context.facts;
     let holds = holds(context, first)?.into_iter();
-    let mut findings: Vec<Finding> = holds.map(|hold| Finding::of_namespace(None, hold)).collect();
+    let mut findings: Vec<Finding> = holds.map(|hold| Finding::of_hold(None, hold)).collect();
     let warnings = refused(facts, &first.progress).into_iter().chain(warnings(facts));
     let warnings =
         warnings.map(|(reason, message)| Finding::new(None, FindingReason::Warning(reason), message));

@@ -20,9 +20,8 @@ pub enum Effect {
 pub enum Admission {
     /// Refuses the change of version.
     Refuses,
-    /// Refuses the change of version, and only warns in a dry run: a GitOps tool dry-runs objects that it applies together.
-    RefusesUnlessDryRun,
-    /// Warns: what is in the namespace of the Cluster may arrive in the same apply.
+    /// Warns: what is missing, and what is in the namespace of the Cluster, may arrive in the same apply. GitOps tools apply Clusters before
+    /// releases and Packages, and stop at the first refusal.
     Warns,
     /// Leaves it to Cluster API, which refuses it.
     LeftToClusterApi,
@@ -115,22 +114,10 @@ impl Finding {
         Self::new(hop, FindingReason::Gate(hold.reason), hold.message)
     }
 
-    /// Returns the finding of a hold by an object in the namespace of the Cluster, which may arrive in the same apply.
-    #[must_use]
-    pub fn of_namespace(hop: Option<&str>, hold: Hold) -> Self {
-        let reason = FindingReason::Gate(hold.reason);
-        let mut rows = CHECKS.iter().rev();
-        let row = rows.find(|check| check.reason == reason && check.admission == Admission::Warns);
-        Self::of(row.copied().unwrap_or(check(reason)), hop, hold.message)
-    }
-
     /// Returns the finding of a check.
     #[must_use]
     pub fn new(hop: Option<&str>, reason: FindingReason, message: String) -> Self {
-        Self::of(check(reason), hop, message)
-    }
-
-    fn of(check: Check, hop: Option<&str>, message: String) -> Self {
+        let check = check(reason);
         Self {
             hop: hop.map(str::to_owned),
             effect: check.effect,

@@ -9,7 +9,7 @@ use super::{
     finding::{Finding, FindingReason, WarningReason},
 };
 use crate::{
-    packages::bootstrap::{Catalogue, PackageFacts, Role, duplicate_hold, packages},
+    packages::bootstrap::{Catalogue, PackageFacts, Role, packages},
     reconcile::cluster::{Facts, may_be_unmanaged},
     version::{Ordered, order, range::Range},
 };
@@ -21,7 +21,6 @@ pub(super) fn findings(facts: &Facts, link: &Link) -> Vec<Finding> {
     };
     let hop = Some(link.version.as_str());
     let catalogue: &Catalogue = &facts.catalogue;
-    let duplicated = duplicate_hold(after, catalogue).map(|hold| Finding::of_hold(hop, hold));
     let lowered = lowered(catalogue, link.before.as_ref(), after);
     let excluding = if may_be_unmanaged(facts) {
         Vec::new()
@@ -29,9 +28,9 @@ pub(super) fn findings(facts: &Facts, link: &Link) -> Vec<Finding> {
         excluding(catalogue, after)
     };
     let warnings = lowered.into_iter().chain(excluding);
-    let warnings =
-        warnings.map(|(reason, message)| Finding::new(hop, FindingReason::Warning(reason), message));
-    duplicated.into_iter().chain(warnings).collect()
+    warnings
+        .map(|(reason, message)| Finding::new(hop, FindingReason::Warning(reason), message))
+        .collect()
 }
 
 /// Returns the packages of a spec with their facts. Missing Packages have none.

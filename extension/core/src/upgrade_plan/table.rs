@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::finding::{
-    Admission::{self, LeftToClusterApi, Refuses, RefusesUnlessDryRun, Warns},
+    Admission::{self, LeftToClusterApi, Refuses, Warns},
     Effect, FindingReason, WarningReason,
 };
 use crate::reasons::{GateReason, put_table};
@@ -31,20 +31,21 @@ pub struct Check {
     pub remedy: &'static str,
 }
 
-/// All checks, in the order of the documentation. If a reason has two rows, the second one is about objects in the namespace of the
-/// Cluster.
+/// All checks, in the order of the documentation.
 pub const CHECKS: &[Check] = &[
     blocks(
         GateReason::TKRNotFound,
-        RefusesUnlessDryRun,
+        Warns,
         "A release that the label or `TKR_DATA` names does not exist.",
         "create the release, or correct its name on the Cluster",
     ),
     blocks(
         GateReason::NoTKRForHop,
-        RefusesUnlessDryRun,
-        "No release has the Kubernetes version of a step between, or several have it.",
-        "create the release, or name one of several in `TKR_DATA`",
+        Warns,
+        "No release has the Kubernetes version of a step, or several have it, or the label and \
+         `topology.version` are of different releases.",
+        "set label and version to those of one release, create the release of a step between, or name one of \
+         several in `TKR_DATA`",
     ),
     blocks(
         GateReason::TKRLegacy,
@@ -61,15 +62,15 @@ pub const CHECKS: &[Check] = &[
     ),
     blocks(
         GateReason::TemplateNotFound,
-        RefusesUnlessDryRun,
+        Warns,
         "The ClusterBootstrapTemplate of a release does not exist.",
         "create the ClusterBootstrapTemplate",
     ),
     blocks(
         GateReason::PackageNotFound,
-        RefusesUnlessDryRun,
-        "A Package of a release does not exist in the system namespace.",
-        "create the Package",
+        Warns,
+        "A Package of a release, or of the ClusterBootstrap, does not exist in the system namespace.",
+        "create the Package, or correct the ClusterBootstrap",
     ),
     blocks(
         GateReason::PackageExcludesKubernetes,
@@ -107,12 +108,6 @@ pub const CHECKS: &[Check] = &[
         Warns,
         "The extension that the ClusterClass names has not planned the steps to the target.",
         "wait for a minute, then check the extension",
-    ),
-    blocks(
-        GateReason::NoTKRForHop,
-        Warns,
-        "The label and `topology.version`, or `TKR_DATA` and a step, are of different releases.",
-        "set the label and the version to those of one release",
     ),
     blocks(
         GateReason::TKRLabelRemoved,
@@ -193,12 +188,6 @@ pub const CHECKS: &[Check] = &[
         Warns,
         "An object that the Cluster depends on cannot be decoded.",
         "correct the field that the message names",
-    ),
-    blocks(
-        GateReason::PackageNotFound,
-        Warns,
-        "A Package that the ClusterBootstrap already names does not exist in the system namespace.",
-        "create the Package, or correct the ClusterBootstrap",
     ),
     blocks(
         GateReason::PackageNotInRelease,
@@ -421,7 +410,6 @@ fn markdown() -> String {
         let admission = match (check.flag, check.admission) {
             (Some(flag), _) => format!("not checked; needs `{flag}`"),
             (None, Refuses) => "refused".to_owned(),
-            (None, RefusesUnlessDryRun) => "refused, a warning in a dry run".to_owned(),
             (None, Warns) => "warning".to_owned(),
             (None, LeftToClusterApi) => "left to Cluster API".to_owned(),
         };
@@ -459,7 +447,7 @@ mod tests {
         }
     }
 
-    /// Admission refuses nothing that no gate would hold, and of two rows the second one only warns.
+    /// Admission refuses nothing that no gate would hold.
     #[test]
     fn only_a_gate_or_cluster_api_blocks() {
         for (at, check) in CHECKS.iter().enumerate() {
@@ -472,11 +460,8 @@ mod tests {
                     assert!(is_refused || check.admission == Warns, "{reason}");
                 }
             }
-            let mut before = CHECKS[..at].iter();
-            if let Some(first) = before.find(|first| first.reason == check.reason) {
-                assert_eq!(check.admission, Warns, "{reason}");
-                assert_ne!(first.admission, Warns, "{reason}");
-            }
+            let is_new = |first: &Check| first.reason != check.reason;
+            assert!(CHECKS[..at].iter().all(is_new), "{reason} has two rows");
         }
     }
 

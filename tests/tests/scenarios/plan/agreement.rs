@@ -17,9 +17,6 @@ use crate::missing_things::gate_names;
 /// Annotation that has admission skip its checks for one version.
 const EXEMPTION: &str = "lifecycle.sluice.dev/skip-upgrade-checks";
 
-/// Answer to a change of version while an object is missing.
-const MISSING: Admission = Admission::RefusesUnlessDryRun;
-
 pub(crate) fn scenario() -> Scenario {
     Scenario::new(
         "plan",
@@ -76,17 +73,12 @@ async fn run(scene: Scene) -> Result<()> {
 #[derive(Debug, Clone, Copy)]
 enum Admission {
     Refuses,
-    RefusesUnlessDryRun,
     Warns,
 }
 
 impl Admission {
-    fn refuses(self, is_dry_run: bool) -> bool {
-        match self {
-            Self::Refuses => true,
-            Self::RefusesUnlessDryRun => !is_dry_run,
-            Self::Warns => false,
-        }
+    fn refuses(self) -> bool {
+        matches!(self, Self::Refuses)
     }
 }
 
@@ -141,7 +133,7 @@ impl Bench {
                 hop: VERSIONS[1],
                 reason: "NoTKRForHop",
                 names: format!("no TanzuKubernetesRelease is for Kubernetes {}", VERSIONS[1]),
-                admission: MISSING,
+                admission: Admission::Warns,
             },
             self.deactivated(),
             Row {
@@ -151,7 +143,7 @@ impl Bench {
                 hop: VERSIONS[2],
                 reason: "TemplateNotFound",
                 names: format!("{SYSTEM_NAMESPACE}/{}", new.name()),
-                admission: MISSING,
+                admission: Admission::Warns,
             },
             Row {
                 what: "no Package",
@@ -160,7 +152,7 @@ impl Bench {
                 hop: VERSIONS[2],
                 reason: "PackageNotFound",
                 names: of_package.clone(),
-                admission: MISSING,
+                admission: Admission::Warns,
             },
             Row {
                 what: "a Package of other Kubernetes versions",
@@ -370,8 +362,8 @@ impl Bench {
 
     /// kubectl names the cause, and the Cluster is upgraded only by an exemption where admission refuses.
     async fn is_reviewed(&self, row: &Row) -> Result<()> {
-        self.dry_run_says(row, row.admission.refuses(true)).await?;
-        if !row.admission.refuses(false) {
+        self.dry_run_says(row, row.admission.refuses()).await?;
+        if !row.admission.refuses() {
             let said = self.patch(&row.bump, "").await?;
             ensure!(said.succeeded && row.is_named(&said.errors), "{said:?}");
             return Ok(());

@@ -107,13 +107,12 @@ fn an_update_that_removes_a_finding_improves(
 }
 
 /// Returns the verdict of an update to v1.36.3 that is refused for all findings that may refuse it.
-fn judged(findings: Vec<Finding>, dry_run: bool, is_refused: bool) -> Verdict {
+fn judged(findings: Vec<Finding>, is_refused: bool) -> Verdict {
     let (old, new) = (settled(), cluster("v1.36.3", RELEASE, &json!({})));
     let update = ClusterUpdate {
         stored: &old,
         old: &old,
         new: &new,
-        dry_run,
         denies: true,
     };
     let plan = UpgradePlan {
@@ -132,7 +131,7 @@ fn a_refusal_names_field_reason_and_ways_out() {
         finding(DOWNGRADED, "v1.36.3", Admission::Warns),
         finding(EXCLUDES, "v1.36.3", Admission::Refuses),
     ];
-    let Verdict { faults, warnings } = judged(findings, false, true);
+    let Verdict { faults, warnings } = judged(findings, true);
     let faults: Vec<String> = faults.iter().map(ToString::to_string).collect();
     assert_eq!(
         faults,
@@ -146,28 +145,18 @@ fn a_refusal_names_field_reason_and_ways_out() {
 }
 
 #[rstest]
-#[case::what_is_missing(
-    NOT_FOUND,
-    Admission::RefusesUnlessDryRun,
-    true,
-    true,
-    0,
-    "refused outside of a dry run: "
-)]
-#[case::what_is_missing_at_last(NOT_FOUND, Admission::RefusesUnlessDryRun, false, true, 1, "")]
-#[case::what_says_no(EXCLUDES, Admission::Refuses, true, true, 1, "")]
-#[case::a_way_out(EXCLUDES, Admission::Refuses, false, false, 0, "will be held: ")]
-#[case::of_the_namespace(NOT_FOUND, Admission::Warns, false, true, 0, "will be held: ")]
-#[case::of_cluster_api(NOT_FOUND, Admission::LeftToClusterApi, false, true, 0, "")]
+#[case::what_says_no(EXCLUDES, Admission::Refuses, true, 1, "")]
+#[case::a_way_out(EXCLUDES, Admission::Refuses, false, 0, "will be held: ")]
+#[case::what_is_missing(NOT_FOUND, Admission::Warns, true, 0, "will be held: ")]
+#[case::of_cluster_api(NOT_FOUND, Admission::LeftToClusterApi, true, 0, "")]
 fn a_finding_refuses_or_warns(
     #[case] reason: FindingReason,
     #[case] admission: Admission,
-    #[case] dry_run: bool,
     #[case] is_refused: bool,
     #[case] faults: usize,
     #[case] prefix: &str,
 ) {
-    let verdict = judged(vec![finding(reason, "v1.36.3", admission)], dry_run, is_refused);
+    let verdict = judged(vec![finding(reason, "v1.36.3", admission)], is_refused);
     assert_eq!(verdict.faults.len(), faults);
     let text = format!("{prefix}{} at v1.36.3: not for v1.36.3", reason.as_str());
     let expected = if faults == 0 { vec![text] } else { Vec::new() };
@@ -178,7 +167,7 @@ fn a_finding_refuses_or_warns(
 fn a_verdict_is_bounded() {
     let mut one = finding(EXCLUDES, "v1.36.3", Admission::Refuses);
     one.message = "\u{1b}[2J".repeat(1 << 10);
-    let Verdict { faults, .. } = judged(vec![one.clone(); 1000], false, true);
+    let Verdict { faults, .. } = judged(vec![one.clone(); 1000], true);
     assert_eq!(faults.len(), MAX_FINDINGS);
     let texts: String = faults.iter().map(ToString::to_string).collect();
     assert!(
@@ -190,7 +179,7 @@ fn a_verdict_is_bounded() {
         last.text.contains("990 more findings: sluice plan -n team-a one"),
         "{last}"
     );
-    let Verdict { warnings, .. } = judged(vec![one; 1000], false, false);
+    let Verdict { warnings, .. } = judged(vec![one; 1000], false);
     assert_eq!(warnings.len(), MAX_FINDINGS + 1);
 }
 
@@ -279,7 +268,6 @@ fn an_upgrade_without_a_plan_is_admitted(
         stored: &old,
         old: &old,
         new: &new,
-        dry_run: false,
         denies: true,
     };
     let facts_of = |cluster: &Arc<Cluster>| {
