@@ -26,13 +26,13 @@ pub(super) fn checked(
     settings: &Settings,
 ) -> Option<Verdict> {
     let of = ClusterRef::of(old);
-    let stored = match stores.clusters.found(Some(of.namespace()), of.name()) {
-        Ok(Some(stored)) => stored,
+    let cached = match stores.clusters.found(Some(of.namespace()), of.name()) {
+        Ok(Some(cached)) => cached,
         Ok(None) => return Some(unchecked("Sluice has not observed the Cluster yet")),
         Err(undecodable) => return Some(unchecked(&undecodable.to_string())),
     };
     let update = ClusterUpdate {
-        stored: &stored,
+        stored: &cached,
         old,
         new,
         denies,

@@ -152,9 +152,9 @@ mod tests {
         Client::new(service, "default")
     }
 
-    fn list(items: &[Value], token: &str) -> Option<(u16, String)> {
+    fn list(items: &[Value], token: &str) -> (u16, String) {
         let page = json!({"kind": "List", "metadata": {"continue": token}, "items": items});
-        Some((200, page.to_string()))
+        (200, page.to_string())
     }
 
     fn pod(name: &str) -> Value {
@@ -162,7 +162,7 @@ mod tests {
     }
 
     /// A workload cluster with two pages of Pods, an old Node and a requested API.
-    fn workload(path: &str, query: &str) -> Option<(u16, String)> {
+    fn workload(path: &str, query: &str) -> (u16, String) {
         match path {
             "/api/v1/pods" if query.contains("continue=next") => list(&[pod("two")], ""),
             "/api/v1/pods" => list(&[pod("one")], "next"),
@@ -174,7 +174,7 @@ mod tests {
                 let labels =
                     "group=\"\",removed_release=\"1.36\",resource=\"foos\",subresource=\"\",version=\"v1\"";
                 let text = format!("# TYPE a gauge\napiserver_requested_deprecated_apis{{{labels}}} 1\n");
-                Some((200, text))
+                (200, text)
             }
             _ => list(&[], ""),
         }
@@ -198,7 +198,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn objects_are_read_page_by_page() {
-        let (reasons, not_made) = found(workload).await;
+        let (reasons, not_made) = found(|path, query| Some(workload(path, query))).await;
         let pod = "PodWithoutController";
         assert_eq!(reasons, [pod, pod, "NodeTooOld", "RemovedAPIRequested"]);
         assert_eq!(not_made, []);
@@ -208,7 +208,7 @@ mod tests {
     #[case::refused(
         |path: &str, query: &str| match path {
             "/metrics" => Some((403, json!({"code": 403, "message": "forbidden:\u{1b} /metrics"}).to_string())),
-            _ => workload(path, query),
+            _ => Some(workload(path, query)),
         },
         &["PodWithoutController", "PodWithoutController", "NodeTooOld"],
         &[("requestedAPIs", "the API server answered 403: forbidden:\\u{1b} /metrics")]
@@ -216,13 +216,13 @@ mod tests {
     #[case::no_list(
         |path: &str, query: &str| match path {
             "/api/v1/nodes" => Some((200, "{}".to_owned())),
-            _ => workload(path, query),
+            _ => Some(workload(path, query)),
         },
         &["PodWithoutController", "PodWithoutController", "RemovedAPIRequested"],
         &[("nodeVersions", "the list cannot be read: the response is not a list")]
     )]
     #[case::silent_after_a_page(
-        |path: &str, query: &str| (!query.contains("continue=next")).then(|| workload(path, query)).flatten(),
+        |path: &str, query: &str| (!query.contains("continue=next")).then(|| workload(path, query)),
         &["PodWithoutController"],
         &[
             ("podsWithoutController", "no answer within 10 s"),
@@ -232,8 +232,8 @@ mod tests {
     )]
     #[case::endless_pages(
         |path: &str, query: &str| match path {
-            "/apis/policy/v1/poddisruptionbudgets" => list(&[], "again"),
-            _ => workload(path, query),
+            "/apis/policy/v1/poddisruptionbudgets" => Some(list(&[], "again")),
+            _ => Some(workload(path, query)),
         },
         &["PodWithoutController", "PodWithoutController", "NodeTooOld", "RemovedAPIRequested"],
         &[("podDisruptionBudgets", "the list is longer than 64 MiB")]
@@ -241,7 +241,7 @@ mod tests {
     #[case::long_metrics(
         |path: &str, query: &str| match path {
             "/metrics" => Some((200, "x".repeat(RESPONSE + 1))),
-            _ => workload(path, query),
+            _ => Some(workload(path, query)),
         },
         &["PodWithoutController", "PodWithoutController", "NodeTooOld"],
         &[("requestedAPIs", "the response is longer than 32 MiB")]
@@ -255,6 +255,6 @@ mod tests {
         let (found, missing) = found(answer).await;
         assert_eq!(found, reasons);
         let not_made = not_made.iter().map(|(check, why)| (*check, (*why).to_owned()));
-        assert_eq!(missing, Vec::from_iter(not_made));
+        assert_eq!(missing, not_made.collect::<Vec<_>>());
     }
 }

@@ -66,7 +66,7 @@ struct UpdateReview<'a, 'b> {
 /// Relation of two Package names.
 enum Pair {
     /// Both name the same package, at these versions.
-    Same(PackageFacts, PackageFacts),
+    Same(Box<[PackageFacts; 2]>),
     /// The names are of different packages.
     Another,
     /// Neither Package was found.
@@ -94,7 +94,7 @@ impl UpdateReview<'_, '_> {
             (None, None) => return Pair::Unknown,
         };
         match (old, new) {
-            (Some(old), Some(new)) if old.ref_name == new.ref_name => Pair::Same(old, new),
+            (Some(old), Some(new)) if old.ref_name == new.ref_name => Pair::Same(Box::new([old, new])),
             _ => Pair::Another,
         }
     }
@@ -120,7 +120,7 @@ impl UpdateReview<'_, '_> {
     fn core(&mut self, before: &Listed<'_>, after: &Listed<'_>) {
         let (was, is) = (&before.package.ref_name, &after.package.ref_name);
         match self.pair(was, is) {
-            Pair::Same(old, new) => self.not_lower(&old, &new, after),
+            Pair::Same(pair) => self.not_lower(&pair, after),
             Pair::Unknown => self.verdict.warnings.push(format!(
                 "{}.refName: neither Package {was} nor {is} was found, so they were not compared",
                 after.field
@@ -152,13 +152,13 @@ impl UpdateReview<'_, '_> {
         let mut found = Found::No;
         for after in new {
             match self.pair(&before.package.ref_name, &after.package.ref_name) {
-                Pair::Same(old, new) => {
-                    self.not_lower(&old, &new, after);
+                Pair::Same(pair) => {
+                    self.not_lower(&pair, after);
                     if after.role != before.role {
                         let (to, from) = (&after.field, before.role.field());
                         self.verdict.warnings.push(format!(
                             "{to}: upgrades are held while the release has {} in {from}",
-                            new.ref_name
+                            pair[1].ref_name
                         ));
                     }
                     self.source(before.package, after);
@@ -215,7 +215,7 @@ impl UpdateReview<'_, '_> {
         }
     }
 
-    fn not_lower(&mut self, old: &PackageFacts, new: &PackageFacts, after: &Listed<'_>) {
+    fn not_lower(&mut self, [old, new]: &[PackageFacts; 2], after: &Listed<'_>) {
         // The order of the gate, which also rejects a version that has no order.
         let lower = order(&new.version, &old.version).is_none_or(|order| order == Ordering::Less);
         if !lower || self.kept.keeps(new) {

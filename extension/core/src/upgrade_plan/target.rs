@@ -216,7 +216,7 @@ fn label_in(patch: &[Value]) -> Option<String> {
         let value = &step["value"];
         let label = match step["path"].as_str()? {
             "/metadata/labels" => &value[label::TKR],
-            path if path.strip_prefix("/metadata/labels/") == Some(&*key) => value,
+            one if one.strip_prefix("/metadata/labels/") == Some(&*key) => value,
             _ => return None,
         };
         label.as_str().map(str::to_owned)

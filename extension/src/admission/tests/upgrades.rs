@@ -53,13 +53,13 @@ fn stored() -> Value {
 /// Returns webhooks that know this Cluster, four releases and their templates.
 async fn checking(
     checks: UpgradeChecks,
-    stored: Value,
+    known: Value,
     server: &Server,
 ) -> (Admission, tokio::task::JoinHandle<()>) {
     let releases = ["v1.36.3---a.1", USABLE, DEACTIVATED, DEACTIVATED_TOO];
     let client = Frozen::new().client(move |path| {
         if path.ends_with("/clusters") {
-            vec![stored.clone()]
+            vec![known.clone()]
         } else if path.ends_with("/clusterclasses") {
             vec![json!({"metadata": {"name": "class", "namespace": "team-a"}, "spec": {}})]
         } else if path.ends_with("/tanzukubernetesreleases") {

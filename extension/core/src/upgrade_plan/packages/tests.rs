@@ -81,6 +81,7 @@ fn messages(facts: &Facts, before: &[&str], after: &[&str]) -> Vec<String> {
         release: Ok("v1.35.4---a.1".to_owned()),
         hold: None,
         is_merged: false,
+        is_taken: false,
         workers: false,
         before: Some(spec(before)),
         after: Some(spec(after)),

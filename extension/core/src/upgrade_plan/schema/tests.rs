@@ -279,6 +279,7 @@ fn link(before: ClusterBootstrapSpec, after: ClusterBootstrapSpec) -> Link {
         release: Ok("v1.35.4---sluice.1".to_owned()),
         hold: None,
         is_merged: false,
+        is_taken: false,
         workers: true,
         before: Some(before),
         after: Some(after),
