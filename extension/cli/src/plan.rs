@@ -15,8 +15,9 @@ use sluice_core::{
     protocol::Failure,
     reasons::Hold,
     reconcile::cluster::{Context, Interrupt, LocalState, Unknown},
-    upgrade_plan::{self, Finding, FindingReason, Scope, UpgradePlan},
+    upgrade_plan::{self, Finding, FindingReason, Scope, UpgradePlan, WarningReason},
 };
+use sluice_crds::foreign::ClusterClass;
 
 use self::{
     not_made::NotMade,
@@ -83,6 +84,14 @@ async fn planned(
     let objects = objects::read(reader, namespace, asked).await?;
     let mut not_made = Vec::new();
     let mut plan = of_management(reader, &objects, asked.values, &mut not_made).await?;
+    let not_in_class = FindingReason::Warning(WarningReason::VersionNotInClass);
+    if plan.findings.iter().any(|finding| finding.reason == not_in_class) {
+        let topology = &objects.facts.topology;
+        // Only a suggestion.
+        let classes = reader.list::<ClusterClass>(Some(topology.class_namespace().unwrap_or(namespace)), "");
+        let classes = classes.await.unwrap_or_default();
+        plan.name_class(classes.iter().map(AsRef::as_ref));
+    }
     if let Some(Unknown::Unreadable(hold)) = &objects.facts.unknown {
         add(&mut plan, hold);
     }

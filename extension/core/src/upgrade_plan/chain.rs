@@ -12,7 +12,10 @@ use crate::{
     protocol::Step,
     reasons::{GateReason, Hold},
     reconcile::cluster::{Context, Facts, NextHop, next_hop},
-    upgrade::hop::{ControlPlaneFacts, Plan, UpgradeDirection},
+    upgrade::{
+        course::holds,
+        hop::{ControlPlaneFacts, Plan, UpgradeDirection},
+    },
     version::same,
 };
 
@@ -36,6 +39,8 @@ pub(super) struct Link {
     pub(super) is_taken: bool,
     /// Whether the workers upgrade before the next step.
     pub(super) workers: bool,
+    /// Hold of the next step by workers that will not upgrade.
+    pub(super) waits: Option<Hold>,
     /// Spec of the ClusterBootstrap before the step.
     pub(super) before: Option<ClusterBootstrapSpec>,
     /// Spec of the ClusterBootstrap with the packages of the release, if they can be merged.
@@ -81,7 +86,11 @@ pub(super) fn links(context: &Context<'_>, first: &NextHop) -> Step<Vec<Link>> {
         return Ok(links);
     };
     let is_under_way = first.progress.direction == UpgradeDirection::Forward;
-    links.push(link(context, stage, first));
+    let link_of_first = link(context, stage, first);
+    if is_under_way && first.progress.settled_at_hop() && link_of_first.is_merged && same(stage, to) {
+        return Ok(links);
+    }
+    links.push(link_of_first);
     let mut assumed = after(facts, first);
     let mut workers_wait = is_under_way;
     while is_under_way && links.len() < MAX_LINKS {
@@ -92,6 +101,7 @@ pub(super) fn links(context: &Context<'_>, first: &NextHop) -> Step<Vec<Link>> {
         let next = next_hop(&context)?;
         if same(&next.progress.hop, &last.version) {
             if !workers_wait {
+                last.waits = holds::workers(&assumed.workers, &last.version);
                 break;
             }
             // The workers upgrade first.
@@ -138,6 +148,7 @@ fn link(context: &Context<'_>, from: &str, next: &NextHop) -> Link {
         hold: hold.filter(|hold| hold.reason != GateReason::EntryNotWritten),
         is_taken: next.progress.taken,
         workers: false,
+        waits: None,
         before,
         after,
     }

@@ -106,6 +106,8 @@ pub fn plan(context: &Context<'_>, scope: Scope) -> Step<UpgradePlan> {
     for link in &links {
         findings.extend(checks::of_link(facts, link));
         findings.extend(packages::findings(facts, link));
+        let waits = link.waits.clone();
+        findings.extend(waits.map(|hold| Finding::of_hold(Some(&link.version), hold)));
         findings.extend(schema::findings(context, link, scope)?);
     }
     let hops = links.iter().map(|link| Hop {

@@ -144,6 +144,25 @@ fn a_plan_has_the_steps_of_cluster_api(#[case] edit: Edit, #[case] expected: &[(
     assert!(blocking(&plan).is_empty(), "{:?}", plan.findings);
 }
 
+/// Cluster API takes no step while workers are three minor versions behind.
+#[test]
+fn deferred_workers_block_the_step_after_the_third() {
+    let mut world = World::new();
+    start_at_the_first_version(&mut world);
+    for worker in &mut world.facts.workers {
+        worker.deferred = true;
+    }
+    assert_eq!(blocking(&world.plan()), [(VERSIONS[3], "WorkersDeferred")]);
+}
+
+#[test]
+fn a_settled_cluster_has_no_steps() {
+    let mut world = World::new();
+    world.set_target(FROM);
+    let plan = world.plan();
+    assert_eq!((plan.hops, plan.findings), (Vec::new(), Vec::new()));
+}
+
 /// Nothing of this holds their step, so the plan does not say so either.
 #[test]
 fn merged_packages_block_nothing() {

@@ -82,6 +82,7 @@ fn messages(facts: &Facts, before: &[&str], after: &[&str]) -> Vec<String> {
         hold: None,
         is_merged: false,
         is_taken: false,
+        waits: None,
         workers: false,
         before: Some(spec(before)),
         after: Some(spec(after)),

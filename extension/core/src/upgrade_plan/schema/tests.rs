@@ -280,6 +280,7 @@ fn link(before: ClusterBootstrapSpec, after: ClusterBootstrapSpec) -> Link {
         hold: None,
         is_merged: false,
         is_taken: false,
+        waits: None,
         workers: true,
         before: Some(before),
         after: Some(after),
