@@ -156,7 +156,13 @@ fn planned(
     let local = LocalState::default();
     let mut context = Context::new(facts, &local, began);
     loop {
-        let reads = match plan(&context, Scope::default()) {
+        let reads = match plan(
+            &context,
+            Scope {
+                schemas: true,
+                values: false,
+            },
+        ) {
             Ok(plan) => return Some(plan),
             Err(Interrupt::Need(reads)) => context.unanswered(reads).ok()?,
             Err(_) => return None,

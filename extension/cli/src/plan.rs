@@ -136,7 +136,10 @@ async fn of_management(
         instant: Instant::now(),
     };
     let mut context = Context::new(facts, &local, began);
-    let mut scope = Scope { values };
+    let mut scope = Scope {
+        schemas: true,
+        values,
+    };
     if !values {
         not_made.push(NotMade::not_asked(VALUES, "--values"));
     }

@@ -31,8 +31,8 @@ held! {
         /// The label names a TanzuKubernetesRelease that does not exist.
         TKRNotFound("gate, hook message, event"): "TanzuKubernetesRelease not found", Blocked,
             act("create it, or correct the label"),
-        /// A release of the upgrade is incompatible, deactivated or invalid by its labels. Checked before the first package of the upgrade is
-        /// written, for all steps. Once the packages of a release are merged, its labels hold nothing.
+        /// A release of the upgrade is incompatible, deactivated or invalid by its labels. Checked for all steps before
+        /// the packages of the next one are merged. Once the packages of a release are merged, its labels hold nothing.
         TKRNotUsable("gate, event"): "release not usable", Blocked,
             act("set the label to a usable release, or correct the release ([conditions](reference/releases.md#releases-that-hold-an-upgrade))"),
         /// An object that the Cluster depends on exists, but Sluice cannot decode it: the message names the object and the field.
@@ -69,10 +69,13 @@ held! {
                  `lifecycle.sluice.dev/keep-package-versions`",
             ),
         /// `spec.kubernetesVersionSelection` of a Package excludes the Kubernetes version before or after a step of the upgrade, or cannot be
-        /// parsed. kapp-controller would not install the Package there. Checked before the first package of the upgrade is written, for all
-        /// steps. A PackageInstall with annotation `packaging.carvel.dev/ignore-kubernetes-version-selection` is not held.
+        /// parsed. kapp-controller would not install the Package there. Checked for all steps before the packages of the next one are merged,
+        /// and for the next one until the control plane has its version.
         PackageExcludesKubernetes("gate, event"): "package excludes the Kubernetes version", Blocked,
-            act("use a version of the package that allows both versions, or correct the constraints of the Package"),
+            act(
+                "use a version of the package that allows both versions, correct the constraints of the Package, or set annotation \
+                 `packaging.carvel.dev/ignore-kubernetes-version-selection` of its PackageInstall, as kapp-controller requires it",
+            ),
         /// During an upgrade, a package of the ClusterBootstrap is lower than in the release of the next version, for example because an
         /// old manifest was applied. Sluice writes nothing to the workload cluster meanwhile.
         PackageBelowRelease("gate, event"): "package version below the release", Blocked,

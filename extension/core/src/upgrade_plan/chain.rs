@@ -19,8 +19,20 @@ use crate::{
     version::same,
 };
 
-/// Maximum number of steps. Cluster API takes one per minor version.
-const MAX_LINKS: usize = 32;
+/// Maximum number of steps. Each step costs as much as a reconcile without its reads, and any tenant may create a ClusterClass with many
+/// versions. The steps after these are checked once they are nearer.
+const MAX_LINKS: usize = 8;
+
+/// Position of a Cluster relative to a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Position {
+    /// The packages of the release are still to be merged.
+    Unmerged,
+    /// The packages are merged, and the control plane has yet to take the version.
+    Merged,
+    /// The step has begun, or nothing changes.
+    Taken,
+}
 
 /// One step of the chain.
 #[derive(Debug)]
@@ -33,70 +45,66 @@ pub(super) struct Link {
     pub(super) release: Result<String, Hold>,
     /// Hold of the step, also if its release is known.
     pub(super) hold: Option<Hold>,
-    /// Whether the packages of the release are merged already.
-    pub(super) is_merged: bool,
-    /// Whether the control plane has the version already: the step is a change of release.
-    pub(super) is_taken: bool,
+    /// Hold by a management package that the release of a later step needs. It ends with that package.
+    pub(super) needs: Option<Hold>,
+    /// Position of the Cluster relative to the step.
+    pub(super) position: Position,
     /// Whether the workers upgrade before the next step.
     pub(super) workers: bool,
     /// Hold of the next step by workers that will not upgrade.
     pub(super) waits: Option<Hold>,
+    /// Whether further steps are not in the chain.
+    pub(super) is_cut: bool,
     /// Spec of the ClusterBootstrap before the step.
     pub(super) before: Option<ClusterBootstrapSpec>,
     /// Spec of the ClusterBootstrap with the packages of the release, if they can be merged.
     pub(super) after: Option<ClusterBootstrapSpec>,
 }
 
-impl Link {
-    /// Whether neither the version nor the packages of the step are in place.
-    pub(super) fn is_ahead(&self) -> bool {
-        !self.is_taken && !self.is_merged
-    }
-}
-
-/// Whether the next hop is ahead of a settled control plane, and its packages are not merged yet.
-pub(super) fn is_ahead(facts: &Facts, first: &NextHop) -> bool {
+/// Whether the steps of a Cluster are checked: its control plane is settled, and its next hop is known.
+pub(super) fn is_checked(first: &NextHop) -> bool {
     let progress = &first.progress;
-    let is_merged = first
-        .release
-        .as_ref()
-        .is_ok_and(|release| is_merged(facts, first, release));
     progress.direction == UpgradeDirection::Forward
         && progress.settled_at().is_some()
-        && !progress.taken
         && first.problem.is_none()
-        && !is_merged
 }
 
-fn is_merged(facts: &Facts, next: &NextHop, release: &str) -> bool {
-    let bootstrap = facts.bootstrap.as_deref();
-    let resolved = bootstrap.map(ResolvedRelease::of).unwrap_or_default();
-    resolved.resolved(&next.progress) == Some(release)
-}
-
-/// Returns the steps from the next hop to the target.
+/// Returns the steps from the next hop to the target. `found` receives each of them, and ends the chain where it returns `true`.
 ///
 /// # Errors
-/// Missing reads.
-pub(super) fn links(context: &Context<'_>, first: &NextHop) -> Step<Vec<Link>> {
+/// Missing reads, or the error of `found`.
+pub(super) fn links(
+    context: &Context<'_>,
+    first: &NextHop,
+    found: &mut dyn FnMut(&Link) -> Step<bool>,
+) -> Step<Vec<Link>> {
     let facts = context.facts;
     let to = &facts.topology.version;
-    let mut links = Vec::new();
     let Some(stage) = first.progress.stage() else {
-        return Ok(links);
+        return Ok(Vec::new());
     };
     let is_under_way = first.progress.direction == UpgradeDirection::Forward;
-    let link_of_first = link(context, stage, first);
-    if is_under_way && first.progress.settled_at_hop() && link_of_first.is_merged && same(stage, to) {
-        return Ok(links);
+    let link_of_first = link_of_first(context, stage, first);
+    if is_under_way
+        && first.progress.settled_at_hop()
+        && link_of_first.position == Position::Taken
+        && same(stage, to)
+    {
+        return Ok(Vec::new());
     }
-    links.push(link_of_first);
+    let mut ends = !is_under_way || found(&link_of_first)?;
+    let mut links = vec![link_of_first];
     let mut assumed = after(facts, first);
     let mut workers_wait = is_under_way;
-    while is_under_way && links.len() < MAX_LINKS {
+    while !ends {
+        let is_last = links.len() >= MAX_LINKS;
         let Some(last) = links.last_mut().filter(|last| !same(&last.version, to)) else {
             break;
         };
+        if is_last {
+            last.is_cut = true;
+            break;
+        }
         let context = context.of_other(&assumed);
         let next = next_hop(&context)?;
         if same(&next.progress.hop, &last.version) {
@@ -112,11 +120,12 @@ pub(super) fn links(context: &Context<'_>, first: &NextHop) -> Step<Vec<Link>> {
         }
         let from = last.version.clone();
         let mut link = link(&context, &from, &next);
-        if next.progress.direction == UpgradeDirection::PlanUnknown {
+        link.needs.clone_from(&next.unmet);
+        let is_unplanned = next.progress.direction == UpgradeDirection::PlanUnknown;
+        if is_unplanned {
             link.hold = link.hold.or_else(|| link.release.clone().err());
-            links.push(link);
-            break;
         }
+        ends = found(&link)? || is_unplanned;
         links.push(link);
         assumed = after(&assumed, &next);
         workers_wait = true;
@@ -127,8 +136,17 @@ pub(super) fn links(context: &Context<'_>, first: &NextHop) -> Step<Vec<Link>> {
     Ok(links)
 }
 
+/// Returns the next step of a Cluster at this version.
+pub(super) fn link_of_first(context: &Context<'_>, stage: &str, first: &NextHop) -> Link {
+    let link = link(context, stage, first);
+    Link {
+        hold: first.unmet.clone().or(link.hold),
+        ..link
+    }
+}
+
 fn link(context: &Context<'_>, from: &str, next: &NextHop) -> Link {
-    let facts = context.facts;
+    let (facts, progress) = (context.facts, &next.progress);
     let before = facts.bootstrap.as_deref().map(|bootstrap| bootstrap.spec.clone());
     let release = next.release.clone();
     let hold = next.problem.clone().or_else(|| next.missing_entry(context).err());
@@ -137,18 +155,30 @@ fn link(context: &Context<'_>, from: &str, next: &NextHop) -> Link {
         (None, None) => before.clone(),
         (None, Some(_)) => None,
     };
+    let bootstrap = facts.bootstrap.as_deref();
+    let resolved = bootstrap.map(ResolvedRelease::of).unwrap_or_default();
+    let of_hop = release.as_deref().ok();
+    let is_unmerged = match (of_hop, resolved.resolved(progress)) {
+        (None, _) => false,
+        (Some(of_hop), merged) if !progress.taken => merged != Some(of_hop),
+        // Packages without a statement of their release stay as they are.
+        (Some(of_hop), merged) => progress.settled_at_hop() && merged.is_some_and(|merged| merged != of_hop),
+    };
     Link {
         from: from.to_owned(),
-        version: next.progress.hop.clone(),
-        is_merged: release
-            .as_ref()
-            .is_ok_and(|release| is_merged(facts, next, release)),
+        version: progress.hop.clone(),
+        position: match (is_unmerged, progress.taken) {
+            (true, _) => Position::Unmerged,
+            (false, false) => Position::Merged,
+            (false, true) => Position::Taken,
+        },
         release,
         // Sluice writes the entry of a step at its time.
         hold: hold.filter(|hold| hold.reason != GateReason::EntryNotWritten),
-        is_taken: next.progress.taken,
+        needs: None,
         workers: false,
         waits: None,
+        is_cut: false,
         before,
         after,
     }

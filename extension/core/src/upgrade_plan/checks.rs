@@ -1,38 +1,60 @@
 //! Checks of a plan.
 
-use kube::ResourceExt as _;
 use sluice_crds::{
     foreign::PackageInstall,
     run::{ClusterBootstrapSpec, Phase},
 };
 
-use super::{chain::Link, finding::Finding, selection::excludes, usable::excluded};
+use super::{
+    chain::{Link, Position},
+    finding::{Effect, Finding, FindingReason, WarningReason},
+    selection::excludes,
+    usable,
+};
 use crate::{
     names,
     packages::bootstrap::{PackageFacts, Role, duplicate_hold, packages},
-    protocol::{Interrupt, Read, ReadPhase, Server, Step},
+    protocol::{Interrupt, Key, Read, ReadPhase, Server, Step},
     reasons::Hold,
-    reconcile::cluster::{Context, Facts, connect},
+    reconcile::cluster::{Context, Facts, connect, may_be_unmanaged},
 };
 
 /// Annotation of a PackageInstall by which kapp-controller installs a Package on any Kubernetes version.
-const IGNORES_SELECTION: &str = "packaging.carvel.dev/ignore-kubernetes-version-selection";
+pub const IGNORES_SELECTION: &str = "packaging.carvel.dev/ignore-kubernetes-version-selection";
 
 /// Package of a step that excludes a Kubernetes version of the step.
 struct Excluding {
-    role: Role,
-    /// `spec.refName` of the Package.
-    ref_name: String,
+    /// Its PackageInstall.
+    install: Option<Key>,
     hold: Hold,
 }
 
 /// Returns the findings of a step. A PackageInstall that ignores the selection of its Package is not known here.
 pub(super) fn of_link(facts: &Facts, link: &Link) -> Vec<Finding> {
-    let excluding = excluding(facts, link).into_iter().map(|package| package.hold);
-    let holds = first_holds(facts, link).into_iter().chain(excluding);
-    holds
-        .map(|hold| Finding::of_hold(Some(&link.version), hold))
-        .collect()
+    let hop = Some(link.version.as_str());
+    let holds = first_holds(facts, link).into_iter();
+    let mut findings: Vec<Finding> = holds.map(|hold| Finding::of_hold(hop, hold)).collect();
+    let excluding = excluding(facts, link).into_iter().map(|package| Finding {
+        install: package.install,
+        ..Finding::of_hold(hop, package.hold)
+    });
+    findings.extend(excluding);
+    // They hold their own step, once it is the next one.
+    let needs = link.needs.clone().map(|hold| Finding {
+        effect: Effect::Warns,
+        ..Finding::of_hold(hop, hold)
+    });
+    findings.extend(needs);
+    findings.extend(link.waits.clone().map(|hold| Finding::of_hold(hop, hold)));
+    if link.is_cut {
+        let message = format!(
+            "the steps after {} are checked once they are nearer",
+            link.version
+        );
+        let reason = FindingReason::Warning(WarningReason::StepsNotPlanned);
+        findings.push(Finding::new(hop, reason, message));
+    }
+    findings
 }
 
 /// Returns the first hold of a step.
@@ -40,12 +62,23 @@ pub(super) fn of_link(facts: &Facts, link: &Link) -> Vec<Finding> {
 /// # Errors
 /// Missing reads.
 pub(super) fn refusal(context: &Context<'_>, link: &Link) -> Step<Option<Hold>> {
-    let facts = context.facts;
-    if let Some(hold) = first_holds(facts, link).into_iter().next() {
-        return Ok(Some(hold));
+    match first_holds(context.facts, link).into_iter().next() {
+        None => excluded(context, link),
+        hold => Ok(hold),
     }
-    for package in excluding(facts, link) {
-        if !ignores_selection(context, &package)? {
+}
+
+/// Returns the hold of the first package of a step that excludes a Kubernetes version of the step.
+///
+/// # Errors
+/// Missing reads.
+pub(super) fn excluded(context: &Context<'_>, link: &Link) -> Step<Option<Hold>> {
+    for package in excluding(context.facts, link) {
+        let ignores = match &package.install {
+            Some(install) => ignores_selection(context, install)?,
+            None => false,
+        };
+        if !ignores {
             return Ok(Some(package.hold));
         }
     }
@@ -54,10 +87,8 @@ pub(super) fn refusal(context: &Context<'_>, link: &Link) -> Step<Option<Hold>> 
 
 /// Returns the holds of a step by its release and the whole of its packages.
 fn first_holds(facts: &Facts, link: &Link) -> Vec<Hold> {
-    let duplicated = link
-        .after
-        .as_ref()
-        .and_then(|spec| duplicate_hold(spec, &facts.catalogue));
+    let after = link.after.as_ref();
+    let duplicated = after.and_then(|spec| duplicate_hold(spec, &facts.catalogue));
     // A release that may not be used is why its machines are not resolved.
     let holds = [unusable(facts, link), link.hold.clone(), duplicated];
     holds.into_iter().flatten().collect()
@@ -65,17 +96,24 @@ fn first_holds(facts: &Facts, link: &Link) -> Vec<Hold> {
 
 /// Returns the hold of a release that may not be used. Packages that are merged stay.
 fn unusable(facts: &Facts, link: &Link) -> Option<Hold> {
-    let name = link.release.as_ref().ok().filter(|_| link.is_ahead())?;
-    excluded(facts.releases.get(name)?)
+    let name = link
+        .release
+        .as_ref()
+        .ok()
+        .filter(|_| link.position == Position::Unmerged)?;
+    usable::excluded(facts.releases.get(name)?)
 }
 
-/// Returns the packages of a step that exclude a version on which kapp-controller installs or resyncs them. Packages that are merged hold
-/// nothing by that.
+/// Returns the packages of a step that exclude a version on which kapp-controller installs or resyncs them.
 fn excluding(facts: &Facts, link: &Link) -> Vec<Excluding> {
-    let Some(spec) = link.after.as_ref().filter(|_| link.is_ahead()) else {
+    let Some(spec) = link.after.as_ref().filter(|_| link.position != Position::Taken) else {
         return Vec::new();
     };
     let excluding = packages(spec).into_iter().filter_map(|(role, package)| {
+        // Another client may install it.
+        if role == Role::KappController && may_be_unmanaged(facts) {
+            return None;
+        }
         let of_package = facts.catalogue.get(&package.ref_name)?;
         let versions: &[&str] = match phase(spec, of_package) {
             Phase::BeforeControlPlane => &[&link.from, &link.version],
@@ -85,12 +123,22 @@ fn excluding(facts: &Facts, link: &Link) -> Vec<Excluding> {
             .iter()
             .filter_map(|version| excludes(&package.ref_name, of_package, version));
         Some(Excluding {
-            role,
-            ref_name: of_package.ref_name.clone(),
             hold: holds.next()?,
+            install: install(facts, role, of_package),
         })
     });
     excluding.collect()
+}
+
+/// Returns the PackageInstall of a package; `None` if its name is too long.
+fn install(facts: &Facts, role: Role, package: &PackageFacts) -> Option<Key> {
+    let (server, namespace) = if role == Role::KappController {
+        (Server::Management, &facts.owner.namespace)
+    } else {
+        (Server::Workload, &facts.settings.system_namespace)
+    };
+    let name = names::package_install(&facts.owner.name, &package.ref_name).ok()?;
+    Some(Key::of::<PackageInstall>(server, Some(namespace), &name))
 }
 
 /// Returns the phase in which a package is installed.
@@ -100,27 +148,18 @@ fn phase(spec: &ClusterBootstrapSpec, package: &PackageFacts) -> Phase {
     policy.map_or_else(Phase::default, |policy| policy.phase)
 }
 
-/// Whether the PackageInstall of a package ignores the selection of its Package.
-fn ignores_selection(context: &Context<'_>, package: &Excluding) -> Step<bool> {
-    let facts = context.facts;
-    let Ok(name) = names::package_install(&facts.owner.name, &package.ref_name) else {
-        return Ok(false);
-    };
-    let at = if package.role == Role::KappController {
-        (Server::Management, Some(facts.owner.namespace.as_str()))
-    } else {
-        match connect(context, &facts.owner, Read::Connection) {
-            Ok(_) => {}
-            // It cannot be asked, and another hold is not worth more.
-            Err(stop) => return stop.held().map(|_| false),
+/// Whether a PackageInstall ignores the selection of its Package. One that cannot be read does not.
+fn ignores_selection(context: &Context<'_>, install: &Key) -> Step<bool> {
+    if install.server == Server::Workload
+        && let Err(stop) = connect(context, &context.facts.owner, Read::Connection)
+    {
+        return stop.held().map(|_| false);
+    }
+    match context.object(install.clone(), ReadPhase::Plan) {
+        Ok(read) => {
+            Ok(read.is_some_and(|read| !read["metadata"]["annotations"][IGNORES_SELECTION].is_null()))
         }
-        (Server::Workload, Some(facts.settings.system_namespace.as_str()))
-    };
-    let install = context.read::<PackageInstall>(&name, at, ReadPhase::Plan);
-    let install = match install {
-        Ok(install) => install,
-        Err(stop @ Interrupt::Need(_)) => return Err(stop),
-        Err(_) => None,
-    };
-    Ok(install.is_some_and(|install| install.annotations().contains_key(IGNORES_SELECTION)))
+        Err(Interrupt::Failed(_)) => Ok(false),
+        Err(stop) => Err(stop),
+    }
 }

@@ -3,7 +3,10 @@
 use serde::{Serialize, Serializer};
 
 use super::table::{CHECKS, Check};
-use crate::reasons::{GateReason, Hold, reasons};
+use crate::{
+    protocol::Key,
+    reasons::{GateReason, Hold, reasons},
+};
 
 /// What a finding causes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -34,6 +37,8 @@ reasons! {
     VersionNotInClass,
     /// `topology.version` is more than one minor version ahead, and the ClusterClass plans no steps.
     MinorVersionSkipped,
+    /// Not all steps are known or checked yet.
+    StepsNotPlanned,
     /// A package has a lower version after the step than before.
     PackageDowngraded,
     /// A package fails before the upgrade.
@@ -105,6 +110,9 @@ pub struct Finding {
     /// What admission does about it.
     #[serde(skip)]
     pub admission: Admission,
+    /// PackageInstall that removes the finding if it has annotation [`IGNORES_SELECTION`](super::IGNORES_SELECTION).
+    #[serde(skip)]
+    pub install: Option<Key>,
 }
 
 impl Finding {
@@ -125,6 +133,7 @@ impl Finding {
             message,
             remedy: check.remedy,
             admission: check.admission,
+            install: None,
         }
     }
 }

@@ -21,6 +21,7 @@ use serde::Serialize;
 use sluice_crds::run::ClusterBootstrapSpec;
 
 pub use self::{
+    checks::IGNORES_SELECTION,
     finding::{Admission, Effect, Finding, FindingReason, WarningReason},
     run::{PlanFailed, plan_of},
     schema::{SchemaNotUsable, mismatches},
@@ -28,12 +29,15 @@ pub use self::{
     target::{InvalidTarget, Target, TargetInputs, target},
 };
 
+use self::chain::Position;
 use crate::{
     names,
     packages::bootstrap::{self, Catalogue},
     protocol::Step,
     reasons::Hold,
-    reconcile::cluster::{Context, NextHop, next_hop},
+    reconcile::cluster::{Context, Facts, NextHop, next_hop},
+    upgrade::hop::Plan,
+    version::same,
 };
 
 /// Plan of an upgrade.
@@ -87,10 +91,12 @@ pub struct PackageChange {
     pub to: String,
 }
 
-/// Checks that read more than cached objects.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+/// Checks that cost more than lookups.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Scope {
-    /// Whether values of Secrets and configurations are compared with schemas.
+    /// Whether values are compared with schemas.
+    pub schemas: bool,
+    /// Whether those of Secrets and configurations are, too. They are read.
     pub values: bool,
 }
 
@@ -101,14 +107,14 @@ pub struct Scope {
 pub fn plan(context: &Context<'_>, scope: Scope) -> Step<UpgradePlan> {
     let first = next_hop(context)?;
     let facts = context.facts;
-    let links = chain::links(context, &first)?;
+    let links = chain::links(context, &first, &mut |_| Ok(false))?;
     let mut findings = cluster::findings(context, &first)?;
     for link in &links {
         findings.extend(checks::of_link(facts, link));
         findings.extend(packages::findings(facts, link));
-        let waits = link.waits.clone();
-        findings.extend(waits.map(|hold| Finding::of_hold(Some(&link.version), hold)));
-        findings.extend(schema::findings(context, link, scope)?);
+        if scope.schemas {
+            findings.extend(schema::findings(context, link, scope)?);
+        }
     }
     let hops = links.iter().map(|link| Hop {
         version: link.version.clone(),
@@ -126,21 +132,45 @@ pub fn plan(context: &Context<'_>, scope: Scope) -> Step<UpgradePlan> {
     })
 }
 
-/// Returns the hold of an upgrade that has not begun and could not end, by the whole chain of its steps. Once the packages of a release
-/// are merged, nothing of this holds their step.
+/// Returns the hold of an upgrade that could not end.
+///
+/// Before the packages of the next step are merged, its whole chain is checked. Afterwards only the Kubernetes versions that its packages
+/// permit are, until the control plane has the version.
 ///
 /// # Errors
 /// Missing reads.
 pub(crate) fn refusal(context: &Context<'_>, first: &NextHop) -> Step<Option<Hold>> {
-    if !chain::is_ahead(context.facts, first) {
+    let Some(stage) = first.progress.stage().filter(|_| chain::is_checked(first)) else {
         return Ok(None);
+    };
+    let next = chain::link_of_first(context, stage, first);
+    if next.position != Position::Unmerged {
+        return checks::excluded(context, &next);
     }
-    for link in chain::links(context, first)? {
-        if let Some(hold) = checks::refusal(context, &link)? {
-            return Ok(Some(hold));
-        }
+    let mut hold = None;
+    chain::links(context, first, &mut |link| {
+        hold = checks::refusal(context, link)?;
+        Ok(hold.is_some())
+    })?;
+    Ok(hold)
+}
+
+/// Plans one step to a target that is not written yet, if an extension plans the steps and has not planned these. Returns the warning that
+/// says so.
+pub fn assume_steps(facts: &mut Facts) -> Option<Finding> {
+    let to = &facts.topology.version;
+    let is_planned = match &facts.plan {
+        Plan::Given { control_plane, .. } => control_plane.last().is_some_and(|last| same(last, to)),
+        Plan::Direct | Plan::Listed(_) => true,
+    };
+    if is_planned {
+        return None;
     }
-    Ok(None)
+    let message =
+        format!("an extension plans the steps to {to} after the change; only the target is checked");
+    facts.plan = Plan::Listed(Vec::new());
+    let reason = FindingReason::Warning(WarningReason::StepsNotPlanned);
+    Some(Finding::new(None, reason, message))
 }
 
 /// Returns the packages of a spec with their versions in the spec before.

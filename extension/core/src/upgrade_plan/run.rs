@@ -22,10 +22,15 @@ pub struct PlanFailed(pub String);
 /// # Errors
 /// One line that says what is not known.
 pub fn plan_of(facts: &Facts, stores: &impl Stores, began: Clock) -> Result<UpgradePlan, PlanFailed> {
+    // Schemas are for users who wait: this runs on every change of a version.
+    let scope = Scope {
+        schemas: false,
+        values: false,
+    };
     let local = LocalState::default();
     let mut context = Context::new(facts, &local, began);
     for _ in 0..MAX_ROUNDS {
-        let reads = match plan(&context, Scope::default()) {
+        let reads = match plan(&context, scope) {
             Ok(plan) => return Ok(plan),
             Err(Interrupt::Need(reads)) => reads,
             Err(Interrupt::Held(hold)) => return Err(PlanFailed(hold.to_string())),

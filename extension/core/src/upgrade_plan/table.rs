@@ -77,13 +77,15 @@ pub const CHECKS: &[Check] = &[
         Refuses,
         "`kubernetesVersionSelection` of a Package excludes the version before or after a step, or cannot \
          be parsed. In phase `AfterControlPlane` only the version after counts.",
-        "use a version of the package that allows both Kubernetes versions, or correct the constraints of \
-         the Package",
+        "use a version of the package that allows both Kubernetes versions, correct the constraints of the \
+         Package, or set annotation `packaging.carvel.dev/ignore-kubernetes-version-selection` of its \
+         PackageInstall",
     ),
     blocks(
         GateReason::ManagementPackageNotReady,
         Warns,
-        "A management package that a release requires is not proven.",
+        "A management package that a release requires is not proven. That of a later step only warns: it holds \
+         its own step.",
         "upgrade the management package that the message names",
     ),
     refused_by_cluster_api(
@@ -269,6 +271,11 @@ pub const CHECKS: &[Check] = &[
         GateReason::ValuesSecretRefused,
         "The values Secret of a package is a credential of Kubernetes or Cluster API.",
         "name a Secret with values",
+    ),
+    warns(
+        WarningReason::StepsNotPlanned,
+        "An extension plans the steps once the version is written, or the upgrade has more than eight steps.",
+        "run `sluice plan` again once the upgrade has begun",
     ),
     warns(
         WarningReason::PackageDowngraded,

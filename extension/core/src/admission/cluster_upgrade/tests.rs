@@ -73,6 +73,7 @@ fn finding(reason: FindingReason, at: &str, admission: Admission) -> Finding {
         message: format!("not for {at}"),
         remedy: "change it",
         admission,
+        install: None,
     }
 }
 

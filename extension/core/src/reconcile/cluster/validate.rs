@@ -84,6 +84,8 @@ pub(crate) struct NextHop {
     pub(crate) change: Option<Draft>,
     /// Problem that leaves the release or the ClusterBootstrap unknown.
     pub(crate) problem: Option<Hold>,
+    /// Hold of the release by a management package that it needs. It ends with that package, so it holds no earlier hop.
+    pub(crate) unmet: Option<Hold>,
     swap: SwapFacts,
     machines: Option<ReleaseMachines>,
     requires: bool,
@@ -123,7 +125,11 @@ impl NextHop {
 pub(super) fn validate(context: &Context<'_>) -> Step<Validated> {
     let found = context.facts;
     let mut next = next_hop(context)?;
-    if let Some(hold) = upgrade_plan::refusal(context, &next)? {
+    let hold = match next.unmet.take() {
+        None => upgrade_plan::refusal(context, &next)?,
+        unmet => unmet,
+    };
+    if let Some(hold) = hold {
         next.stop(hold);
     }
     let entry = match next.missing_entry(context) {
@@ -185,16 +191,13 @@ pub(crate) fn next_hop(context: &Context<'_>) -> Step<NextHop> {
         None => swap::kept_release(&progress, inputs, resolved.release()),
         Some(_) => None,
     };
-    let mut release = release(found, &progress, &releases, (request.is_some(), kept));
+    let release = release(found, &progress, &releases, (request.is_some(), kept));
     let (swap, machines) = swap_facts(context, request);
     let requiring = match &release {
         Ok(name) => requirements::requiring(found, &progress, &releases, name, swap.is_requested()),
         Err(_) => None,
     };
-    if let Some(hold) = requiring.and_then(|release| requirements::unmet(&found.management_packages, release))
-    {
-        release = Err(hold);
-    }
+    let unmet = requiring.and_then(|release| requirements::unmet(&found.management_packages, release));
     let change = match &release {
         Ok(name) => change(context, name, &progress),
         Err(hold) => Err(hold.clone().into()),
@@ -208,6 +211,7 @@ pub(crate) fn next_hop(context: &Context<'_>) -> Step<NextHop> {
         release,
         change,
         problem,
+        unmet,
         swap,
         machines,
         requires: requiring.is_some(),

@@ -5,7 +5,10 @@ use serde_json::{Value, json};
 use sluice_crds::labels::label;
 
 use super::*;
-use crate::{names, upgrade_plan::cluster::tests::facts};
+use crate::{
+    names,
+    upgrade_plan::{chain::Position, cluster::tests::facts},
+};
 
 /// Returns the facts of a Cluster with some versions of its Packages.
 fn given() -> Facts {
@@ -80,9 +83,10 @@ fn messages(facts: &Facts, before: &[&str], after: &[&str]) -> Vec<String> {
         version: "v1.35.4".to_owned(),
         release: Ok("v1.35.4---a.1".to_owned()),
         hold: None,
-        is_merged: false,
-        is_taken: false,
+        position: Position::Unmerged,
+        needs: None,
         waits: None,
+        is_cut: false,
         workers: false,
         before: Some(spec(before)),
         after: Some(spec(after)),

@@ -19,6 +19,7 @@ use crate::{
     reconcile::cluster::{LocalState, Settings},
     schedule::SyncPeriod,
     upgrade::hop::Plan,
+    upgrade_plan::chain::Position,
 };
 
 /// A value and a field that no finding may show.
@@ -278,9 +279,10 @@ fn link(before: ClusterBootstrapSpec, after: ClusterBootstrapSpec) -> Link {
         version: "v1.35.4".to_owned(),
         release: Ok("v1.35.4---sluice.1".to_owned()),
         hold: None,
-        is_merged: false,
-        is_taken: false,
+        position: Position::Unmerged,
+        needs: None,
         waits: None,
+        is_cut: false,
         workers: true,
         before: Some(before),
         after: Some(after),
@@ -316,7 +318,14 @@ fn found(facts: &Facts, link: &Link, values: bool) -> (Vec<(FindingReason, Strin
     let mut context = Context::new(facts, &local, clock);
     let mut reads = Vec::new();
     loop {
-        let needs = match findings(&context, link, Scope { values }) {
+        let needs = match findings(
+            &context,
+            link,
+            Scope {
+                schemas: true,
+                values,
+            },
+        ) {
             Ok(findings) => {
                 assert!(
                     findings

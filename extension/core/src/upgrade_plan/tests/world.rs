@@ -342,7 +342,15 @@ impl World {
     }
 
     pub(crate) fn plan(&self) -> UpgradePlan {
-        let (plan, _) = self.evaluate(|context| plan(context, Scope::default()));
+        let (plan, _) = self.evaluate(|context| {
+            plan(
+                context,
+                Scope {
+                    schemas: true,
+                    values: false,
+                },
+            )
+        });
         plan.unwrap()
     }
 }
