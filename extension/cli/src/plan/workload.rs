@@ -223,10 +223,9 @@ mod tests {
     )]
     #[case::silent_after_a_page(
         |path: &str, query: &str| (!query.contains("continue=next")).then(|| workload(path, query)),
-        &["PodWithoutController"],
+        &["PodWithoutController", "NodeTooOld"],
         &[
             ("podsWithoutController", "no answer within 10 s"),
-            ("nodeVersions", "no answer within 10 s"),
             ("requestedAPIs", "no answer within 10 s"),
         ]
     )]

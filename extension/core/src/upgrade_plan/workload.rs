@@ -29,6 +29,12 @@ const LONGEST_NAME: usize = 320;
 /// Longest [`summary`], in characters. The note of an Event has at most 1 KiB.
 const LONGEST_SUMMARY: usize = 1000;
 
+/// Text of a [`summary`] of objects that are [incomplete](WorkloadObjects::incomplete).
+const NOT_ALL_CHECKED: &str = "not all objects were checked";
+
+/// Reason of such a summary without a warning.
+const OBJECTS_NOT_CHECKED: &str = "ObjectsNotChecked";
+
 /// What was read from a workload cluster. A list that was not read is empty.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct WorkloadObjects {
@@ -40,9 +46,20 @@ pub struct WorkloadObjects {
     nodes: Vec<(String, String)>,
     /// Requested APIs that a version no longer serves.
     requested: Vec<RequestedApi>,
+    /// Whether a list failed or ended early.
+    is_incomplete: bool,
 }
 
 impl WorkloadObjects {
+    /// Marks that a list failed or ended early.
+    #[must_use]
+    pub fn incomplete(self) -> Self {
+        Self {
+            is_incomplete: true,
+            ..self
+        }
+    }
+
     /// Adds the metrics of an API server, of which only `apiserver_requested_deprecated_apis` is kept.
     pub fn add_metrics(&mut self, text: &str) {
         let mut requested: Vec<RequestedApi> = text.lines().filter_map(RequestedApi::of).collect();
@@ -87,8 +104,8 @@ pub fn findings(objects: &WorkloadObjects, hops: &[Hop]) -> Vec<Finding> {
     findings
 }
 
-/// Returns the warnings for one step on one line, with one object for each reason, and the first reason.
-pub(crate) fn summary(objects: &WorkloadObjects, hop: &str) -> Option<(WarningReason, String)> {
+/// Returns the first reason, and the warnings for one step on one line, with one object for each reason.
+pub(crate) fn summary(objects: &WorkloadObjects, hop: &str) -> Option<(&'static str, String)> {
     let hops = [Hop {
         version: hop.to_owned(),
         release: None,
@@ -96,7 +113,11 @@ pub(crate) fn summary(objects: &WorkloadObjects, hop: &str) -> Option<(WarningRe
         packages: Vec::new(),
     }];
     let warnings = by_reason(objects, &hops);
-    let (first, _) = warnings.first()?;
+    let reason = match warnings.first() {
+        Some((first, _)) => first.as_str(),
+        None if objects.is_incomplete => OBJECTS_NOT_CHECKED,
+        None => return None,
+    };
     let of_reason = warnings.iter().filter_map(|(_, warnings)| {
         let message = &warnings.first()?.message;
         Some(match warnings.len() - 1 {
@@ -104,8 +125,11 @@ pub(crate) fn summary(objects: &WorkloadObjects, hop: &str) -> Option<(WarningRe
             rest => format!("{message} (and {rest} more)"),
         })
     });
-    let text = format!("{hop}: {}", of_reason.collect::<Vec<String>>().join("; "));
-    Some((*first, one_line(&text, LONGEST_SUMMARY)))
+    // First, so that it is never cut off.
+    let not_all = objects.is_incomplete.then(|| NOT_ALL_CHECKED.to_owned());
+    let texts: Vec<String> = not_all.into_iter().chain(of_reason).collect();
+    let text = format!("{hop}: {}", texts.join("; "));
+    Some((reason, one_line(&text, LONGEST_SUMMARY)))
 }
 
 /// Returns the warnings by reason, without reasons that have none.

@@ -23,7 +23,10 @@ use tracing::warn;
 use super::Context;
 use crate::{
     cache::store::Store,
-    kube_client::responses::{failure, served_in_any_version},
+    kube_client::{
+        bounded::DecodedInPart,
+        responses::{failure, served_in_any_version},
+    },
     queue::requeues::ClusterRef,
     workload::Remote,
 };
@@ -35,7 +38,7 @@ const FIRST_REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
 /// Timeout of all lists of [`Read::WorkloadObjects`] together. It is shorter than a slow reconcile: nothing is held for them.
 const WORKLOAD_OBJECTS_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Limit of these lists together, in bytes. Objects beyond it are not checked.
+/// Size of these lists together, in bytes, after which no page is requested. Objects beyond it are not checked.
 const WORKLOAD_OBJECTS: usize = 8 * 1024 * 1024;
 
 /// Minimum number of those bytes that a page counts: it may contain only the token of the next page.
@@ -144,24 +147,27 @@ impl Host<'_> {
 
     /// Lists objects of the workload cluster, as far as its API server answers in time.
     async fn workload_objects(&self, client: &Client) -> WorkloadObjects {
-        let mut objects = WorkloadObjects::default();
+        let (namespace, name) = executor::Host::subject(self);
+        let (mut objects, mut are_all) = (WorkloadObjects::default(), true);
         let lists = async {
             let mut left = WORKLOAD_OBJECTS;
             for list in List::ALL {
-                add(client, list, &mut objects, &mut left).await?;
+                let added = add(client, list, &mut objects, &mut left).await;
+                are_all &= added.unwrap_or_else(|error| {
+                    warn!(namespace, name, ?list, %error, "Failed to list objects for upgrade warnings");
+                    false
+                });
             }
-            Ok::<_, Failure>(())
         };
-        let lists = timeout(WORKLOAD_OBJECTS_TIMEOUT, lists).await;
-        let lists = lists.unwrap_or_else(|_elapsed| {
-            let text = format!("no answer within {} s", WORKLOAD_OBJECTS_TIMEOUT.as_secs());
-            Err(Failure::other(Server::Workload, &text))
-        });
-        if let Err(failure) = lists {
-            let (namespace, name) = executor::Host::subject(self);
-            warn!(namespace, name, error = %failure, "Failed to list objects for upgrade warnings");
+        if timeout(WORKLOAD_OBJECTS_TIMEOUT, lists).await.is_err() {
+            let seconds = WORKLOAD_OBJECTS_TIMEOUT.as_secs();
+            warn!(
+                namespace,
+                name, seconds, "Timed out listing objects for upgrade warnings"
+            );
+            are_all = false;
         }
-        objects
+        if are_all { objects } else { objects.incomplete() }
     }
 
     fn may_check_drift(&self, last: LastDriftCheck) -> bool {
@@ -210,34 +216,35 @@ impl Host<'_> {
     }
 }
 
-/// Returns the number of objects in a page, so that its size is far below the limits of a response of a workload cluster.
+/// Returns the number of objects in a page, so that its text is far below the limit of a response of a workload cluster. The status of a
+/// Node names up to 50 images.
 const fn page(list: List) -> u32 {
     match list {
-        List::Budgets => 250,
-        List::Pods => 100,
-        List::Nodes => 50,
+        List::Budgets | List::Pods => 500,
+        List::Nodes => 100,
     }
 }
 
-/// Adds the pages of a list that fit into `left` bytes.
+/// Adds the pages of a list until `left` bytes are used up. Returns whether these are all pages.
 async fn add(
     client: &Client,
     list: List,
     objects: &mut WorkloadObjects,
     left: &mut usize,
-) -> Result<(), Failure> {
+) -> Result<bool, Failure> {
     let mut token = None;
     while *left > 0 {
-        let request = list.request(page(list), token.as_deref())?;
+        let mut request = list.request(page(list), token.as_deref())?;
+        request.extensions_mut().insert(DecodedInPart);
         let text = client.request_text(request).await;
         let text = text.map_err(|error| failure(Server::Workload, &error))?;
         *left = left.saturating_sub(text.len().max(PAGE));
         token = objects.add(list, &text)?;
         if token.is_none() {
-            break;
+            return Ok(true);
         }
     }
-    Ok(())
+    Ok(false)
 }
 
 /// Reads an object that many Clusters share.

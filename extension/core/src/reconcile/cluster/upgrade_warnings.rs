@@ -7,7 +7,7 @@ use super::{Context, Interrupt, Read, ReadResult, Step, effects::Effects, packag
 use crate::{
     events::Event,
     summary::conditions::{UPGRADE_WARNINGS, with_upgrade_warnings},
-    upgrade_plan::{WarningReason, workload::summary},
+    upgrade_plan::workload::{WorkloadObjects, summary},
     version::same,
 };
 
@@ -17,7 +17,7 @@ pub(super) struct Warnings {
     /// Kubernetes version of the step.
     hop: String,
     /// Reason of the first warning, and the text of all of them.
-    said: Option<(WarningReason, String)>,
+    said: Option<(&'static str, String)>,
 }
 
 /// Reads the workload cluster for warnings, unless this process has done so for the step. A failed read is not repeated.
@@ -46,7 +46,7 @@ pub(super) fn check(
     let said = match context.answer(Read::WorkloadObjects) {
         Ok(ReadResult::WorkloadObjects(objects)) => summary(objects, hop),
         Err(stop @ Interrupt::Need(_)) => return Err(stop),
-        Ok(_) | Err(_) => None,
+        Ok(_) | Err(_) => summary(&WorkloadObjects::default().incomplete(), hop),
     };
     if let Some((_, text)) = &said {
         effects.events.push(Event::Warned(UPGRADE_WARNINGS, text.clone()));
@@ -72,7 +72,7 @@ pub(super) fn shown(
         None if hop.is_some() && previous.and_then(underway) == hop => return conditions,
         None => None,
     };
-    let said = said.map(|(reason, text)| (reason.as_str(), text.as_str()));
+    let said = said.map(|(reason, text)| (*reason, text.as_str()));
     with_upgrade_warnings(conditions, said, now)
 }
 

@@ -32,10 +32,10 @@ const LONGEST_VERSION: usize = 64;
 pub enum List {
     /// PodDisruptionBudgets.
     Budgets,
-    /// Metadata of Pods.
-    Pods,
     /// Nodes.
     Nodes,
+    /// Metadata of Pods.
+    Pods,
 }
 
 /// One page of a list.
@@ -107,8 +107,8 @@ struct NodeInfo {
 }
 
 impl List {
-    /// All lists.
-    pub const ALL: [Self; 3] = [Self::Budgets, Self::Pods, Self::Nodes];
+    /// All lists. The longest one is the last: a reader with limits may not complete it.
+    pub const ALL: [Self; 3] = [Self::Budgets, Self::Nodes, Self::Pods];
 
     /// Returns the request of the page at a token, or of the first one, with at most `limit` objects.
     ///

@@ -188,11 +188,33 @@ fn a_summary_names_one_object_of_each_reason() {
         .add(List::Budgets, &page(&[budget(&json!({}), &counted(1, 1, 1))], ""))
         .unwrap();
     let (reason, text) = summary(&objects, "v1.36.3").unwrap();
-    assert_eq!(reason, WarningReason::EvictionNeverAllowed);
+    assert_eq!(reason, "EvictionNeverAllowed");
     assert_eq!(
         text,
         "v1.36.3: PodDisruptionBudget shop/db: 1 of 1 Pods must stay; \
          Pod shop/p0 has no controller: a drain deletes it for good (and 2 more)"
+    );
+}
+
+#[rstest]
+#[case::nothing(
+    WorkloadObjects::default(),
+    "ObjectsNotChecked",
+    "v1.36.3: not all objects were checked"
+)]
+#[case::a_pod(
+    read(List::Pods, &pods(1)),
+    "PodWithoutController",
+    "v1.36.3: not all objects were checked; Pod shop/p0 has no controller: a drain deletes it for good"
+)]
+fn a_summary_names_incomplete_lists(
+    #[case] objects: WorkloadObjects,
+    #[case] reason: &'static str,
+    #[case] text: &str,
+) {
+    assert_eq!(
+        summary(&objects.incomplete(), "v1.36.3"),
+        Some((reason, text.to_owned()))
     );
 }
 
@@ -241,13 +263,19 @@ fn other_content_is_a_failure(#[case] text: String) {
 
 #[test]
 fn names_are_escaped_and_bounded() {
-    let names = [json!({"metadata": {"name": "a\u{1b}[31m".repeat(500), "namespace": "shop"}})];
-    let objects = read(List::Pods, &names);
+    let metadata = json!({"name": "a\u{1b}[31m".repeat(500), "namespace": "shop"});
+    let mut objects = read(List::Pods, &[json!({"metadata": metadata})]).incomplete();
+    let status = json!({"nodeInfo": {"kubeletVersion": "v1.31.0"}});
+    let node = json!({"metadata": metadata, "status": status});
+    objects.add(List::Nodes, &page(&[node], "")).unwrap();
+    let budget = json!({"metadata": metadata, "status": counted(1, 1, 1)});
+    objects.add(List::Budgets, &page(&[budget], "")).unwrap();
     let (_, text) = summary(&objects, "v1.36.3").unwrap();
     assert!(
-        !text.contains('\u{1b}') && text.chars().count() <= LONGEST_SUMMARY,
+        !text.contains('\u{1b}') && text.chars().count() == LONGEST_SUMMARY,
         "{text}"
     );
+    assert!(text.contains(NOT_ALL_CHECKED), "{text}");
 }
 
 proptest! {

@@ -9,6 +9,8 @@ const BUDGETS: &str = "/apis/policy/v1/poddisruptionbudgets";
 const PODS: &str = "/api/v1/pods";
 const NODES: &str = "/api/v1/nodes";
 
+const NOT_ALL: &str = "v1.36.3: not all objects were checked";
+
 /// Returns the message of condition `UpgradeWarnings`.
 fn warnings(world: &World) -> Option<String> {
     let bootstrap = world.management.get(BOOTSTRAP).unwrap();
@@ -66,11 +68,39 @@ async fn lists_without_an_answer_end_the_check() {
     let world = Box::pin(held()).await;
     let answers = world.workload.wait_at(PODS);
     Box::pin(world.reconcile()).await;
-    assert_eq!(world.workload.times_asked_for(BUDGETS), 1);
-    assert_eq!(world.workload.times_asked_for(NODES), 0);
-    assert_eq!(warnings(&world), None);
+    for list in [BUDGETS, NODES] {
+        assert_eq!(world.workload.times_asked_for(list), 1, "{list}");
+    }
+    assert_eq!(warnings(&world).as_deref(), Some(NOT_ALL));
     world.deployed();
     Box::pin(world.reconcile()).await;
     assert_eq!(world.held(Hook::BeforeClusterUpgrade), None);
     drop(answers);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_list_does_not_end_the_check() {
+    let world = Box::pin(held()).await;
+    world.workload.refuse(BUDGETS, 403);
+    Box::pin(world.reconcile()).await;
+    for list in [BUDGETS, NODES, PODS] {
+        assert_eq!(world.workload.times_asked_for(list), 1, "{list}");
+    }
+    assert_eq!(warnings(&world).as_deref(), Some(NOT_ALL));
+}
+
+#[tokio::test(start_paused = true)]
+async fn lists_end_at_a_size() {
+    let world = Box::pin(held()).await;
+    world.workload.put(
+        "/api/v1/nodes/old",
+        json!({
+            "apiVersion": "v1", "kind": "Node", "metadata": {"annotations": {"long": "x".repeat(8 * 1024 * 1024)}},
+            "status": {"nodeInfo": {"kubeletVersion": "v1.31.0"}},
+        }),
+    );
+    Box::pin(world.reconcile()).await;
+    assert_eq!(world.workload.times_asked_for(PODS), 0);
+    let expected = format!("{NOT_ALL}; Node old: kubelet v1.31.0 is 5 minor versions older than v1.36.3");
+    assert_eq!(warnings(&world), Some(expected));
 }

@@ -13,11 +13,15 @@ use crate::{
         tests::{clock, facts},
         workload::Reach,
     },
-    upgrade_plan::workload::{List, WorkloadObjects},
+    upgrade_plan::workload::List,
 };
 
 const HOP: &str = "v1.36.3";
-const WARNING: &str = "v1.36.3: Pod shop/once has no controller: a drain deletes it for good";
+const POD: (&str, &str) = (
+    "PodWithoutController",
+    "v1.36.3: Pod shop/once has no controller: a drain deletes it for good",
+);
+const NOT_ALL: (&str, &str) = ("ObjectsNotChecked", "v1.36.3: not all objects were checked");
 
 fn record(hop: &str, open: bool) -> UpgradeRecord {
     UpgradeRecord {
@@ -62,11 +66,15 @@ fn reached(is_reached: bool) -> Packages {
 }
 
 /// Returns what a workload cluster with a Pod without a controller answers.
-fn one_pod() -> ReadResult {
+fn one_pod() -> WorkloadObjects {
     let mut objects = WorkloadObjects::default();
     let pod = json!({"metadata": {"name": "once", "namespace": "shop"}});
     let text = json!({"kind": "PodList", "items": [pod]}).to_string();
     objects.add(List::Pods, &text).unwrap();
+    objects
+}
+
+fn listed(objects: WorkloadObjects) -> ReadResult {
     ReadResult::WorkloadObjects(Box::new(objects))
 }
 
@@ -116,17 +124,21 @@ fn the_workload_is_read_while_the_first_gate_is_held(
 }
 
 #[rstest]
-#[case::warnings(one_pod(), Some(WARNING))]
-#[case::none(ReadResult::WorkloadObjects(Box::default()), None)]
-#[case::refused(ReadResult::Failed(Failure::other(Server::Workload, "refused")), None)]
-fn each_step_is_checked_once(#[case] answer: ReadResult, #[case] warning: Option<&str>) {
+#[case::warnings(listed(one_pod()), Some(POD))]
+#[case::none(listed(WorkloadObjects::default()), None)]
+#[case::incomplete(listed(WorkloadObjects::default().incomplete()), Some(NOT_ALL))]
+#[case::refused(
+    ReadResult::Failed(Failure::other(Server::Workload, "refused")),
+    Some(NOT_ALL)
+)]
+fn each_step_is_checked_once(#[case] answer: ReadResult, #[case] warning: Option<(&str, &str)>) {
     let (facts, local) = (recorded(Some(record(HOP, false))), LocalState::default());
     let mut context = Context::new(&facts, &local, clock());
     context.record_answer(Read::WorkloadObjects, answer);
     let mut effects = Effects::of(&local);
     let next = record(HOP, false);
     check(&context, &mut effects, false, &next, &reached(true)).unwrap();
-    let warned = warning.map(|text| Event::Warned(UPGRADE_WARNINGS, text.to_owned()));
+    let warned = warning.map(|(_, text)| Event::Warned(UPGRADE_WARNINGS, text.to_owned()));
     assert_eq!(effects.events, Vec::from_iter(warned));
 
     // The next reconcile neither reads nor warns again, and keeps what was found.
@@ -137,7 +149,7 @@ fn each_step_is_checked_once(#[case] answer: ReadResult, #[case] warning: Option
     assert_eq!(effects.events, []);
     let warnings = effects.local.warnings.as_deref();
     let conditions = shown(Vec::new(), warnings, (facts.record(), &next), clock().now);
-    let expected = warning.map(|text| format!("UpgradeWarnings PodWithoutController {text}"));
+    let expected = warning.map(|(reason, text)| format!("UpgradeWarnings {reason} {text}"));
     assert_eq!(texts(&conditions), Vec::from_iter(expected));
 }
 
@@ -161,7 +173,7 @@ fn the_condition_of_an_earlier_process_stays_for_its_step(
 fn warnings_of_a_step_are_dropped_after_it() {
     let warnings = Warnings {
         hop: "v1.35.4".to_owned(),
-        said: Some((WarningReason::NodeTooOld, "text".to_owned())),
+        said: Some(("NodeTooOld", "text".to_owned())),
     };
     let (before, next) = (record("v1.35.4", true), record(HOP, false));
     let now = clock().now;
