@@ -9,6 +9,7 @@ use sluice_tests::scenario::{Cluster, Identity, Scenario, Scene, TIMEOUT, VERSIO
 use sluice_tests::stack::kubelet::Delay;
 
 use crate::common::{held, is_held, record_says, release, released};
+use crate::plan;
 
 pub(crate) fn scenario() -> Scenario {
     Scenario::new(
@@ -22,6 +23,7 @@ async fn run(scene: Scene) -> Result<()> {
     let webhooks = format!("sluice-{}", scene.namespace());
     let extension = scene.world().extension()?;
     extension.admit(&webhooks, &[scene.namespace()]).await?;
+    let of_upgrades = plan::admit(&scene).await?;
     let values = |release: Release| release.values("metrics", Values::Secret(json!({"replicas": 1})));
     let old = values(release(&scene, VERSIONS[1], "1.0.0", Delay::NONE)?);
     let new = values(release(&scene, VERSIONS[2], "2.0.0", Delay::Never)?);
@@ -38,6 +40,7 @@ async fn run(scene: Scene) -> Result<()> {
     is_held(&cluster, &new, before).await?;
     released(&cluster, &new, before).await?;
     same_objects(&installs, &cluster.installs().await?)?;
+    scene.objects().delete(&of_upgrades).await?;
     unregister(&scene.client(), &webhooks).await
 }
 

@@ -2,6 +2,7 @@
 
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::{Value, json};
+use sluice_tests::install::Shell;
 use sluice_tests::objects::Release;
 use sluice_tests::objects::packages::TestPackage;
 use sluice_tests::observer::Revision;
@@ -9,8 +10,9 @@ use sluice_tests::scenario::{Cluster, Scenario, Scene, TIMEOUT, VERSIONS, Work};
 use sluice_tests::stack::{SYSTEM_NAMESPACE, kubelet::Delay};
 use sluice_tests::wait;
 
-use crate::common::{is_completed, metrics, proven_before_workers, proven_before_written, release};
+use crate::common::{is_completed, metrics, proven_before_workers, proven_before_written, release, shell};
 use crate::missing_things::holds;
+use crate::plan::planned;
 
 const REASON: &str = "PackageExcludesKubernetes";
 
@@ -43,9 +45,16 @@ async fn run(scene: Scene) -> Result<()> {
     )?;
 
     let installs = one.installs().await?;
+    let shell = shell(&scene, "home-package-range").await?;
+    // Once the control plane has the version, no plan names the range.
+    two.delay("antrea", Delay::Never);
+    plan_says(&two, &shell, &limited, true).await?;
     let ignores = json!({"metadata": {"annotations": {IGNORES: ""}}});
     two.patch_package(&limited, Work::PackageInstall, &ignores)
         .await?;
+    plan_says(&two, &shell, &limited, false).await?;
+    two.control_plane_is_untouched(before_two).await?;
+    two.delay("antrea", Delay::NONE);
     proven_before_written(&two, &new, before_two).await?;
     two.is_settled(TIMEOUT).await?;
     is_completed(&two).await?;
@@ -82,6 +91,23 @@ async fn held(cluster: &Cluster, new: &Release, limited: &TestPackage, range: &s
     let after = Written::of(cluster, limited).await?;
     ensure!(before == after, "{after:?}, before {before:?}");
     Ok(since)
+}
+
+/// Checks whether the plan of the upgrade under way is blocked by the range of a Package.
+async fn plan_says(cluster: &Cluster, shell: &Shell, limited: &TestPackage, is_blocked: bool) -> Result<()> {
+    let arguments = format!("{} --workload", cluster.name());
+    let (code, plan) = planned(shell, cluster.scene(), &arguments).await?;
+    let mut findings = plan["findings"].as_array().into_iter().flatten();
+    let by_range = findings.any(|finding| {
+        let message = finding["message"].as_str().unwrap_or_default();
+        finding["effect"] == "blocks" && finding["reason"] == REASON && message.contains(&limited.name())
+    });
+    let is_planned = plan["hops"].as_array().is_some_and(|hops| !hops.is_empty());
+    ensure!(
+        matches!(code, Some(0 | 3)) && is_planned && by_range == is_blocked,
+        "blocked by the range ({is_blocked}), but exit code {code:?}: {plan}"
+    );
+    Ok(())
 }
 
 /// What Sluice writes for an upgrade.

@@ -2,25 +2,21 @@
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
-use sluice_tests::extension::binary;
 use sluice_tests::install::{Said, Shell};
-use sluice_tests::objects::{Class, Release, upgrade};
+use sluice_tests::objects::{Class, Release, TKR, upgrade};
 use sluice_tests::scenario::{Cluster, Scenario, Scene, TIMEOUT, VERSIONS};
 use sluice_tests::stack::{SYSTEM_NAMESPACE, kubelet::Delay};
 use sluice_tests::wait;
 
-use super::{DRY_RUN, admit, patch};
+use super::{DRY_RUN, EXEMPTION, admit, patch, planned, verb};
 use crate::back_and_forth::UNSAFE;
 use crate::common::{metrics, release, shell};
 use crate::missing_things::gate_names;
 
-/// Annotation that has admission skip its checks for one version.
-const EXEMPTION: &str = "lifecycle.sluice.dev/skip-upgrade-checks";
-
 pub(crate) fn scenario() -> Scenario {
     Scenario::new(
         "plan",
-        "for each cause that blocks an upgrade, the plan of the verb, a dry run of kubectl and the recorded gate name it alike; an exemption, other modes and stopped replicas admit the upgrade, and its gate holds",
+        "for each cause that blocks an upgrade, the plan of the verb, a dry run of kubectl and the recorded gate name it alike; a label of a deactivated release of the same version is refused; an exemption, other modes and stopped replicas admit the upgrade, and its gate holds",
         |scene| Box::pin(run(scene)),
     )
     .class(Class {
@@ -43,13 +39,13 @@ async fn run(scene: Scene) -> Result<()> {
     let bench = Bench {
         cluster: scene.cluster("one").create_settled(&releases[0]).await?,
         shell: shell(&scene, "home-plan").await?,
-        program: binary()?.canonicalize()?.display().to_string(),
         scene: scene.clone(),
         releases,
     };
     let webhooks = admit(&scene).await?;
     bench.answers_nothing().await?;
     bench.lists_hops().await?;
+    bench.judges_label().await?;
     for row in bench.rows() {
         bench.judge(&row).await.context(row.what)?;
     }
@@ -108,8 +104,6 @@ struct Bench {
     scene: Scene,
     cluster: Cluster,
     shell: Shell,
-    /// The binary under test.
-    program: String,
     releases: [Release; 3],
 }
 
@@ -135,7 +129,7 @@ impl Bench {
                 names: format!("no TanzuKubernetesRelease is for Kubernetes {}", VERSIONS[1]),
                 admission: Admission::Warns,
             },
-            self.deactivated(),
+            deactivated(new, VERSIONS[2]),
             Row {
                 what: "no template",
                 spoils: Some((template, None)),
@@ -175,20 +169,6 @@ impl Bench {
         ]
     }
 
-    fn deactivated(&self) -> Row {
-        let [_, _, new] = &self.releases;
-        let label = json!({"metadata": {"labels": {"deactivated": ""}}});
-        Row {
-            what: "a release that is deactivated",
-            spoils: Some((format!("{}/{}", Release::PATH, new.name()), Some(label))),
-            bump: self.bump(),
-            hop: VERSIONS[2],
-            reason: "TKRNotUsable",
-            names: new.name(),
-            admission: Admission::Refuses,
-        }
-    }
-
     /// The upgrade over both steps.
     fn bump(&self) -> Value {
         let [_, _, new] = &self.releases;
@@ -220,6 +200,45 @@ impl Bench {
         self.is_ready(row).await
     }
 
+    /// A label of a deactivated release of the same Kubernetes version is refused; with an exemption, nothing is written for it.
+    async fn judges_label(&self) -> Result<()> {
+        let [old, _, _] = &self.releases;
+        let build = format!("{}.2", self.scene.namespace());
+        let other = release(&self.scene, VERSIONS[0], "1.1.0", Delay::NONE)?.build(build);
+        self.scene.publish(&other).await?;
+        let row = deactivated(&other, VERSIONS[0]);
+        self.spoil(&row).await?;
+        self.is_blocked(&row, &format!("--to {}", other.name())).await?;
+        self.dry_run_says(&row, true).await?;
+        let field = format!("metadata.labels[{TKR}]");
+        self.patch(&row.bump, DRY_RUN).await?.refused(&field)?;
+
+        let before = (
+            self.cluster.bootstrap().await?["spec"].take(),
+            self.cluster.installs().await?,
+        );
+        self.is_reviewed(&row).await?;
+        // No hook is called at the same version, so no gate has the reason.
+        let what = "the record to have the label, and the release from before".to_owned();
+        self.cluster
+            .bootstrap_until(what, TIMEOUT, |bootstrap| {
+                let record = &bootstrap["status"]["upgrade"];
+                if record["label"] == other.name() && record["tkr"] == old.name() {
+                    Ok(())
+                } else {
+                    wait::not_yet(record)
+                }
+            })
+            .await?;
+        self.is_blocked(&row, "").await?;
+        let after = (
+            self.cluster.bootstrap().await?["spec"].take(),
+            self.cluster.installs().await?,
+        );
+        ensure!(after == before, "{after:?}, before {before:?}");
+        self.goes_back().await
+    }
+
     /// Returns the object from before.
     async fn spoil(&self, row: &Row) -> Result<Option<Value>> {
         let Some((path, change)) = &row.spoils else {
@@ -243,17 +262,7 @@ impl Bench {
 
     /// Exit code and JSON of the verb.
     async fn plan(&self, arguments: &str) -> Result<(Option<i32>, Value)> {
-        let said = self.verb(&format!("one -o json {arguments}")).await?;
-        let plan = serde_json::from_str::<Value>(&said.output);
-        let plan = plan.with_context(|| format!("plan {arguments}: {said:?}"))?;
-        Ok((said.code, plan))
-    }
-
-    async fn verb(&self, arguments: &str) -> Result<Said> {
-        let command = format!("\"$SLUICE\" plan -n {} {arguments}", self.scene.namespace());
-        self.shell
-            .run(&command, &[("SLUICE", self.program.as_str())])
-            .await
+        planned(&self.shell, &self.scene, &format!("one {arguments}")).await
     }
 
     /// Merges a change into the Cluster with kubectl.
@@ -264,7 +273,7 @@ impl Bench {
     /// The verb names what it cannot answer in one line.
     async fn answers_nothing(&self) -> Result<()> {
         for (arguments, names) in [("none", "none"), ("one --to v1.99.0", "v1.99.0")] {
-            let said = self.verb(arguments).await?;
+            let said = verb(&self.shell, &self.scene, arguments).await?;
             ensure!(
                 matches!(said.code, Some(1 | 2))
                     && said.output.is_empty()
@@ -393,7 +402,7 @@ impl Bench {
 
     /// Other edits, other modes and stopped replicas admit what is refused otherwise, and the gate holds.
     async fn is_admitted_otherwise(&self) -> Result<()> {
-        let row = self.deactivated();
+        let row = deactivated(&self.releases[2], VERSIONS[2]);
         let sound = self.spoil(&row).await?;
         self.dry_run_says(&row, true).await?;
         let mut paused = row.bump.clone();
@@ -440,6 +449,20 @@ impl Bench {
         extension
             .roll_out(|settings| settings.arguments.clone_from(&arguments))
             .await
+    }
+}
+
+/// A release that is deactivated, and the upgrade to it.
+fn deactivated(release: &Release, hop: &'static str) -> Row {
+    let label = json!({"metadata": {"labels": {"deactivated": ""}}});
+    Row {
+        what: "a release that is deactivated",
+        spoils: Some((format!("{}/{}", Release::PATH, release.name()), Some(label))),
+        bump: upgrade(release.kubernetes(), Some(&release.name())),
+        hop,
+        reason: "TKRNotUsable",
+        names: release.name(),
+        admission: Admission::Refuses,
     }
 }
 
