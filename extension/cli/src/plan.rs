@@ -1,6 +1,7 @@
 //! `sluice plan`: shows the steps of an upgrade and what will hold it, by reads with the rights of the user.
 
 mod client;
+mod client_error;
 mod not_made;
 mod objects;
 mod output;
