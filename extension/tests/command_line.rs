@@ -383,6 +383,72 @@ fn what_keeps_a_plan_from_its_cluster_is_one_line() -> TestResult {
     Ok(())
 }
 
+/// A kubeconfig, the URL of a proxy and the output of a credential plugin may contain a password or a token.
+#[test]
+fn what_keeps_a_plan_from_its_cluster_is_said_without_credentials() -> TestResult {
+    const PROXY: &str = "http://user:canary@proxy.example.com:3128";
+    const REMOTE: &str = "server: 'https://api.example.com:6443'";
+    const TOKEN: &str = "{token: canary}";
+    let kubeconfig = |cluster: &str, user: &str| {
+        format!(
+            "apiVersion: v1\nkind: Config\ncurrent-context: one\nclusters: [{{name: one, cluster: {{{cluster}}}}}]\n\
+             users: [{{name: one, user: {user}}}]\ncontexts: [{{name: one, context: {{cluster: one, user: one}}}}]\n"
+        )
+    };
+    let of_plugin = |script: &str| {
+        let exec = "apiVersion: client.authentication.k8s.io/v1, interactiveMode: Never, command: /bin/sh";
+        kubeconfig(REMOTE, &format!("{{exec: {{{exec}, args: ['-c', '{script}']}}}}"))
+    };
+    let with_proxy = format!("{REMOTE}, proxy-url: '{PROXY}'");
+    // Port 1 is not listened to, and no proxy is used for this host.
+    let local = "server: 'https://127.0.0.1:1', insecure-skip-tls-verify: true";
+    let wrong = [
+        (
+            kubeconfig(&with_proxy, TOKEN),
+            "",
+            "field proxy-url names a proxy",
+        ),
+        (
+            kubeconfig(REMOTE, TOKEN),
+            PROXY,
+            "variable HTTPS_PROXY names a proxy",
+        ),
+        (
+            kubeconfig(REMOTE, TOKEN),
+            "http://user:canary@pro xy",
+            "variable HTTPS_PROXY is not a URL",
+        ),
+        (kubeconfig(local, TOKEN), PROXY, "read Cluster default/demo: "),
+        (kubeconfig(REMOTE, "{token: [canary}"), "", " a kubeconfig"),
+        (
+            of_plugin("echo canary; exit 1"),
+            "",
+            "plugin of the kubeconfig failed: exit status: 1",
+        ),
+        (
+            of_plugin("echo canary"),
+            "",
+            "plugin of the kubeconfig printed no ExecCredential",
+        ),
+    ];
+    let directory = tempfile::tempdir()?;
+    let file = directory.path().join("config");
+    for (text_of_file, proxy, said) in wrong {
+        std::fs::write(&file, text_of_file)?;
+        let output = Command::new(env!("CARGO_BIN_EXE_sluice"))
+            .args(["plan", "demo", "--kubeconfig"])
+            .arg(&file)
+            .env_clear()
+            .env("HTTPS_PROXY", proxy)
+            .output()?;
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{said}: {stderr}");
+        let is_said = stderr.contains(said) && stderr.lines().count() == 1;
+        assert!(is_said && !stderr.contains("canary"), "{said}: {stderr}");
+    }
+    Ok(())
+}
+
 #[test]
 fn completions_know_the_verbs() -> TestResult {
     for shell in ["bash", "zsh", "fish"] {

@@ -1,6 +1,8 @@
 //! `sluice plan`: shows the steps of an upgrade and what will hold it, by reads with the rights of the user.
 
 mod client;
+mod client_error;
+mod ignored;
 mod not_made;
 mod objects;
 mod output;
@@ -12,7 +14,7 @@ use std::{process::ExitCode, time::Instant};
 use jiff::Timestamp;
 use sluice_core::{
     clock::Clock,
-    protocol::Failure,
+    protocol::{Failure, ReadResult},
     reasons::Hold,
     reconcile::cluster::{Context, Interrupt, LocalState, Unknown},
     upgrade_plan::{self, Finding, FindingReason, Scope, UpgradePlan, WarningReason},
@@ -84,6 +86,7 @@ async fn planned(
     let objects = objects::read(reader, namespace, asked).await?;
     let mut not_made = Vec::new();
     let mut plan = of_management(reader, &objects, asked.values, &mut not_made).await?;
+    plan.findings.extend(objects.assumed);
     let not_in_class = FindingReason::Warning(WarningReason::VersionNotInClass);
     if plan.findings.iter().any(|finding| finding.reason == not_in_class) {
         let topology = &objects.facts.topology;
@@ -95,22 +98,31 @@ async fn planned(
     if let Some(Unknown::Unreadable(hold)) = &objects.facts.unknown {
         add(&mut plan, hold);
     }
-    if !asked.workload {
-        not_made.push(NotMade::not_asked(WORKLOAD, "--workload"));
-        return Ok((plan, not_made));
-    }
-    match client::of_workload(reader, namespace, &asked.name).await {
+    let of_workload = if asked.workload {
+        let client = client::of_workload(reader, namespace, &asked.name).await;
+        client.map_err(|why| NotMade {
+            check: WORKLOAD,
+            why: one(&why),
+        })
+    } else {
+        Err(NotMade::not_asked(WORKLOAD, "--workload"))
+    };
+    let of_workload = match of_workload {
         Ok(client) => {
             let (found, missing) = workload::read(&client).await;
             let findings = upgrade_plan::workload::findings(&found, &plan.hops);
             plan.findings.extend(findings);
             not_made.extend(missing);
+            Ok(Reader::new(client))
         }
-        Err(why) => not_made.push(NotMade {
-            check: WORKLOAD,
-            why: one(&why),
-        }),
-    }
+        Err(missing) => {
+            let why = missing.why.clone();
+            not_made.push(missing);
+            Err(why)
+        }
+    };
+    let of_workload = of_workload.as_ref().map_err(String::as_str);
+    not_made.extend(ignored::remove(&mut plan, reader, of_workload).await);
     Ok((plan, not_made))
 }
 
@@ -122,54 +134,70 @@ fn add(plan: &mut UpgradePlan, hold: &Hold) {
     }
 }
 
-/// Returns the plan from objects of the management cluster. Without the right to read values, they are not compared.
+/// Returns the plan from objects of the management cluster. Values that cannot be read are not compared.
 async fn of_management(
     reader: &Reader,
     objects: &Objects,
     values: bool,
     not_made: &mut Vec<NotMade>,
 ) -> Result<UpgradePlan, Trouble> {
-    let Objects { facts, snapshot } = objects;
     let local = LocalState::default();
     let began = Clock {
         now: Timestamp::now(),
         instant: Instant::now(),
     };
-    let mut context = Context::new(facts, &local, began);
+    let mut context = Context::new(&objects.facts, &local, began);
     let mut scope = Scope {
         schemas: true,
-        values,
+        values: false,
     };
+    let plan = rounds(reader, objects, &mut context, scope).await;
+    let plan = plan.map_err(Trouble::NotPlanned)?;
     if !values {
         not_made.push(NotMade::not_asked(VALUES, "--values"));
+        return Ok(plan);
     }
+    // These rounds read only what values depend on.
+    scope.values = true;
+    let with_values = rounds(reader, objects, &mut context, scope).await;
+    Ok(with_values.unwrap_or_else(|why| {
+        not_made.push(NotMade { check: VALUES, why });
+        plan
+    }))
+}
+
+/// Reads what a plan asks for, and returns the plan. A read of values that the user may not make ends it: Sluice may be permitted to make
+/// it, so it is no finding.
+///
+/// # Errors
+/// One line that says why there is no plan.
+async fn rounds(
+    reader: &Reader,
+    objects: &Objects,
+    context: &mut Context<'_>,
+    scope: Scope,
+) -> Result<UpgradePlan, String> {
     for _ in 0..MAX_ROUNDS {
-        let reads = match upgrade_plan::plan(&context, scope) {
+        let reads = match upgrade_plan::plan(context, scope) {
             Ok(plan) => return Ok(plan),
             Err(Interrupt::Need(reads)) => reads,
-            Err(Interrupt::Failed(failure)) if scope.values => {
-                not_made.push(NotMade {
-                    check: VALUES,
-                    why: one(&failure.text),
-                });
-                scope.values = false;
-                continue;
-            }
-            Err(Interrupt::Failed(failure)) => return Err(failure.into()),
-            Err(Interrupt::Held(hold)) => return Err(Trouble::NotPlanned(one(&hold.to_string()))),
-            Err(Interrupt::Write(_)) => {
-                return Err(Trouble::NotPlanned("a plan writes nothing".to_owned()));
-            }
+            Err(Interrupt::Failed(failure)) => return Err(one(&failure.text)),
+            Err(Interrupt::Held(hold)) => return Err(one(&hold.to_string())),
+            Err(Interrupt::Write(_)) => return Err("a plan writes nothing".to_owned()),
         };
-        let reads = context
-            .unanswered(reads)
-            .map_err(|error| Trouble::NotPlanned(error.to_string()))?;
+        let reads = context.unanswered(reads).map_err(|error| error.to_string())?;
         for read in reads {
-            let answer = reader.answer(facts, snapshot, &read).await;
+            let answer = reader.answer(&objects.facts, &objects.snapshot, &read).await;
+            if let ReadResult::Failed(failure) = &answer
+                && scope.values
+                && matches!(failure.code, Some(401 | 403))
+            {
+                return Err(one(&failure.text));
+            }
             context.record_answer(read, answer);
         }
     }
-    Err(Trouble::NotPlanned(format!("no plan within {MAX_ROUNDS} rounds")))
+    Err(format!("no plan within {MAX_ROUNDS} rounds"))
 }
 
 #[cfg(test)]

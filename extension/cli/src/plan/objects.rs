@@ -17,7 +17,7 @@ use sluice_core::{
     resolver::asks,
     schedule::SyncPeriod,
     upgrade::hop::{ControlPlaneFacts, Rollout},
-    upgrade_plan::{TargetInputs, target},
+    upgrade_plan::{Finding, TargetInputs, assume_steps, target},
 };
 use sluice_crds::{
     foreign::{
@@ -35,6 +35,8 @@ use crate::{arguments::PlanArgs, connection::Trouble};
 pub(super) struct Objects {
     pub(super) facts: Facts,
     pub(super) snapshot: Snapshot,
+    /// Warning about steps that are not planned yet.
+    pub(super) assumed: Option<Finding>,
 }
 
 /// Reads the objects that every plan depends on, and moves the Cluster to the target that the user names.
@@ -96,8 +98,15 @@ pub(super) async fn read(reader: &mut Reader, namespace: &str, asked: &PlanArgs)
     }
     snapshot.clusters = vec![Arc::clone(&cluster)];
     let facts = Facts::of(&cluster, &snapshot, &settings(asked), |_| control_plane);
-    let facts = facts.ok_or_else(|| not_planned("is of a legacy release, so Sluice does not manage it"))?;
-    Ok(Objects { facts, snapshot })
+    let mut facts =
+        facts.ok_or_else(|| not_planned("is of a legacy release, so Sluice does not manage it"))?;
+    let is_stored = facts.topology.version == topology.version;
+    let assumed = if is_stored { None } else { assume_steps(&mut facts) };
+    Ok(Objects {
+        facts,
+        snapshot,
+        assumed,
+    })
 }
 
 /// Returns the settings of Sluice, as far as a plan depends on them.

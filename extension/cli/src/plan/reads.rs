@@ -11,7 +11,6 @@ use kube::{
 use sluice_core::{
     cache::{snapshot::Snapshot, stores::Stored},
     decode::{Decode, Item, Undecodable},
-    error_chain::error_chain,
     protocol::{self, Failure, Key, Read, ReadResult, Server},
     reconcile::cluster::Facts,
     text::one_line,
@@ -21,6 +20,8 @@ use sluice_crds::{
     run::ClusterBootstrapTemplate,
 };
 use tokio::time::timeout;
+
+use super::client_error::of_client;
 
 /// Timeout of a request.
 pub(super) const ANSWER: Duration = Duration::from_secs(30);
@@ -158,7 +159,10 @@ impl Reader {
             Err(kube::Error::Discovery(_)) => Ok(None),
             Err(error) => match failure(&error) {
                 failure if failure.code == Some(404) => Ok(None),
-                failure => Err(failure),
+                failure => Err(Failure {
+                    text: format!("discover {kind}.{group}: {}", failure.text),
+                    ..failure
+                }),
             },
         }
     }
@@ -229,7 +233,7 @@ fn failure(error: &kube::Error) -> Failure {
             message: status.message.clone(),
             ..Failure::other(Server::Management, &refusal(status.code, &status.message))
         },
-        error => Failure::other(Server::Management, &one(&error_chain(error))),
+        error => Failure::other(Server::Management, &one(&of_client(error))),
     }
 }
 

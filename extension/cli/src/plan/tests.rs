@@ -11,8 +11,9 @@ use kube::{
 };
 use rstest::rstest;
 use serde_json::{Value, json};
+use sluice_core::upgrade_plan::IGNORES_SELECTION;
 use sluice_crds::{
-    foreign::{Cluster, ClusterClass, ControlPlane, MachineDeployment, MachinePool, Package},
+    foreign::{Cluster, ClusterClass, ControlPlane, MachineDeployment, MachinePool, Package, PackageInstall},
     labels::{annotation, label},
     run::{ClusterBootstrap, ClusterBootstrapTemplate, TanzuKubernetesRelease},
 };
@@ -178,6 +179,11 @@ async fn planned_by(server: Server, more: &[&str]) -> Result<(UpgradePlan, Vec<N
     planned(&mut Reader::new(server.client()), "prod", &asked(more)).await
 }
 
+fn reasons(plan: &UpgradePlan) -> Vec<&'static str> {
+    let findings = plan.findings.iter();
+    findings.map(|finding| finding.reason.as_str()).collect()
+}
+
 #[tokio::test]
 async fn a_target_is_planned_from_the_objects_of_the_cluster() {
     let (plan, not_made) = planned_by(server(), &["--to", "v1.35"]).await.unwrap();
@@ -229,11 +235,7 @@ async fn a_missing_template_blocks() {
     server.0.remove(&format!("{path}/{NEW}"));
     let (plan, _) = planned_by(server, &["--to", NEW]).await.unwrap();
     assert!(plan.is_blocked());
-    let reasons: Vec<_> = plan
-        .findings
-        .iter()
-        .map(|finding| finding.reason.as_str())
-        .collect();
+    let reasons = reasons(&plan);
     assert!(reasons.contains(&"TemplateNotFound"), "{reasons:?}");
 }
 
@@ -245,11 +247,7 @@ async fn an_unserved_control_plane_blocks() {
         json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": []}),
     );
     let (plan, _) = planned_by(server, &[]).await.unwrap();
-    let reasons: Vec<_> = plan
-        .findings
-        .iter()
-        .map(|finding| finding.reason.as_str())
-        .collect();
+    let reasons = reasons(&plan);
     assert!(
         plan.is_blocked() && reasons.contains(&"ControlPlaneKindUnreadable"),
         "{reasons:?}"
@@ -266,6 +264,154 @@ async fn a_workload_without_rights_is_not_checked() {
     let of_workload = not_made.iter().find(|not_made| not_made.check == WORKLOAD);
     let why = of_workload.map(|not_made| not_made.why.as_str());
     assert_eq!(why, Some("read Secret prod/edge-1-kubeconfig: refused with 403"));
+}
+
+const CONFIGURATION: &str = "/apis/cni.tanzu.vmware.com/v1alpha1/namespaces/prod/antreaconfigs/values";
+const SECRET: &str = "/api/v1/namespaces/prod/secrets/values";
+const KIND: &str = "/apis/values.example.com/v1";
+
+/// Returns the management cluster with a values source of a package, a read of which ends with a code.
+fn with_values(path: &str, code: u16) -> Server {
+    let mut server = server();
+    let provider = |group: &str, kind: &str| {
+        let provider = json!({"apiGroup": group, "kind": kind, "name": "values"});
+        json!({"providerRef": provider})
+    };
+    let values = match path {
+        CONFIGURATION => provider("cni.tanzu.vmware.com", "AntreaConfig"),
+        KIND => provider("values.example.com", "Values"),
+        _ => json!({"secretRef": "values"}),
+    };
+    let bootstrap = format!("{}/edge-1", ClusterBootstrap::url_path(&(), Some("prod")));
+    server.0.get_mut(&bootstrap).unwrap().1["spec"]["cni"]["valuesFrom"] = values;
+    let version = json!({"groupVersion": "values.example.com/v1", "version": "v1"});
+    let group = json!({"name": "values.example.com", "versions": [version], "preferredVersion": version});
+    let groups = &mut server.0.get_mut("/apis").unwrap().1["groups"];
+    groups.as_array_mut().unwrap().push(group);
+    server.refuse(path.to_owned(), code);
+    server
+}
+
+#[rstest]
+#[case::configuration(CONFIGURATION, "read AntreaConfig prod/values: ")]
+#[case::secret(SECRET, "read Secret prod/values: ")]
+#[case::kind(KIND, "discover Values.values.example.com: ")]
+#[tokio::test]
+async fn values_without_rights_are_not_compared(#[case] path: &str, #[case] says: &str) {
+    let (plan, not_made) = planned_by(with_values(path, 403), &["--to", NEW, "--values"])
+        .await
+        .unwrap();
+    assert!(!plan.is_blocked(), "{:?}", plan.findings);
+    let of_values = not_made.iter().find(|not_made| not_made.check == VALUES);
+    let why = of_values.map(|not_made| not_made.why.as_str());
+    assert_eq!(why, Some(format!("{says}refused with 403").as_str()));
+    assert_eq!(plan.hops.len(), 1);
+}
+
+#[rstest]
+#[case::configuration(CONFIGURATION)]
+#[case::secret(SECRET)]
+#[tokio::test]
+async fn missing_values_block(#[case] path: &str) {
+    let (plan, not_made) = planned_by(with_values(path, 404), &["--to", NEW, "--values"])
+        .await
+        .unwrap();
+    assert_eq!(reasons(&plan), ["ValuesNotFound"]);
+    assert!(
+        not_made.iter().all(|not_made| not_made.check != VALUES),
+        "{not_made:?}"
+    );
+}
+
+/// Returns the management cluster with a Package that excludes the Kubernetes version of the new release.
+fn with_narrow(package: &str) -> Server {
+    let mut server = server();
+    let path = Package::url_path(&(), Some("tkg-system"));
+    let list = &mut server.0.get_mut(&path).unwrap().1["items"];
+    for item in list.as_array_mut().unwrap() {
+        if item["metadata"]["name"] == package {
+            item["spec"]["kubernetesVersionSelection"] = json!({"constraints": "<1.35.0"});
+        }
+    }
+    server
+}
+
+fn install(name: &str, annotation: &str) -> Value {
+    json!({"metadata": {"name": name, "annotations": {annotation: ""}}, "spec": {}})
+}
+
+/// Returns why PackageInstalls were not read.
+fn not_read(not_made: &[NotMade]) -> Vec<&str> {
+    let of_check = not_made
+        .iter()
+        .filter(|not_made| not_made.check == "ignoredSelections");
+    of_check.map(|not_made| not_made.why.as_str()).collect()
+}
+
+#[rstest]
+#[case::ignores(|server: &mut Server| {
+    server.object::<PackageInstall>(Some("tkg-system"), install("edge-1-antrea", IGNORES_SELECTION));
+}, &[], &[])]
+#[case::other_annotation(|server: &mut Server| {
+    server.object::<PackageInstall>(Some("tkg-system"), install("edge-1-antrea", "other"));
+}, &["PackageExcludesKubernetes"], &[])]
+#[case::missing(|_: &mut Server| (), &["PackageExcludesKubernetes"], &[])]
+#[case::no_rights(
+    |server: &mut Server| {
+        let path = PackageInstall::url_path(&(), Some("tkg-system"));
+        server.refuse(format!("{path}/edge-1-antrea"), 403);
+    },
+    &["PackageExcludesKubernetes"],
+    &["annotation of PackageInstall tkg-system/edge-1-antrea: read PackageInstall tkg-system/edge-1-antrea: refused with 403"]
+)]
+#[tokio::test]
+async fn a_package_install_of_the_workload_may_ignore_the_selection(
+    #[case] change: fn(&mut Server),
+    #[case] remain: &[&str],
+    #[case] unread: &[&str],
+) {
+    let planned = planned_by(with_narrow("antrea.example.com.1.9.0"), &["--to", NEW]).await;
+    let (mut plan, not_made) = planned.unwrap();
+    assert_eq!(reasons(&plan), ["PackageExcludesKubernetes"]);
+    let not_asked = "annotation of PackageInstall tkg-system/edge-1-antrea: not asked for; add --workload";
+    assert_eq!(not_read(&not_made), [not_asked]);
+    let mut workload = Server::default();
+    change(&mut workload);
+    let (management, workload) = (
+        Reader::new(Server::default().client()),
+        Reader::new(workload.client()),
+    );
+    let not_made = ignored::remove(&mut plan, &management, Ok(&workload)).await;
+    assert_eq!(reasons(&plan), remain);
+    assert_eq!(not_read(&not_made), unread);
+}
+
+#[tokio::test]
+async fn a_package_install_of_the_management_cluster_may_ignore_the_selection() {
+    let mut server = with_narrow("kapp-controller.example.com.0.53.1");
+    let (plan, not_made) = planned_by(server.clone(), &["--to", NEW]).await.unwrap();
+    assert_eq!(reasons(&plan), ["PackageExcludesKubernetes"]);
+    assert!(not_read(&not_made).is_empty(), "{not_made:?}");
+    server.object::<PackageInstall>(Some("prod"), install("edge-1-kapp-controller", IGNORES_SELECTION));
+    let (plan, _) = planned_by(server, &["--to", NEW]).await.unwrap();
+    assert!(reasons(&plan).is_empty(), "{:?}", plan.findings);
+}
+
+#[rstest]
+#[case::target_that_is_not_stored(&["--to", NEW], &["StepsNotPlanned"])]
+#[case::target_that_is_stored(&["--to", OLD], &[])]
+#[case::no_target(&[], &[])]
+#[tokio::test]
+async fn steps_that_an_extension_has_not_planned_are_one_step(#[case] more: &[&str], #[case] found: &[&str]) {
+    let mut server = server();
+    let upgrade = json!({"external": {"generateUpgradePlanExtension": "plan"}});
+    let class = json!({"metadata": {"name": "class"}, "spec": {"upgrade": upgrade}});
+    server.object::<ClusterClass>(Some("prod"), class);
+    let (plan, _) = planned_by(server, more).await.unwrap();
+    assert_eq!(reasons(&plan), found);
+    assert!(!plan.is_blocked(), "{:?}", plan.findings);
+    let mut releases = plan.hops.iter().map(|hop| hop.release.as_deref());
+    assert_eq!(releases.any(|release| release == Some(NEW)), !found.is_empty());
 }
 
 #[rstest]
