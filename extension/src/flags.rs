@@ -297,7 +297,7 @@ pub struct AdmissionArgs {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "PascalCase")]
 pub enum UpgradeChecks {
-    /// Refuse an upgrade that its first gate would hold, and warn of other findings.
+    /// Refuse a legacy or unusable release, or a Package that excludes the version.
     Deny,
     /// Warn of all findings.
     Warn,

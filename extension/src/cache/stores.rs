@@ -37,6 +37,9 @@ use crate::{
     lock::lock,
 };
 
+/// Maximum number of ClusterClasses among which one is found for a suggestion.
+const MAX_SUGGESTED: usize = 64;
+
 /// All stores. The first reconcile waits for some of them, see [`Stores::filled_for_managed`]. Each dependent of another store waits for that
 /// store.
 ///
@@ -349,6 +352,20 @@ impl stores::Stores for Stores {
     fn gates_of(&self, namespace: &str) -> Vec<GateFound> {
         let stores = self.upgrade_gates.as_ref();
         stores.map_or_else(Vec::new, |stores| stores.of_namespace(namespace))
+    }
+
+    fn class_with(&self, namespace: &str, version: &str) -> Option<Arc<ClusterClass>> {
+        let mut names = self.classes.names();
+        names.retain(|class| class.namespace() == namespace);
+        names.sort_unstable();
+        let mut classes = names
+            .iter()
+            .take(MAX_SUGGESTED)
+            .filter_map(|class| self.classes.get(Some(namespace), class.name()));
+        classes.find(|class| {
+            let mut listed = class.spec.kubernetes_versions.iter();
+            listed.any(|listed| listed == version)
+        })
     }
 
     fn releases(&self) -> Arc<Releases> {

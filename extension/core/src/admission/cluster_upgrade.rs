@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use kube::ResourceExt as _;
 use sluice_crds::{
-    foreign::{Cluster, cluster::ClusterSpec},
+    foreign::{Cluster, ClusterClass, cluster::ClusterSpec},
     labels::{annotation, label},
 };
 
@@ -19,7 +19,9 @@ use crate::{
     fault::Fault,
     reconcile::cluster::{Facts, Unknown},
     text::one_line,
-    upgrade_plan::{Admission, Effect, Finding, FindingReason, UpgradePlan, plan_of},
+    upgrade_plan::{
+        Admission, Effect, Finding, FindingReason, UpgradePlan, WarningReason, assume_steps, plan_of,
+    },
     version::reached,
 };
 
@@ -71,13 +73,17 @@ pub fn judge(
     if !is_checked(old, new) {
         return Some(Verdict::default());
     }
-    let planned_as = |cluster| planned(facts_of(&as_written(stored, cluster)), stores, now);
-    let (facts, plan) = match planned_as(new) {
+    let planned_as = |cluster: &Cluster| {
+        let is_stored = version_of(cluster) == version_of(stored);
+        planned(facts_of(&as_written(stored, cluster)), is_stored, stores, now)
+    };
+    let (facts, mut plan) = match planned_as(new) {
         Ok(Some(planned)) => planned,
         Ok(None) => return Some(Verdict::default()),
         Err(Unplanned::Reading) => return None,
         Err(Unplanned::Failed(why)) => return Some(unchecked(&why)),
     };
+    name_class(&mut plan, stored, stores);
     let mut refusing = refusing(&plan);
     if !refusing.is_empty() {
         let is_refused = update.denies
@@ -145,13 +151,15 @@ enum Unplanned {
     Failed(String),
 }
 
-/// Returns the plan of a Cluster with its facts; `None` for an unmanaged one.
+/// Returns the plan of a Cluster with its facts; `None` for an unmanaged one. An extension cannot have planned the steps to a version that is
+/// not stored yet.
 fn planned(
     facts: Option<Facts>,
+    is_stored: bool,
     stores: &impl Stores,
     now: Clock,
 ) -> Result<Option<(Facts, UpgradePlan)>, Unplanned> {
-    let Some(facts) = facts else {
+    let Some(mut facts) = facts else {
         return Ok(None);
     };
     match &facts.unknown {
@@ -159,8 +167,24 @@ fn planned(
         Some(Unknown::Reading) => return Err(Unplanned::Reading),
         Some(Unknown::Unreadable(hold)) => return Err(Unplanned::Failed(hold.to_string())),
     }
-    let plan = plan_of(&facts, stores, now).map_err(|error| Unplanned::Failed(error.to_string()))?;
+    let assumed = if is_stored { None } else { assume_steps(&mut facts) };
+    let mut plan = plan_of(&facts, stores, now).map_err(|error| Unplanned::Failed(error.to_string()))?;
+    plan.findings.extend(assumed);
     Ok(Some((facts, plan)))
+}
+
+/// Adds a ClusterClass that lists the target to the finding that the class of the Cluster does not. It is in the namespace of the stored
+/// class, because a caller may write any namespace.
+fn name_class(plan: &mut UpgradePlan, stored: &Cluster, stores: &impl Stores) {
+    let not_in_class = FindingReason::Warning(WarningReason::VersionNotInClass);
+    let (Some(topology), Some(namespace)) = (&stored.spec.topology, stored.namespace()) else {
+        return;
+    };
+    if plan.findings.iter().any(|finding| finding.reason == not_in_class) {
+        let namespace = topology.class_namespace().unwrap_or(&namespace);
+        let class: Option<Arc<ClusterClass>> = stores.class_with(namespace, &plan.to);
+        plan.name_class(class.as_deref());
+    }
 }
 
 /// Returns the findings for which an update is refused.

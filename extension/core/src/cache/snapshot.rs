@@ -173,6 +173,14 @@ impl Stores for Snapshot {
             .collect()
     }
 
+    fn class_with(&self, namespace: &str, version: &str) -> Option<Arc<ClusterClass>> {
+        let lists = |class: &&Arc<ClusterClass>| {
+            let mut listed = class.spec.kubernetes_versions.iter();
+            class.namespace().as_deref() == Some(namespace) && listed.any(|listed| listed == version)
+        };
+        self.classes.iter().find(lists).cloned()
+    }
+
     fn gate_kinds(&self) -> GateKinds {
         self.gate_kinds.clone().unwrap_or(GateKinds::Off)
     }

@@ -112,6 +112,11 @@ pub trait Stores:
     /// Returns all UpgradeGates of a namespace, by name. Every hook call of the namespace looks them up, so a store keeps them parsed.
     fn gates_of(&self, namespace: &str) -> Vec<FoundGate>;
 
+    /// Returns a ClusterClass of a namespace that lists a Kubernetes version. It is only a suggestion, so not every store looks for one.
+    fn class_with(&self, _namespace: &str, _version: &str) -> Option<Arc<ClusterClass>> {
+        None
+    }
+
     /// Returns whether the UpgradeGates and ClusterUpgrades are known. Check it before any lookup of them, because a lookup before the list
     /// may miss objects.
     fn gate_kinds(&self) -> GateKinds;

@@ -13,8 +13,13 @@ const DEACTIVATED: &str = "v1.37.0---a.2";
 const DEACTIVATED_TOO: &str = "v1.37.0---a.3";
 const MISSING: &str = "v1.37.0---a.9";
 
+/// Releases of the version of the control plane.
+const STORED: &str = "v1.36.3---a.1";
+const SAME_DEACTIVATED: &str = "v1.36.3---a.2";
+const SAME_MISSING: &str = "v1.36.3---a.9";
+
 fn release(name: &str) -> Value {
-    let labels = if [DEACTIVATED, DEACTIVATED_TOO].contains(&name) {
+    let labels = if [DEACTIVATED, DEACTIVATED_TOO, SAME_DEACTIVATED].contains(&name) {
         json!({label::DEACTIVATED: ""})
     } else {
         json!({})
@@ -47,19 +52,38 @@ fn cluster(version: &str, release: &str) -> Value {
 
 /// The stored Cluster.
 fn stored() -> Value {
-    cluster("v1.36.3", "v1.36.3---a.1")
+    cluster("v1.36.3", STORED)
 }
 
-/// Returns webhooks that know this Cluster, four releases and their templates.
+/// Returns webhooks that know this Cluster, five releases and their templates.
 async fn checking(
     checks: UpgradeChecks,
     known: Value,
     server: &Server,
 ) -> (Admission, tokio::task::JoinHandle<()>) {
-    let releases = ["v1.36.3---a.1", USABLE, DEACTIVATED, DEACTIVATED_TOO];
+    checking_with(checks, known, None, server).await
+}
+
+/// Returns the same, with a ClusterBootstrap that has the packages of this release.
+async fn checking_with(
+    checks: UpgradeChecks,
+    known: Value,
+    merged: Option<&str>,
+    server: &Server,
+) -> (Admission, tokio::task::JoinHandle<()>) {
+    let releases = [STORED, SAME_DEACTIVATED, USABLE, DEACTIVATED, DEACTIVATED_TOO];
+    let bootstraps = merged.into_iter().map(|release| {
+        let mut bootstrap = template(release);
+        let annotations = json!({annotation::RESOLVED_TKR: release});
+        bootstrap["metadata"] = json!({"name": "one", "namespace": "team-a", "annotations": annotations});
+        bootstrap
+    });
+    let bootstraps: Vec<Value> = bootstraps.collect();
     let client = Frozen::new().client(move |path| {
         if path.ends_with("/clusters") {
             vec![known.clone()]
+        } else if path.ends_with("/clusterbootstraps") {
+            bootstraps.clone()
         } else if path.ends_with("/clusterclasses") {
             vec![json!({"metadata": {"name": "class", "namespace": "team-a"}, "spec": {}})]
         } else if path.ends_with("/tanzukubernetesreleases") {
@@ -123,10 +147,50 @@ async fn an_upgrade_that_its_gate_would_hold_is_refused_with_the_reason_and_the_
     ] {
         assert!(message.contains(says), "{message}");
     }
-    let swapped = update(&stored(), &cluster("v1.36.3", MISSING));
-    let swapped = checked(&admission, &swapped).await;
-    let field = &swapped["status"]["details"]["causes"][0]["field"];
-    assert_eq!(field, "metadata.labels[run.tanzu.vmware.com/tkr]", "{swapped}");
+}
+
+#[rstest]
+#[case::to_a_deactivated_release(STORED, STORED, STORED, SAME_DEACTIVATED, false)]
+#[case::back_from_it(STORED, STORED, SAME_DEACTIVATED, STORED, true)]
+#[case::back_to_a_deactivated_release_of_the_machines(
+    SAME_DEACTIVATED,
+    SAME_MISSING,
+    SAME_MISSING,
+    SAME_DEACTIVATED,
+    true
+)]
+#[case::to_a_deactivated_release_that_is_not_that_of_the_machines(
+    STORED,
+    SAME_MISSING,
+    SAME_MISSING,
+    SAME_DEACTIVATED,
+    false
+)]
+#[tokio::test(start_paused = true)]
+async fn a_release_of_the_same_version_is_refused_unless_machines_are_made_of_it(
+    #[case] machines: &str,
+    #[case] merged: &str,
+    #[case] old: &str,
+    #[case] new: &str,
+    #[case] allowed: bool,
+) {
+    let labelled = |release: &str| {
+        let mut cluster = cluster("v1.36.3", release);
+        let entry = json!({"v1.36.3": {"osImageRef": {}, "labels": {label::TKR: machines}}});
+        cluster["spec"]["topology"]["variables"] = json!([{"name": "TKR_DATA", "value": entry}]);
+        cluster
+    };
+    let (old, new) = (labelled(old), labelled(new));
+    let (checks, server) = (UpgradeChecks::Deny, Server::new(None));
+    let (admission, _following) = checking_with(checks, old.clone(), Some(merged), &server).await;
+    let answer = checked(&admission, &update(&old, &new)).await;
+    assert_eq!(answer["allowed"], allowed, "{answer}");
+    if !allowed {
+        let field = &answer["status"]["details"]["causes"][0]["field"];
+        assert_eq!(field, "metadata.labels[run.tanzu.vmware.com/tkr]", "{answer}");
+        let message = answer["status"]["message"].as_str().unwrap();
+        assert!(message.contains("TKRNotUsable at v1.36.3"), "{message}");
+    }
 }
 
 type Edited = fn() -> (Value, Value);

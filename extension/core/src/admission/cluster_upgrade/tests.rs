@@ -8,13 +8,12 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::{
-    cache::stores::tests::Given,
+    cache::stores::tests::{Given, object},
     protocol::{Key, Server},
     reasons::{GateReason, Hold},
     reconcile::cluster::{CachedControlPlane, Settings},
     schedule::SyncPeriod,
     upgrade::hop::{ControlPlaneFacts, Rollout},
-    upgrade_plan::WarningReason,
 };
 
 /// Release of the stored Cluster.
@@ -69,11 +68,10 @@ fn finding(reason: FindingReason, at: &str, admission: Admission) -> Finding {
             FindingReason::Gate(_) => Effect::Blocks,
             FindingReason::Warning(_) => Effect::Warns,
         },
-        reason,
         message: format!("not for {at}"),
         remedy: "change it",
         admission,
-        install: None,
+        ..Finding::new(None, reason, String::new())
     }
 }
 
@@ -186,6 +184,11 @@ fn a_verdict_is_bounded() {
 
 /// Returns the facts of a Cluster whose control plane is at v1.35.4.
 fn facts(cluster: &Arc<Cluster>) -> Option<Facts> {
+    facts_in(&Given::default(), cluster)
+}
+
+/// Returns the same from stores with these objects.
+fn facts_in(given: &Given, cluster: &Arc<Cluster>) -> Option<Facts> {
     let settings = Settings {
         system_namespace: "system".to_owned(),
         sync_period: SyncPeriod {
@@ -206,7 +209,7 @@ fn facts(cluster: &Arc<Cluster>) -> Option<Facts> {
         },
         rollout: Rollout::default(),
     };
-    Facts::of(cluster, &Given::default(), &settings, |_| Ok(Some(control_plane)))
+    Facts::of(cluster, given, &settings, |_| Ok(Some(control_plane)))
 }
 
 /// Returns a Cluster whose machines at v1.35.4 are made of [`RELEASE`].
@@ -253,6 +256,76 @@ fn a_plan_is_of_the_stored_control_plane_and_the_written_topology() {
     assert_eq!(annotations, ["kept", annotation::RESOLVE_TKR]);
 }
 
+fn now() -> Clock {
+    Clock {
+        now: Timestamp::UNIX_EPOCH,
+        instant: Instant::now(),
+    }
+}
+
+/// Returns the warnings about an update of the stored Cluster, whose control plane is at v1.35.4, to `new`.
+fn warnings(stored: &Cluster, new: &Cluster, given: &Given) -> Vec<String> {
+    let update = ClusterUpdate {
+        stored,
+        old: stored,
+        new,
+        denies: true,
+    };
+    let verdict = judge(&update, |cluster| facts_in(given, cluster), given, now()).unwrap();
+    assert!(verdict.faults.is_empty(), "{verdict:?}");
+    verdict.warnings
+}
+
+fn class(namespace: &str, name: &str, spec: &Value) -> Arc<ClusterClass> {
+    object(Some(namespace), name, &Value::Null, &json!({"spec": spec}))
+}
+
+/// Cluster API asks the extension only once the version is stored.
+#[rstest]
+#[case::another_version("v1.35.4", true)]
+#[case::another_release_of_the_version("v1.36.3", false)]
+fn an_extension_has_not_planned_the_steps_to_another_version(#[case] stored: &str, #[case] assumed: bool) {
+    let extension = json!({"upgrade": {"external": {"generateUpgradePlanExtension": "plan.ext"}}});
+    let given = Given {
+        classes: vec![class("team-a", "class", &extension)],
+        ..Given::default()
+    };
+    let warnings = warnings(&written(stored, RELEASE), &written("v1.36.3", "36-1"), &given);
+    let is_assumed = warnings
+        .iter()
+        .any(|warning| warning.starts_with("StepsNotPlanned"));
+    assert_eq!(is_assumed, assumed, "{warnings:?}");
+}
+
+/// A caller may write any namespace.
+#[rstest]
+#[case::beside_the_class(json!({"name": "class"}))]
+#[case::of_another_namespace(json!({"name": "class", "namespace": "other"}))]
+fn a_class_that_lists_the_version_is_named(#[case] reference: Value) {
+    let lists = |versions: &[&str]| json!({"kubernetesVersions": versions});
+    let given = Given {
+        classes: vec![
+            class("other", "hidden", &lists(&["v1.35.4", "v1.36.3"])),
+            class("other", "class", &lists(&["v1.35.4"])),
+            class("team-a", "class", &lists(&["v1.35.4"])),
+            class("team-a", "next", &lists(&["v1.35.4", "v1.36.3"])),
+        ],
+        ..Given::default()
+    };
+    let mut new = written("v1.36.3", "36-1");
+    let topology = new.spec.topology.as_mut().unwrap();
+    topology.class_ref = serde_json::from_value(reference).unwrap();
+    let warnings = warnings(&written("v1.35.4", RELEASE), &new, &given);
+    let warning = warnings
+        .iter()
+        .find(|warning| warning.starts_with("VersionNotInClass"))
+        .unwrap();
+    assert!(
+        warning.ends_with("; ClusterClass team-a/next lists it"),
+        "{warning}"
+    );
+}
+
 #[rstest]
 #[case::unmanaged(None, Some(Vec::new()))]
 #[case::a_control_plane_that_is_not_listed(Some(Unknown::Reading), None)]
@@ -276,11 +349,7 @@ fn an_upgrade_without_a_plan_is_admitted(
         facts.unknown = Some(unknown.clone()?);
         Some(facts)
     };
-    let now = Clock {
-        now: Timestamp::UNIX_EPOCH,
-        instant: Instant::now(),
-    };
-    let verdict = judge(&update, facts_of, &Given::default(), now);
+    let verdict = judge(&update, facts_of, &Given::default(), now());
     let expected = warnings.map(|warnings| Verdict {
         faults: Vec::new(),
         warnings: warnings.into_iter().map(str::to_owned).collect(),
