@@ -2,7 +2,7 @@ pub(crate) mod world;
 
 use rstest::rstest;
 use sluice_crds::labels::{annotation, label};
-use world::{FROM, RELEASES, TO, VERSIONS, World, blocking};
+use world::{FROM, OTHER_RELEASE, RELEASES, TO, VERSIONS, World, blocking};
 
 use super::*;
 use crate::upgrade::hop::Plan;
@@ -163,14 +163,34 @@ fn a_settled_cluster_has_no_steps() {
     assert_eq!((plan.hops, plan.findings), (Vec::new(), Vec::new()));
 }
 
-/// Nothing of this holds their step, so the plan does not say so either.
+/// The label of their release holds nothing, and their ranges hold until the control plane has the version.
 #[test]
-fn merged_packages_block_nothing() {
+fn merged_packages_block_only_by_their_ranges() {
     let mut world = World::new();
     world.set_bootstrap(2);
-    world.label_release(2, label::DEACTIVATED);
-    world.constrain("antrea.example.com.1.9.0", "<1.35.0");
+    world.label_release(RELEASES[2], label::DEACTIVATED);
     assert!(blocking(&world.plan()).is_empty());
+    world.constrain("antrea.example.com.1.9.0", "<1.35.0");
+    assert_eq!(
+        blocking(&world.plan()),
+        [(VERSIONS[2], "PackageExcludesKubernetes")]
+    );
+    world.set_control_plane(2, FROM);
+    assert!(blocking(&world.plan()).is_empty());
+}
+
+/// The machines have the version already.
+#[test]
+fn another_release_of_the_version_is_a_step() {
+    let mut world = World::new();
+    world.swap();
+    let plan = world.plan();
+    assert_eq!(
+        steps(&plan),
+        ["v1.34.4 workers: kapp-controller 0.52.0>0.52.0, antrea 1.8.0>1.9.0, metrics none>1.0.0"]
+    );
+    assert_eq!(plan.hops[0].release.as_deref(), Some(OTHER_RELEASE));
+    assert!(!plan.is_blocked(), "{:?}", plan.findings);
 }
 
 #[test]

@@ -12,6 +12,10 @@ use std::{
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use sluice_core::{
+    admission::{
+        Verdict,
+        cluster_upgrade::{ClusterUpdate, judge},
+    },
     cache::stores::Stored as _,
     decode::Undecodable,
     packages::bootstrap::PackageFacts,
@@ -472,13 +476,37 @@ impl Leader {
         plan_of(&facts, &Shown(&self.shown()), clock(around)).expect("a plan")
     }
 
+    /// Returns the verdict about an update of the Cluster, from the watched objects alone.
+    pub(crate) fn verdict(&self, around: &Surroundings<'_>, [stored, old, new]: [&Value; 3]) -> Verdict {
+        let cluster = |object: &Value| serde_json::from_value(object.clone()).expect("a Cluster");
+        let (stored, old, new): (Cluster, Cluster, Cluster) = (cluster(stored), cluster(old), cluster(new));
+        let update = ClusterUpdate {
+            stored: &stored,
+            old: &old,
+            new: &new,
+            denies: true,
+        };
+        let seen = self.shown();
+        let facts = |cluster: &Arc<Cluster>| self.facts_as(around, &seen, cluster);
+        judge(&update, facts, &Shown(&seen), clock(around)).expect("a listed control plane")
+    }
+
     fn facts(&self, around: &Surroundings<'_>) -> Option<Facts> {
         let seen = self.shown();
-        let stores = Shown(&seen);
-        let cluster: Arc<Cluster> = stores.get(Some(TEAM), "one")?;
+        let cluster: Arc<Cluster> = Shown(&seen).get(Some(TEAM), "one")?;
+        self.facts_as(around, &seen, &cluster)
+    }
+
+    /// Returns the facts of a Cluster, which may differ from the watched one.
+    fn facts_as(&self, around: &Surroundings<'_>, seen: &Servers, cluster: &Arc<Cluster>) -> Option<Facts> {
+        let stores = Shown(seen);
         let topology = cluster.spec.topology.as_ref();
         let has_variables = topology.is_some_and(|topology| !topology.variables.is_empty());
-        let cluster = if has_variables { cached(&cluster) } else { cluster };
+        let cluster = if has_variables {
+            cached(cluster)
+        } else {
+            Arc::clone(cluster)
+        };
         let text = |value: &Value| value.as_str().map(str::to_owned);
         let plane = seen.get(&control_plane())?;
         let settings = Settings {

@@ -28,6 +28,7 @@
 //! - generation: no call about an earlier generation of the Cluster than that of the record is released;
 //! - withdrawn, unrecorded, selector: the answer about a Supervisor stays, and values follow it and the hop;
 //! - plan: a plan names the first step of an upgrade that cannot end, and nothing else of the catalogue;
+//! - admission: a change of the target is refused if a finding of its plan may refuse it, and otherwise the reason of a hold is a warning;
 //! - record: such an upgrade is held before its first write with the reason of its plan, and any other completes;
 //! - early: no swap ends before all machines are made of the new images;
 //! - after a crash at any step, or a refused or unanswered request, the final state equals that of the undisturbed run.

@@ -43,6 +43,9 @@ const WRITTEN: [&[Step]; 6] = [&LABELLED, &INSTALLED, &DEPLOYED, &SEEN, &SEEN, &
 
 const CLUSTER_API: Step = ClusterApi(Reading::AtOnce);
 
+/// Index of the range without the first version.
+const WITHOUT_FIRST: usize = 1;
+
 /// Limit of the steps of a leader between the last deployment and the entries.
 const STEPS: usize = 80;
 
@@ -187,6 +190,47 @@ fn a_label_that_moves_back_cancels_the_swap(#[case] steps: &[&[Step]]) {
     assert_written(&walk, &[HIGHER_RELEASE]);
     assert_eq!(recorded(&walk).outcome, Some(Outcome::Completed));
     walk.finish();
+}
+
+/// The release that machines are made of is deactivated meanwhile.
+#[rstest]
+#[case::after_the_merge(&MERGED)]
+#[case::before_the_last_proof(&PROVEN)]
+fn a_label_moves_back_to_a_deactivated_release(#[case] steps: &[&[Step]]) {
+    let mut walk = walked(&steps.concat());
+    walk.take(&[User(Edit::Deactivate(0, true)), User(Edit::Label(0))]);
+    walk.take(&[Round; 6]);
+    assert_written(&walk, &[]);
+    let record = recorded(&walk);
+    assert_eq!(
+        record.outcome,
+        Some(Outcome::Cancelled),
+        "{}",
+        brief(Some(&record))
+    );
+    walk.finish();
+}
+
+/// Neither packages nor machines follow the label.
+#[rstest]
+#[case::deactivated(Edit::Deactivate(HIGHER_RELEASE, true), "TKRNotUsable")]
+#[case::excluded(
+    Edit::Constrain(1, packages_of(HIGHER_RELEASE), WITHOUT_FIRST),
+    "PackageExcludesKubernetes"
+)]
+fn a_release_that_may_not_be_used_is_not_merged(#[case] edit: Edit, #[case] reason: &str) {
+    let mut walk = walked(&[User(edit)]);
+    walk.take(&LABELLED);
+    let plan = walk.plan(None);
+    let mut reasons = plan.findings.iter().map(|finding| finding.reason.as_str());
+    assert!(
+        plan.is_blocked() && reasons.any(|found| found == reason),
+        "{plan:?}"
+    );
+    walk.take(&HELD);
+    assert_written(&walk, &[]);
+    assert_eq!(*cni(&walk), package_name(1, packages_of(0)));
+    completed(walk, &[HIGHER_RELEASE]);
 }
 
 /// The way out of an image that does not boot.

@@ -140,6 +140,8 @@ pub(crate) struct Walk {
     /// Workload objects and deployments of another API server.
     elsewhere: Option<Box<(Servers, Kapp)>>,
     never_settles: Option<usize>,
+    /// The Cluster before its target was set.
+    before_target: Option<Value>,
     /// Number of writes of leaders to the workload.
     workload_writes: usize,
     /// Number of steps of leaders.
@@ -168,6 +170,7 @@ impl Walk {
             backup: None,
             elsewhere: None,
             never_settles: None,
+            before_target: None,
             workload_writes: 0,
             led: 0,
             ends_at: None,

@@ -8,12 +8,12 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use sluice_crds::{
     foreign::Package,
-    labels::{annotation, name},
+    labels::{annotation, label, name},
     run::{ClusterBootstrap, ClusterBootstrapTemplate, OSImage, TanzuKubernetesRelease},
 };
 
 use crate::{
-    packages::bootstrap::PackageFacts,
+    packages::{bootstrap::PackageFacts, requirements::ManagementPackages},
     protocol::{Failure, Interrupt, Key, Object, Read, ReadResult, Resource, Server, Step},
     reconcile::cluster::{
         CachedControlPlane, Context, Facts, LocalState,
@@ -35,6 +35,8 @@ pub(crate) const RELEASES: [&str; 5] = [
 pub(crate) const FROM: usize = 1;
 /// Index of the target.
 pub(crate) const TO: usize = 4;
+/// Release that [`World::swap`] adds.
+pub(crate) const OTHER_RELEASE: &str = "v1.34.4---test.2";
 
 pub(crate) const KAPP: &str = "kapp-controller.example.com";
 pub(crate) const ANTREA: &str = "antrea.example.com";
@@ -140,15 +142,67 @@ impl World {
         self.templates.remove(RELEASES[release]);
     }
 
-    pub(crate) fn edit_release(&mut self, release: usize, edit: impl FnOnce(&mut TanzuKubernetesRelease)) {
+    pub(crate) fn edit_release(&mut self, name: &str, edit: impl FnOnce(&mut TanzuKubernetesRelease)) {
         let releases = Arc::make_mut(&mut self.facts.releases);
-        edit(Arc::make_mut(releases.get_mut(RELEASES[release]).unwrap()));
+        edit(Arc::make_mut(releases.get_mut(name).unwrap()));
     }
 
-    pub(crate) fn label_release(&mut self, release: usize, label: &str) {
-        self.edit_release(release, |release| {
+    pub(crate) fn label_release(&mut self, name: &str, label: &str) {
+        self.edit_release(name, |release| {
             release.labels_mut().insert(label.to_owned(), String::new());
         });
+    }
+
+    /// Sets the management packages that a release needs.
+    pub(crate) fn require(&mut self, release: usize, requires: &str) {
+        self.edit_release(RELEASES[release], |release| {
+            let requires = (annotation::REQUIRES.to_owned(), requires.to_owned());
+            release.annotations_mut().extend([requires]);
+        });
+    }
+
+    /// Sets the only management package, which is proven at this version.
+    pub(crate) fn prove(&mut self, ref_name: &str, version: &str) {
+        let succeeded = json!([{"type": "ReconcileSucceeded", "status": "True"}]);
+        let status = json!({"observedGeneration": 1, "version": version, "conditions": succeeded});
+        let install = json!({
+            "apiVersion": "packaging.carvel.dev/v1alpha1", "kind": "PackageInstall",
+            "metadata": {"name": "required", "namespace": "system", "uid": "install", "generation": 1},
+            "spec": {"packageRef": {"refName": ref_name, "versionSelection": {"constraints": version}}},
+            "status": status,
+        });
+        let app = json!({
+            "apiVersion": "kappctrl.k14s.io/v1alpha1", "kind": "App",
+            "metadata": {
+                "name": "required", "namespace": "system", "uid": "app", "generation": 1,
+                "annotations": {annotation::PACKAGE_VERSION: version},
+                "ownerReferences": [{
+                    "apiVersion": "packaging.carvel.dev/v1alpha1", "kind": "PackageInstall", "name": "required", "uid": "install",
+                }],
+            },
+            "spec": {}, "status": {"observedGeneration": 1, "conditions": succeeded},
+        });
+        let mut packages = ManagementPackages::default();
+        packages.install(&typed(install), true);
+        packages.app(&typed(app), true);
+        self.facts.management_packages = Arc::new(packages);
+    }
+
+    /// The label names another release of the version of the control plane, which has the packages of the third release.
+    pub(crate) fn swap(&mut self) {
+        self.add_release(OTHER_RELEASE, 2);
+        self.set_target(FROM);
+        OTHER_RELEASE.clone_into(&mut self.facts.label);
+    }
+
+    /// Sets the release that the machines are made of.
+    pub(crate) fn set_machines(&mut self, release: &str) {
+        let entry = json!({"osImageRef": {}, "labels": {label::TKR: release}});
+        let data = json!([{"name": name::TKR_DATA, "value": {VERSIONS[FROM]: entry}}]);
+        self.facts.topology.variables = typed(data);
+        let cluster = Arc::make_mut(&mut self.facts.cluster);
+        cluster.spec.topology = Some(self.facts.topology.clone());
+        self.facts.made_of = Some(release.to_owned());
     }
 
     /// Sets a Package with these further fields of its spec.
@@ -258,7 +312,7 @@ impl World {
         });
         self.facts.class = Some(Arc::new(typed(class)));
         for (index, name) in RELEASES.iter().enumerate() {
-            self.edit_release(index, |release| {
+            self.edit_release(name, |release| {
                 release.spec.os_images = typed(json!([{"name": name}]));
             });
             let image: OSImage = typed(json!({

@@ -263,10 +263,10 @@ impl Walk {
         self.drifts(&closed, drifts[which]);
     }
 
-    /// Asserts the same for this drift.
-    pub(crate) fn drifts(&mut self, closed: &UpgradeRecord, drift: Step) {
-        if matches!(drift, Step::End(..)) {
-            self.step(Step::Begin(1));
+    /// Drift happens, and the leader observes it at the next drift check.
+    pub(super) fn observe_drift(&mut self, drift: Step) {
+        if let Step::End(package, _) = drift {
+            self.step(Step::Begin(package));
         }
         self.step(drift);
         for package in PACKAGES {
@@ -280,6 +280,11 @@ impl Walk {
             self.leaders[0].watch(&self.servers, self.now);
             self.now += 10;
         }
+    }
+
+    /// Asserts the same for this drift.
+    pub(crate) fn drifts(&mut self, closed: &UpgradeRecord, drift: Step) {
+        self.observe_drift(drift);
         let seen = record(&self.servers).expect("a record");
         assert_eq!(
             (seen.outcome, &seen.gates),

@@ -2,8 +2,9 @@
 
 use serde_json::Value;
 use sluice_core::{
+    admission::Verdict,
     reconcile::cluster::Verb,
-    upgrade_plan::{Effect, FindingReason, UpgradePlan},
+    upgrade_plan::{Admission, Effect, FindingReason, UpgradePlan},
 };
 use sluice_crds::{
     labels::{annotation, label},
@@ -17,8 +18,9 @@ use crate::{
     leader::{Leader, Surroundings},
     machines::{has_images, labelled},
     objects::{
-        OTHER_RELEASE, PACKAGES, RELEASES, SAME_RELEASE, VERSIONS, bootstrap, cluster, control_plane,
-        package_name, package_place, permits, release, template, version_of_release,
+        OTHER_RELEASE, PACKAGES, PlannedBy, RELEASES, SAME_RELEASE, VERSIONS, bootstrap, cluster,
+        control_plane, is_unmanaged, package_name, package_place, permits, planned_by, release, template,
+        version_of_release,
     },
     replica::Reading,
     servers::{Servers, place_of},
@@ -78,11 +80,23 @@ fn obstacle_of(servers: &Servers, from: usize, step: usize) -> Option<&'static s
     }
     let mut packages = PACKAGES.into_iter().zip(packages);
     let is_excluded = packages.any(|(which, package)| {
+        if which == 0 && is_unmanaged(servers) {
+            return false;
+        }
         let is_later = policy(servers, which, "phase", "AfterControlPlane");
         let permits = |version: usize| package.is_some_and(|package| permits(package, VERSIONS[version]));
         !permits(step) || !is_later && !permits(from)
     });
     is_excluded.then_some("PackageExcludesKubernetes")
+}
+
+/// Returns version and reason of the first finding of a step that blocks.
+fn first_blocking(plan: &UpgradePlan) -> Option<(&str, &str)> {
+    let mut blocking = plan.findings.iter().filter(|finding| {
+        let is_of_gate = matches!(finding.reason, FindingReason::Gate(_));
+        finding.effect == Effect::Blocks && is_of_gate
+    });
+    blocking.find_map(|finding| Some((finding.hop.as_deref()?, finding.reason.as_str())))
 }
 
 /// Returns the release that a ClusterBootstrap is annotated with.
@@ -124,27 +138,62 @@ pub(super) fn assert_usable(leader: &Leader) {
 impl Walk {
     /// Returns the plan that a user of the command line or admission gets, who may have a planted defect.
     pub(crate) fn plan(&mut self, defect: Option<Defect>) -> UpgradePlan {
+        let reader = self.reader(defect);
+        reader.plan(&self.surroundings())
+    }
+
+    /// Returns the verdict of admission about the update that has set the target.
+    fn verdict(&mut self, defect: Option<Defect>) -> Verdict {
+        let reader = self.reader(defect);
+        let old = self.before_target.clone().expect("a target was set");
+        let new = self.servers.get(&cluster()).cloned().expect("a Cluster");
+        // An extension plans the steps once the version is stored.
+        let is_planned = planned_by(&self.servers) == PlannedBy::Extension;
+        let stored = if is_planned { &new } else { &old };
+        reader.verdict(&self.surroundings(), [stored, &old, &new])
+    }
+
+    fn reader(&self, defect: Option<Defect>) -> Leader {
         let mut reader = Leader::of_plans(defect);
         reader.watch(&self.servers, self.now);
-        let around = Surroundings {
+        reader
+    }
+
+    fn surroundings(&mut self) -> Surroundings<'_> {
+        Surroundings {
             servers: &mut self.servers,
             late: &mut self.late,
             now: self.now,
             epoch: self.epoch,
-        };
-        reader.plan(&around)
+        }
     }
 
     /// Sets another target after the creation of the Cluster and these edits.
     pub(crate) fn bump(&mut self, edits: &[Edit], to: usize) {
+        self.create(edits);
+        self.set_target(to);
+    }
+
+    /// Completes the creation of the Cluster, and takes these edits.
+    pub(crate) fn create(&mut self, edits: &[Edit]) {
         self.complete(0);
         for edit in edits {
             self.step(Step::User(*edit));
         }
         self.take(&[Step::Round; 2]);
+    }
+
+    pub(crate) fn set_target(&mut self, to: usize) {
+        self.before_target = self.servers.get(&cluster()).cloned();
         self.step(Step::User(Edit::Target(to)));
         // An extension plans the steps to the target.
         self.take(&[Step::Replica, Step::ClusterApi(Reading::AtOnce)]);
+    }
+
+    /// A run of a package of the settled Cluster fails, and the record shows it.
+    pub(crate) fn fail(&mut self, package: usize) {
+        self.settle();
+        self.observe_drift(Step::End(package, false));
     }
 
     /// Asserts that the Cluster reaches its target without a correction of any input.
@@ -164,33 +213,54 @@ impl Walk {
         }
     }
 
-    /// Asserts that the plan names the first step that cannot end, and that the upgrade is held for it, or else completes. Returns whether
-    /// it is held. The maker of the plan may have a planted defect.
-    pub(crate) fn assert_planned(&mut self, defect: Option<Defect>) -> bool {
+    /// Asserts that the plan names the first step that cannot end, that admission refuses the target by the findings of the plan, and that
+    /// the upgrade is held for the step, or else completes. Returns whether it is held.
+    pub(crate) fn assert_planned(&mut self) -> bool {
+        self.assert_planned_by([None, None])
+    }
+
+    /// Asserts the same of makers of plan and verdict that may have a planted defect.
+    pub(crate) fn assert_planned_by(&mut self, [of_plan, of_admission]: [Option<Defect>; 2]) -> bool {
         let obstacle = obstacle(&self.servers);
-        let plan = self.plan(defect);
-        let mut blocking = plan.findings.iter().filter(|finding| {
-            let is_of_gate = matches!(finding.reason, FindingReason::Gate(_));
-            finding.effect == Effect::Blocks && is_of_gate && finding.hop.is_some()
-        });
-        let first = blocking.next();
-        let found = first.map(|finding| {
-            (
-                finding.hop.as_deref().unwrap_or_default(),
-                finding.reason.as_str(),
-            )
-        });
+        let plan = self.plan(of_plan);
+        let found = first_blocking(&plan);
         let wanted = obstacle.map(|(step, reason)| (VERSIONS[step], reason));
         let (_, reason) = obstacle.unwrap_or((0, "nothing"));
         assert!(
             found == wanted,
             "plan: {reason} is to be found at {wanted:?}, not {found:?}; {plan:?}"
         );
+        let verdict = self.verdict(of_admission);
+        let may_refuse = plan
+            .findings
+            .iter()
+            .any(|finding| finding.admission == Admission::Refuses);
+        let mut texts = verdict.faults.iter().map(ToString::to_string);
+        let is_named = obstacle.is_none()
+            || texts.any(|text| text.contains(reason))
+            || verdict.warnings.iter().any(|text| text.contains(reason));
+        assert!(
+            may_refuse != verdict.faults.is_empty() && is_named,
+            "admission: {reason} is to be named, and the target refused: {may_refuse}; {verdict:?}, {plan:?}"
+        );
         match obstacle {
             Some((_, reason)) => self.assert_refused(reason),
             None => self.complete(target(&self.servers)),
         }
         obstacle.is_some()
+    }
+
+    /// Asserts that plan and record hold the step to a version for this reason.
+    pub(crate) fn assert_held(&mut self, version: usize, reason: &str) {
+        let plan = self.plan(None);
+        assert_eq!(
+            first_blocking(&plan),
+            Some((VERSIONS[version], reason)),
+            "plan: {plan:?}"
+        );
+        // A reconcile from earlier caches may write.
+        self.take(&[Step::Watch(0), Step::Reconcile(0)]);
+        self.assert_refused(reason);
     }
 
     /// Returns the number of writes to the workload, the version of the control plane, and the packages of the ClusterBootstrap.
@@ -203,7 +273,7 @@ impl Walk {
         (self.workload_writes, version, spec)
     }
 
-    /// Asserts that the upgrade is held before its first write, for this reason.
+    /// Asserts that the upgrade is held before its next write, for this reason.
     fn assert_refused(&mut self, reason: &str) {
         let before = self.written();
         self.take(&[Step::Round; SHOWN_AFTER]);
@@ -214,7 +284,7 @@ impl Walk {
             gates.any(|gate| gate.hook == Hook::BeforeClusterUpgrade && !gate.open && gate.reason == reason);
         assert!(
             is_shown && before == after,
-            "record: {reason} does not hold before the first write: {before:?} becomes {after:?}; last {:?}, {}",
+            "record: {reason} does not hold before the next write: {before:?} becomes {after:?}; last {:?}, {}",
             self.leaders[0].last,
             brief(record.as_ref()),
         );

@@ -1,6 +1,6 @@
 //! An upgrade whose chain of steps cannot end is held before its first write, with the reason that its plan shows.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, sync::Arc};
 
 use kube::ResourceExt as _;
 use rstest::rstest;
@@ -16,13 +16,20 @@ use super::super::{
 };
 use crate::{
     reasons::GateReason,
-    upgrade_plan::tests::world::{ANTREA, FROM, KAPP, METRICS, RELEASES, TO, VERSIONS, World, blocking},
+    upgrade_plan::{
+        Effect,
+        tests::world::{
+            ANTREA, FROM, KAPP, METRICS, OTHER_RELEASE, RELEASES, TO, VERSIONS, World, blocking, typed,
+        },
+    },
 };
 
 type Edit = fn(&mut World);
 
 /// Package of the first step, and of no other.
 const CNI: &str = "antrea.example.com.1.9.0";
+/// Package of the management cluster.
+const REQUIRED: &str = "tkg-clusterclass.example.com";
 
 fn validated(world: &World) -> Validated {
     let (validated, _) = world.evaluate(validate);
@@ -43,27 +50,27 @@ fn held(world: &World) -> Option<GateReason> {
     GateReason::NoTKRForHop
 )]
 #[case::labelled_release_legacy(
-    |world: &mut World| world.label_release(TO, label::LEGACY_TKR),
+    |world: &mut World| world.label_release(RELEASES[TO], label::LEGACY_TKR),
     2,
     GateReason::TKRLegacy
 )]
 #[case::later_release_legacy(
-    |world: &mut World| world.label_release(3, label::LEGACY_TKR),
+    |world: &mut World| world.label_release(RELEASES[3], label::LEGACY_TKR),
     3,
     GateReason::NoTKRForHop
 )]
 #[case::next_release_incompatible(
-    |world: &mut World| world.label_release(2, label::INCOMPATIBLE),
+    |world: &mut World| world.label_release(RELEASES[2], label::INCOMPATIBLE),
     2,
     GateReason::TKRNotUsable
 )]
 #[case::later_release_deactivated(
-    |world: &mut World| world.label_release(3, label::DEACTIVATED),
+    |world: &mut World| world.label_release(RELEASES[3], label::DEACTIVATED),
     3,
     GateReason::TKRNotUsable
 )]
 #[case::labelled_release_invalid(
-    |world: &mut World| world.label_release(TO, label::INVALID),
+    |world: &mut World| world.label_release(RELEASES[TO], label::INVALID),
     TO,
     GateReason::TKRNotUsable
 )]
@@ -89,11 +96,8 @@ fn held(world: &World) -> Option<GateReason> {
     GateReason::PackageNotFound
 )]
 #[case::management_package(
-    |world: &mut World| world.edit_release(TO, |release| {
-        let requires = "tkg-clusterclass.example.com>=0.31.0".to_owned();
-        release.annotations_mut().insert(annotation::REQUIRES.to_owned(), requires);
-    }),
-    TO,
+    |world: &mut World| world.require(2, &format!("{REQUIRED}>=0.31.0")),
+    2,
     GateReason::ManagementPackageNotReady
 )]
 #[case::later_image_missing(
@@ -179,7 +183,7 @@ fn a_chain_that_can_end_holds_nothing(#[values(false, true)] has_entries: bool) 
 
 /// No release is usable, and no Package permits any version.
 fn break_the_catalogue(world: &mut World) {
-    for release in 0..RELEASES.len() {
+    for release in RELEASES {
         world.label_release(release, label::DEACTIVATED);
     }
     let names: Vec<String> = world.facts.catalogue.keys().cloned().collect();
@@ -191,7 +195,6 @@ fn break_the_catalogue(world: &mut World) {
 #[rstest]
 #[case::settled(|world: &mut World| world.set_target(FROM))]
 #[case::creating(|world: &mut World| world.facts.control_plane = None)]
-#[case::merged(|world: &mut World| world.set_bootstrap(2))]
 #[case::taken(|world: &mut World| {
     world.set_bootstrap(2);
     world.set_control_plane(2, FROM);
@@ -224,6 +227,155 @@ fn a_cluster_without_a_step_ahead_is_validated_as_before(#[case] edit: Edit) {
     assert_eq!(found.change, next.change);
     let [reads, needed] = [reads, needed].map(HashSet::<Read>::from_iter);
     assert_eq!(reads, needed);
+}
+
+/// Labels hold nothing once the packages of a release are merged. Ranges hold until the control plane has the version.
+#[rstest]
+#[case::release_deactivated(|world: &mut World| world.label_release(RELEASES[2], label::DEACTIVATED), false)]
+#[case::later_release_deactivated(|world: &mut World| world.label_release(RELEASES[3], label::DEACTIVATED), false)]
+#[case::package_narrowed(|world: &mut World| world.constrain(CNI, "<1.35.0"), true)]
+#[case::kapp_controller_narrowed(|world: &mut World| world.constrain(&format!("{KAPP}.0.52.0"), "<1.35.0"), true)]
+#[case::later_package_narrowed(|world: &mut World| world.constrain(&format!("{ANTREA}.2.0.0"), "<1.36.0"), false)]
+#[case::package_added(
+    |world: &mut World| {
+        world.constrain("extra.example.com.1.0.0", "<1.35.0");
+        let extra = typed(json!({"refName": "extra.example.com.1.0.0"}));
+        world.edit_bootstrap(|bootstrap| bootstrap.spec.additional_packages.push(extra));
+    },
+    true
+)]
+fn merged_packages_hold_only_by_their_ranges(#[case] edit: Edit, #[case] is_held: bool) {
+    let mut world = World::new();
+    world.set_bootstrap(2);
+    edit(&mut world);
+    let excluded = GateReason::PackageExcludesKubernetes;
+    assert_eq!(held(&world), is_held.then_some(excluded));
+    let is_blocked = blocking(&world.plan()).contains(&(VERSIONS[2], excluded.as_str()));
+    assert_eq!(is_blocked, is_held);
+    world.set_control_plane(2, FROM);
+    assert_eq!(held(&world), None, "the control plane takes the version");
+}
+
+/// Another client installs kapp-controller of a management cluster.
+#[test]
+fn kapp_controller_of_another_client_holds_nothing() {
+    let mut world = World::new();
+    for version in ["0.52.0", "0.53.1"] {
+        world.constrain(&format!("{KAPP}.{version}"), "<1.0.0");
+    }
+    assert_eq!(held(&world), Some(GateReason::PackageExcludesKubernetes));
+    let cluster = Arc::make_mut(&mut world.facts.cluster);
+    let labels = cluster.labels_mut();
+    labels.insert(label::MANAGEMENT_CLUSTER.to_owned(), String::new());
+    assert_eq!(held(&world), None);
+    assert!(blocking(&world.plan()).is_empty());
+}
+
+/// It has one version at a time, so two steps may need different ones.
+#[test]
+fn a_management_package_holds_only_its_own_step() {
+    let mut world = World::new();
+    world.require(2, &format!("{REQUIRED}=1.0.0"));
+    world.require(3, &format!("{REQUIRED}=2.0.0"));
+    world.prove(REQUIRED, "1.0.0");
+    let not_ready = GateReason::ManagementPackageNotReady;
+    let plan = world.plan();
+    let found: Vec<(Option<&str>, &str, Effect)> = plan
+        .findings
+        .iter()
+        .map(|found| (found.hop.as_deref(), found.reason.as_str(), found.effect))
+        .collect();
+    assert_eq!(found, [(Some(VERSIONS[3]), not_ready.as_str(), Effect::Warns)]);
+    let first = validated(&world);
+    assert_eq!(first.problem, None);
+    assert!(first.change.is_some(), "the packages are merged");
+
+    world.set_bootstrap(2);
+    world.set_control_plane(2, 2);
+    assert_eq!(blocking(&world.plan()), [(VERSIONS[3], not_ready.as_str())]);
+    assert_eq!(held(&world), Some(not_ready));
+    world.prove(REQUIRED, "2.0.0");
+    assert_eq!(held(&world), None);
+}
+
+#[rstest]
+#[case::usable(|_: &mut World| {}, None)]
+#[case::deactivated(
+    |world: &mut World| world.label_release(OTHER_RELEASE, label::DEACTIVATED),
+    Some(GateReason::TKRNotUsable)
+)]
+#[case::excluded(
+    |world: &mut World| world.constrain(CNI, ">=1.35.0"),
+    Some(GateReason::PackageExcludesKubernetes)
+)]
+fn another_release_of_the_version_is_checked(#[case] edit: Edit, #[case] reason: Option<GateReason>) {
+    let mut world = World::new();
+    world.swap();
+    edit(&mut world);
+    let plan = world.plan();
+    let expected = reason.map(|reason| (VERSIONS[FROM], reason.as_str()));
+    assert_eq!(blocking(&plan).first().copied(), expected, "{:?}", plan.findings);
+    let found = validated(&world);
+    assert_eq!(found.problem.as_ref().map(|hold| hold.reason), reason);
+    assert_eq!(found.change.is_some(), reason.is_none());
+}
+
+/// Its packages are of some release, which nothing states.
+#[test]
+fn a_cluster_that_is_taken_over_is_not_checked() {
+    let mut world = World::new();
+    world.set_target(FROM);
+    world.edit_bootstrap(|bootstrap| bootstrap.metadata.annotations = None);
+    break_the_catalogue(&mut world);
+    let found = validated(&world);
+    assert_eq!(found.problem, None);
+    let written = found.change.map(|draft| draft.spec);
+    let current = world
+        .facts
+        .bootstrap
+        .as_ref()
+        .map(|bootstrap| bootstrap.spec.clone());
+    assert_eq!(written, current, "only the release is stated");
+    assert!(blocking(&world.plan()).is_empty());
+}
+
+/// The packages of the other release stay, and the machines are of the one that the label names again.
+#[test]
+fn a_label_that_moves_back_holds_nothing() {
+    let mut world = World::new();
+    world.swap();
+    world.set_machines(RELEASES[FROM]);
+    world.set_bootstrap(2);
+    world.edit_bootstrap(|bootstrap| {
+        let stated = (annotation::RESOLVED_TKR.to_owned(), OTHER_RELEASE.to_owned());
+        bootstrap.annotations_mut().extend([stated]);
+    });
+    world.set_target(FROM);
+    break_the_catalogue(&mut world);
+    let found = validated(&world);
+    assert_eq!((found.problem, found.change), (None, None));
+    assert!(blocking(&world.plan()).is_empty());
+}
+
+#[rstest]
+#[case::package_downgraded(|world: &mut World| world.add_release(RELEASES[2], 0), "PackageDowngraded")]
+#[case::version_check_disabled(
+    |world: &mut World| {
+        let cluster = Arc::make_mut(&mut world.facts.cluster);
+        let disabled = (annotation::DISABLE_VERSION_CHECK.to_owned(), String::new());
+        cluster.annotations_mut().extend([disabled]);
+    },
+    "VersionCheckDisabled"
+)]
+fn a_warning_holds_nothing(#[case] edit: Edit, #[case] reason: &str) {
+    let mut world = World::new();
+    edit(&mut world);
+    let plan = world.plan();
+    let is_found = plan.findings.iter().any(|found| found.reason.as_str() == reason);
+    assert!(is_found && !plan.is_blocked(), "{:?}", plan.findings);
+    let found = validated(&world);
+    assert_eq!(found.problem, None);
+    assert!(found.change.is_some(), "the packages are merged");
 }
 
 /// kapp-controller resyncs a package on both versions, unless the package is installed after the control plane.
