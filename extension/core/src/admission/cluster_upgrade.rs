@@ -175,9 +175,9 @@ fn planned(
 
 /// Adds a ClusterClass that lists the target to the finding that the class of the Cluster does not. It is in the namespace of the stored
 /// class, because a caller may write any namespace.
-fn name_class(plan: &mut UpgradePlan, stored: &Cluster, stores: &impl Stores) {
+fn name_class(plan: &mut UpgradePlan, cached: &Cluster, stores: &impl Stores) {
     let not_in_class = FindingReason::Warning(WarningReason::VersionNotInClass);
-    let (Some(topology), Some(namespace)) = (&stored.spec.topology, stored.namespace()) else {
+    let (Some(topology), Some(namespace)) = (&cached.spec.topology, cached.namespace()) else {
         return;
     };
     if plan.findings.iter().any(|finding| finding.reason == not_in_class) {

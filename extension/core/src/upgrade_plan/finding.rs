@@ -28,6 +28,8 @@ pub enum Admission {
     Warns,
     /// Leaves it to Cluster API, which refuses it.
     LeftToClusterApi,
+    /// Does not make the check: it costs too much, or reads more than the caches.
+    NotChecked,
 }
 
 reasons! {

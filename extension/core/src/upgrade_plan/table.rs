@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::finding::{
-    Admission::{self, LeftToClusterApi, Refuses, Warns},
+    Admission::{self, LeftToClusterApi, NotChecked, Refuses, Warns},
     Effect, FindingReason, WarningReason,
 };
 use crate::reasons::{GateReason, put_table};
@@ -294,18 +294,18 @@ pub const CHECKS: &[Check] = &[
         "use a version of the package that allows this kapp-controller, or correct the constraints of the \
          Package",
     ),
-    warns(
+    unchecked(
         WarningReason::ValuesNotInSchema,
         "Values of a package do not match `valuesSchema` of its Package after a step. Those of Secrets \
          and configurations are compared only with `--values`.",
         "correct the values before the upgrade",
     ),
-    warns(
+    unchecked(
         WarningReason::ValuesNotReadable,
         "Values of a package are not YAML.",
         "correct the values",
     ),
-    warns(
+    unchecked(
         WarningReason::SchemaNotUsable,
         "`valuesSchema` of a Package cannot be compared with values, or exceeds a limit.",
         "correct the schema of the Package, or compare the values yourself",
@@ -368,7 +368,7 @@ const fn blocks(
 const fn of_values(reason: GateReason, about: &'static str, remedy: &'static str) -> Check {
     Check {
         flag: Some("--values"),
-        ..blocks(reason, Warns, about, remedy)
+        ..blocks(reason, NotChecked, about, remedy)
     }
 }
 
@@ -383,6 +383,13 @@ const fn warns(reason: WarningReason, about: &'static str, remedy: &'static str)
     }
 }
 
+const fn unchecked(reason: WarningReason, about: &'static str, remedy: &'static str) -> Check {
+    Check {
+        admission: NotChecked,
+        ..warns(reason, about, remedy)
+    }
+}
+
 const fn refused_by_cluster_api(reason: WarningReason, about: &'static str, remedy: &'static str) -> Check {
     Check {
         effect: Effect::Blocks,
@@ -394,7 +401,7 @@ const fn refused_by_cluster_api(reason: WarningReason, about: &'static str, reme
 const fn of_workload(reason: WarningReason, about: &'static str, remedy: &'static str) -> Check {
     Check {
         flag: Some("--workload"),
-        ..warns(reason, about, remedy)
+        ..unchecked(reason, about, remedy)
     }
 }
 
@@ -416,6 +423,7 @@ fn markdown() -> String {
         };
         let admission = match (check.flag, check.admission) {
             (Some(flag), _) => format!("not checked; needs `{flag}`"),
+            (None, NotChecked) => "not checked".to_owned(),
             (None, Refuses) => "refused".to_owned(),
             (None, Warns) => "warning".to_owned(),
             (None, LeftToClusterApi) => "left to Cluster API".to_owned(),
@@ -464,7 +472,10 @@ mod tests {
                 FindingReason::Warning(_) => {
                     let is_refused = check.admission == LeftToClusterApi;
                     assert_eq!(check.effect == Effect::Blocks, is_refused, "{reason}");
-                    assert!(is_refused || check.admission == Warns, "{reason}");
+                    assert!(
+                        is_refused || [Warns, NotChecked].contains(&check.admission),
+                        "{reason}"
+                    );
                 }
             }
             let is_new = |first: &Check| first.reason != check.reason;
