@@ -69,6 +69,26 @@ pub(super) fn is_checked(first: &NextHop) -> bool {
         && first.problem.is_none()
 }
 
+/// Returns the position of a Cluster relative to its next hop.
+pub(super) fn position(facts: &Facts, next: &NextHop) -> Position {
+    let progress = &next.progress;
+    let bootstrap = facts.bootstrap.as_deref();
+    let resolved = bootstrap.map(ResolvedRelease::of).unwrap_or_default();
+    let merged = resolved.resolved(progress);
+    let release = next.release.as_deref().ok();
+    match (progress.taken, release) {
+        (false, Some(release)) if merged != Some(release) => Position::Unmerged,
+        (false, _) => Position::Merged,
+        // Packages without a statement of their release stay as they are.
+        (true, Some(release))
+            if progress.settled_at_hop() && merged.is_some_and(|merged| merged != release) =>
+        {
+            Position::Unmerged
+        }
+        (true, _) => Position::Taken,
+    }
+}
+
 /// Returns the steps from the next hop to the target. `found` receives each of them, and ends the chain where it returns `true`.
 ///
 /// # Errors
@@ -146,7 +166,7 @@ pub(super) fn link_of_first(context: &Context<'_>, stage: &str, first: &NextHop)
 }
 
 fn link(context: &Context<'_>, from: &str, next: &NextHop) -> Link {
-    let (facts, progress) = (context.facts, &next.progress);
+    let facts = context.facts;
     let before = facts.bootstrap.as_deref().map(|bootstrap| bootstrap.spec.clone());
     let release = next.release.clone();
     let hold = next.problem.clone().or_else(|| next.missing_entry(context).err());
@@ -155,23 +175,10 @@ fn link(context: &Context<'_>, from: &str, next: &NextHop) -> Link {
         (None, None) => before.clone(),
         (None, Some(_)) => None,
     };
-    let bootstrap = facts.bootstrap.as_deref();
-    let resolved = bootstrap.map(ResolvedRelease::of).unwrap_or_default();
-    let of_hop = release.as_deref().ok();
-    let is_unmerged = match (of_hop, resolved.resolved(progress)) {
-        (None, _) => false,
-        (Some(of_hop), merged) if !progress.taken => merged != Some(of_hop),
-        // Packages without a statement of their release stay as they are.
-        (Some(of_hop), merged) => progress.settled_at_hop() && merged.is_some_and(|merged| merged != of_hop),
-    };
     Link {
         from: from.to_owned(),
-        version: progress.hop.clone(),
-        position: match (is_unmerged, progress.taken) {
-            (true, _) => Position::Unmerged,
-            (false, false) => Position::Merged,
-            (false, true) => Position::Taken,
-        },
+        version: next.progress.hop.clone(),
+        position: position(facts, next),
         release,
         // Sluice writes the entry of a step at its time.
         hold: hold.filter(|hold| hold.reason != GateReason::EntryNotWritten),

@@ -15,7 +15,7 @@ use crate::{
     names,
     packages::bootstrap::{PackageFacts, Role, duplicate_hold, packages},
     protocol::{Interrupt, Key, Read, ReadPhase, Server, Step},
-    reasons::Hold,
+    reasons::{GateReason, Hold},
     reconcile::cluster::{Context, Facts, connect, may_be_unmanaged},
 };
 
@@ -101,7 +101,11 @@ fn unusable(facts: &Facts, link: &Link) -> Option<Hold> {
         .as_ref()
         .ok()
         .filter(|_| link.position == Position::Unmerged)?;
-    usable::excluded(facts.releases.get(name)?)
+    let waits = [&link.needs, &link.hold].into_iter().flatten();
+    let waits = waits
+        .into_iter()
+        .any(|hold| hold.reason == GateReason::ManagementPackageNotReady);
+    usable::excluded(facts.releases.get(name)?, waits)
 }
 
 /// Returns the packages of a step that exclude a version on which kapp-controller installs or resyncs them.

@@ -143,16 +143,18 @@ pub(crate) fn refusal(context: &Context<'_>, first: &NextHop) -> Step<Option<Hol
     let Some(stage) = first.progress.stage().filter(|_| chain::is_checked(first)) else {
         return Ok(None);
     };
-    let next = chain::link_of_first(context, stage, first);
-    if next.position != Position::Unmerged {
-        return checks::excluded(context, &next);
+    match chain::position(context.facts, first) {
+        Position::Taken => Ok(None),
+        Position::Merged => checks::excluded(context, &chain::link_of_first(context, stage, first)),
+        Position::Unmerged => {
+            let mut hold = None;
+            chain::links(context, first, &mut |link| {
+                hold = checks::refusal(context, link)?;
+                Ok(hold.is_some())
+            })?;
+            Ok(hold)
+        }
     }
-    let mut hold = None;
-    chain::links(context, first, &mut |link| {
-        hold = checks::refusal(context, link)?;
-        Ok(hold.is_some())
-    })?;
-    Ok(hold)
 }
 
 /// Plans one step to a target that is not written yet, if an extension plans the steps and has not planned these. Returns the warning that

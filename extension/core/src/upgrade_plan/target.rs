@@ -167,7 +167,7 @@ fn select(
     let usable: Vec<&TanzuKubernetesRelease> = selected
         .iter()
         .copied()
-        .filter(|release| excluded(release).is_none() && !is_legacy(&release.metadata))
+        .filter(|release| excluded(release, false).is_none() && !is_legacy(&release.metadata))
         .collect();
     if usable.is_empty() { selected } else { usable }
 }

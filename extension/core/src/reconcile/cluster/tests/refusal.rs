@@ -277,6 +277,8 @@ fn a_management_package_holds_only_its_own_step() {
     let mut world = World::new();
     world.require(2, &format!("{REQUIRED}=1.0.0"));
     world.require(3, &format!("{REQUIRED}=2.0.0"));
+    // As long as a release waits for the package, it is incompatible.
+    world.label_release(RELEASES[3], label::INCOMPATIBLE);
     world.prove(REQUIRED, "1.0.0");
     let not_ready = GateReason::ManagementPackageNotReady;
     let plan = world.plan();
@@ -295,6 +297,18 @@ fn a_management_package_holds_only_its_own_step() {
     assert_eq!(blocking(&world.plan()), [(VERSIONS[3], not_ready.as_str())]);
     assert_eq!(held(&world), Some(not_ready));
     world.prove(REQUIRED, "2.0.0");
+    assert_eq!(
+        held(&world),
+        Some(GateReason::TKRNotUsable),
+        "the label lags behind"
+    );
+    world.edit_release(RELEASES[3], |release| {
+        release
+            .metadata
+            .labels
+            .get_or_insert_default()
+            .remove(label::INCOMPATIBLE);
+    });
     assert_eq!(held(&world), None);
 }
 
