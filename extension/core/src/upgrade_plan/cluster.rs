@@ -116,7 +116,11 @@ fn is_unchecked(facts: &Facts) -> bool {
 
 /// Returns the reason why Cluster API refuses the target, by the ClusterClass.
 fn refused(facts: &Facts, progress: &Progress) -> Option<(WarningReason, String)> {
-    let (from, to) = (progress.stage()?, &facts.topology.version);
+    let from = match &progress.phase {
+        ControlPlanePhase::Rolling { to: taken, .. } => taken,
+        _ => progress.stage()?,
+    };
+    let to = &facts.topology.version;
     if same(from, to) {
         return None;
     }

@@ -638,7 +638,7 @@ fn an_audit_gate_holds_nothing_and_reports_what_it_would_have_held() {
     assert_eq!(world.waits_for(), wait("cni/agent (audit)", "NotAtVersion"));
     assert_eq!(world.status().checks.as_deref(), Some("0/1"));
     world.control_plane(V35, V34);
-    world.after(20);
+    world.lasts(20);
     let counted = GateCount::AuditWouldHold("NotAtVersion".to_owned());
     assert!(
         world.effects.counts.contains(&counted),
@@ -729,6 +729,7 @@ fn each_hop_needs_its_own_row() {
     world.after(5);
     assert_eq!(world.record().hop.as_deref(), Some(V36));
     assert!(!world.is_open(BEFORE, V36));
+    world.after(2);
     assert_eq!(world.waits_for(), wait("cni/agent", "NotAtVersion"));
     assert!(world.status().message.unwrap().ends_with("v1.19.0"));
     world.roll_out(AGENT, "v1.19.0");
@@ -1087,7 +1088,7 @@ fn a_hold_without_progress_is_judged_less_often() {
     passes(&mut world);
     fail(&mut world);
     world.roll_out(AGENT, "v1.18.2");
-    assert!(soon(world.after(5)), "its status has changed");
+    assert!(soon(world.lasts(5)), "its status has changed");
     assert_eq!(world.waits_for(), wait("cni/agent", "NotRolledOut"));
     passes(&mut world);
     // Another process takes over.
@@ -1136,7 +1137,7 @@ fn a_deadline_is_reported() {
             .any(|condition| condition.type_ == "DeadlineExceeded")
     };
     assert!(!late(&world));
-    world.after(61);
+    world.lasts(61);
     assert!(late(&world) && !world.is_open(BEFORE, V35));
     let warns = |event: &Event| matches!(event, Event::Warned("DeadlineExceeded", _));
     assert!(world.effects.events.iter().any(warns));

@@ -68,10 +68,6 @@ const NEW: &str = "kapp-controller.x.0.53.1+a.1";
     &["Package metrics.x.1.1.0 allows kapp-controller <0.53.0, not 0.53.1+a.1"],
 )]
 #[case::of_this_kapp_controller(&[OLD], &[OLD, "metrics.x.1.1.0"], &[])]
-#[case::twice(
-    &[OLD], &[NEW, "metrics.x.1.0.0", "metrics.x.1.0.0"],
-    &["Packages metrics.x.1.0.0 (spec.additionalPackages) and metrics.x.1.0.0 (spec.additionalPackages) would be one PackageInstall, metrics; keep the one in the field where the release has it"],
-)]
 fn findings_of_packages(#[case] before: &[&str], #[case] after: &[&str], #[case] expected: &[&str]) {
     let messages = messages(&given(), before, after);
     assert_eq!(messages, expected);

@@ -200,11 +200,11 @@ fn files(contents: &[&str]) -> Values {
 #[rstest]
 #[case::empty(&["{}\n"], json!({}))]
 #[case::no_content(&["", "# nothing\n"], json!({}))]
-#[case::inline(&["{\"a\":{\"b\":[1]}}\n"], json!({"a": {"": [1]}}))]
+#[case::inline(&["{\"a\":{\"b\":[1]}}\n"], json!({"a": {"b": [1]}}))]
 #[case::directives(&["#@data/values\n#@overlay/match-child-defaults missing_ok=True\n---\na: 1\n"], json!({"a": 1}))]
 #[case::later_files_win(
     &["a: {b: 1, c: 1}\nd: [1, 2]\n", "a: {b: 2}\nd: [3]\n"],
-    json!({"a": {"": 2, "c": 1}, "d": [3]})
+    json!({"a": {"b": 2, "c": 1}, "d": [3]})
 )]
 fn values_are_one_document(#[case] contents: &[&str], #[case] expected: Value) {
     assert_eq!(document(&files(contents)), Ok(expected));

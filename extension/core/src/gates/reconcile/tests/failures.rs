@@ -154,7 +154,7 @@ fn the_completion_of_a_job_outlives_failing_reads_and_proves_nothing_meanwhile()
     world.roll_out(AGENT, "v1.18.2");
     world.fails = Some(("Job", of_workload(Some(503))));
     for _ in 0..2 {
-        world.after(20);
+        world.lasts(20);
         let (reason, message) = world.closed(BEFORE, V35);
         assert_eq!(reason, "ChecksNotReady");
         assert!(

@@ -167,13 +167,13 @@ fn released() -> World {
 fn flux_and_the_agent_release_together() {
     let mut world = held();
     deploy(&mut world);
-    world.after(16);
+    world.lasts(16);
     assert_eq!(world.waits_for(), wait("cni/manifests", "NotAtVersion"));
     tag(&mut world);
-    world.after(16);
+    world.lasts(16);
     assert_eq!(world.waits_for(), wait("cni/manifests", "DeliveryInProgress"));
     apply(&mut world);
-    world.after(16);
+    world.lasts(16);
     assert_eq!(world.waits_for(), wait("cni/agent", "NotAtVersion"));
     assert!(!world.is_open(BEFORE, V35));
     assert_eq!(world.status().checks.as_deref(), Some("2/3"));
@@ -302,7 +302,7 @@ fn a_recorded_proof_outlives_a_reconcile_at_the_interval_of_flux() {
     for place in [RELEASE, MANIFESTS] {
         world.edit(place, at_work);
     }
-    world.after(16);
+    world.lasts(16);
     assert_eq!(
         world.waits_for(),
         wait("cni/release", "DeliveryInProgress"),

@@ -330,6 +330,12 @@ impl World {
         self.reconcile().unwrap()
     }
 
+    /// Lets time pass and reconciles, and again once what the first reconcile has observed has lasted for long enough to be written.
+    pub(super) fn lasts(&mut self, seconds: u32) -> Done {
+        self.after(seconds);
+        self.after(2)
+    }
+
     pub(super) fn status(&self) -> ClusterUpgradeStatus {
         let upgrade = self.get(UPGRADE).expect("there is a ClusterUpgrade");
         serde_json::from_value(upgrade["status"].clone()).unwrap()

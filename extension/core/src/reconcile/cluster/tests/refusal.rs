@@ -271,6 +271,16 @@ fn kapp_controller_of_another_client_holds_nothing() {
     assert!(blocking(&world.plan()).is_empty());
 }
 
+#[test]
+fn packages_of_one_name_are_not_merged() {
+    let mut world = World::new();
+    world.edit_bootstrap(|bootstrap| {
+        let cni = bootstrap.spec.cni.clone();
+        bootstrap.spec.additional_packages.extend(cni);
+    });
+    assert_eq!(held(&world), Some(GateReason::PackageDuplicated));
+}
+
 /// It has one version at a time, so two steps may need different ones.
 #[test]
 fn a_management_package_holds_only_its_own_step() {
