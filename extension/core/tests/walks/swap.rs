@@ -722,7 +722,7 @@ fn a_disturbance_at_any_step_delays_an_entry(#[case] disturbance: &[Step]) {
 
 #[rstest]
 #[case::without_an_image(User(Edit::NoImage(1)), "MachinesNotResolved")]
-#[case::of_a_deactivated_release(User(Edit::Deactivate(1, true)), "MachinesNotResolved")]
+#[case::of_a_deactivated_release(User(Edit::Deactivate(1, true)), "TKRNotUsable")]
 #[case::refused(User(Edit::RefusePatches(true)), "WriteRefused")]
 fn an_entry_that_cannot_be_written_holds(#[case] edit: Step, #[case] reason: &str) {
     let mut walk = walked(&[edit]);
