@@ -15,7 +15,7 @@ use crate::{
     names,
     packages::bootstrap::{PackageFacts, Role, duplicate_hold, packages},
     protocol::{Interrupt, Key, Read, ReadPhase, Server, Step},
-    reasons::{GateReason, Hold},
+    reasons::Hold,
     reconcile::cluster::{Context, Facts, connect, may_be_unmanaged},
 };
 
@@ -101,11 +101,8 @@ fn unusable(facts: &Facts, link: &Link) -> Option<Hold> {
         .as_ref()
         .ok()
         .filter(|_| link.position == Position::Unmerged)?;
-    let waits = [&link.needs, &link.hold].into_iter().flatten();
-    let waits = waits
-        .into_iter()
-        .any(|hold| hold.reason == GateReason::ManagementPackageNotReady);
-    usable::excluded(facts.releases.get(name)?, waits)
+    let is_held = link.needs.is_some() || link.hold.is_some();
+    usable::excluded(facts.releases.get(name)?, is_held)
 }
 
 /// Returns the packages of a step that exclude a version on which kapp-controller installs or resyncs them.

@@ -12,11 +12,12 @@ const EXCLUDING: [(&str, &str); 3] = [
     (label::INCOMPATIBLE, "incompatible with the management cluster"),
 ];
 
-/// Returns the hold of a release that its labels exclude. A release that waits for a management package is incompatible until then, and its
-/// step has a hold of its own.
-pub(super) fn excluded(release: &TanzuKubernetesRelease, waits: bool) -> Option<Hold> {
-    let is_excluding = |label: &str| !(waits && label == label::INCOMPATIBLE);
-    let mut labels = EXCLUDING.iter().filter(|(label, _)| is_excluding(label));
+/// Returns the hold of a release that its labels exclude. If its step is `held` otherwise, only users may have set such a label: the leader
+/// sets the other ones because of a missing template or Package, or of a management package that is not proven.
+pub(super) fn excluded(release: &TanzuKubernetesRelease, held: bool) -> Option<Hold> {
+    let mut labels = EXCLUDING
+        .iter()
+        .filter(|(label, _)| !held || *label == label::DEACTIVATED);
     let (label, says) = labels.find(|(label, _)| release.labels().contains_key(*label))?;
     let name = release.name_any();
     Some(Hold::new(

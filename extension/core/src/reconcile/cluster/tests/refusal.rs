@@ -281,6 +281,19 @@ fn packages_of_one_name_are_not_merged() {
     assert_eq!(held(&world), Some(GateReason::PackageDuplicated));
 }
 
+/// The leader labels such a release as invalid, and an apply may contain the Package.
+#[test]
+fn a_missing_package_is_named_and_not_the_label_that_it_causes() {
+    let mut world = World::new();
+    world.remove_package(&format!("{ANTREA}.2.0.0"));
+    world.label_release(RELEASES[3], label::INVALID);
+    let not_found = GateReason::PackageNotFound;
+    assert_eq!(blocking(&world.plan()), [(VERSIONS[3], not_found.as_str())]);
+    assert_eq!(held(&world), Some(not_found));
+    world.label_release(RELEASES[3], label::DEACTIVATED);
+    assert_eq!(held(&world), Some(GateReason::TKRNotUsable));
+}
+
 /// It has one version at a time, so two steps may need different ones.
 #[test]
 fn a_management_package_holds_only_its_own_step() {
