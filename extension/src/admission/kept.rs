@@ -7,9 +7,11 @@ use serde::{
     de::{DeserializeOwned, IgnoredAny, MapAccess, SeqAccess, Visitor},
 };
 use sluice_core::{
-    admission::ANNOTATIONS, names::LONGEST_NAME, packages::bootstrap::MOST_ADDITIONAL, resolver,
+    admission::{ANNOTATIONS, cluster_upgrade::is_exemption},
+    names::LONGEST_NAME,
+    packages::bootstrap::MOST_ADDITIONAL,
+    resolver,
 };
-use sluice_crds::labels::annotation;
 
 /// Maximum length of an annotation; a longer one is cut, and so cannot be parsed by its rule.
 const LONGEST_ANNOTATION: usize = 16 * 1024;
@@ -93,7 +95,7 @@ pub(super) struct OfClusters;
 
 impl Keys for OfClusters {
     fn contain(key: &str) -> bool {
-        resolver::KEYS.contains(&key) || key == annotation::SKIP_UPGRADE_CHECKS
+        resolver::KEYS.contains(&key) || is_exemption(key)
     }
 }
 

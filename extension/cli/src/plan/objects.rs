@@ -31,6 +31,9 @@ use sluice_crds::{
 use super::reads::Reader;
 use crate::{arguments::PlanArgs, connection::Trouble};
 
+/// Control plane of a Cluster, or the reason why too little is known of it.
+type KnownControlPlane = Result<Option<CachedControlPlane>, Unknown>;
+
 /// Objects that a plan depends on.
 pub(super) struct Objects {
     pub(super) facts: Facts,
@@ -183,7 +186,7 @@ async fn control_plane(
     reader: &Reader,
     namespace: &str,
     reference: &ObjectReference,
-) -> Result<Result<Option<CachedControlPlane>, Unknown>, Failure> {
+) -> Result<KnownControlPlane, Failure> {
     let Some((served, _)) = reader.served(reference.group(), &reference.kind).await? else {
         return Ok(Err(Unknown::unreadable(
             reference,

@@ -47,6 +47,12 @@ pub struct ClusterUpdate<'a> {
     pub denies: bool,
 }
 
+/// Whether this is the annotation that exempts a version from the checks.
+#[must_use]
+pub fn is_exemption(key: &str) -> bool {
+    key == annotation::SKIP_UPGRADE_CHECKS
+}
+
 /// Whether the upgrade of a Cluster is checked: the update changes version or release label, the Cluster is not paused, and its annotation
 /// does not exempt the version.
 #[must_use]

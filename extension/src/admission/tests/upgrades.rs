@@ -150,29 +150,19 @@ async fn an_upgrade_that_its_gate_would_hold_is_refused_with_the_reason_and_the_
 }
 
 #[rstest]
-#[case::to_a_deactivated_release(STORED, STORED, STORED, SAME_DEACTIVATED, false)]
-#[case::back_from_it(STORED, STORED, SAME_DEACTIVATED, STORED, true)]
+#[case::back_from_it(STORED, STORED, SAME_DEACTIVATED, STORED)]
 #[case::back_to_a_deactivated_release_of_the_machines(
     SAME_DEACTIVATED,
     SAME_MISSING,
     SAME_MISSING,
-    SAME_DEACTIVATED,
-    true
-)]
-#[case::to_a_deactivated_release_that_is_not_that_of_the_machines(
-    STORED,
-    SAME_MISSING,
-    SAME_MISSING,
-    SAME_DEACTIVATED,
-    false
+    SAME_DEACTIVATED
 )]
 #[tokio::test(start_paused = true)]
-async fn a_release_of_the_same_version_is_refused_unless_machines_are_made_of_it(
+async fn the_release_of_the_machines_is_never_refused(
     #[case] machines: &str,
     #[case] merged: &str,
     #[case] old: &str,
     #[case] new: &str,
-    #[case] allowed: bool,
 ) {
     let labelled = |release: &str| {
         let mut cluster = cluster("v1.36.3", release);
@@ -184,13 +174,7 @@ async fn a_release_of_the_same_version_is_refused_unless_machines_are_made_of_it
     let (checks, server) = (UpgradeChecks::Deny, Server::new(None));
     let (admission, _following) = checking_with(checks, old.clone(), Some(merged), &server).await;
     let answer = checked(&admission, &update(&old, &new)).await;
-    assert_eq!(answer["allowed"], allowed, "{answer}");
-    if !allowed {
-        let field = &answer["status"]["details"]["causes"][0]["field"];
-        assert_eq!(field, "metadata.labels[run.tanzu.vmware.com/tkr]", "{answer}");
-        let message = answer["status"]["message"].as_str().unwrap();
-        assert!(message.contains("TKRNotUsable at v1.36.3"), "{message}");
-    }
+    assert_eq!(answer["allowed"], true, "{answer}");
 }
 
 type Edited = fn() -> (Value, Value);
@@ -256,8 +240,8 @@ async fn what_is_missing_only_warns() {
     let mut review = update(&stored(), &cluster("v1.37.0", MISSING));
     let answer = checked(&admission, &review).await;
     assert_eq!(answer["allowed"], true);
-    let first = answer["warnings"][0].as_str().unwrap();
-    assert!(first.starts_with("will be held: TKRNotFound"), "{answer}");
+    let warnings = answer["warnings"].to_string();
+    assert!(warnings.contains("will be held: TKRNotFound"), "{answer}");
     review["request"]["object"] = cluster("v1.37.0", DEACTIVATED);
     assert_eq!(checked(&admission, &review).await["allowed"], false);
 }
