@@ -17,7 +17,7 @@ use sluice_core::{
     protocol::{Failure, ReadResult},
     reasons::Hold,
     reconcile::cluster::{Context, Interrupt, LocalState, Unknown},
-    upgrade_plan::{self, Finding, FindingReason, Scope, UpgradePlan, WarningReason},
+    upgrade_plan::{self, Finding, FindingReason, MAX_ROUNDS, Scope, UpgradePlan, WarningReason},
 };
 use sluice_crds::foreign::ClusterClass;
 
@@ -35,9 +35,6 @@ use crate::{
 
 /// A gate will hold the upgrade, or Cluster API refuses it.
 const BLOCKED: u8 = 3;
-
-/// Maximum number of rounds: each asks for the templates of a further step.
-const MAX_ROUNDS: usize = 64;
 
 /// Name of the comparison of values with schemas.
 const VALUES: &str = "values";

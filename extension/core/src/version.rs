@@ -147,6 +147,17 @@ pub fn older(one: String, other: String) -> String {
 mod tests {
     use proptest::prelude::*;
     use rstest::rstest;
+/// Whether `one` is a lower release than `other`; `false` if one of them is not a semantic version.
+pub(crate) fn below(one: &str, other: &str) -> bool {
+    match (
+        KubernetesVersion::from_str(one),
+        KubernetesVersion::from_str(other),
+    ) {
+        (Ok(one), Ok(other)) => one.cmp_release(&other) == Ordering::Less,
+        _ => false,
+    }
+}
+
 
     use super::*;
 

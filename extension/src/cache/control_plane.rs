@@ -10,7 +10,6 @@ use kube::{Client, core::ObjectMeta};
 use sluice_core::{
     cache::{Discoveries, NamedKind, NamedKinds, PERIOD, Standing, Turn, Waiting},
     reconcile::cluster::{CachedControlPlane, Key, Server, Unknown},
-    upgrade::hop::{ControlPlaneFacts, Rollout},
 };
 use sluice_crds::foreign::{ControlPlane, cluster::ObjectReference};
 
@@ -228,19 +227,13 @@ fn found(
         State::Readable { resource, store } => {
             let found = store.found(Some(cluster.namespace()), &reference.name);
             let found = found.map_err(|object| Unknown::Unreadable(object.hold()))?;
-            Ok(found.map(|found| CachedControlPlane {
-                key: Key {
-                    server: Server::Management,
-                    resource: (&resource).into(),
-                    namespace: Some(cluster.namespace().to_owned()),
-                    name: reference.name.clone(),
-                },
-                uid: found.metadata.uid.clone(),
-                generation: found.metadata.generation,
-                resource_version: found.metadata.resource_version.clone(),
-                versions: ControlPlaneFacts::of(&found),
-                rollout: Rollout::of(&found),
-            }))
+            let key = Key {
+                server: Server::Management,
+                resource: (&resource).into(),
+                namespace: Some(cluster.namespace().to_owned()),
+                name: reference.name.clone(),
+            };
+            Ok(found.map(|found| CachedControlPlane::of(key, &found)))
         }
         State::Reading => Err(Unknown::Reading),
         State::Unserved => Err(Unknown::unreadable(reference, "the API server does not serve it")),

@@ -16,7 +16,6 @@ use sluice_core::{
     reconcile::cluster::{CachedControlPlane, Facts, Settings, Unknown},
     resolver::asks,
     schedule::SyncPeriod,
-    upgrade::hop::{ControlPlaneFacts, Rollout},
     upgrade_plan::{Finding, TargetInputs, assume_steps, target},
 };
 use sluice_crds::{
@@ -200,12 +199,5 @@ async fn control_plane(
         name: reference.name.clone(),
     };
     let found: Option<ControlPlane> = reader.object(&key).await?;
-    Ok(Ok(found.map(|found| CachedControlPlane {
-        key,
-        uid: found.metadata.uid.clone(),
-        generation: found.metadata.generation,
-        resource_version: found.metadata.resource_version.clone(),
-        versions: ControlPlaneFacts::of(&found),
-        rollout: Rollout::of(&found),
-    })))
+    Ok(Ok(found.map(|found| CachedControlPlane::of(key, &found))))
 }

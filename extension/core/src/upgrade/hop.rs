@@ -5,8 +5,6 @@ mod plan;
 mod rollout;
 mod worker;
 
-use std::cmp::Ordering;
-
 use sluice_crds::run::{Hook, Outcome, UpgradeRecord};
 
 pub use self::control_plane::ControlPlaneFacts;
@@ -14,7 +12,7 @@ pub use self::plan::Plan;
 pub use self::rollout::Rollout;
 pub use self::worker::{Worker, WorkerFacts};
 use super::course::Course;
-use crate::version::{KubernetesVersion, is_upgrading, reached, same, same_numbers};
+use crate::version::{below, is_upgrading, reached, same, same_numbers};
 
 /// Progress of the control plane.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -212,16 +210,6 @@ fn begun_above<'a>(version: &str, previous: Option<Course<'a>>) -> Option<&'a st
     record
         .hop
         .filter(|hop| !same(hop, version) && reached(hop, version))
-}
-
-fn below(to: &str, version: &str) -> bool {
-    match (
-        to.parse::<KubernetesVersion>(),
-        version.parse::<KubernetesVersion>(),
-    ) {
-        (Ok(to), Ok(version)) => to.cmp_release(&version) == Ordering::Less,
-        _ => false,
-    }
 }
 
 /// Whether the control plane is at a hop on the path to `to` with packages that are unproven since its arrival. Another target does not

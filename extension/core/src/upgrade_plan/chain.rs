@@ -16,7 +16,7 @@ use crate::{
         course::holds,
         hop::{ControlPlaneFacts, Plan, UpgradeDirection},
     },
-    version::same,
+    version::{reached, same},
 };
 
 /// Maximum number of steps. Each step costs as much as a reconcile without its reads, and any tenant may create a ClusterClass with many
@@ -202,8 +202,7 @@ fn after(facts: &Facts, next: &NextHop) -> Facts {
         };
     }
     if let Plan::Given { workers, .. } = &mut facts.plan {
-        let is_behind = |step: &String| !same(step, hop) && !crate::version::reached(step, hop);
-        workers.retain(|step| !is_behind(step));
+        workers.retain(|step| reached(step, hop));
     }
     let Some(bootstrap) = &facts.bootstrap else {
         return facts;

@@ -23,7 +23,7 @@ use sluice_crds::run::ClusterBootstrapSpec;
 pub use self::{
     checks::IGNORES_SELECTION,
     finding::{Admission, Effect, Finding, FindingReason, WarningReason},
-    run::{PlanFailed, plan_of},
+    run::{MAX_ROUNDS, PlanFailed, plan_of},
     schema::{SchemaNotUsable, mismatches},
     table::{CHECKS, Check, PAGE, with_checks},
     target::{InvalidTarget, Target, TargetInputs, target},
@@ -37,7 +37,6 @@ use crate::{
     reasons::Hold,
     reconcile::cluster::{Context, Facts, NextHop, next_hop},
     upgrade::hop::Plan,
-    version::same,
 };
 
 /// Plan of an upgrade.
@@ -161,11 +160,7 @@ pub(crate) fn refusal(context: &Context<'_>, first: &NextHop) -> Step<Option<Hol
 /// says so.
 pub fn assume_steps(facts: &mut Facts) -> Option<Finding> {
     let to = &facts.topology.version;
-    let is_planned = match &facts.plan {
-        Plan::Given { control_plane, .. } => control_plane.last().is_some_and(|last| same(last, to)),
-        Plan::Direct | Plan::Listed(_) => true,
-    };
-    if is_planned {
+    if facts.plan.leads_to(to) {
         return None;
     }
     let message =

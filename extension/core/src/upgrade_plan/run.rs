@@ -9,8 +9,8 @@ use crate::{
 };
 use sluice_crds::{foreign::Package, run::ClusterBootstrapTemplate};
 
-/// Maximum number of rounds: each asks for the templates of a further step.
-const MAX_ROUNDS: usize = 64;
+/// Maximum number of rounds of a plan: each asks for the templates of a further step.
+pub const MAX_ROUNDS: usize = 64;
 
 /// Reason why there is no plan.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -1,7 +1,5 @@
 //! Target that a user names.
 
-use std::cmp::Ordering;
-
 use kube::ResourceExt as _;
 use serde_json::Value;
 use sluice_crds::{
@@ -16,7 +14,7 @@ use crate::{
     cluster::{is_legacy, release_of},
     releases::{prefixes, version_label},
     resolver::{Asked, ResolverInputs, Running, asks, resolve},
-    version::KubernetesVersion,
+    version::below,
 };
 
 /// Maximum number of releases in a message.
@@ -102,7 +100,7 @@ pub fn target(text: &str, inputs: TargetInputs<'_>) -> Result<Target, InvalidTar
         None => only(text, inputs.releases)?,
     };
     match inputs.control_plane {
-        Some(control_plane) if is_below(&target.version, control_plane) => Err(InvalidTarget::Lower {
+        Some(control_plane) if below(&target.version, control_plane) => Err(InvalidTarget::Lower {
             version: target.version,
             control_plane: control_plane.to_owned(),
         }),
@@ -222,14 +220,6 @@ fn label_in(patch: &[Value]) -> Option<String> {
         label.as_str().map(str::to_owned)
     };
     patch.iter().find_map(written)
-}
-
-fn is_below(version: &str, other: &str) -> bool {
-    let parsed = version
-        .parse::<KubernetesVersion>()
-        .ok()
-        .zip(other.parse::<KubernetesVersion>().ok());
-    parsed.is_some_and(|(version, other)| version.cmp_release(&other) == Ordering::Less)
 }
 
 #[cfg(test)]

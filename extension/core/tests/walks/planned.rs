@@ -162,7 +162,7 @@ fn a_cancelled_upgrade_is_checked_when_it_is_tried_again() {
     walk.finish();
 }
 
-/// Nobody asks for the release, and its packages stay.
+/// No user requests the release, and its packages stay.
 #[rstest]
 #[case::without_a_statement(&[Edit::NoMark, Edit::NoStatus])]
 #[case::of_the_addons_manager(&[Edit::OfAddonsManager])]

@@ -166,6 +166,18 @@ fn a_label_that_moves_on_drops_the_swap(#[case] steps: &[&[Step]]) {
     completed(walk, &[HIGHEST_RELEASE]);
 }
 
+/// The swap has ended without a write of its machines.
+fn assert_cancelled(walk: &Walk) {
+    assert_written(walk, &[]);
+    let record = recorded(walk);
+    assert_eq!(
+        record.outcome,
+        Some(Outcome::Cancelled),
+        "{}",
+        brief(Some(&record))
+    );
+}
+
 #[rstest]
 #[case::after_the_merge(&MERGED)]
 #[case::while_packages_are_deployed(&DEPLOYING)]
@@ -174,14 +186,7 @@ fn a_label_that_moves_back_cancels_the_swap(#[case] steps: &[&[Step]]) {
     let mut walk = walked(&steps.concat());
     walk.step(User(Edit::Label(0)));
     walk.finish_swap();
-    assert_written(&walk, &[]);
-    let record = recorded(&walk);
-    assert_eq!(
-        record.outcome,
-        Some(Outcome::Cancelled),
-        "{}",
-        brief(Some(&record))
-    );
+    assert_cancelled(&walk);
     let merged = package_name(1, packages_of(HIGHER_RELEASE));
     assert_eq!(*cni(&walk), merged, "packages are not lowered");
     // Another try.
@@ -200,14 +205,7 @@ fn a_label_moves_back_to_a_deactivated_release(#[case] steps: &[&[Step]]) {
     let mut walk = walked(&steps.concat());
     walk.take(&[User(Edit::Deactivate(0, true)), User(Edit::Label(0))]);
     walk.take(&[Round; 6]);
-    assert_written(&walk, &[]);
-    let record = recorded(&walk);
-    assert_eq!(
-        record.outcome,
-        Some(Outcome::Cancelled),
-        "{}",
-        brief(Some(&record))
-    );
+    assert_cancelled(&walk);
     walk.finish();
 }
 

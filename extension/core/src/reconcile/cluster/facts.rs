@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use kube::ResourceExt;
 use sluice_crds::{
     foreign::{
-        Cluster, ClusterClass, MachineDeployment, MachinePool, Package,
+        Cluster, ClusterClass, ControlPlane, MachineDeployment, MachinePool, Package,
         cluster::{ClusterStatus, ObjectReference, Topology},
     },
     labels::{annotation, label},
@@ -89,6 +89,19 @@ pub struct CachedControlPlane {
 
 impl CachedControlPlane {
     /// Whether both are the same object with the same desired state and versions.
+    /// Returns what is kept of an object with this key.
+    #[must_use]
+    pub fn of(key: Key, object: &ControlPlane) -> Self {
+        Self {
+            key,
+            uid: object.metadata.uid.clone(),
+            generation: object.metadata.generation,
+            resource_version: object.metadata.resource_version.clone(),
+            versions: ControlPlaneFacts::of(object),
+            rollout: Rollout::of(object),
+        }
+    }
+
     pub(super) fn is_as(&self, other: &Self) -> bool {
         let of = |of: &Self| (of.key.clone(), of.uid.clone(), of.generation, of.versions.clone());
         of(self) == of(other)

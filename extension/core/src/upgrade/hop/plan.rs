@@ -46,6 +46,14 @@ impl Plan {
         }
     }
 
+    /// Whether the steps to this target are known.
+    pub(crate) fn leads_to(&self, to: &str) -> bool {
+        match self {
+            Self::Given { control_plane, .. } => control_plane.last().is_some_and(|last| same(last, to)),
+            Self::Direct | Self::Listed(_) => true,
+        }
+    }
+
     /// Returns the control plane version after `version` on the path to `to`; none while it is unknown.
     pub(in crate::upgrade) fn next_step(&self, version: &str, to: &str) -> Option<String> {
         match self {
@@ -53,7 +61,7 @@ impl Plan {
             Self::Listed(versions) => {
                 Some(first_listed(version, to, versions).unwrap_or_else(|| to.to_owned()))
             }
-            Self::Given { control_plane, .. } if is_of(control_plane, to) => {
+            Self::Given { control_plane, .. } if self.leads_to(to) => {
                 let ahead = |step: &&String| is_above(step, version);
                 control_plane.iter().find(ahead).cloned()
             }
@@ -79,11 +87,6 @@ impl Plan {
             Self::Direct | Self::Listed(_) => lag_behind(version, workers, to).unwrap_or(false),
         }
     }
-}
-
-/// Whether a plan leads to this target.
-fn is_of(steps: &[String], to: &str) -> bool {
-    steps.last().is_some_and(|last| same(last, to))
 }
 
 /// Whether a step leads from a version to another one. Cluster API permits steps between builds that have no order.

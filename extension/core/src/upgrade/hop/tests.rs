@@ -3,6 +3,7 @@ use rstest::rstest;
 use sluice_crds::run::Gate;
 
 use super::*;
+use crate::version::KubernetesVersion;
 
 const V34: &str = "v1.34.4";
 const V35: &str = "v1.35.4";

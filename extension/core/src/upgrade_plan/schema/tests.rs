@@ -1,24 +1,16 @@
-use std::{
-    collections::BTreeMap,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
 use jiff::Timestamp;
 use k8s_openapi::{ByteString, api::core::v1::Secret, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use rstest::rstest;
 use serde_json::json;
-use sluice_crds::foreign::Cluster;
 
 use super::{document::NotReadable, *};
 use crate::{
     clock::Clock,
-    packages::build::Owner,
     protocol::{Interrupt, Object, Read, ReadResult},
     reasons::GateReason,
-    reconcile::cluster::{LocalState, Settings},
-    schedule::SyncPeriod,
-    upgrade::hop::Plan,
+    reconcile::{self, cluster::LocalState},
     upgrade_plan::chain::Position,
 };
 
@@ -231,45 +223,10 @@ fn spec(packages: &Value) -> ClusterBootstrapSpec {
 
 /// A Cluster whose ClusterBootstrap has these packages.
 fn facts(current: &ClusterBootstrapSpec) -> Facts {
-    let cluster: Cluster = serde_json::from_value(json!({
-        "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster",
-        "metadata": {"name": "one", "namespace": "team-a", "uid": "uid"},
-        "spec": {"topology": {"classRef": {"name": "class"}, "version": "v1.35.4"}},
-    }))
-    .unwrap();
     let bootstrap = json!({"metadata": {"name": "one", "namespace": "team-a"}, "spec": current});
     Facts {
-        settings: Settings {
-            system_namespace: "system".to_owned(),
-            sync_period: SyncPeriod {
-                length: Duration::from_mins(10),
-                since: Instant::now(),
-            },
-            deletion_limit: Duration::from_mins(10),
-        },
-        server_now: None,
-        management_uid: None,
-        owner: Owner {
-            name: "one".to_owned(),
-            namespace: "team-a".to_owned(),
-            uid: "uid".to_owned(),
-        },
-        label: String::new(),
-        topology: cluster.spec.topology.clone().unwrap(),
-        cluster: cluster.into(),
-        made_of: None,
-        follows_bootstrap: false,
-        class: None,
         bootstrap: Some(Arc::new(serde_json::from_value(bootstrap).unwrap())),
-        control_plane: None,
-        unknown: None,
-        workers: Vec::new(),
-        plan: Plan::Direct,
-        releases: Arc::default(),
-        images: None,
-        undecodable_release: None,
-        catalogue: Arc::default(),
-        management_packages: Arc::default(),
+        ..reconcile::cluster::tests::facts()
     }
 }
 
