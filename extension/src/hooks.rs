@@ -8,17 +8,23 @@ use std::{
     time::Duration,
 };
 
-use futures::future::try_join_all;
+use futures::future::{try_join, try_join_all};
 use prometheus_client::registry::Registry;
 use sluice_core::{
-    cache::{is_earlier, stored_kind::StoredKind, stores::Stores as _},
+    cache::{
+        is_earlier,
+        stored_kind::StoredKind,
+        stores::{Releases, Stores as _},
+    },
     gate::{
         confirmation::{Confirmation, ConfirmationResult, NotConfirmed, ObjectRead, Reads, ReleaseObject},
         decision::{Decision, Knowledge, decide},
         hook_call::{HookCall, OwnedHookCall},
         index::{self, Counting, LogOnChange, Noted, Pace, Uncounted},
+        plan_call::{NoPlan, PlanCall},
     },
     reasons::Hold,
+    upgrade_plan::{steps_by, steps_of},
 };
 use sluice_hooks::Gate;
 use tokio::time::Instant;
@@ -238,6 +244,24 @@ impl Index {
         }
     }
 
+    /// Reads the releases, and the ClusterBootstrap with the hop that is under way, for a plan before the caches are filled.
+    async fn planned_by_reads(&self, call: &PlanCall, peer: IpAddr) -> Result<Vec<String>, NoPlan> {
+        let deadline = Instant::now() + CONFIRM_WITHIN;
+        let (confirmer, _) = self.0.confirmer.get().ok_or(NoPlan::NotListed)?;
+        let _admitted = confirmer.admit(peer).ok_or(NoPlan::NotListed)?;
+        let bootstrap = ReleaseObject::cluster_bootstrap(&call.namespace, &call.name);
+        let read = try_join(
+            confirmer.releases(deadline),
+            confirmer.read(&bootstrap, peer, deadline),
+        );
+        let (releases, bootstrap) = read.await.map_err(|_| NoPlan::NotListed)?;
+        let bootstrap = match bootstrap {
+            ObjectRead::ClusterBootstrap(found) => found.ok().flatten(),
+            _ => None,
+        };
+        Ok(steps_by(call, &releases, bootstrap.as_deref())?)
+    }
+
     /// Reads an object that a release depends on.
     async fn read(
         &self,
@@ -301,6 +325,25 @@ impl Gate for Index {
         }
         self.answered(&call, &decision);
         decision
+    }
+
+    async fn plan(&self, call: PlanCall, peer: IpAddr) -> Result<Vec<String>, NoPlan> {
+        let stores = self.0.stores.get();
+        let filled = stores.filter(|stores| stores.unlisted().is_none());
+        let steps = match filled {
+            _ if !call.passes_minors() => steps_by(&call, &Releases::new(), None)?,
+            Some(stores) => steps_of(&call, stores, &self.0.system_namespace)?,
+            None => self.planned_by_reads(&call, peer).await?,
+        };
+        let PlanCall {
+            namespace,
+            name: cluster,
+            from,
+            to,
+            ..
+        } = &call;
+        debug!(namespace, cluster, from, to, ?steps, "Planned upgrade");
+        Ok(steps)
     }
 }
 

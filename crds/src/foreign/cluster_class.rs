@@ -100,13 +100,10 @@ impl ClusterClassSpec {
         self.variables.iter().any(|declared| declared.name == variable)
     }
 
-    /// Whether an extension plans the steps of upgrades.
+    /// Returns the handler that plans the steps of upgrades with the name of its ExtensionConfig, `generate-upgrade-plan.sluice`.
     #[must_use]
-    pub fn is_planned_by_extension(&self) -> bool {
-        let external = self
-            .upgrade
-            .as_ref()
-            .and_then(|upgrade| upgrade.external.as_ref());
-        external.is_some_and(|external| external.generate_upgrade_plan_extension.is_some())
+    pub fn plan_extension(&self) -> Option<&str> {
+        let external = self.upgrade.as_ref()?.external.as_ref()?;
+        external.generate_upgrade_plan_extension.as_deref()
     }
 }

@@ -6,6 +6,7 @@ mod upgrading;
 
 use std::cmp::Ordering;
 use std::fmt;
+use std::ops::Range;
 use std::str::FromStr;
 
 use semver::Version;
@@ -44,6 +45,12 @@ impl KubernetesVersion {
         self.version.minor
     }
 
+    /// Returns the major version, 1 of `v1.35.4`.
+    #[must_use]
+    pub const fn major(&self) -> u64 {
+        self.version.major
+    }
+
     /// Whether both have the same minor version.
     #[must_use]
     pub const fn same_minor(&self, other: &Self) -> bool {
@@ -57,6 +64,13 @@ impl KubernetesVersion {
             return 0;
         }
         self.version.minor.saturating_sub(other.version.minor)
+    }
+
+    /// Returns the minor versions between `self` and a later version; none between different major versions.
+    #[must_use]
+    pub const fn minors_before(&self, later: &Self) -> Range<u64> {
+        let minor = self.version.minor;
+        minor.saturating_add(1)..minor.saturating_add(later.minors_ahead_of(self))
     }
 
     /// Compares without build metadata: two builds of one release are equal.
@@ -133,6 +147,17 @@ pub fn reached(one: &str, other: &str) -> bool {
     }
 }
 
+/// Whether `one` is a lower release than `other`; `false` if one of them is not a semantic version.
+pub(crate) fn below(one: &str, other: &str) -> bool {
+    match (
+        KubernetesVersion::from_str(one),
+        KubernetesVersion::from_str(other),
+    ) {
+        (Ok(one), Ok(other)) => one.cmp_release(&other) == Ordering::Less,
+        _ => false,
+    }
+}
+
 /// Returns the older of two versions, or `one` if they have no order.
 #[must_use]
 pub fn older(one: String, other: String) -> String {
@@ -147,17 +172,6 @@ pub fn older(one: String, other: String) -> String {
 mod tests {
     use proptest::prelude::*;
     use rstest::rstest;
-/// Whether `one` is a lower release than `other`; `false` if one of them is not a semantic version.
-pub(crate) fn below(one: &str, other: &str) -> bool {
-    match (
-        KubernetesVersion::from_str(one),
-        KubernetesVersion::from_str(other),
-    ) {
-        (Ok(one), Ok(other)) => one.cmp_release(&other) == Ordering::Less,
-        _ => false,
-    }
-}
-
 
     use super::*;
 

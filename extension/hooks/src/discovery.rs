@@ -1,6 +1,7 @@
 //! Discovery: the list of hooks.
 
 use serde::Serialize;
+use sluice_core::gate::hook_call::{GENERATE_UPGRADE_PLAN, GENERATE_UPGRADE_PLAN_HANDLER};
 
 use crate::handler;
 use crate::profile::Profile;
@@ -43,23 +44,30 @@ impl DiscoveryResponse {
     /// order.
     #[must_use]
     pub fn of(profile: Profile) -> Self {
+        let planner = profile
+            .plans_upgrades()
+            .then(|| Handler::named(GENERATE_UPGRADE_PLAN_HANDLER, GENERATE_UPGRADE_PLAN));
         Self {
             api_version: API_VERSION,
             kind: "DiscoveryResponse",
             status: "Success",
             message: "",
-            handlers: profile.hooks().map(Handler::of).collect(),
+            handlers: profile.hooks().map(Handler::of).chain(planner).collect(),
         }
     }
 }
 
 impl Handler {
     const fn of(hook: Hook) -> Self {
+        Self::named(handler(hook), hook.as_str())
+    }
+
+    const fn named(name: &'static str, hook: &'static str) -> Self {
         Self {
-            name: handler(hook),
+            name,
             request_hook: RequestHook {
                 api_version: API_VERSION,
-                hook: hook.as_str(),
+                hook,
             },
             timeout_seconds: TIMEOUT_SECONDS,
             failure_policy: "Fail",

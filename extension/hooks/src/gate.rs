@@ -4,7 +4,8 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use sluice_core::gate::decision::Decision;
-use sluice_core::gate::hook_call::{HookCall, OwnedHookCall};
+use sluice_core::gate::hook_call::{GENERATE_UPGRADE_PLAN, HookCall, OwnedHookCall};
+use sluice_core::gate::plan_call::{NoPlan, PlanCall};
 use sluice_core::reasons::HoldReason;
 
 use crate::Hook;
@@ -21,6 +22,10 @@ pub trait Gate: Send + Sync + 'static {
     /// Decides a call of this peer again that [`decide`](Gate::decide) has released, on objects read from the API server after the call
     /// arrived. The body of the call is dropped by then. The future ends within half a second: Cluster API waits.
     fn confirm(&self, call: OwnedHookCall, peer: IpAddr) -> impl Future<Output = Decision> + Send;
+
+    /// Returns the steps of the control plane for a call of GenerateUpgradePlan of this peer: from the cache, or within half a second from
+    /// a read. They release nothing.
+    fn plan(&self, call: PlanCall, peer: IpAddr) -> impl Future<Output = Result<Vec<String>, NoPlan>> + Send;
 }
 
 impl<G: Gate> Gate for std::sync::Arc<G> {
@@ -30,6 +35,10 @@ impl<G: Gate> Gate for std::sync::Arc<G> {
 
     fn confirm(&self, call: OwnedHookCall, peer: IpAddr) -> impl Future<Output = Decision> + Send {
         (**self).confirm(call, peer)
+    }
+
+    fn plan(&self, call: PlanCall, peer: IpAddr) -> impl Future<Output = Result<Vec<String>, NoPlan>> + Send {
+        (**self).plan(call, peer)
     }
 }
 
@@ -60,8 +69,10 @@ pub struct Answer {
 pub enum Endpoint {
     /// The list of hooks.
     Discovery,
-    /// One hook.
+    /// One hook with gates.
     Hook(Hook),
+    /// Hook GenerateUpgradePlan.
+    UpgradePlan,
     /// Unknown path.
     Unknown,
 }
@@ -73,6 +84,7 @@ impl Endpoint {
         match self {
             Self::Discovery => "Discovery",
             Self::Hook(hook) => hook.as_str(),
+            Self::UpgradePlan => GENERATE_UPGRADE_PLAN,
             Self::Unknown => "Unknown",
         }
     }
@@ -81,11 +93,11 @@ impl Endpoint {
 /// Outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Released; also the outcome of discovery.
+    /// Released; also the outcome of discovery and of a plan.
     Released,
     /// Held, with the reason.
     Held(HoldReason),
-    /// Invalid request, with the reason.
+    /// Invalid request, or an upgrade that cannot be planned, with the reason.
     Failed(&'static str),
     /// The body exceeds the size limit.
     TooLarge,

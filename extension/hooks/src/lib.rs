@@ -19,9 +19,10 @@ pub use self::gate::{Answer, Endpoint, Gate, Observer, Outcome};
 pub use self::profile::Profile;
 pub use self::repeats::Repeats;
 pub use self::reply::Reply;
-pub use self::request::{Request, RequestError, parse_discovery};
+pub use self::request::{Request, RequestError, parse_discovery, parse_plan};
 pub use self::router::router;
 pub use sluice_core::gate::hook_call::{Hook, handler};
+pub use sluice_core::gate::plan_call::{NoPlan, PlanCall};
 
 /// Group and version of the hooks, the first segments of every path.
 pub const GROUP_VERSION: &str = "hooks.runtime.cluster.x-k8s.io/v1alpha1";

@@ -33,6 +33,11 @@ impl Profile {
         Hook::ALL.into_iter().filter(move |hook| self.knows(*hook))
     }
 
+    /// Whether Cluster API may ask for the plan of an upgrade.
+    pub(crate) const fn plans_upgrades(self) -> bool {
+        matches!(self, Self::Current)
+    }
+
     const fn knows(self, hook: Hook) -> bool {
         match self {
             Self::Current => true,

@@ -1,6 +1,7 @@
 //! Refused requests.
 
 use http::StatusCode;
+use sluice_core::gate::plan_call::NoPlan;
 
 use crate::body::Unread;
 use crate::gate::{Endpoint, Outcome};
@@ -11,6 +12,7 @@ use crate::request::RequestError;
 #[derive(Debug)]
 pub(crate) enum Refusal {
     NotUnderstood(RequestError),
+    NotPlanned(NoPlan),
     TooLarge,
     WrongMethod,
     NotFound,
@@ -23,6 +25,7 @@ impl Refusal {
     pub(crate) const fn outcome(&self) -> Outcome {
         match self {
             Self::NotUnderstood(error) => Outcome::Failed(error.reason()),
+            Self::NotPlanned(why) => Outcome::Failed(why.as_str()),
             Self::TooLarge => Outcome::TooLarge,
             Self::WrongMethod => Outcome::WrongMethod,
             Self::NotFound => Outcome::NotFound,
@@ -43,6 +46,7 @@ impl Refusal {
     pub(crate) fn message(&self) -> String {
         let message = match self {
             Self::NotUnderstood(error) => return error.to_string(),
+            Self::NotPlanned(why) => return why.to_string(),
             Self::TooLarge => "request body is larger than 20 MiB",
             Self::WrongMethod => "hooks are called with POST",
             Self::NotFound => "no such hook or handler",
@@ -61,9 +65,10 @@ impl Refusal {
             (Self::NotFound, _) => Reply::refused(StatusCode::NOT_FOUND, endpoint, &message),
             // The memory budget recovers within a moment.
             (Self::Busy, Endpoint::Hook(hook)) => Reply::hold(hook, 1, &message),
-            // There is no decision this time. A hook is held; discovery has no such response, and Cluster API repeats it after a failure.
+            // There is no decision this time. A hook is held; discovery and plans have no such response, and Cluster API repeats them after
+            // a failure.
             (Self::Late | Self::Panicked, Endpoint::Hook(hook)) => Reply::try_again(hook, &message),
-            (Self::NotUnderstood(_) | Self::Late | Self::Busy | Self::Panicked, _) => {
+            (Self::NotUnderstood(_) | Self::NotPlanned(_) | Self::Late | Self::Busy | Self::Panicked, _) => {
                 Reply::failure(endpoint, &message)
             }
         }

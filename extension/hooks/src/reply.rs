@@ -108,6 +108,38 @@ impl Reply {
     }
 }
 
+/// Response to GenerateUpgradePlan. Cluster API plans the steps of workers where a response has none: as few as possible.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct PlanReply {
+    status: Status,
+    message: &'static str,
+    control_plane_upgrades: Vec<PlannedStep>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+struct PlannedStep {
+    version: String,
+}
+
+impl PlanReply {
+    /// Builds the response with these versions of the control plane.
+    pub(crate) fn of(steps: Vec<String>) -> Self {
+        Self {
+            status: Status::Success,
+            message: "",
+            control_plane_upgrades: steps.into_iter().map(|version| PlannedStep { version }).collect(),
+        }
+    }
+}
+
+impl IntoResponse for PlanReply {
+    fn into_response(self) -> Response {
+        // Strings always serialize.
+        json(serde_json::to_vec(&self).unwrap_or_default().into())
+    }
+}
+
 /// Whether the response of a hook has `retryAfterSeconds`.
 const fn blocks(hook: Hook) -> bool {
     !matches!(hook, Hook::AfterControlPlaneInitialized)

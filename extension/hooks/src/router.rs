@@ -14,7 +14,8 @@ use futures::FutureExt as _;
 use http::header::CONNECTION;
 use http::{HeaderValue, Method};
 use sluice_core::gate::decision::Decision;
-use sluice_core::gate::hook_call::OwnedHookCall;
+use sluice_core::gate::hook_call::{GENERATE_UPGRADE_PLAN, GENERATE_UPGRADE_PLAN_HANDLER, OwnedHookCall};
+use sluice_core::gate::plan_call::PlanCall;
 use sluice_core::reasons::{CallReason, Class};
 use tracing::{debug, error, warn};
 
@@ -25,7 +26,7 @@ use crate::handler;
 use crate::profile::Profile;
 use crate::refusal::Refusal;
 use crate::repeats::Repeats;
-use crate::reply::{self, Reply};
+use crate::reply::{self, PlanReply, Reply};
 use crate::request::{self, Request, RequestError};
 use crate::{GROUP_VERSION, Hook};
 
@@ -50,6 +51,11 @@ pub fn router<G: Gate, O: Observer>(gate: G, observer: O) -> Router {
         for hook in profile.hooks() {
             let path = format!("{base}/{}/{}", hook.as_str().to_ascii_lowercase(), handler(hook));
             router = router.route(&path, lifecycle(&server, profile, hook));
+        }
+        if profile.plans_upgrades() {
+            let hook = GENERATE_UPGRADE_PLAN.to_ascii_lowercase();
+            let path = format!("{base}/{hook}/{GENERATE_UPGRADE_PLAN_HANDLER}");
+            router = router.route(&path, upgrade_plan(&server));
         }
     }
     router.fallback(move |request: HttpRequest| {
@@ -93,6 +99,22 @@ fn lifecycle<G: Gate, O: Observer>(server: &Arc<Server<G, O>>, profile: Profile,
                 Err(refusal) => Err(refusal),
             };
             server.end(Endpoint::Hook(hook), &call, decided)
+        }
+    })
+}
+
+fn upgrade_plan<G: Gate, O: Observer>(server: &Arc<Server<G, O>>) -> Route {
+    let server = Arc::clone(server);
+    any(move |request: HttpRequest| {
+        let server = Arc::clone(&server);
+        async move {
+            let call = Call::of(&request);
+            // The body and its share of the budget are dropped before the read.
+            let planned = match server.read(request, &call, request::parse_plan).await {
+                Ok(asked) => server.plan(&call, asked).await,
+                Err(refusal) => Err(refusal),
+            };
+            server.end(Endpoint::UpgradePlan, &call, planned)
         }
     })
 }
@@ -156,6 +178,17 @@ impl<G: Gate, O: Observer> Server<G, O> {
         decision
             .map(|decision| answer(hook, &decision))
             .map_err(|_panic| Refusal::Panicked)
+    }
+
+    /// Plans an upgrade.
+    async fn plan(&self, call: &Call, asked: PlanCall) -> Result<(Response, Outcome), Refusal> {
+        let planned = async { self.gate.plan(asked, call.peer.address()).await };
+        // A panic ends this request only.
+        match AssertUnwindSafe(planned).catch_unwind().await {
+            Ok(Ok(steps)) => Ok((PlanReply::of(steps).into_response(), Outcome::Released)),
+            Ok(Err(why)) => Err(Refusal::NotPlanned(why)),
+            Err(_panic) => Err(Refusal::Panicked),
+        }
     }
 
     fn unknown(&self, request: &HttpRequest) -> Response {

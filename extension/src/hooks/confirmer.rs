@@ -8,11 +8,20 @@ use std::{
     time::Duration,
 };
 
+use bytes::Bytes;
 use futures::FutureExt as _;
 use http::StatusCode;
 use http_body_util::BodyExt as _;
-use kube::{Client, client::Body, core::Status};
+use kube::{
+    Client, Resource as _, ResourceExt as _,
+    api::ListParams,
+    client::Body,
+    core::{Request, Status},
+};
+use serde::Deserialize;
+use serde_json::value::RawValue;
 use sluice_core::{
+    cache::stores::Releases,
     error_chain::error_chain,
     gate::{
         confirmation::{NotConfirmed, ObjectRead, ReleaseObject},
@@ -20,6 +29,7 @@ use sluice_core::{
     },
     limits::{Share, Shares},
 };
+use sluice_crds::run::TanzuKubernetesRelease;
 use sluice_hooks::Repeats;
 use tokio::{
     runtime::Handle,
@@ -75,6 +85,8 @@ struct Inner {
     ended: Notify,
     calls: Shares<IpAddr>,
     decoding: Semaphore,
+    /// A list may take 4 MiB, and more decoded.
+    lists: Semaphore,
     failures: Repeats<&'static str>,
 }
 
@@ -93,6 +105,10 @@ enum Error {
     Refused { code: StatusCode, message: String },
     #[error("the response is not {0}")]
     Invalid(ReleaseObject),
+    #[error("the response is not a list of TanzuKubernetesReleases")]
+    NotListed,
+    #[error("no complete response arrived in time")]
+    Late,
     #[error("reading panicked; see the panic above")]
     Panicked,
 }
@@ -101,8 +117,9 @@ impl Error {
     fn result(&self) -> NotConfirmed {
         match self {
             Self::Client(error) if is_late(error) => NotConfirmed::Late,
+            Self::Late => NotConfirmed::Late,
             Self::Client(_) | Self::Refused { .. } | Self::Panicked => NotConfirmed::Failed,
-            Self::Invalid(_) => NotConfirmed::Invalid,
+            Self::Invalid(_) | Self::NotListed => NotConfirmed::Invalid,
         }
     }
 }
@@ -123,6 +140,7 @@ impl Confirmer {
             ended: Notify::new(),
             calls: Shares::of(CALLS),
             decoding: Semaphore::new(DECODED),
+            lists: Semaphore::new(1),
             failures: Repeats::default(),
         }))
     }
@@ -145,6 +163,55 @@ impl Confirmer {
             Ok(told) => told.unwrap_or(Err(NotConfirmed::Failed)),
             Err(_) => Err(NotConfirmed::Late),
         }
+    }
+
+    /// Lists all releases by a request that is sent after this function is called, one list at a time. A release that cannot be decoded is
+    /// left out.
+    pub(super) async fn releases(&self, deadline: Instant) -> Result<Releases, NotConfirmed> {
+        let this = self.clone();
+        let listed = self.0.runtime.spawn(async move {
+            let limited = timeout_at(deadline, this.0.lists.acquire()).await;
+            let _list = limited.map_err(|_| NotConfirmed::Limited)?;
+            let listed = timeout_at(deadline, this.list()).await;
+            listed.unwrap_or(Err(Error::Late)).map_err(|error| {
+                this.log(&"TanzuKubernetesReleases", &error);
+                error.result()
+            })
+        });
+        listed.await.unwrap_or(Err(NotConfirmed::Failed))
+    }
+
+    async fn list(&self) -> Result<Releases, Error> {
+        /// A release takes many times its text decoded, so only the texts are decoded together.
+        #[derive(Deserialize)]
+        struct List<'a> {
+            #[serde(borrow)]
+            items: Vec<&'a RawValue>,
+        }
+        let url = TanzuKubernetesRelease::url_path(&(), None);
+        let request = Request::new(url).list(&ListParams::default());
+        let request = request.map_err(|_| Error::NotListed)?.map(Body::from);
+        let (code, body) = self.send(request).await?;
+        if code != StatusCode::OK {
+            let status: Status = serde_json::from_slice(&body).unwrap_or_default();
+            return Err(Error::Refused {
+                code,
+                message: status.message,
+            });
+        }
+        let list: List<'_> = serde_json::from_slice(&body).map_err(|_| Error::NotListed)?;
+        let decoded = list.items.into_iter().filter_map(|item| {
+            let release: TanzuKubernetesRelease = serde_json::from_str(item.get()).ok()?;
+            Some((release.name_any(), Arc::new(release)))
+        });
+        Ok(decoded.collect())
+    }
+
+    async fn send(&self, request: http::Request<Body>) -> Result<(StatusCode, Bytes), Error> {
+        let response = self.0.client.send(request).await.map_err(Error::Client)?;
+        let code = response.status();
+        let body = response.into_body().collect().await.map_err(Error::Client)?;
+        Ok((code, body.to_bytes()))
     }
 
     /// Joins the next read of an object, or starts it once the peer has a share.
@@ -214,10 +281,7 @@ impl Confirmer {
     async fn request(&self, object: &ReleaseObject) -> Result<ObjectRead, Error> {
         let invalid = |_: NotConfirmed| Error::Invalid(object.clone());
         let request = object.request().map_err(invalid)?.map(Body::from);
-        let response = self.0.client.send(request).await.map_err(Error::Client)?;
-        let code = response.status();
-        let body = response.into_body().collect().await.map_err(Error::Client)?;
-        let body = body.to_bytes();
+        let (code, body) = self.send(request).await?;
         if code == StatusCode::OK {
             let text = std::str::from_utf8(&body).unwrap_or_default();
             let _decoding = self.0.decoding.acquire().await;
@@ -231,7 +295,7 @@ impl Confirmer {
     }
 
     /// Logs a failure. An outage fails the reads of every call, so only the first of a series is a warning.
-    fn log(&self, object: &ReleaseObject, error: &Error) {
+    fn log(&self, object: &dyn fmt::Display, error: &Error) {
         let (result, cause) = (error.result().as_str(), error_chain(error));
         let every = IpAddr::from(Ipv4Addr::UNSPECIFIED);
         if let Some(left_out) = self.0.failures.begins(every, result, Instant::now().into_std()) {

@@ -16,7 +16,7 @@ use serde_json::Value;
 use sluice::server::serve::{Limits, Metrics, Server, TlsConfig};
 use sluice_core::gate::decision::Decision;
 use sluice_core::gate::hook_call::{HookCall, OwnedHookCall};
-use sluice_hooks::{Gate, router};
+use sluice_hooks::{Gate, NoPlan, PlanCall, router};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task;
@@ -46,6 +46,10 @@ impl Gate for Releases {
 
     async fn confirm(&self, _: OwnedHookCall, _: IpAddr) -> Decision {
         Decision::Release
+    }
+
+    async fn plan(&self, call: PlanCall, _: IpAddr) -> Result<Vec<String>, NoPlan> {
+        Ok(vec![call.to])
     }
 }
 

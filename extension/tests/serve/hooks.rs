@@ -15,7 +15,7 @@ use sluice_core::gate::decision::Decision;
 use sluice_core::gate::hook_call::{HookCall, OwnedHookCall};
 use sluice_core::gate::retry::RetryAfter;
 use sluice_core::reasons::{CallReason, HoldReason};
-use sluice_hooks::{Gate, router};
+use sluice_hooks::{Gate, NoPlan, PlanCall, router};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::authority::{Authority, Mount};
@@ -37,6 +37,10 @@ impl Gate for Releases {
     async fn confirm(&self, _: OwnedHookCall, _: IpAddr) -> Decision {
         Decision::Release
     }
+
+    async fn plan(&self, call: PlanCall, _: IpAddr) -> Result<Vec<String>, NoPlan> {
+        Ok(vec![call.to])
+    }
 }
 
 /// Gate that holds until its cache is synced.
@@ -57,6 +61,10 @@ impl Gate for StartingOnce {
 
     async fn confirm(&self, _: OwnedHookCall, _: IpAddr) -> Decision {
         Decision::Release
+    }
+
+    async fn plan(&self, call: PlanCall, _: IpAddr) -> Result<Vec<String>, NoPlan> {
+        Ok(vec![call.to])
     }
 }
 

@@ -142,6 +142,12 @@ impl OwnedHookCall {
     }
 }
 
+/// Hook that plans the steps of an upgrade. It has no gate.
+pub const GENERATE_UPGRADE_PLAN: &str = "GenerateUpgradePlan";
+
+/// Name of its handler.
+pub const GENERATE_UPGRADE_PLAN_HANDLER: &str = "generate-upgrade-plan";
+
 /// Returns the name of the handler of a hook, a DNS label.
 #[must_use]
 pub const fn handler(hook: Hook) -> &'static str {

@@ -5,5 +5,6 @@ pub mod decision;
 pub mod flights;
 pub mod hook_call;
 pub mod index;
+pub mod plan_call;
 pub mod retry;
 pub mod stuck;

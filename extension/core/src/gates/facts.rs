@@ -130,10 +130,16 @@ impl GateFacts {
             Ok(upgrade) => (upgrade, None),
             Err(undecodable) => (None, Some(undecodable)),
         };
+        let version = control_plane
+            .as_ref()
+            .and_then(|cached| cached.versions.spec_version.as_deref());
+        let system_namespace = &settings.system_namespace;
+        let ClusterPlan { plan, .. } =
+            ClusterPlan::of(cluster, class.as_deref(), version, stores, system_namespace);
         Some(Self {
             settings: settings.clone(),
             workers: workers(stores, &owner, &topology),
-            plan: Plan::of(class.as_deref(), cluster.status.as_ref()),
+            plan,
             cluster: Arc::clone(cluster),
             owner,
             topology,

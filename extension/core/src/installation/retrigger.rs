@@ -19,7 +19,7 @@ use sluice_crds::{
 
 use crate::{
     cluster::{ClusterRef, is_stopped},
-    gate::hook_call::{Hook, handler},
+    gate::hook_call::{GENERATE_UPGRADE_PLAN_HANDLER, Hook, handler},
 };
 
 /// Minimum interval between two touches of a Cluster.
@@ -45,7 +45,13 @@ pub struct Handlers(Vec<String>);
 impl Handlers {
     /// Creates the handlers of the ExtensionConfigs with these names.
     pub fn of<'a>(configs: impl IntoIterator<Item = &'a str>) -> Self {
-        let of = |config| Hook::ALL.iter().map(move |hook| call(*hook, config));
+        let handlers = || {
+            Hook::ALL
+                .into_iter()
+                .map(handler)
+                .chain([GENERATE_UPGRADE_PLAN_HANDLER])
+        };
+        let of = |config| handlers().map(move |handler| call(handler, config));
         Self(configs.into_iter().flat_map(of).collect())
     }
 
@@ -65,8 +71,8 @@ impl Handlers {
 }
 
 /// Name of a call in the message of Cluster API's condition.
-fn call(hook: Hook, config: &str) -> String {
-    format!("extension handler \"{}.{config}\"", handler(hook))
+fn call(handler: &str, config: &str) -> String {
+    format!("extension handler \"{handler}.{config}\"")
 }
 
 impl Default for Handlers {

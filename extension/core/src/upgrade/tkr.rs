@@ -2,7 +2,8 @@
 
 use crate::reasons::{GateReason, Hold};
 use crate::upgrade::hop::{Progress, UpgradeDirection};
-use sluice_crds::foreign::cluster::Topology;
+use serde_json::Value;
+use sluice_crds::foreign::cluster::{Topology, Variable, Variables};
 use sluice_crds::labels::{label, name};
 
 /// Facts about a TanzuKubernetesRelease.
@@ -24,6 +25,17 @@ pub fn pinned(topology: &Topology, version: &str) -> Option<String> {
     let data = topology.variable(name::TKR_DATA)?;
     let release = data.get(version)?.get("labels")?.get(label::TKR)?.as_str()?;
     Some(release.to_owned())
+}
+
+/// Returns the Kubernetes versions for which variable `TKR_DATA` names a release.
+#[must_use]
+pub fn pinned_versions(variables: &Variables) -> Vec<String> {
+    let data = variables.get(name::TKR_DATA).map(Variable::value);
+    let entries = data.as_ref().and_then(Value::as_object).into_iter().flatten();
+    entries
+        .filter(|(_, entry)| entry["labels"][label::TKR].is_string())
+        .map(|(version, _)| version.clone())
+        .collect()
 }
 
 /// Selects the release of a hop toward a target.

@@ -12,6 +12,7 @@ mod packages;
 mod run;
 mod schema;
 mod selection;
+mod steps;
 mod table;
 mod target;
 mod usable;
@@ -25,9 +26,12 @@ pub use self::{
     finding::{Admission, Effect, Finding, FindingReason, WarningReason},
     run::{MAX_ROUNDS, PlanFailed, plan_of},
     schema::{SchemaNotUsable, mismatches},
+    steps::{NoRelease, StepsInputs, steps, steps_by, steps_of},
     table::{CHECKS, Check, PAGE, with_checks},
     target::{InvalidTarget, Target, TargetInputs, target},
 };
+
+pub(crate) use self::steps::ClusterPlan;
 
 use self::chain::Position;
 use crate::{
@@ -156,12 +160,21 @@ pub(crate) fn refusal(context: &Context<'_>, first: &NextHop) -> Step<Option<Hol
     }
 }
 
-/// Plans one step to a target that is not written yet, if an extension plans the steps and has not planned these. Returns the warning that
-/// says so.
+/// Plans the steps to a target that is not written yet, if an extension plans them and has not planned these: as Sluice will, or else one
+/// step. Returns the warning that says so.
 pub fn assume_steps(facts: &mut Facts) -> Option<Finding> {
     let to = &facts.topology.version;
     if facts.plan.leads_to(to) {
         return None;
+    }
+    match &facts.own_steps {
+        Some(Ok(steps)) => {
+            facts.plan = Plan::Listed(steps.clone());
+            return None;
+        }
+        // The first step says so.
+        Some(Err(_)) => return None,
+        None => {}
     }
     let message =
         format!("an extension plans the steps to {to} after the change; only the target is checked");

@@ -12,7 +12,8 @@ use std::borrow::Cow;
 
 use jiff::Timestamp;
 use serde_json::value::RawValue;
-use sluice_core::gate::hook_call::HookCall;
+use sluice_core::gate::hook_call::{GENERATE_UPGRADE_PLAN, HookCall};
+use sluice_core::gate::plan_call::{PlanCall, pinned_in};
 use sluice_core::version::KubernetesVersion;
 
 pub use self::error::RequestError;
@@ -137,6 +138,28 @@ impl<'a> Request<'a> {
             .minors_ahead_of(&from.parse().ok()?);
         (ahead > 1).then_some((from, to))
     }
+}
+
+/// Parses a request of GenerateUpgradePlan. The version of the workers is not read: Cluster API plans their steps.
+pub fn parse_plan(body: &[u8]) -> Result<PlanCall, RequestError> {
+    let request = decode(body, || format!("{GENERATE_UPGRADE_PLAN}Request"))?;
+    let cluster = request.cluster.ok_or_else(|| missing("cluster"))?.0;
+    check_cluster_type(&cluster)?;
+    let metadata = cluster.metadata.ok_or_else(|| missing("cluster.metadata"))?.0;
+    let topology = cluster.spec.and_then(|spec| spec.0.topology);
+    let variables = topology.and_then(|topology| topology.0.variables);
+    let pinned = variables.map(|variables| pinned_in(variables.get())).transpose();
+    let from = request.from_control_plane_kubernetes_version;
+    Ok(PlanCall {
+        namespace: required("cluster.metadata.namespace", metadata.namespace)?.into_owned(),
+        name: required("cluster.metadata.name", metadata.name)?.into_owned(),
+        uid: required("cluster.metadata.uid", metadata.uid)?.into_owned(),
+        from: version("fromControlPlaneKubernetesVersion", from)?.into_owned(),
+        to: version("toKubernetesVersion", request.to_kubernetes_version)?.into_owned(),
+        pinned: pinned
+            .map_err(|error| RequestError::Malformed(format!("cluster.spec.topology.variables: {error}")))?
+            .unwrap_or_default(),
+    })
 }
 
 /// Checks a discovery request, which contains only its type.

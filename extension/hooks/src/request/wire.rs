@@ -25,6 +25,8 @@ pub(super) struct Request<'a> {
     #[serde(borrow)]
     pub(super) to_kubernetes_version: Option<Text<'a>>,
     #[serde(borrow)]
+    pub(super) from_control_plane_kubernetes_version: Option<Text<'a>>,
+    #[serde(borrow)]
     pub(super) kubernetes_version: Option<Text<'a>>,
     #[serde(borrow)]
     pub(super) control_plane_upgrades: Option<Vec<Object<Step<'a>>>>,
@@ -58,6 +60,9 @@ pub(super) struct Spec<'a> {
 pub(super) struct Topology<'a> {
     #[serde(borrow)]
     pub(super) version: Option<Text<'a>>,
+    /// Kept as text: only GenerateUpgradePlan reads it.
+    #[serde(borrow)]
+    pub(super) variables: Option<&'a RawValue>,
 }
 
 /// Its metadata.

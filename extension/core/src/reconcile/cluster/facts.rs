@@ -35,6 +35,7 @@ use crate::{
         record::{ClusterFacts, of_cluster},
         swap::made_of,
     },
+    upgrade_plan::{ClusterPlan, NoRelease},
 };
 
 /// Settings of the operator.
@@ -88,7 +89,6 @@ pub struct CachedControlPlane {
 }
 
 impl CachedControlPlane {
-    /// Whether both are the same object with the same desired state and versions.
     /// Returns what is kept of an object with this key.
     #[must_use]
     pub fn of(key: Key, object: &ControlPlane) -> Self {
@@ -102,6 +102,7 @@ impl CachedControlPlane {
         }
     }
 
+    /// Whether both are the same object with the same desired state and versions.
     pub(super) fn is_as(&self, other: &Self) -> bool {
         let of = |of: &Self| (of.key.clone(), of.uid.clone(), of.generation, of.versions.clone());
         of(self) == of(other)
@@ -141,6 +142,8 @@ pub struct Facts {
     pub workers: Vec<WorkerFacts>,
     /// Source of the upgrade steps.
     pub plan: Plan,
+    /// Steps that hook GenerateUpgradePlan of Sluice returns; `None` if the class does not refer to it.
+    pub own_steps: Option<Result<Vec<String>, NoRelease>>,
     /// All releases.
     pub releases: Arc<Releases>,
     /// All OSImages; `None` before the first list.
@@ -212,13 +215,24 @@ impl Facts {
             .or_else(|| undecodable.map(|object| object.hold()))
             .map(Unknown::Unreadable)
             .or(unknown);
+        let version = control_plane
+            .as_ref()
+            .and_then(|cached| cached.versions.spec_version.as_deref());
+        let ClusterPlan { plan, own_steps } = ClusterPlan::of(
+            cluster,
+            class.as_deref(),
+            version,
+            stores,
+            &settings.system_namespace,
+        );
         Some(Self {
             server_now: None,
             management_uid: None,
             settings: settings.clone(),
             workers: workers(stores, &owner, &topology),
             follows_bootstrap: follows_bootstrap(cluster, class.as_deref()).is_some(),
-            plan: Plan::of(class.as_deref(), cluster.status.as_ref()),
+            plan,
+            own_steps,
             releases: stores.releases(),
             images: stores.images(),
             class,

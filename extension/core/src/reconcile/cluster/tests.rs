@@ -52,6 +52,7 @@ pub(crate) fn facts() -> Facts {
         unknown: None,
         workers: Vec::new(),
         plan: Plan::Direct,
+        own_steps: None,
         class: None,
         made_of: None,
         images: None,

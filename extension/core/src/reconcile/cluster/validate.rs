@@ -27,7 +27,7 @@ use crate::{
     reasons::{GateReason, Hold},
     resolver::ReleaseMachines,
     upgrade::{
-        hop::{Progress, progress},
+        hop::{Progress, UpgradeDirection, progress},
         record::{is_older, pause},
         swap::{self, SwapFacts, SwapInputs, has_ended},
         tkr::{TkrFacts, for_progress, pinned, template_not_found, tkr_legacy, tkr_not_found},
@@ -277,7 +277,11 @@ fn release(
     let named = pinned.as_deref().or(chosen.as_deref());
     let to = &found.topology.version;
     let resolved = found.resolved_release();
-    let release = for_progress(progress, resolved.release(), to, named, &found.label, context)?;
+    let release = match (progress.direction, &found.own_steps) {
+        // Cluster API gets no plan either.
+        (UpgradeDirection::PlanUnknown, Some(Err(missing))) => return Err(missing.into()),
+        _ => for_progress(progress, resolved.release(), to, named, &found.label, context)?,
+    };
     // The only known release of a version may not be the only one.
     let is_named = pinned.is_some() || release == found.label || resolved.release() == Some(&release);
     match &found.undecodable_release {

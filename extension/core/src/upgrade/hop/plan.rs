@@ -35,7 +35,7 @@ impl Plan {
     #[must_use]
     pub fn of(class: Option<&ClusterClass>, status: Option<&ClusterStatus>) -> Self {
         match class.map(|class| &class.spec) {
-            Some(class) if class.is_planned_by_extension() => Self::Given {
+            Some(class) if class.plan_extension().is_some() => Self::Given {
                 control_plane: status.map(ClusterStatus::control_plane_steps).unwrap_or_default(),
                 workers: status.map(ClusterStatus::worker_steps).unwrap_or_default(),
             },
