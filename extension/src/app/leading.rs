@@ -351,6 +351,7 @@ pub(super) fn settings(args: &Args) -> Settings {
 
 fn gate_settings(args: &Args) -> GateSettings {
     GateSettings {
+        system_namespace: args.system_namespace.clone(),
         sync_period: SyncPeriod::of_day(args.sync_period, clock()),
     }
 }

@@ -27,6 +27,7 @@ use crate::{
         hop::{ControlPlaneFacts, Plan, WorkerFacts},
         record::ClusterFacts,
     },
+    upgrade_plan::ClusterPlan,
 };
 
 /// UpgradeGate from the cache, or the readable part of one that cannot be decoded.
@@ -42,6 +43,8 @@ const NEEDED: [StoredKind; 3] = [
 /// Settings of the operator.
 #[derive(Debug, Clone)]
 pub struct GateSettings {
+    /// Namespace of templates and Packages.
+    pub system_namespace: String,
     /// Interval of drift checks of a settled Cluster.
     pub sync_period: SyncPeriod,
 }
@@ -217,6 +220,7 @@ mod tests {
 
     fn settings() -> GateSettings {
         GateSettings {
+            system_namespace: "system".to_owned(),
             sync_period: SyncPeriod {
                 length: Duration::from_mins(10),
                 since: Instant::now(),

@@ -17,7 +17,7 @@ use super::usable::excluded;
 use crate::{
     cache::{
         stored_kind::StoredKind,
-        stores::{Images, Releases, Stored, Stores},
+        stores::{Images, Releases, Stores},
     },
     cluster::is_legacy,
     gate::{hook_call::GENERATE_UPGRADE_PLAN_HANDLER, plan_call::PlanCall},
@@ -268,7 +268,7 @@ fn has_packages(release: &str, stores: &impl Stores, system_namespace: &str) -> 
     let template: Option<Arc<ClusterBootstrapTemplate>> = stores.get(Some(system_namespace), release);
     let catalogue = stores.catalogue();
     template.is_some_and(|template| {
-        let mut packages = packages(&template.spec).into_iter();
+        let mut packages = packages(&template.spec.0).into_iter();
         packages.all(|(_, package)| catalogue.contains_key(&package.ref_name))
     })
 }

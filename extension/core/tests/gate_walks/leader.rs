@@ -250,6 +250,7 @@ impl Leader {
         let stores = Shown(&shown);
         let cluster: Arc<Cluster> = stores.get(Some(TEAM), "one")?;
         let settings = GateSettings {
+            system_namespace: "system".to_owned(),
             sync_period: SyncPeriod {
                 length: SYNC_PERIOD,
                 since: around.epoch,

@@ -112,6 +112,7 @@ pub(super) async fn leader(management: &ObjectServer) -> Context {
     let context = Context {
         client: client.clone(),
         settings: GateSettings {
+            system_namespace: "system".to_owned(),
             sync_period: SyncPeriod {
                 length: Duration::from_mins(10),
                 since: now(),

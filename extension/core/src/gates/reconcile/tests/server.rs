@@ -395,6 +395,7 @@ impl World {
         };
         GateFacts {
             settings: GateSettings {
+                system_namespace: "system".to_owned(),
                 sync_period: SyncPeriod {
                     length: Duration::from_mins(10),
                     since: self.clock.instant,
