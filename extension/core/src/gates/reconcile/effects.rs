@@ -18,11 +18,14 @@ use crate::{
 /// Time after which a cache that reads contradict has lost an event: a silent watch ends earlier.
 const LOST: Duration = Duration::from_mins(2);
 
-/// Mean interval between two reads of one object, at least.
+/// Interval between two reads of one object, at least, but for early ones.
 const READ_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Reads of one object in a row. A rollout ends with several events, and the last of them is the proof.
-const READS: u32 = 3;
+/// Time after which one more early read is allowed. Polls at [`READ_INTERVAL`] use up none.
+const EARLY_READ: Duration = Duration::from_secs(3);
+
+/// Early reads of one object in a row. A rollout ends with several events, and the last of them is the proof.
+const EARLY_READS: u32 = 4;
 
 /// Time that progress has to last before it is written. A changed message of a hook makes Cluster API reconcile the Cluster, which delays
 /// its next call by a second. States in between last for less.
@@ -69,6 +72,16 @@ impl GateEffects {
     }
 }
 
+/// Last reads of the objects of a Cluster.
+#[derive(Debug, Clone)]
+struct LastReads {
+    /// Their inputs.
+    inputs: String,
+    at: Instant,
+    /// Rate limit of early reads.
+    early: TokenBucket,
+}
+
 /// Local state of one Cluster.
 #[derive(Debug, Clone, Default)]
 pub struct GateLocalState {
@@ -84,8 +97,8 @@ pub struct GateLocalState {
     pub(super) confirmed: Option<CachedControlPlane>,
     /// Time of the next drift check of the settled Cluster, once known.
     drift_check_at: Option<Instant>,
-    /// Rate limit of reads of objects, and inputs of the last ones.
-    reads: Option<(TokenBucket, String)>,
+    /// Last reads of objects.
+    reads: Option<LastReads>,
     /// Objects to watch, as the last reconcile determined them that read objects.
     pub(super) watched: Vec<Key>,
     /// Whether the workload API server has answered all reads of a judgement of this process.
@@ -103,9 +116,9 @@ pub struct GateLocalState {
 impl GateLocalState {
     /// Returns the time until objects may be read again for the same `inputs`; `None` if they may be read now.
     pub(super) fn until_read(&self, inputs: &str, now: Instant) -> Option<Duration> {
-        let (rate, before) = self.reads.as_ref()?;
-        let left = rate.available_at(READ_INTERVAL).saturating_duration_since(now);
-        (before == inputs && !left.is_zero()).then_some(left)
+        let last = self.reads.as_ref().filter(|last| last.inputs == inputs)?;
+        let next = last.early.available_at(EARLY_READ).min(last.at + READ_INTERVAL);
+        Some(next.saturating_duration_since(now)).filter(|left| !left.is_zero())
     }
 
     /// Returns the time without a change of the status during an upgrade, as far as this process has observed it.
@@ -128,10 +141,19 @@ impl GateLocalState {
 
     /// Notes that objects were read for these inputs.
     pub(super) fn has_read(&mut self, inputs: String, now: Instant) {
-        let rate = self.reads.as_ref().map(|(rate, _)| *rate);
-        let mut rate = rate.unwrap_or(TokenBucket::full(READ_INTERVAL * READS, now));
-        rate.take(READ_INTERVAL, now);
-        self.reads = Some((rate, inputs));
+        let last = self.reads.as_ref();
+        let mut early = last.map_or_else(
+            || TokenBucket::full(EARLY_READ * EARLY_READS, now),
+            |last| last.early,
+        );
+        if last.is_some_and(|last| now < last.at + READ_INTERVAL) {
+            early.take(EARLY_READ, now);
+        }
+        self.reads = Some(LastReads {
+            inputs,
+            at: now,
+            early,
+        });
     }
 
     /// Returns the time until the drift check of the settled Cluster with this UID, which runs once in each `period`; `None` once it is
@@ -185,5 +207,36 @@ impl GateLocalState {
         };
         let since = *self.outdated_since.get_or_insert(now);
         (now.saturating_duration_since(since) >= LOST).then(|| hold.message.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn polls_use_up_no_early_reads() {
+        let began = Instant::now();
+        let mut local = GateLocalState::default();
+        let mut is_read = |millis| {
+            let now = began + Duration::from_millis(millis);
+            let is_due = local.until_read("", now).is_none();
+            if is_due {
+                local.has_read(String::new(), now);
+            }
+            is_due
+        };
+        for millis in [0, 100, 200, 300, 400] {
+            assert!(is_read(millis), "the first reads, after {millis} ms");
+        }
+        assert!(!is_read(500), "all early reads are used up");
+        for millis in [1400, 2400, 3400, 4400, 5400, 6400] {
+            assert!(is_read(millis), "a poll after {millis} ms");
+        }
+        assert!(
+            is_read(6500) && is_read(6600),
+            "two early reads after six seconds"
+        );
+        assert!(!is_read(6700));
     }
 }

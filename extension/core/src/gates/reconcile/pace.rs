@@ -32,7 +32,7 @@ pub(super) enum Turn {
     Later(Duration),
 }
 
-/// Returns whether objects are read now: at each drift check of a Cluster at rest, and otherwise at most once a second for the same inputs.
+/// Returns whether objects are read now: at each drift check of a Cluster at rest, and otherwise at most once a second for the same inputs, but for some early reads.
 pub(super) fn turn(context: &Context<'_>, effects: &mut GateEffects, judging: Judging<'_>) -> Turn {
     let (facts, now) = (context.facts, context.began.instant);
     let Judging {
