@@ -131,6 +131,10 @@ pub mod annotation {
     pub const ALLOWED_NAMESPACES: &str = "lifecycle.sluice.dev/allowed-namespaces";
     /// On a ClusterBootstrap: the release whose packages are in its spec.
     pub const RESOLVED_TKR: &str = "lifecycle.sluice.dev/resolved-tkr";
+    /// On a ClusterBootstrap: its packages from before the upgrade under way, as JSON.
+    pub const ROLLBACK_TO: &str = "lifecycle.sluice.dev/rollback-to";
+    /// On a Package: `false` if no cancelled upgrade goes back from it to an earlier version.
+    pub const ROLLBACK: &str = "lifecycle.sluice.dev/rollback";
     /// On a ClusterBootstrap: `Unmanaged` if another client installs kapp-controller, as label
     /// [`MANAGEMENT_CLUSTER`](super::label::MANAGEMENT_CLUSTER) of the Cluster said when Sluice took over the ClusterBootstrap.
     pub const KAPP_CONTROLLER: &str = "lifecycle.sluice.dev/kapp-controller";
@@ -323,6 +327,8 @@ const READ: [&str; 66] = [
     annotation::YTT_PATHS,
     annotation::CONFIGURATION_UID,
     annotation::RESOLVED_TKR,
+    annotation::ROLLBACK_TO,
+    annotation::ROLLBACK,
     annotation::KAPP_CONTROLLER,
     annotation::KEEP_PACKAGE_VERSIONS,
     annotation::REQUIRES,

@@ -126,6 +126,9 @@ pub struct UpgradePolicy {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 32), regex(pattern = r"^([0-9]{1,6}[hms]){1,3}$"))]
     pub deadline: Option<String>,
+    /// What becomes of the packages when an upgrade is cancelled before the control plane takes its version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_cancel: Option<OnCancel>,
 }
 
 impl UpgradePolicy {
@@ -133,6 +136,20 @@ impl UpgradePolicy {
     #[must_use]
     pub fn deadline(&self) -> Option<Duration> {
         deadline::parse(self.deadline.as_deref()?)
+    }
+
+    /// What becomes of a package, by its short name, when an upgrade is cancelled.
+    #[must_use]
+    pub fn on_cancel(&self, short: &str) -> OnCancel {
+        let own = self.package(short).and_then(|policy| policy.on_cancel);
+        own.or(self.on_cancel).unwrap_or_default()
+    }
+
+    /// Whether any package goes back when an upgrade is cancelled.
+    #[must_use]
+    pub fn rolls_back(&self) -> bool {
+        let mut own = self.packages.iter().map(|policy| policy.on_cancel);
+        self.on_cancel == Some(OnCancel::Rollback) || own.any(|own| own == Some(OnCancel::Rollback))
     }
 
     /// What is asked of a package by its short name; absent when it follows the rule.
@@ -155,6 +172,19 @@ pub struct PackagePolicy {
     /// The step of the upgrade that needs the package.
     #[serde(default)]
     pub phase: Phase,
+    /// What becomes of the package when an upgrade is cancelled; that of all packages where it is absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_cancel: Option<OnCancel>,
+}
+
+/// What becomes of packages when an upgrade is cancelled before the control plane takes its version.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+pub enum OnCancel {
+    /// They stay at the higher version.
+    #[default]
+    Keep,
+    /// They go back to the version from before the upgrade.
+    Rollback,
 }
 
 /// What counts as ready.

@@ -140,6 +140,19 @@ pub struct UpgradeRecord {
     /// VSphereCluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub supervisor: Option<SupervisorAnswer>,
+    /// Rollback of the packages of a cancelled upgrade; absent in any other upgrade.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rollback: Option<Rollback>,
+}
+
+/// Rollback of the packages of a cancelled upgrade.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Rollback {
+    /// The Kubernetes version that was not taken; that of the machines, if machines of another release were not.
+    pub hop: String,
+    /// The TanzuKubernetesRelease whose packages are deployed again.
+    pub release: String,
 }
 
 /// Whether a VSphereCluster is on a Supervisor. Once recorded, the answer stays.
@@ -193,6 +206,8 @@ pub enum Outcome {
     Completed,
     /// `spec.topology.version` was moved back to the version of the control plane.
     Cancelled,
+    /// The same, and packages went back to the versions from before the upgrade.
+    RolledBack,
 }
 
 /// The answer of one hook for one version.
