@@ -21,9 +21,9 @@ use crate::{
     },
     cluster::is_legacy,
     gate::{hook_call::GENERATE_UPGRADE_PLAN_HANDLER, plan_call::PlanCall},
-    packages::bootstrap::packages,
+    packages::bootstrap::{ResolvedRelease, packages},
     reasons::{GateReason, Hold},
-    resolver::newest_release,
+    resolver::{has_entries, newest_release},
     upgrade::{hop::Plan, record::of_cluster, tkr::pinned_versions},
     version::{KubernetesVersion, Ordered, same},
 };
@@ -182,14 +182,14 @@ pub fn steps_of(
         from: &call.from,
         to: &call.to,
         pinned: &call.pinned,
-        recorded: &recorded(call, bootstrap.as_deref(), upgrade.as_deref()),
+        recorded: &recorded(call, bootstrap.as_deref(), upgrade.as_deref(), &releases),
         releases: &releases,
     };
     let is_usable = |version: &str, releases: &Releases| {
         let known = cluster.as_deref().zip(class.as_deref()).zip(images.as_deref());
         let newest = match known {
             Some(((cluster, class), images)) => newest_for(cluster, class, (releases, images), version),
-            None => newest_usable(releases),
+            None => newest_usable(releases.values()),
         };
         newest.is_some_and(|release| has_packages(&release, stores, system_namespace))
     };
@@ -209,10 +209,10 @@ pub fn steps_by(
         from: &call.from,
         to: &call.to,
         pinned: &call.pinned,
-        recorded: &recorded(call, bootstrap, None),
+        recorded: &recorded(call, bootstrap, None, releases),
         releases,
     };
-    steps(inputs, &|_, releases| newest_usable(releases).is_some())
+    steps(inputs, &|_, releases| newest_usable(releases.values()).is_some())
 }
 
 fn class_of(cluster: &Cluster, stores: &impl Stores) -> Option<Arc<ClusterClass>> {
@@ -220,11 +220,13 @@ fn class_of(cluster: &Cluster, stores: &impl Stores) -> Option<Arc<ClusterClass>
     stores.get(Some(&namespace), name)
 }
 
-/// Returns the hops of the records of this upgrade.
+/// Returns the hops of the records of this upgrade. A hop counts while a release of its version is usable, or once the packages of one are
+/// merged: otherwise it would hold until a user corrects the release.
 fn recorded(
     call: &PlanCall,
     bootstrap: Option<&ClusterBootstrap>,
     upgrade: Option<&ClusterUpgrade>,
+    releases: &Releases,
 ) -> Vec<String> {
     let of_packages = bootstrap.and_then(|bootstrap| bootstrap.status.as_ref()?.upgrade.as_ref());
     let of_packages = of_cluster(of_packages, &call.uid)
@@ -234,26 +236,43 @@ fn recorded(
     let of_gates = crate::gates::record::of_cluster(of_gates, &call.uid)
         .filter(|record| record.to == call.to)
         .and_then(|record| record.hop.clone());
-    of_packages.or(of_gates).into_iter().collect()
+    let merged = bootstrap.and_then(|bootstrap| ResolvedRelease::of(bootstrap).annotation);
+    let counts = |hop: &String| {
+        let of_hop = || {
+            releases
+                .values()
+                .filter(|release| release.spec.kubernetes.version == *hop)
+        };
+        of_hop().any(|release| merged == Some(release.name_any().as_str()))
+            || newest_usable(of_hop()).is_some()
+    };
+    of_packages.or(of_gates).filter(counts).into_iter().collect()
 }
 
+/// Returns the newest usable release of a version for a Cluster. Without an entry of `TKR_DATA`, its gate accepts only the single release of
+/// a version.
 fn newest_for(
     cluster: &Cluster,
     class: &ClusterClass,
     (releases, images): (&Releases, &Images),
     version: &str,
 ) -> Option<String> {
+    let is_legacy = |release: &&Arc<TanzuKubernetesRelease>| is_legacy(&release.metadata);
+    let is_single = releases.values().filter(|release| !is_legacy(release)).count() == 1;
+    if !is_single && !has_entries(cluster, class) {
+        return None;
+    }
     newest_release(cluster, class, (releases, Some(images)), version).ok()
 }
 
 /// Returns the newest release without a label that excludes it.
-fn newest_usable(releases: &Releases) -> Option<String> {
+fn newest_usable<'a>(releases: impl Iterator<Item = &'a Arc<TanzuKubernetesRelease>>) -> Option<String> {
     let is_usable = |release: &&Arc<TanzuKubernetesRelease>| {
         excluded(release, false).is_none()
             && !is_legacy(&release.metadata)
             && release.metadata.deletion_timestamp.is_none()
     };
-    let usable = releases.values().filter(is_usable);
+    let usable = releases.filter(is_usable);
     let newest =
         usable.max_by(|one, other| Ordered::of(&one.spec.version).cmp(&Ordered::of(&other.spec.version)))?;
     Some(newest.name_any())
