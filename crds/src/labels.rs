@@ -270,7 +270,7 @@ pub fn is_kept(key: &str) -> bool {
 }
 
 /// Every key of [`label`] and [`annotation`].
-const READ: [&str; 66] = [
+const READ: [&str; 68] = [
     label::TKR,
     label::LEGACY_TKR,
     label::INCOMPATIBLE,

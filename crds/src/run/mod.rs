@@ -10,8 +10,8 @@ pub mod tkr;
 pub mod upgrade;
 
 pub use cluster_bootstrap::{
-    ClusterBootstrap, ClusterBootstrapPackage, ClusterBootstrapSpec, ClusterBootstrapStatus, PackagePolicy,
-    Phase, Readiness, TypedLocalObjectReference, UpgradePolicy, ValuesFrom,
+    ClusterBootstrap, ClusterBootstrapPackage, ClusterBootstrapSpec, ClusterBootstrapStatus, OnCancel,
+    PackagePolicy, Phase, Readiness, TypedLocalObjectReference, UpgradePolicy, ValuesFrom,
 };
 pub use cluster_bootstrap_template::{ClusterBootstrapTemplate, ClusterBootstrapTemplateSpec};
 pub use condition::Condition;
@@ -25,6 +25,6 @@ pub use tkr::{
     TanzuKubernetesRelease, TanzuKubernetesReleaseSpec, TanzuKubernetesReleaseStatus,
 };
 pub use upgrade::{
-    FirstSeenRun, Gate, Hook, KappControllerMode, Outcome, PackageRecord, PackageState, SCHEMA,
+    FirstSeenRun, Gate, Hook, KappControllerMode, Outcome, PackageRecord, PackageState, Rollback, SCHEMA,
     SupervisorAnswer, Swap, UpgradeRecord,
 };

@@ -32,6 +32,10 @@ pub enum ClusterPhase {
     Completed,
     /// The target was moved back to the version of the control plane.
     Cancelled,
+    /// The packages of a cancelled upgrade go back to the versions from before it.
+    RollingBack,
+    /// The same, and they are proven there.
+    RolledBack,
     /// The Cluster is being deleted.
     Deleting,
 }

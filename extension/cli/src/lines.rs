@@ -29,6 +29,7 @@ fn outcome(upgrade: &Upgrade) -> Option<&'static str> {
         Outcome::Unspecified => None,
         Outcome::Completed => Some("completed"),
         Outcome::Cancelled => Some("cancelled"),
+        Outcome::RolledBack => Some("rolled back"),
     }
 }
 

@@ -264,12 +264,13 @@ fn ended(cluster: &Cluster, to: Option<&str>, begun: bool) -> Option<End> {
         return None;
     }
     if to.is_some_and(|to| to != upgrade.to) {
-        return (begun && upgrade.outcome() == Outcome::Cancelled).then_some(End::Cancelled);
+        return (begun && matches!(upgrade.outcome(), Outcome::Cancelled | Outcome::RolledBack))
+            .then_some(End::Cancelled);
     }
     match upgrade.outcome() {
         Outcome::Unspecified => None,
         Outcome::Completed => Some(End::Completed),
-        Outcome::Cancelled => Some(End::Cancelled),
+        Outcome::Cancelled | Outcome::RolledBack => Some(End::Cancelled),
     }
 }
 

@@ -46,6 +46,7 @@ fn upgrade(record: UpgradeRecord, since: Option<Time>) -> v1::Upgrade {
             None => v1::Outcome::Unspecified,
             Some(Outcome::Completed) => v1::Outcome::Completed,
             Some(Outcome::Cancelled) => v1::Outcome::Cancelled,
+            Some(Outcome::RolledBack) => v1::Outcome::RolledBack,
         }
         .into(),
     }

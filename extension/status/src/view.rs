@@ -92,7 +92,7 @@ fn is_pending(record: &UpgradeRecord, topology: &Topology, label: &str) -> bool 
     match record.outcome {
         None => false,
         Some(Outcome::Cancelled) => another_version || (is_newer && is_cancelled_swap(record)),
-        Some(Outcome::Completed) => {
+        Some(Outcome::Completed | Outcome::RolledBack) => {
             let pinned = pinned(topology, &topology.version).filter(|_| !is_newer);
             let release = pinned.as_deref().unwrap_or(label);
             another_version || (!release.is_empty() && record.tkr.as_deref() != Some(release))

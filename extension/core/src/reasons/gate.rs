@@ -49,6 +49,9 @@ held! {
                 "1 min, until Cluster API has called that extension",
                 "check that extension. Cluster API before 1.14 does not show the plan: use `kubernetesVersions` there",
             ),
+        /// The packages of a cancelled upgrade go back to the versions from before it, and are not proven there yet.
+        RollbackInProgress("gate, event"): "packages go back after a cancellation", Progress,
+            wait("the time that the packages take to deploy", "check the packages that the message names"),
         /// `topology.version` is lower than the control plane.
         DowngradeNotSupported("gate, event"): "downgrade not supported", Blocked, act("raise it again"),
         /// The release has no ClusterBootstrapTemplate of its name in the system namespace; also if it is deleted during an upgrade to

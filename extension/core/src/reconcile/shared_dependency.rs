@@ -181,7 +181,8 @@ fn depends_on(
     let record = bootstrap
         .and_then(|bootstrap| bootstrap.status.as_ref())
         .and_then(|status| of_cluster(status.upgrade.as_ref(), cluster.metadata.uid.as_deref()?));
-    let rests = record.is_some_and(|record| record.outcome == Some(Outcome::Completed));
+    let rests =
+        record.is_some_and(|record| matches!(record.outcome, Some(Outcome::Completed | Outcome::RolledBack)));
     let named = |shared: &SharedDependency| match shared {
         // The release of a version depends on all releases.
         SharedDependency::Release(_) => true,

@@ -4,7 +4,7 @@ use std::{cell::Cell, cmp::Ordering, collections::BTreeSet};
 
 use sluice_crds::{
     foreign::{Cluster, MachineDeployment, MachinePool},
-    run::{ClusterBootstrap, Outcome},
+    run::{ClusterBootstrap, Outcome, UpgradeRecord},
 };
 
 use super::Unknown;
@@ -92,7 +92,9 @@ impl Running {
         let gates = record.into_iter().flat_map(|record| &record.gates);
         versions.extend(gates.filter(|gate| gate.open).map(|gate| gate.version.clone()));
         let mut needed = versions.clone();
-        if let Some(record) = record.filter(|record| record.outcome != Some(Outcome::Completed)) {
+        let is_over =
+            |record: &UpgradeRecord| matches!(record.outcome, Some(Outcome::Completed | Outcome::RolledBack));
+        if let Some(record) = record.filter(|record| !is_over(record)) {
             needed.extend(record.gates.iter().map(|gate| gate.version.clone()));
             needed.extend(record.from.iter().chain(&record.hop).cloned());
             needed.insert(record.to.clone());

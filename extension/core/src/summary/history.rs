@@ -37,7 +37,7 @@ pub(super) fn with(
         return history;
     }
     // After a cancellation the target of the record is not the target of the upgrade.
-    if record.outcome != Some(Outcome::Cancelled) {
+    if record.outcome != Some(Outcome::Cancelled) && record.rollback.is_none() {
         upgrade.to = one_line(&record.to, LONGEST_VERSION);
     }
     if let Some(swap) = &record.swap {

@@ -87,12 +87,16 @@ fn phase(record: &UpgradeRecord) -> ClusterPhase {
     match record.outcome {
         Some(Outcome::Completed) => return ClusterPhase::Completed,
         Some(Outcome::Cancelled) => return ClusterPhase::Cancelled,
+        Some(Outcome::RolledBack) => return ClusterPhase::RolledBack,
         None => {}
     }
     let closed = closed_gate(record);
     let reason = closed.and_then(|gate| GateReason::parse(&gate.reason));
     if closed.and_then(class_of).is_some_and(Class::is_pause) {
         return ClusterPhase::Paused;
+    }
+    if record.rollback.is_some() {
+        return ClusterPhase::RollingBack;
     }
     let Some(from) = &record.from else {
         return ClusterPhase::Creating;

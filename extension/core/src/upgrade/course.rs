@@ -355,7 +355,7 @@ impl Draft {
 fn stays_closed(record: Course<'_>, progress: &Progress, is_cancelled_swap: bool) -> bool {
     match record.outcome {
         None => false,
-        Some(Outcome::Completed) => true,
+        Some(Outcome::Completed | Outcome::RolledBack) => true,
         Some(Outcome::Cancelled) => progress.settled_at().is_none() || is_cancelled_swap,
     }
 }

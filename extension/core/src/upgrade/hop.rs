@@ -206,7 +206,9 @@ fn after_settling(
 
 /// Returns the hop above the control plane's version whose packages were begun and not completed.
 fn begun_above<'a>(version: &str, previous: Option<Course<'a>>) -> Option<&'a str> {
-    let record = previous.filter(|record| record.outcome != Some(Outcome::Completed))?;
+    let is_over =
+        |record: &Course<'_>| matches!(record.outcome, Some(Outcome::Completed | Outcome::RolledBack));
+    let record = previous.filter(|record| !is_over(record))?;
     record
         .hop
         .filter(|hop| !same(hop, version) && reached(hop, version))

@@ -3,5 +3,6 @@
 pub mod course;
 pub mod hop;
 pub mod record;
+pub mod rollback;
 pub mod swap;
 pub mod tkr;

@@ -11,7 +11,7 @@ mod urgent;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use sluice_crds::run::{
-    Gate, Hook, KappControllerMode, Outcome, PackageRecord, Phase, SCHEMA, SupervisorAnswer, Swap,
+    Gate, Hook, KappControllerMode, Outcome, PackageRecord, Phase, Rollback, SCHEMA, SupervisorAnswer, Swap,
     UpgradeRecord,
 };
 
@@ -19,6 +19,7 @@ use crate::proof::Judgement;
 use crate::reasons::{GateReason, Hold};
 use crate::upgrade::course::{self, Draft, End, Judged, Situation, View, holds::pause as paused};
 use crate::upgrade::hop::{ControlPlaneFacts, Plan, Progress, UpgradeDirection, WorkerFacts, progress};
+use crate::upgrade::rollback;
 use crate::upgrade::swap::{SwapFacts, is_cancelled_swap};
 use crate::version::{reached, same};
 
@@ -75,6 +76,8 @@ pub struct Observed<'a> {
     pub workload: Workload<'a>,
     /// Machines of another release of the Kubernetes version.
     pub swap: &'a SwapFacts,
+    /// Rollback of the packages that is under way.
+    pub rollback: Option<&'a Rollback>,
     /// Packages of the hop, as soon as they are known.
     pub packages: Option<PackageSet<'a>>,
     /// Hold from an error of the controller, if any.
@@ -141,6 +144,9 @@ pub fn pause(
 /// Computes the upgrade progress from one observation, ignoring the record of another Cluster.
 #[must_use]
 pub fn observed_progress(previous: Option<&UpgradeRecord>, seen: &Observed<'_>) -> Progress {
+    if seen.rollback.is_some() {
+        return rollback::progress(seen.cluster.topology_version);
+    }
     let previous = of_cluster(previous, seen.cluster.uid);
     progress(
         seen.control_plane,
@@ -173,11 +179,14 @@ fn step(previous: Option<&UpgradeRecord>, seen: &Observed<'_>) -> UpgradeRecord 
     let progress = observed_progress(previous, seen);
     let begins = begins(previous, seen, &progress);
     let (course, situation) = (previous.map(Into::into), seen.situation());
+    let begins_rollback = begins && seen.rollback.is_some();
     let cancelled_swap = previous.is_some_and(is_cancelled_swap);
     let mut draft = Draft::of(course, situation, &progress, begins, cancelled_swap);
     let judged = fitting(previous, seen, &progress);
     let packages = Packages { seen, judged };
-    let view = View::new(course, situation, &packages, &progress, begins);
+    // The gates of the version were opened by the packages that go back.
+    let of_gates = course.filter(|_| !begins_rollback);
+    let view = View::new(of_gates, situation, &packages, &progress, begins);
     let is_closed = draft.outcome.is_some();
     draft.gates = if is_closed {
         view.with_deletion(draft.gates)
@@ -205,6 +214,14 @@ fn step(previous: Option<&UpgradeRecord>, seen: &Observed<'_>) -> UpgradeRecord 
         has_same_targets: of_hop.is_some_and(|previous| targets(&previous.packages).eq(targets(&packages))),
     };
     draft.close(course, &progress, end, seen.now);
+    let rollback = rollback_of(previous, seen, is_closed);
+    if rollback.is_some() && draft.outcome == Some(Outcome::Completed) {
+        draft.outcome = Some(Outcome::RolledBack);
+    }
+    if begins_rollback && let Some(cancelled) = previous {
+        // Both are one upgrade.
+        draft.started_at.clone_from(&cancelled.started_at);
+    }
     let (workload_uid, kapp_controller) = identity(previous, seen);
     UpgradeRecord {
         schema: SCHEMA,
@@ -229,6 +246,16 @@ fn step(previous: Option<&UpgradeRecord>, seen: &Observed<'_>) -> UpgradeRecord 
         outcome: draft.outcome,
         swap,
         supervisor: supervisor(previous, seen),
+        rollback,
+    }
+}
+
+/// Returns the rollback of a record: the one under way, or that of the closed record.
+fn rollback_of(previous: Option<&UpgradeRecord>, seen: &Observed<'_>, is_closed: bool) -> Option<Rollback> {
+    let closed = previous.filter(|_| is_closed);
+    match closed {
+        Some(closed) => closed.rollback.clone(),
+        None => seen.rollback.cloned(),
     }
 }
 
@@ -251,7 +278,13 @@ impl Judged for Packages<'_> {
     }
 
     fn unproven(&self, phases: &[Phase]) -> Option<Hold> {
-        holds::packages(self.judged, phases)
+        let hold = holds::packages(self.judged, phases)?;
+        Some(match self.seen.rollback {
+            Some(_) if hold.reason == GateReason::PackagesNotReady => {
+                Hold::new(GateReason::RollbackInProgress, hold.message)
+            }
+            _ => hold,
+        })
     }
 
     fn settling(&self, since: Option<&Time>) -> Option<Hold> {
@@ -295,6 +328,10 @@ pub const fn is_older((cluster, bootstrap): (i64, i64), previous: &UpgradeRecord
 
 /// Whether a new upgrade begins. A release with another package set for the same Kubernetes version is an upgrade without any hook.
 fn begins(previous: Option<&UpgradeRecord>, seen: &Observed<'_>, progress: &Progress) -> bool {
+    if let Some(rollback) = seen.rollback {
+        let same = |previous: &UpgradeRecord| previous.rollback.as_ref() == Some(rollback);
+        return !previous.is_some_and(same);
+    }
     let is_other = |tkr| previous.is_some_and(|previous| previous.tkr.as_deref() != Some(tkr));
     course::begins(
         previous.map(Into::into),
@@ -324,6 +361,7 @@ pub fn may_keep(
     let led_there = |record: &UpgradeRecord| {
         let from = record.from.as_deref();
         record.outcome == Some(Outcome::Cancelled)
+            || record.rollback.is_some()
             || record.outcome.is_none() && from.is_none_or(|from| !same(from, to))
     };
     progress.settled_at_hop()

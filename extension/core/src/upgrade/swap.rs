@@ -214,7 +214,7 @@ pub fn kept_release<'a>(
 /// Whether the upgrade of a record has ended at the version of the control plane, so that the Cluster may rest.
 #[must_use]
 pub fn has_ended(record: &UpgradeRecord) -> bool {
-    record.outcome == Some(Outcome::Completed) || is_cancelled_swap(record)
+    matches!(record.outcome, Some(Outcome::Completed | Outcome::RolledBack)) || is_cancelled_swap(record)
 }
 
 /// Whether a record was closed because its label moved back to the release of the machines.

@@ -331,7 +331,8 @@ fn are_workers_at_target(facts: &GateFacts) -> bool {
 fn rests(facts: &GateFacts, previous: Option<&GateRecord>, progress: &Progress) -> bool {
     let to = &facts.topology.version;
     let has_ended = |record: &GateRecord| match record.outcome {
-        Some(Outcome::Completed) => record.to == *to,
+        // Gates have no packages that go back.
+        Some(Outcome::Completed | Outcome::RolledBack) => record.to == *to,
         Some(Outcome::Cancelled) => record.to == *to && !facts.awaits_hooks() && are_workers_at_target(facts),
         None => false,
     };

@@ -74,12 +74,14 @@ impl ValuesClone {
 }
 
 /// Desired spec and the clones that it references.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Draft {
     /// Spec of the ClusterBootstrap.
     pub spec: ClusterBootstrapSpec,
     /// Clones that have to exist before the spec is written.
     pub clones: Vec<ValuesClone>,
+    /// Value of annotation `lifecycle.sluice.dev/rollback-to`; `None` if the present one stays.
+    pub snapshot: Option<String>,
 }
 
 /// Builds the ClusterBootstrap that `template` describes for `cluster`.
@@ -102,7 +104,11 @@ pub fn from_template(
         }
         clones.extend(localize(cluster, package)?);
     }
-    Ok(Draft { spec, clones })
+    Ok(Draft {
+        spec,
+        clones,
+        ..Draft::default()
+    })
 }
 
 /// Returns the clones of a ClusterBootstrap of `cluster` according to `template`.

@@ -170,7 +170,7 @@ pub fn fill_with_values(
     let roles: Vec<Role> = packages(&filled).into_iter().map(|(role, _)| role).collect();
     let mut draft = Draft {
         spec: filled,
-        clones: Vec::new(),
+        ..Draft::default()
     };
     for (role, own) in roles.into_iter().zip(all_mut(&mut draft.spec)) {
         let is_same = |theirs: &ClusterBootstrapPackage| {

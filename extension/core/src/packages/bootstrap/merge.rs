@@ -76,7 +76,7 @@ pub fn merge(inputs: &Inputs<'_>) -> Result<Draft, Hold> {
     } = *inputs;
     let mut merged = Draft {
         spec: current.clone(),
-        clones: Vec::new(),
+        ..Draft::default()
     };
 
     if let Some(hold) = unmanaged_conflict(cluster, current, unmanaged_cni) {

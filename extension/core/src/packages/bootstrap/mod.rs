@@ -13,6 +13,7 @@ mod packages;
 mod provided;
 mod reapply;
 mod resolved_release;
+mod snapshot;
 mod source;
 mod unmanaged;
 
@@ -37,6 +38,7 @@ pub use packages::{Catalogue, PackageFacts, Role, packages};
 pub use provided::Provided;
 pub use reapply::{Reapplied, ReapplyInputs, is_ambiguous, reapply};
 pub use resolved_release::{ReleaseChange, ResolvedRelease};
+pub use snapshot::{Restored, Snapshot, SnapshotPackage, Stays, restored};
 pub use source::{Source, source};
 pub use unmanaged::unmanaged_conflict;
 

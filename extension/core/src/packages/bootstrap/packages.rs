@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 use sluice_crds::foreign::Package;
+use sluice_crds::labels::annotation;
 use sluice_crds::run::{ClusterBootstrapPackage, ClusterBootstrapSpec};
 
 use crate::{digest, packages::build::LackedFields};
@@ -56,6 +57,8 @@ pub struct PackageFacts {
     pub kubernetes: Option<String>,
     /// `spec.kappControllerVersionSelection.constraints`: versions of kapp-controller that install the package.
     pub kapp_controller: Option<String>,
+    /// Whether no rollback goes back from it to an earlier version, by annotation `lifecycle.sluice.dev/rollback`.
+    pub stays: bool,
 }
 
 impl PackageFacts {
@@ -82,6 +85,12 @@ impl PackageFacts {
                 .unwrap_or_default(),
             kubernetes: constraints("kubernetesVersionSelection"),
             kapp_controller: constraints("kappControllerVersionSelection"),
+            stays: package
+                .metadata
+                .annotations
+                .as_ref()
+                .and_then(|annotations| annotations.get(annotation::ROLLBACK))
+                .is_some_and(|value| value == "false"),
         }
     }
 }

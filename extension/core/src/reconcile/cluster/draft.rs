@@ -5,6 +5,7 @@ use sluice_crds::{labels::annotation, run::ClusterBootstrap};
 
 use super::{
     Context, Failure, Interrupt, ReadPhase, Server, Step, clones,
+    confirm_cluster::confirm_cluster,
     context::typed,
     failure::{owner_refused, webhook_in_the_way},
     management,
@@ -32,6 +33,15 @@ pub(super) fn changed(
     let (Some(draft), Ok(release)) = (change, &validated.release) else {
         return Ok((current(), validated.problem.clone(), None));
     };
+    if validated.rollback.under_way().is_some() {
+        // The control plane must still have its version.
+        let found = context.facts;
+        let cached = found.control_plane.as_ref();
+        let confirmed = confirm_cluster(context, &found.owner, &found.cluster, cached)?;
+        if confirmed.outdated.is_some() {
+            return Ok((current(), confirmed.outdated, None));
+        }
+    }
     match write(context, release, draft) {
         Ok(written) => Ok((Some(written), None, None)),
         Err(Interrupt::Failed(failure))
@@ -68,7 +78,11 @@ fn completed(
     current: &ClusterBootstrap,
     next: ClusterBootstrap,
 ) -> Step<ClusterBootstrap> {
-    const MARKS: [&str; 2] = [annotation::RESOLVED_TKR, annotation::KAPP_CONTROLLER];
+    const MARKS: [&str; 3] = [
+        annotation::RESOLVED_TKR,
+        annotation::KAPP_CONTROLLER,
+        annotation::ROLLBACK_TO,
+    ];
     let whole = values::whole_bootstrap(context, ReadPhase::Plan)?;
     let edited = || {
         let what = format!("{} was edited while it was read", of_owner(context));
@@ -117,7 +131,9 @@ fn write(context: &Context<'_>, release: &str, draft: &Draft) -> Step<ClusterBoo
                 ..current.clone()
             };
             let mark = (annotation::RESOLVED_TKR.to_owned(), release.to_owned());
-            next.annotations_mut().extend([mark]);
+            let snapshot = draft.snapshot.clone();
+            let snapshot = snapshot.map(|snapshot| (annotation::ROLLBACK_TO.to_owned(), snapshot));
+            next.annotations_mut().extend([mark].into_iter().chain(snapshot));
             next.annotations_mut()
                 .extend(management::mark(context.facts, Some(current)));
             if let Some(owners) = build::adopted(&context.facts.owner, next.owner_references())

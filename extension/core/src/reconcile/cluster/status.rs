@@ -585,6 +585,7 @@ pub(super) fn observe<'a>(
         bootstrap: facts(bootstrap, resolved),
         workload: packages.reach.seen(),
         swap: &validated.swap,
+        rollback: validated.rollback.under_way(),
         packages: resolved.filter(|_| is_known).map(|tkr| PackageSet {
             tkr,
             hop: &validated.progress.hop,
@@ -614,6 +615,7 @@ fn blank<'a>(context: &'a Context<'_>) -> Observed<'a> {
             "the Cluster is being deleted",
         )),
         swap: &NO_SWAP,
+        rollback: None,
         packages: None,
         problem: None,
         kapp_controller: None,

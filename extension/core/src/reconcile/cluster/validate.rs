@@ -4,7 +4,7 @@ use kube::ResourceExt;
 use sluice_crds::{
     foreign::Cluster,
     labels::{annotation, label},
-    run::{ClusterBootstrap, ClusterBootstrapSpec, TanzuKubernetesRelease},
+    run::{ClusterBootstrap, ClusterBootstrapSpec, Outcome, Rollback, TanzuKubernetesRelease},
 };
 
 use super::{
@@ -19,8 +19,9 @@ use crate::{
     cluster::{is_custom, is_legacy},
     packages::{
         bootstrap::{
-            self, Draft, Filling, Inputs, KeptVersions, Release, ReleaseChange, ResolvedRelease,
-            fill_with_values, filled_from, from_template, merge, must_match_release, other_hop, too_many,
+            self, Draft, Filling, Inputs, KeptVersions, Release, ReleaseChange, ResolvedRelease, Snapshot,
+            fill_with_values, filled_from, from_template, merge, must_match_release, other_hop, restored,
+            too_many,
         },
         build::adopted,
     },
@@ -29,6 +30,7 @@ use crate::{
     upgrade::{
         hop::{Progress, UpgradeDirection, progress},
         record::{is_older, pause},
+        rollback::{self, RollbackInputs},
         swap::{self, SwapFacts, SwapInputs, has_ended},
         tkr::{TkrFacts, for_progress, pinned, template_not_found, tkr_legacy, tkr_not_found},
     },
@@ -57,6 +59,8 @@ pub(super) struct Validated {
     pub(super) entry: Option<ReleaseMachines>,
     /// Whether the Cluster moves to the release, and the release needs management packages.
     pub(super) requires: bool,
+    /// Decision about a rollback of its packages.
+    pub(super) rollback: rollback::Decision,
 }
 
 impl Validated {
@@ -89,6 +93,7 @@ pub(crate) struct NextHop {
     swap: SwapFacts,
     machines: Option<ReleaseMachines>,
     requires: bool,
+    rollback: rollback::Decision,
 }
 
 impl NextHop {
@@ -126,6 +131,8 @@ pub(super) fn validate(context: &Context<'_>) -> Step<Validated> {
     let found = context.facts;
     let mut next = next_hop(context)?;
     let hold = match next.unmet.take() {
+        // Packages go back whatever became of the release.
+        None if next.rollback.under_way().is_some() => None,
         None => upgrade_plan::refusal(context, &next)?,
         unmet => unmet,
     };
@@ -159,6 +166,25 @@ pub(super) fn validate(context: &Context<'_>) -> Step<Validated> {
         machines: next.machines,
         entry,
         requires: next.requires,
+        rollback: next.rollback,
+    })
+}
+
+/// Decides about a rollback.
+fn rollback_of(found: &Facts) -> rollback::Decision {
+    let bootstrap = found.bootstrap.as_deref();
+    let policy = bootstrap.and_then(|bootstrap| bootstrap.spec.upgrade_policy.as_ref());
+    let snapshot = bootstrap.map_or(Ok(None), Snapshot::in_bootstrap);
+    rollback::decide(RollbackInputs {
+        cluster: &found.cluster,
+        to: &found.topology.version,
+        label: &found.label,
+        control_plane: found.control_plane_versions(),
+        record: found.record(),
+        resolved: found.resolved_release(),
+        snapshot: snapshot.as_ref().map(Option::as_ref).map_err(String::as_str),
+        made_of: found.made_of.as_deref(),
+        policy,
     })
 }
 
@@ -167,13 +193,17 @@ pub(crate) fn next_hop(context: &Context<'_>) -> Step<NextHop> {
     let found = context.facts;
     let to = &found.topology.version;
     let record = found.record();
-    let progress = progress(
-        found.control_plane_versions(),
-        &found.workers,
-        to,
-        &found.plan,
-        record,
-    );
+    let rollback = rollback_of(found);
+    let progress = match rollback.under_way() {
+        Some(_) => rollback::progress(to),
+        None => progress(
+            found.control_plane_versions(),
+            &found.workers,
+            to,
+            &found.plan,
+            record,
+        ),
+    };
 
     let releases: Vec<TkrFacts> = found.releases.values().map(|release| facts(release)).collect();
     let inputs = SwapInputs {
@@ -185,21 +215,24 @@ pub(crate) fn next_hop(context: &Context<'_>) -> Step<NextHop> {
         record,
         releases: &releases,
     };
-    let request = swap::request(&progress, inputs);
+    let rolls_back = rollback.under_way().is_some();
+    let request = swap::request(&progress, inputs).filter(|_| !rolls_back);
     let resolved = found.resolved_release();
     let kept = match &request {
-        None => swap::kept_release(&progress, inputs, resolved.release()),
-        Some(_) => None,
+        None if !rolls_back => swap::kept_release(&progress, inputs, resolved.release()),
+        _ => None,
     };
     let release = release(found, &progress, &releases, (request.is_some(), kept));
     let (swap, machines) = swap_facts(context, request);
     let requiring = match &release {
-        Ok(name) => requirements::requiring(found, &progress, &releases, name, swap.is_requested()),
-        Err(_) => None,
+        Ok(name) if !rolls_back => {
+            requirements::requiring(found, &progress, &releases, name, swap.is_requested())
+        }
+        _ => None,
     };
     let unmet = requiring.and_then(|release| requirements::unmet(&found.management_packages, release));
     let change = match &release {
-        Ok(name) => change(context, name, &progress),
+        Ok(name) => change(context, name, &progress, rollback.under_way()),
         Err(hold) => Err(hold.clone().into()),
     };
     let (change, problem) = match change {
@@ -215,6 +248,7 @@ pub(crate) fn next_hop(context: &Context<'_>) -> Step<NextHop> {
         swap,
         machines,
         requires: requiring.is_some(),
+        rollback,
     })
 }
 
@@ -300,8 +334,13 @@ fn needed_template<'a>(context: &'a Context<'_>, release: &str) -> Step<&'a Clus
     }
 }
 
-/// Returns the draft of the ClusterBootstrap with the spec of `release`; `None` if no write is needed.
-fn change(context: &Context<'_>, release: &str, progress: &Progress) -> Step<Option<Draft>> {
+/// Returns the draft of the ClusterBootstrap with the spec of `release`, or of its snapshot; `None` if no write is needed.
+fn change(
+    context: &Context<'_>,
+    release: &str,
+    progress: &Progress,
+    rollback: Option<&Rollback>,
+) -> Step<Option<Draft>> {
     let found = context.facts;
     let Some(bootstrap) = &found.bootstrap else {
         if is_custom(&found.cluster) {
@@ -322,10 +361,52 @@ fn change(context: &Context<'_>, release: &str, progress: &Progress) -> Step<Opt
         ReleaseChange::Nothing if is_owned => Ok(None),
         ReleaseChange::Nothing | ReleaseChange::Annotate => Ok(Some(Draft {
             spec: bootstrap.spec.clone(),
-            clones: Vec::new(),
+            ..Draft::default()
         })),
-        ReleaseChange::Merge => Ok(with_inputs(context, bootstrap, release, merge)?.map(Some)?),
+        ReleaseChange::Merge if rollback.is_some() => Ok(Some(restored_set(found, bootstrap)?)),
+        ReleaseChange::Merge => {
+            let draft = with_inputs(context, bootstrap, release, merge)??;
+            Ok(Some(Draft {
+                snapshot: snapshot(found, bootstrap, progress),
+                ..draft
+            }))
+        }
     }
+}
+
+/// Returns the snapshot that the merge of a release writes; `None` if the present one stays, or there is nothing to go back to.
+fn snapshot(found: &Facts, bootstrap: &ClusterBootstrap, progress: &Progress) -> Option<String> {
+    let stage = progress.stage()?;
+    let merged = ResolvedRelease::of(bootstrap).release();
+    let history = bootstrap.status.iter().flat_map(|status| &status.history);
+    let completed = history
+        .into_iter()
+        .find(|past| past.outcome == Some(Outcome::Completed))
+        .and_then(|past| past.to_release.as_deref());
+    // A snapshot that cannot be read is not of this upgrade.
+    let present = Snapshot::in_bootstrap(bootstrap).ok().flatten();
+    if present.is_some_and(|present| present.is_kept(stage, merged, completed)) {
+        return None;
+    }
+    Some(Snapshot::of(stage, merged?, &bootstrap.spec, &found.catalogue).to_json())
+}
+
+/// Returns the draft with the packages of the snapshot.
+fn restored_set(found: &Facts, bootstrap: &ClusterBootstrap) -> Result<Draft, Hold> {
+    let snapshot = Snapshot::in_bootstrap(bootstrap).ok().flatten();
+    let snapshot = snapshot.ok_or_else(rollback::no_snapshot)?;
+    let policy = bootstrap.spec.upgrade_policy.as_ref();
+    let restored = restored(
+        &found.owner.name,
+        &bootstrap.spec,
+        &snapshot,
+        &found.catalogue,
+        policy,
+    )?;
+    Ok(Draft {
+        spec: restored.spec,
+        ..Draft::default()
+    })
 }
 
 /// Returns the user's `bootstrap` with missing fields filled.

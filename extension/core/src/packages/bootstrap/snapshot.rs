@@ -1,0 +1,169 @@
+//! Packages of a ClusterBootstrap from before an upgrade, and the return to them once the upgrade is cancelled.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use sluice_crds::{
+    labels::annotation,
+    run::{ClusterBootstrap, ClusterBootstrapPackage, ClusterBootstrapSpec, OnCancel, UpgradePolicy},
+};
+
+use super::{Catalogue, all_mut, package_not_found, packages};
+use crate::{names, reasons::Hold, version::same};
+
+/// Maximum size of a snapshot, in bytes. A ClusterBootstrap has 128 packages at most, with names of 253 bytes.
+const LARGEST: usize = 64 * 1024;
+
+/// Packages of a ClusterBootstrap from before an upgrade: the value of annotation `lifecycle.sluice.dev/rollback-to`. The update that
+/// merges a release writes it, so it is never of another spec, and it moves with the object.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Snapshot {
+    /// Kubernetes version of the control plane, `v1.35.4+vmware.1`.
+    pub version: String,
+    /// TanzuKubernetesRelease of the packages.
+    pub release: String,
+    /// Packages by `spec.refName` of their Package.
+    pub packages: BTreeMap<String, SnapshotPackage>,
+}
+
+/// One package of a snapshot.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct SnapshotPackage {
+    /// Name of its Package.
+    pub name: String,
+    /// Whether it had values.
+    pub values: bool,
+}
+
+impl Snapshot {
+    /// Returns the snapshot of a ClusterBootstrap; `None` without one.
+    ///
+    /// # Errors
+    /// One line that says why it cannot be read.
+    pub fn in_bootstrap(bootstrap: &ClusterBootstrap) -> Result<Option<Self>, String> {
+        let annotations = bootstrap.metadata.annotations.as_ref();
+        let Some(text) = annotations.and_then(|annotations| annotations.get(annotation::ROLLBACK_TO)) else {
+            return Ok(None);
+        };
+        if text.len() > LARGEST {
+            return Err(format!("it is larger than {LARGEST} bytes"));
+        }
+        serde_json::from_str(text)
+            .map(Some)
+            .map_err(|error| error.to_string())
+    }
+
+    /// Returns the snapshot of a spec with the packages of this release.
+    #[must_use]
+    pub fn of(version: &str, release: &str, spec: &ClusterBootstrapSpec, catalogue: &Catalogue) -> Self {
+        let known = packages(spec).into_iter().filter_map(|(_, package)| {
+            let facts = catalogue.get(&package.ref_name)?;
+            let kept = SnapshotPackage {
+                name: package.ref_name.clone(),
+                values: package.values_from.is_some(),
+            };
+            Some((facts.ref_name.clone(), kept))
+        });
+        Self {
+            version: version.to_owned(),
+            release: release.to_owned(),
+            packages: known.collect(),
+        }
+    }
+
+    /// Returns the value of the annotation.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        // Strings, booleans and maps of strings always serialize.
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
+    /// Whether a further merge keeps the snapshot: the control plane still has its version, the packages of another release are in the
+    /// spec, and `completed`, the release of the last completed upgrade, is its release or not known.
+    #[must_use]
+    pub fn is_kept(&self, version: &str, merged: Option<&str>, completed: Option<&str>) -> bool {
+        same(&self.version, version)
+            && merged.is_some_and(|merged| merged != self.release)
+            && completed.is_none_or(|completed| completed == self.release)
+    }
+}
+
+/// Packages after a rollback.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Restored {
+    /// Spec of the ClusterBootstrap.
+    pub spec: ClusterBootstrapSpec,
+    /// Packages that stay at another version, or that the cancelled release added: short name and reason.
+    pub staying: Vec<(String, Stays)>,
+}
+
+/// Reason why a rollback does not change a package.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stays {
+    /// The policy keeps it.
+    Policy,
+    /// Its Package says that no rollback goes back from it.
+    Package,
+    /// It was not there before. Sluice uninstalls nothing.
+    Added,
+}
+
+/// Returns `spec` with the packages of a snapshot. Values stay, unless the merge has added them.
+///
+/// # Errors
+/// The hold of a Package of the snapshot that does not exist.
+pub fn restored(
+    cluster: &str,
+    spec: &ClusterBootstrapSpec,
+    snapshot: &Snapshot,
+    catalogue: &Catalogue,
+    policy: Option<&UpgradePolicy>,
+) -> Result<Restored, Hold> {
+    let mut restored = Restored {
+        spec: spec.clone(),
+        staying: Vec::new(),
+    };
+    for package in all_mut(&mut restored.spec) {
+        let Some(facts) = catalogue.get(&package.ref_name) else {
+            let by = format!("ClusterBootstrap {cluster}");
+            return Err(package_not_found(&package.ref_name, &by));
+        };
+        let short = names::short(&facts.ref_name).to_owned();
+        let Some(before) = snapshot.packages.get(&facts.ref_name) else {
+            restored.staying.push((short, Stays::Added));
+            continue;
+        };
+        if package.ref_name == before.name {
+            continue;
+        }
+        if policy.map(|policy| policy.on_cancel(&short)).unwrap_or_default() == OnCancel::Keep {
+            restored.staying.push((short, Stays::Policy));
+        } else if facts.stays {
+            restored.staying.push((short, Stays::Package));
+        } else {
+            restore(package, before, catalogue, &facts.ref_name)?;
+        }
+    }
+    Ok(restored)
+}
+
+fn restore(
+    package: &mut ClusterBootstrapPackage,
+    before: &SnapshotPackage,
+    catalogue: &Catalogue,
+    ref_name: &str,
+) -> Result<(), Hold> {
+    let by = format!("annotation {} of the ClusterBootstrap", annotation::ROLLBACK_TO);
+    let found = catalogue.get(&before.name);
+    // An edited snapshot must not install another package.
+    if found.is_none_or(|found| found.ref_name != ref_name) {
+        return Err(package_not_found(&before.name, &by));
+    }
+    before.name.clone_into(&mut package.ref_name);
+    if !before.values {
+        package.values_from = None;
+    }
+    Ok(())
+}
