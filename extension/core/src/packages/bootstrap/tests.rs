@@ -114,7 +114,7 @@ fn a_cluster_starts_as_its_template_with_its_own_values() {
     spec.cni = Some(with("antrea.x.1", secret("shared")));
     spec.additional_packages = vec![with("metrics.x.1", inline(1))];
 
-    let Draft { spec, clones } = from_template("c", &spec, &catalogue()).unwrap();
+    let Draft { spec, clones, .. } = from_template("c", &spec, &catalogue()).unwrap();
 
     assert!(!spec.paused, "the pause of a template is about the template");
     assert_eq!(spec.kapp, Some(with("kapp.x.1", provider("c-kapp-package"))));
@@ -169,7 +169,7 @@ fn two_sources_of_values_are_refused() {
 fn versions_follow_the_release_and_values_stay() {
     let mut current = template("1");
     current.cni = Some(with("antrea.x.1", inline(7)));
-    let Draft { spec, clones } = merged(&current, Some(&template("1")), &template("2")).unwrap();
+    let Draft { spec, clones, .. } = merged(&current, Some(&template("1")), &template("2")).unwrap();
     assert_eq!(
         spec,
         ClusterBootstrapSpec {
