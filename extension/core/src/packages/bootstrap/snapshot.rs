@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use kube::core::ObjectMeta;
 use serde::{Deserialize, Serialize};
 use sluice_crds::{
     labels::annotation,
@@ -12,7 +13,7 @@ use super::{Catalogue, all_mut, package_not_found, packages};
 use crate::{names, reasons::Hold, version::same};
 
 /// Maximum size of a snapshot, in bytes. A ClusterBootstrap has 128 packages at most, with names of 253 bytes.
-const LARGEST: usize = 64 * 1024;
+pub const LARGEST: usize = 64 * 1024;
 
 /// Packages of a ClusterBootstrap from before an upgrade: the value of annotation `lifecycle.sluice.dev/rollback-to`. The update that
 /// merges a release writes it, so it is never of another spec, and it moves with the object.
@@ -23,7 +24,7 @@ pub struct Snapshot {
     pub version: String,
     /// TanzuKubernetesRelease of the packages.
     pub release: String,
-    /// Packages by `spec.refName` of their Package.
+    /// Packages by `spec.refName` of their Package; by its name if it did not exist.
     pub packages: BTreeMap<String, SnapshotPackage>,
 }
 
@@ -43,41 +44,62 @@ impl Snapshot {
     /// # Errors
     /// One line that says why it cannot be read.
     pub fn in_bootstrap(bootstrap: &ClusterBootstrap) -> Result<Option<Self>, String> {
-        let annotations = bootstrap.metadata.annotations.as_ref();
-        let Some(text) = annotations.and_then(|annotations| annotations.get(annotation::ROLLBACK_TO)) else {
-            return Ok(None);
-        };
-        if text.len() > LARGEST {
+        rollback_to(&bootstrap.metadata).map(Self::parse).transpose()
+    }
+
+    /// Parses the value of the annotation.
+    ///
+    /// # Errors
+    /// One line that says why it cannot be read.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        if text.is_empty() || text.len() > LARGEST {
             return Err(format!("it is larger than {LARGEST} bytes"));
         }
-        serde_json::from_str(text)
-            .map(Some)
-            .map_err(|error| error.to_string())
+        let snapshot: Self = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        let odd = |(ref_name, before): &(&String, &SnapshotPackage)| !is_of(&before.name, ref_name);
+        match snapshot.packages.iter().find(odd) {
+            Some((ref_name, before)) => {
+                Err(format!("it names Package {} for package {ref_name}", before.name))
+            }
+            None => Ok(snapshot),
+        }
     }
 
     /// Returns the snapshot of a spec with the packages of this release.
     #[must_use]
     pub fn of(version: &str, release: &str, spec: &ClusterBootstrapSpec, catalogue: &Catalogue) -> Self {
-        let known = packages(spec).into_iter().filter_map(|(_, package)| {
-            let facts = catalogue.get(&package.ref_name)?;
+        let each = packages(spec).into_iter().map(|(_, package)| {
+            let name = &package.ref_name;
+            let facts = catalogue.get(name);
             let kept = SnapshotPackage {
-                name: package.ref_name.clone(),
+                name: name.clone(),
                 values: package.values_from.is_some(),
             };
-            Some((facts.ref_name.clone(), kept))
+            (facts.map_or(name, |facts| &facts.ref_name).clone(), kept)
         });
         Self {
             version: version.to_owned(),
             release: release.to_owned(),
-            packages: known.collect(),
+            packages: each.collect(),
         }
     }
 
-    /// Returns the value of the annotation.
+    /// Returns the value of the annotation; empty if it would be too large, so that no earlier one stays.
     #[must_use]
     pub fn to_json(&self) -> String {
         // Strings, booleans and maps of strings always serialize.
-        serde_json::to_string(self).unwrap_or_default()
+        let text = serde_json::to_string(self).unwrap_or_default();
+        if text.len() > LARGEST { String::new() } else { text }
+    }
+
+    /// Returns the entry of a package by `spec.refName`.
+    fn before(&self, ref_name: &str) -> Option<&SnapshotPackage> {
+        let by_name = || {
+            let mut others = self.packages.iter().filter(|(key, before)| **key == before.name);
+            others.find(|(key, _)| is_of(key, ref_name))
+        };
+        let found = self.packages.get(ref_name);
+        found.or_else(|| by_name().map(|(_, before)| before))
     }
 
     /// Whether a further merge keeps the snapshot: the control plane still has its version, the packages of another release are in the
@@ -110,7 +132,21 @@ pub enum Stays {
     Added,
 }
 
-/// Returns `spec` with the packages of a snapshot. Values stay, unless the merge has added them.
+/// Returns annotation `lifecycle.sluice.dev/rollback-to` of a ClusterBootstrap.
+#[must_use]
+pub fn rollback_to(bootstrap: &ObjectMeta) -> Option<&str> {
+    let annotations = bootstrap.annotations.as_ref()?;
+    annotations.get(annotation::ROLLBACK_TO).map(String::as_str)
+}
+
+/// Whether a Package of this name is of the package, or named by the whole name. kapp-controller requires that the name consists of
+/// `spec.refName` and version.
+fn is_of(name: &str, ref_name: &str) -> bool {
+    let rest = name.strip_prefix(ref_name);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+}
+
+/// Returns `spec` with the packages of a snapshot. Values stay, unless a merge has added them.
 ///
 /// # Errors
 /// The hold of a Package of the snapshot that does not exist.
@@ -131,25 +167,42 @@ pub fn restored(
             return Err(package_not_found(&package.ref_name, &by));
         };
         let short = names::short(&facts.ref_name).to_owned();
-        let Some(before) = snapshot.packages.get(&facts.ref_name) else {
+        let Some(before) = snapshot.before(&facts.ref_name) else {
             restored.staying.push((short, Stays::Added));
             continue;
         };
-        if package.ref_name == before.name {
+        let is_other = package.ref_name != before.name;
+        let adds_values = !before.values && has_merged_values(cluster, package);
+        if !is_other && !adds_values {
             continue;
         }
         if policy.map(|policy| policy.on_cancel(&short)).unwrap_or_default() == OnCancel::Keep {
             restored.staying.push((short, Stays::Policy));
-        } else if facts.stays {
+        } else if is_other && facts.stays {
             restored.staying.push((short, Stays::Package));
         } else {
-            restore(package, before, catalogue, &facts.ref_name)?;
+            rename(package, before, catalogue, &facts.ref_name)?;
+            if adds_values {
+                package.values_from = None;
+            }
         }
     }
     Ok(restored)
 }
 
-fn restore(
+/// Whether the values of a package may come from a merge: inline values, or a clone of values of the template. Those of another source
+/// are a user's.
+fn has_merged_values(cluster: &str, package: &ClusterBootstrapPackage) -> bool {
+    let Some(from) = &package.values_from else {
+        return false;
+    };
+    let clone = names::clone(cluster, &package.ref_name).ok();
+    let provider = from.provider_ref.as_ref().map(|provider| &provider.name);
+    let refers = from.secret_ref.as_ref().or(provider);
+    refers.is_none_or(|name| clone.as_ref() == Some(name))
+}
+
+fn rename(
     package: &mut ClusterBootstrapPackage,
     before: &SnapshotPackage,
     catalogue: &Catalogue,
@@ -162,8 +215,8 @@ fn restore(
         return Err(package_not_found(&before.name, &by));
     }
     before.name.clone_into(&mut package.ref_name);
-    if !before.values {
-        package.values_from = None;
-    }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;
