@@ -214,7 +214,7 @@ fn step(previous: Option<&UpgradeRecord>, seen: &Observed<'_>) -> UpgradeRecord 
         has_same_targets: of_hop.is_some_and(|previous| targets(&previous.packages).eq(targets(&packages))),
     };
     draft.close(course, &progress, end, seen.now);
-    let rollback = rollback_of(previous, seen, is_closed);
+    let rollback = rollback_of(previous, seen, &progress, is_closed);
     if rollback.is_some() && draft.outcome == Some(Outcome::Completed) {
         draft.outcome = Some(Outcome::RolledBack);
     }
@@ -250,13 +250,23 @@ fn step(previous: Option<&UpgradeRecord>, seen: &Observed<'_>) -> UpgradeRecord 
     }
 }
 
-/// Returns the rollback of a record: the one under way, or that of the closed record.
-fn rollback_of(previous: Option<&UpgradeRecord>, seen: &Observed<'_>, is_closed: bool) -> Option<Rollback> {
-    let closed = previous.filter(|_| is_closed);
-    match closed {
-        Some(closed) => closed.rollback.clone(),
-        None => seen.rollback.cloned(),
-    }
+/// Returns the rollback of a record: the one under way, or that of the closed record. One that has begun stays while the version of the
+/// control plane is not known.
+fn rollback_of(
+    previous: Option<&UpgradeRecord>,
+    seen: &Observed<'_>,
+    progress: &Progress,
+    is_closed: bool,
+) -> Option<Rollback> {
+    let stays = |record: &&UpgradeRecord| {
+        is_closed
+            || record.outcome.is_none()
+                && record.to == seen.cluster.topology_version
+                && record.label == seen.cluster.label
+                && record.hop.as_deref() == Some(progress.hop.as_str())
+    };
+    let begun = || previous.filter(stays)?.rollback.as_ref();
+    seen.rollback.filter(|_| !is_closed).or_else(begun).cloned()
 }
 
 /// Judged packages of a Cluster, as the gates need them.
@@ -383,7 +393,8 @@ fn fitting<'a>(
 ) -> Option<&'a [Judgement]> {
     let cancelled = progress.direction == UpgradeDirection::Cancelled;
     let counts = || {
-        !seen.workers.iter().any(|worker| worker.rolling)
+        seen.rollback.is_none()
+            && !seen.workers.iter().any(|worker| worker.rolling)
             && may_keep(previous, progress, &seen.cluster, seen.workers, seen.swap)
     };
     seen.packages

@@ -15,8 +15,12 @@ use super::{
 use crate::{
     packages::bootstrap::{ResolvedRelease, Snapshot},
     reasons::{GateReason, Hold},
-    version::{reached, same},
+    text::one_line,
+    version::{is_upgrading, reached, same},
 };
+
+/// Maximum length of the reason of a refusal, in characters. A user may edit the snapshot that it quotes.
+const LONGEST: usize = 512;
 
 /// Inputs of the decision about a rollback.
 #[derive(Clone, Copy, Debug)]
@@ -35,7 +39,7 @@ pub struct RollbackInputs<'a> {
     pub resolved: ResolvedRelease<'a>,
     /// Snapshot of its ClusterBootstrap, or the reason why it cannot be read.
     pub snapshot: Result<Option<&'a Snapshot>, &'a str>,
-    /// Release that its machines are made of, if an entry names one.
+    /// Release that the entry for `to` in variable `TKR_DATA` names, if any.
     pub made_of: Option<&'a str>,
     /// Policy of its ClusterBootstrap.
     pub policy: Option<&'a UpgradePolicy>,
@@ -47,7 +51,7 @@ pub enum Decision {
     /// Nothing was cancelled, or the packages stay.
     #[default]
     None,
-    /// Cluster API has not reconciled the earlier version yet.
+    /// Cluster API has not reconciled the earlier version yet, or the version of the control plane is not known now.
     Waits(Rollback),
     /// The packages go back.
     RollsBack(Rollback),
@@ -64,6 +68,12 @@ impl Decision {
             Self::None | Self::Waits(_) | Self::Refused(_) => None,
         }
     }
+
+    /// Whether the packages of a release have to wait: its rollback has begun, and cannot continue now.
+    #[must_use]
+    pub fn holds(&self, release: &str) -> bool {
+        matches!(self, Self::Waits(rollback) if rollback.release == release)
+    }
 }
 
 /// Decides whether the packages of a Cluster go back.
@@ -76,31 +86,40 @@ pub fn decide(inputs: RollbackInputs<'_>) -> Decision {
         cluster,
         to,
         label,
-        record,
+        control_plane,
         resolved,
         policy,
         ..
     } = inputs;
-    let Some(record) = record.filter(|_| is_settled_at(inputs.control_plane, to)) else {
+    let Some(record) = inputs.record else {
         return Decision::None;
     };
-    if let Some(rollback) = &record.rollback
-        && record.outcome.is_none()
-        && same(&record.to, to)
-        && rollback.release == label
-    {
-        return Decision::RollsBack(rollback.clone());
+    if let Some(begun) = begun(record, to, label) {
+        return if is_settled_below(control_plane, to, &begun.hop) {
+            Decision::RollsBack(begun.clone())
+        } else if has_left(control_plane, to) {
+            Decision::None
+        } else {
+            Decision::Waits(begun.clone())
+        };
     }
-    let Some(hop) = cancelled_hop(record, to) else {
+    let hop = cancelled_hop(record, to).filter(|hop| is_settled_below(control_plane, to, hop));
+    let Some(hop) = hop else {
         return Decision::None;
     };
     // Without the annotation, nothing was merged for the hop.
-    let is_merged = resolved.annotation.is_some_and(|merged| merged != label);
-    if !is_merged || label.is_empty() || !policy.is_some_and(UpgradePolicy::rolls_back) {
+    let Some(merged) = resolved.annotation.filter(|_| !label.is_empty()) else {
+        return Decision::None;
+    };
+    // The record of a rollback that was ended by another bump may not have the proof of the packages that went back.
+    let are_back = merged == label;
+    if !are_back && !policy.is_some_and(UpgradePolicy::rolls_back) {
         return Decision::None;
     }
-    if let Err(why) = matching(&inputs) {
-        return Decision::Refused(why);
+    match matching(&inputs) {
+        Ok(()) => {}
+        Err(_) if are_back => return Decision::None,
+        Err(why) => return Decision::Refused(one_line(&why, LONGEST)),
     }
     let rollback = Rollback {
         hop: hop.to_owned(),
@@ -126,10 +145,27 @@ pub fn progress(to: &str) -> Progress {
     }
 }
 
-fn is_settled_at(control_plane: Option<&ControlPlaneFacts>, to: &str) -> bool {
-    let is_at = |version: Option<&String>| version.is_some_and(|version| same(version, to));
-    control_plane
-        .is_some_and(|facts| is_at(facts.spec_version.as_ref()) && is_at(facts.status_version.as_ref()))
+/// Returns the rollback of an open record, which neither a change of the policy nor of the snapshot ends.
+fn begun<'a>(record: &'a UpgradeRecord, to: &str, label: &str) -> Option<&'a Rollback> {
+    let rollback = record.rollback.as_ref()?;
+    let is_its = record.outcome.is_none() && same(&record.to, to) && rollback.release == label;
+    is_its.then_some(rollback)
+}
+
+/// Whether the control plane is settled at a version, and reports none of the hop. It may report a build of its version.
+fn is_settled_below(control_plane: Option<&ControlPlaneFacts>, to: &str, hop: &str) -> bool {
+    let versions =
+        control_plane.and_then(|facts| facts.spec_version.as_deref().zip(facts.status_version.as_deref()));
+    versions.is_some_and(|(spec, status)| {
+        let is_below = same(status, to) || same(hop, to) || !reached(status, hop);
+        same(spec, to) && !is_upgrading(spec, status) && is_below
+    })
+}
+
+/// Whether the control plane specifies another version.
+fn has_left(control_plane: Option<&ControlPlaneFacts>, to: &str) -> bool {
+    let spec = control_plane.and_then(|facts| facts.spec_version.as_deref());
+    spec.is_some_and(|spec| !same(spec, to))
 }
 
 /// Returns the hop of a record that was not taken; the version of the machines, if machines of another release were not.
@@ -143,17 +179,34 @@ fn cancelled_hop<'a>(record: &'a UpgradeRecord, to: &str) -> Option<&'a str> {
     }
 }
 
-/// Returns the hold of a rollback whose snapshot has vanished.
+/// Returns the hold of a rollback whose snapshot was removed or changed.
 #[must_use]
 pub fn no_snapshot() -> Hold {
-    let text = "annotation lifecycle.sluice.dev/rollback-to of the ClusterBootstrap was removed during the rollback; restore it, or set \
+    let text = "annotation lifecycle.sluice.dev/rollback-to of the ClusterBootstrap was changed during the rollback; restore it, or set \
                 version and label of the upgrade again";
+    Hold::new(GateReason::RollbackInProgress, text)
+}
+
+/// Returns the hold of a rollback that the record does not name yet. The gates of the version close before any package changes.
+#[must_use]
+pub fn not_recorded() -> Hold {
+    Hold::new(
+        GateReason::RollbackInProgress,
+        "waiting for the rollback to be recorded",
+    )
+}
+
+/// Returns the hold of a rollback while the version of the control plane is not known.
+#[must_use]
+pub fn control_plane_unknown(to: &str) -> Hold {
+    let text = format!("waiting for the control plane to report {to}");
     Hold::new(GateReason::RollbackInProgress, text)
 }
 
 /// Whether the snapshot is that of the release that the label names, for the version of the control plane.
 fn matching(inputs: &RollbackInputs<'_>) -> Result<(), String> {
-    let snapshot = inputs.snapshot.map_err(str::to_owned)?;
+    let unreadable = |why: &str| format!("annotation lifecycle.sluice.dev/rollback-to cannot be read: {why}");
+    let snapshot = inputs.snapshot.map_err(unreadable)?;
     let snapshot =
         snapshot.ok_or("the ClusterBootstrap has no annotation lifecycle.sluice.dev/rollback-to")?;
     if !same(&snapshot.version, inputs.to) {
@@ -170,8 +223,8 @@ fn matching(inputs: &RollbackInputs<'_>) -> Result<(), String> {
     }
     match inputs.made_of.filter(|made_of| *made_of != snapshot.release) {
         Some(made_of) => Err(format!(
-            "annotation lifecycle.sluice.dev/rollback-to is about TanzuKubernetesRelease {}, and machines are made of {made_of}",
-            snapshot.release
+            "annotation lifecycle.sluice.dev/rollback-to is about TanzuKubernetesRelease {}, and TKR_DATA names {made_of} for {}",
+            snapshot.release, inputs.to
         )),
         None => Ok(()),
     }

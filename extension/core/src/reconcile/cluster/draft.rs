@@ -20,6 +20,7 @@ use crate::{
         build,
     },
     reasons::Hold,
+    upgrade::rollback,
 };
 
 /// Writes the ClusterBootstrap if it must change. Returns the current ClusterBootstrap, a problem, and the hold for a refused owner
@@ -33,9 +34,13 @@ pub(super) fn changed(
     let (Some(draft), Ok(release)) = (change, &validated.release) else {
         return Ok((current(), validated.problem.clone(), None));
     };
-    if validated.rollback.under_way().is_some() {
-        // The control plane must still have its version.
+    if let Some(rollback) = validated.rollback.under_way() {
         let found = context.facts;
+        // A leader that stops after the write must find the gates of the version closed.
+        if found.record().and_then(|record| record.rollback.as_ref()) != Some(rollback) {
+            return Ok((current(), Some(rollback::not_recorded()), None));
+        }
+        // The control plane must still have its version.
         let cached = found.control_plane.as_ref();
         let confirmed = confirm_cluster(context, &found.owner, &found.cluster, cached)?;
         if confirmed.outdated.is_some() {

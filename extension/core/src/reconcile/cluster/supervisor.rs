@@ -134,7 +134,7 @@ fn unlabelled(facts: &Facts, validated: &Validated, release: &str) -> Option<Hol
 fn are_machines_replaced(facts: &Facts, validated: &Validated) -> bool {
     let (progress, swap) = (&validated.progress, &validated.swap);
     let is_completed = facts.record().is_some_and(|record| {
-        record.outcome == Some(Outcome::Completed)
+        matches!(record.outcome, Some(Outcome::Completed | Outcome::RolledBack))
             && record.hop.as_deref() == Some(progress.hop.as_str())
             && record.tkr.as_deref() == validated.release.as_deref().ok()
     });

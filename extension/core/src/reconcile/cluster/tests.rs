@@ -2,6 +2,7 @@
 
 mod admitted;
 mod refusal;
+mod rollback;
 
 use std::time::Instant;
 

@@ -4,7 +4,7 @@ use kube::ResourceExt;
 use sluice_crds::{
     foreign::Cluster,
     labels::{annotation, label},
-    run::{ClusterBootstrap, ClusterBootstrapSpec, Outcome, Rollback, TanzuKubernetesRelease},
+    run::{ClusterBootstrap, ClusterBootstrapSpec, Outcome, TanzuKubernetesRelease},
 };
 
 use super::{
@@ -32,9 +32,10 @@ use crate::{
         record::{is_older, pause},
         rollback::{self, RollbackInputs},
         swap::{self, SwapFacts, SwapInputs, has_ended},
-        tkr::{TkrFacts, for_progress, pinned, template_not_found, tkr_legacy, tkr_not_found},
+        tkr::{TkrFacts, for_hop, for_progress, pinned, template_not_found, tkr_legacy, tkr_not_found},
     },
     upgrade_plan,
+    version::same,
 };
 
 /// Hop, release and desired ClusterBootstrap of a Cluster.
@@ -175,6 +176,8 @@ fn rollback_of(found: &Facts) -> rollback::Decision {
     let bootstrap = found.bootstrap.as_deref();
     let policy = bootstrap.and_then(|bootstrap| bootstrap.spec.upgrade_policy.as_ref());
     let snapshot = bootstrap.map_or(Ok(None), Snapshot::in_bootstrap);
+    // An entry without an image names the release of the packages as well.
+    let entry = pinned(&found.topology, &found.topology.version);
     rollback::decide(RollbackInputs {
         cluster: &found.cluster,
         to: &found.topology.version,
@@ -183,7 +186,7 @@ fn rollback_of(found: &Facts) -> rollback::Decision {
         record: found.record(),
         resolved: found.resolved_release(),
         snapshot: snapshot.as_ref().map(Option::as_ref).map_err(String::as_str),
-        made_of: found.made_of.as_deref(),
+        made_of: entry.as_deref(),
         policy,
     })
 }
@@ -222,7 +225,10 @@ pub(crate) fn next_hop(context: &Context<'_>) -> Step<NextHop> {
         None if !rolls_back => swap::kept_release(&progress, inputs, resolved.release()),
         _ => None,
     };
-    let release = release(found, &progress, &releases, (request.is_some(), kept));
+    let release = match rollback.under_way() {
+        Some(_) => labelled(found, &releases),
+        None => release(found, &progress, &releases, (request.is_some(), kept)),
+    };
     let (swap, machines) = swap_facts(context, request);
     let requiring = match &release {
         Ok(name) if !rolls_back => {
@@ -232,7 +238,7 @@ pub(crate) fn next_hop(context: &Context<'_>) -> Step<NextHop> {
     };
     let unmet = requiring.and_then(|release| requirements::unmet(&found.management_packages, release));
     let change = match &release {
-        Ok(name) => change(context, name, &progress, rollback.under_way()),
+        Ok(name) => change(context, name, &progress, &rollback),
         Err(hold) => Err(hold.clone().into()),
     };
     let (change, problem) = match change {
@@ -324,6 +330,16 @@ fn release(
     }
 }
 
+/// Returns the release of the label, to whose packages a Cluster goes back.
+fn labelled(found: &Facts, releases: &[TkrFacts]) -> Result<String, Hold> {
+    let is_legacy = |release: &TkrFacts| release.name == found.label && release.legacy;
+    if releases.iter().any(is_legacy) {
+        return Err(tkr_legacy(&found.label));
+    }
+    let to = &found.topology.version;
+    for_hop(to, to, None, &found.label, releases)
+}
+
 fn needed_template<'a>(context: &'a Context<'_>, release: &str) -> Step<&'a ClusterBootstrapSpec> {
     let system = &context.facts.settings.system_namespace;
     let missing = || template_not_found(system, release);
@@ -339,7 +355,7 @@ fn change(
     context: &Context<'_>,
     release: &str,
     progress: &Progress,
-    rollback: Option<&Rollback>,
+    rollback: &rollback::Decision,
 ) -> Step<Option<Draft>> {
     let found = context.facts;
     let Some(bootstrap) = &found.bootstrap else {
@@ -363,7 +379,13 @@ fn change(
             spec: bootstrap.spec.clone(),
             ..Draft::default()
         })),
-        ReleaseChange::Merge if rollback.is_some() => Ok(Some(restored_set(found, bootstrap)?)),
+        ReleaseChange::Merge if rollback.under_way().is_some() => {
+            Ok(Some(restored_set(found, bootstrap, release)?))
+        }
+        // A merge would not restore the packages, but take those of the template.
+        ReleaseChange::Merge if rollback.holds(release) => {
+            Err(rollback::control_plane_unknown(&found.topology.version).into())
+        }
         ReleaseChange::Merge => {
             let draft = with_inputs(context, bootstrap, release, merge)??;
             Ok(Some(Draft {
@@ -378,11 +400,13 @@ fn change(
 fn snapshot(found: &Facts, bootstrap: &ClusterBootstrap, progress: &Progress) -> Option<String> {
     let stage = progress.stage()?;
     let merged = ResolvedRelease::of(bootstrap).release();
-    let history = bootstrap.status.iter().flat_map(|status| &status.history);
-    let completed = history
-        .into_iter()
-        .find(|past| past.outcome == Some(Outcome::Completed))
-        .and_then(|past| past.to_release.as_deref());
+    let mut history = bootstrap.status.iter().flat_map(|status| &status.history);
+    let completed = match found.record() {
+        Some(record) if record.outcome == Some(Outcome::Completed) => record.tkr.as_deref(),
+        _ => history
+            .find(|past| past.outcome == Some(Outcome::Completed))
+            .and_then(|past| past.to_release.as_deref()),
+    };
     // A snapshot that cannot be read is not of this upgrade.
     let present = Snapshot::in_bootstrap(bootstrap).ok().flatten();
     if present.is_some_and(|present| present.is_kept(stage, merged, completed)) {
@@ -391,10 +415,11 @@ fn snapshot(found: &Facts, bootstrap: &ClusterBootstrap, progress: &Progress) ->
     Some(Snapshot::of(stage, merged?, &bootstrap.spec, &found.catalogue).to_json())
 }
 
-/// Returns the draft with the packages of the snapshot.
-fn restored_set(found: &Facts, bootstrap: &ClusterBootstrap) -> Result<Draft, Hold> {
+/// Returns the draft with the packages of the snapshot of `release`.
+fn restored_set(found: &Facts, bootstrap: &ClusterBootstrap, release: &str) -> Result<Draft, Hold> {
     let snapshot = Snapshot::in_bootstrap(bootstrap).ok().flatten();
-    let snapshot = snapshot.ok_or_else(rollback::no_snapshot)?;
+    let is_its = |kept: &Snapshot| kept.release == release && same(&kept.version, &found.topology.version);
+    let snapshot = snapshot.filter(is_its).ok_or_else(rollback::no_snapshot)?;
     let policy = bootstrap.spec.upgrade_policy.as_ref();
     let restored = restored(
         &found.owner.name,

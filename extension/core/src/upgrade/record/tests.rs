@@ -11,6 +11,7 @@ use crate::reasons::GateReason;
 mod after_control_plane;
 mod courses;
 mod properties;
+mod rollbacks;
 mod starts;
 mod swaps;
 
@@ -66,6 +67,7 @@ pub(super) struct Scene {
     pub(super) judged_for: (Option<&'static str>, Option<&'static str>, Option<&'static str>),
     pub(super) problem: Option<Hold>,
     pub(super) swap: SwapFacts,
+    pub(super) rollback: Option<Rollback>,
     pub(super) uninstalled: bool,
     pub(super) now: Timestamp,
 }
@@ -100,6 +102,7 @@ impl Scene {
             judged_for: (None, None, None),
             problem: None,
             swap: SwapFacts::default(),
+            rollback: None,
             uninstalled: false,
             now: at(NOW),
         }
@@ -144,6 +147,7 @@ impl Scene {
             tkr: self.tkr.as_deref(),
             workload: self.workload.clone(),
             swap: &self.swap,
+            rollback: self.rollback.as_ref(),
             packages: None,
             problem: self.problem.as_ref(),
             kapp_controller: None,

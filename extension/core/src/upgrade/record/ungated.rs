@@ -70,7 +70,8 @@ pub fn ungated(
     let Some(record) = of_cluster(previous, seen.cluster.uid) else {
         return Vec::new();
     };
-    let completed = (record.outcome == Some(Outcome::Completed)).then_some(&record.to);
+    let is_complete = matches!(record.outcome, Some(Outcome::Completed | Outcome::RolledBack));
+    let completed = is_complete.then_some(&record.to);
     let Some(began_with) = completed.or(record.from.as_ref()) else {
         return Vec::new();
     };

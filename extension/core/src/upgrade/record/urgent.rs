@@ -17,6 +17,7 @@ pub fn is_urgent(old: &UpgradeRecord, new: &UpgradeRecord) -> bool {
             record.observed_bootstrap_generation,
             record.swap.as_ref().map(without_progress),
             record.supervisor.clone(),
+            record.rollback.clone(),
         )
     };
     answers(old) != answers(new)
@@ -60,7 +61,7 @@ fn first_seen(record: &UpgradeRecord) -> impl Iterator<Item = &FirstSeenRun> {
 #[cfg(test)]
 mod tests {
     use rstest::rstest;
-    use sluice_crds::run::{Outcome, Readiness, SupervisorAnswer};
+    use sluice_crds::run::{Outcome, Readiness, Rollback, SupervisorAnswer};
 
     use super::super::tests::{Scene, judged};
     use super::*;
@@ -93,6 +94,7 @@ mod tests {
     #[case::an_edit_of_the_bootstrap(|r: &mut UpgradeRecord| r.observed_bootstrap_generation += 1, true)]
     #[case::another_target(|r: &mut UpgradeRecord| r.to = "v1.40.0".into(), true)]
     #[case::an_answer_about_the_supervisor(|r: &mut UpgradeRecord| r.supervisor = Some(SupervisorAnswer::default()), true)]
+    #[case::a_rollback(|r: &mut UpgradeRecord| r.rollback = Some(Rollback::default()), true)]
     #[case::another_label(|r: &mut UpgradeRecord| r.label = "40-1".into(), true)]
     fn urgent_changes(#[case] edit: fn(&mut UpgradeRecord), #[case] urgent: bool) {
         let mut package = judged("antrea", PackageState::Ready);

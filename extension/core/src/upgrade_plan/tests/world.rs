@@ -96,6 +96,8 @@ pub(crate) struct World {
     packages: BTreeMap<String, Arc<Package>>,
     /// PackageInstalls; the workload does not respond without any.
     installs: Vec<(Server, String, Value)>,
+    /// Versions of the control plane on the API server, if the cache is behind.
+    pub(crate) read_control_plane: Option<ControlPlaneFacts>,
 }
 
 impl World {
@@ -105,6 +107,7 @@ impl World {
             templates: BTreeMap::new(),
             packages: BTreeMap::new(),
             installs: Vec::new(),
+            read_control_plane: None,
         };
         for (index, name) in RELEASES.iter().enumerate() {
             world.add_release(name, index);
@@ -391,8 +394,27 @@ impl World {
                     None => ReadResult::Absent,
                 }
             }
+            Read::Object(key, _) if key.resource.kind == "Cluster" => {
+                ReadResult::Found(Object(serde_json::to_value(self.facts.cluster.as_ref()).unwrap()))
+            }
+            Read::Object(key, _) if key.resource.kind == "ClusterBootstrap" => ReadResult::Found(Object(
+                serde_json::to_value(self.facts.bootstrap.as_deref()).unwrap(),
+            )),
+            Read::Object(key, _) if key.resource.kind == "Good" => ReadResult::Found(self.control_plane()),
             other => panic!("{other:?} is read"),
         }
+    }
+
+    /// Returns the control plane as the API server has it.
+    fn control_plane(&self) -> Object {
+        let cached = self.facts.control_plane.as_ref().unwrap();
+        let versions = self.read_control_plane.as_ref().unwrap_or(&cached.versions);
+        Object(json!({
+            "metadata": {
+                "uid": cached.uid, "generation": cached.generation, "resourceVersion": cached.resource_version,
+            },
+            "spec": {"version": versions.spec_version}, "status": {"version": versions.status_version},
+        }))
     }
 
     pub(crate) fn plan(&self) -> UpgradePlan {
