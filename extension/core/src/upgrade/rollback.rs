@@ -95,12 +95,18 @@ pub fn decide(inputs: RollbackInputs<'_>) -> Decision {
         return Decision::None;
     };
     // Without the annotation, nothing was merged for the hop.
-    let is_merged = resolved.annotation.is_some_and(|merged| merged != label);
-    if !is_merged || label.is_empty() || !policy.is_some_and(UpgradePolicy::rolls_back) {
+    let Some(merged) = resolved.annotation.filter(|_| !label.is_empty()) else {
+        return Decision::None;
+    };
+    // A process may end between the write of the packages and that of the record, which has gates of the packages from before.
+    let are_back = merged == label;
+    if !are_back && !policy.is_some_and(UpgradePolicy::rolls_back) {
         return Decision::None;
     }
-    if let Err(why) = matching(&inputs) {
-        return Decision::Refused(why);
+    match matching(&inputs) {
+        Ok(()) => {}
+        Err(_) if are_back => return Decision::None,
+        Err(why) => return Decision::Refused(why),
     }
     let rollback = Rollback {
         hop: hop.to_owned(),
