@@ -44,6 +44,48 @@ pub(crate) struct ClusterApi {
     pub(crate) uninstalled: bool,
     /// Whether the deletion is released.
     pub(crate) deleted: bool,
+    /// Writes of the current reconcile.
+    in_flight: Option<InFlight>,
+    /// Writes of a frozen process.
+    frozen: Option<InFlight>,
+}
+
+/// Writes of a reconcile that have not arrived.
+#[derive(Clone, Debug, Hash)]
+struct InFlight {
+    /// Specs of control plane and workers, where they change.
+    specs: [Option<Value>; 2],
+    /// Status of the Cluster, if it changes.
+    status: Option<Value>,
+    /// Version that the control plane takes, if it takes one.
+    takes: Option<usize>,
+}
+
+impl InFlight {
+    /// Returns the writes that lead from one state to another.
+    fn between(before: &Servers, after: &Servers) -> Self {
+        let changed = |place: &Place, part: &str| {
+            let [old, new] = [before, after].map(|servers| servers.get(place).map(|object| &object[part]));
+            new.filter(|new| old != Some(*new)).cloned()
+        };
+        let [old, new] = [before, after].map(|servers| version_at(servers, &control_plane(), "spec"));
+        Self {
+            specs: [control_plane(), worker()].map(|place| changed(&place, "spec")),
+            status: changed(&cluster(), "status"),
+            takes: (old != new).then_some(new),
+        }
+    }
+
+    fn arrive(self, servers: &mut Servers) {
+        for (place, spec) in [control_plane(), worker()].iter().zip(self.specs) {
+            if let Some(spec) = spec {
+                servers.edit(place, |object| object["spec"] = spec);
+            }
+        }
+        if let Some(status) = self.status {
+            servers.edit(&cluster(), |cluster| cluster["status"] = status);
+        }
+    }
 }
 
 /// Limit of a deletion, in seconds. Clusters are deleted at the start of the epoch.
@@ -185,7 +227,42 @@ impl ClusterApi {
     pub(crate) fn go_back(&mut self, earlier: &Self) {
         self.pending.clone_from(&earlier.pending);
         (self.deleted, self.uninstalled) = (earlier.deleted, earlier.uninstalled);
+        (self.in_flight, self.frozen) = (None, None);
         self.forget();
+    }
+
+    /// Reconciles the Cluster. Its writes arrive at [`Self::end`], or with the next reconcile: no two are concurrent.
+    pub(crate) fn begin(&mut self, servers: &mut Servers, reading: Reading, now: u64) {
+        self.end(servers);
+        let mut there = servers.clone();
+        self.reconcile(&mut there, reading, now);
+        self.in_flight = Some(InFlight::between(servers, &there));
+    }
+
+    /// The writes of the current reconcile arrive.
+    pub(crate) fn end(&mut self, servers: &mut Servers) {
+        if let Some(writes) = self.in_flight.take() {
+            writes.arrive(servers);
+        }
+    }
+
+    /// The process freezes before its writes, and another one takes over.
+    pub(crate) fn freeze(&mut self) {
+        if let Some(writes) = self.in_flight.take() {
+            self.frozen = Some(writes);
+        }
+    }
+
+    /// The writes of the frozen process arrive.
+    pub(crate) fn thaw(&mut self, servers: &mut Servers) {
+        if let Some(writes) = self.frozen.take() {
+            writes.arrive(servers);
+        }
+    }
+
+    /// Returns the version that the control plane takes by a write that has not arrived.
+    pub(crate) fn taking(&self) -> Option<usize> {
+        self.in_flight.as_ref()?.takes
     }
 
     /// Records the open gates, and what else releases a call.
@@ -239,6 +316,7 @@ impl ClusterApi {
         reading: Reading,
         now: u64,
     ) {
+        self.end(servers);
         self.reading = reading;
         let Some(object) = object else {
             return;

@@ -93,6 +93,10 @@ pub(crate) enum Defect {
     SelectionUnseen,
     /// A leader takes the verdict of admission for evidence: it observes no change of the catalogue since the target was set.
     VerdictTaken,
+    /// A leader takes the packages of any release for those that a rollback goes back to.
+    ReleaseOfPackagesUnseen,
+    /// A rollback keeps the open gates of the cancelled upgrade.
+    GatesCarried,
 }
 
 impl Defect {
@@ -146,6 +150,13 @@ impl Defect {
             Self::SupervisorAnswerUnseen if *place == bootstrap() => {
                 if let Some(record) = object.pointer_mut("/status/upgrade") {
                     remove(record, |field| field == "supervisor");
+                }
+            }
+            Self::ReleaseOfPackagesUnseen if *place == bootstrap() => {
+                let record = &object["status"]["upgrade"];
+                let release = record["rollback"]["release"].clone();
+                if record["outcome"].is_null() && !release.is_null() {
+                    object["metadata"]["annotations"][annotation::RESOLVED_TKR] = release;
                 }
             }
             Self::DeactivationUnseen if plural == "tanzukubernetesreleases" => {
@@ -207,6 +218,9 @@ impl Defect {
             && let Some(content) = data.get_mut(name::TKGS_VALUES_KEY)
         {
             *content = tkgs_values(label);
+        }
+        if self == Self::GatesCarried && write.verb == Verb::ReplaceStatus {
+            carry_gates(servers, &mut write);
         }
         write
     }
@@ -314,6 +328,30 @@ pub(crate) fn deployed_with(spec: &Value, plural: &str, mut object: Value) -> Va
     }
     object["spec"]["syncPeriod"] = spec["syncPeriod"].clone();
     object
+}
+
+/// Opens the gates in the first record of a rollback that are open in the record of the cancelled upgrade.
+fn carry_gates(servers: &Servers, write: &mut Write) {
+    let found = servers
+        .get(&place_of(&write.key))
+        .map(|object| object["status"]["upgrade"].clone());
+    let (Some(before), Some(record)) = (found, write.body.pointer_mut("/status/upgrade")) else {
+        return;
+    };
+    if record["rollback"].is_null() || record["rollback"] == before["rollback"] {
+        return;
+    }
+    let was_open = |gate: &Value| {
+        let mut gates = before["gates"].as_array().into_iter().flatten();
+        gates.any(|other| {
+            other["open"] == true && other["hook"] == gate["hook"] && other["version"] == gate["version"]
+        })
+    };
+    for gate in record["gates"].as_array_mut().into_iter().flatten() {
+        if was_open(gate) {
+            gate["open"] = json!(true);
+        }
+    }
 }
 
 fn remove(of: &mut Value, is_removed: impl Fn(&str) -> bool) {

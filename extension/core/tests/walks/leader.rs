@@ -146,11 +146,16 @@ pub(crate) fn facts_of(package: &Value) -> PackageFacts {
     thread_local! {
         static KNOWN: RefCell<HashMap<Value, PackageFacts>> = RefCell::default();
     }
+    let annotations = &package["metadata"]["annotations"];
     let of = |spec: &Value| {
-        let package =
-            json!({"apiVersion": package["apiVersion"], "kind": "Package", "metadata": {}, "spec": spec});
+        let package = json!({
+            "apiVersion": package["apiVersion"], "kind": "Package", "metadata": {"annotations": annotations}, "spec": spec,
+        });
         PackageFacts::of(&serde_json::from_value(package).expect("a Package"))
     };
+    if !annotations.is_null() {
+        return of(&package["spec"]);
+    }
     KNOWN.with_borrow_mut(|known| {
         let spec = &package["spec"];
         if !known.contains_key(spec) {

@@ -12,6 +12,7 @@ use crate::{
         planned_by, release, servers, template, version_of_release, worker,
     },
     servers::{Place, Servers, place},
+    truth::may_roll_back,
 };
 
 /// Distribution that each part selects: the control plane, and the pool, whose entries are an override.
@@ -271,9 +272,11 @@ pub(crate) fn are_replaced(servers: &Servers) -> bool {
         .all(|(image, entry)| *image == entry["osImageRef"])
 }
 
-/// Cluster API writes the images of the entries of a cached Cluster to both parts at the same time, and reports its generation.
+/// Cluster API writes the images of the entries of a cached Cluster to both parts at the same time, and reports its generation. Without
+/// images, only rollbacks depend on that report.
 pub(crate) fn reconcile(servers: &mut Servers, cached: &Value) {
-    if !has_images(servers) {
+    let has_images = has_images(servers);
+    if !has_images && !may_roll_back(servers) {
         return;
     }
     let is_declared = is_declared(servers);
@@ -288,7 +291,7 @@ pub(crate) fn reconcile(servers: &mut Servers, cached: &Value) {
             servers.edit(place, |object| image_in(object, part).clone_from(image));
         }
     }
-    let status = if is_declared && !is_upgrading {
+    let status = if (is_declared || !has_images) && !is_upgrading {
         "True"
     } else {
         "False"

@@ -30,6 +30,9 @@
 //! - plan: a plan names the first step of an upgrade that cannot end, and nothing else of the catalogue;
 //! - admission: a change of the target is refused if a finding of its plan may refuse it, and otherwise the reason of a hold is a warning;
 //! - record: such an upgrade is held before its first write with the reason of its plan, and any other completes;
+//! - premature: packages of a cancelled upgrade go back only when no reconcile of Cluster API is left that takes its version;
+//! - unrestored: they go back to exactly those of the snapshot that may, and a rollback ends only then;
+//! - unproven: the record of a rollback opens a gate, or ends, only once the packages that went back are deployed;
 //! - early: no swap ends before all machines are made of the new images;
 //! - after a crash at any step, or a refused or unanswered request, the final state equals that of the undisturbed run.
 //!
@@ -57,6 +60,7 @@ mod planted;
 mod pruned;
 mod random;
 mod replica;
+mod rollback;
 mod search;
 mod servers;
 mod supervisor;

@@ -635,6 +635,13 @@ fn a_recreated_cluster_whose_bootstrap_comes_later_gets_its_packages() {
 #[case::target_back_and_forth(&[
     User(Edit::UnsafeVersion(0)), Round, User(Edit::Label(0)), Round, User(Edit::UnsafeVersion(1)), Round, User(Edit::Label(1)),
 ])]
+#[case::rolled_back(&[User(Edit::OnCancel(true)), User(Edit::Cancel), Round, Round, Round, Calm])]
+#[case::rolled_back_and_cancelled_again(&[
+    User(Edit::OnCancel(true)), User(Edit::Cancel), Round, User(Edit::Target(2)), Round, User(Edit::Cancel), Round, Round,
+])]
+#[case::cancelled_too_late(&[
+    User(Edit::OnCancel(true)), Replica, BeginClusterApi(Reading::AtOnce), User(Edit::Cancel), Watch(0), Reconcile(0), Round, Round,
+])]
 #[case::target_at_the_first_minor(&[User(Edit::UnsafeVersion(1)), Round, User(Edit::Label(1)), Round])]
 #[case::target_below_the_control_plane(&[User(Edit::UnsafeVersion(0)), Calm, Round, User(Edit::Label(0)), Calm])]
 #[case::paused_cluster(&[User(Edit::Pause(Paused::Cluster)), Round, Calm, User(Edit::Resume(Paused::Cluster))])]

@@ -11,10 +11,11 @@ use sluice_core::reconcile::cluster::Server;
 use crate::{
     fault::Fault,
     leader::CACHES,
+    named::CREATED,
     objects::{HIGHER_RELEASE, HIGHEST_RELEASE, PlannedBy, RANGES, REBUILT_RELEASE},
     odd,
     replica::{self, Reading},
-    users::{Edit, Paused},
+    users::{Edit, Edited, Paused},
     walk::{Step, Walk},
 };
 
@@ -77,6 +78,8 @@ fn edits() -> impl Strategy<Value = Edit> {
         1 => Just(Edit::Delete),
         1 => Just(Edit::Move),
         1 => Just(Edit::Again),
+        1 => any::<bool>().prop_map(Edit::OnCancel),
+        1 => Just(Edit::Cancel),
         2 => (0..odd::KINDS.len(), any::<u8>()).prop_map(|(kind, which)| Edit::Odd(kind, which)),
         1 => Just(Edit::OddOfOthers),
         2 => Just(Edit::OfAddonsManager),
@@ -168,6 +171,8 @@ fn swap_edits() -> impl Strategy<Value = Edit> {
     prop_oneof![
         10 => release().prop_map(Edit::Label),
         1 => release().prop_map(Edit::UnsafeLabel),
+        1 => any::<bool>().prop_map(Edit::OnCancel),
+        1 => Just(Edit::Cancel),
         2 => (release(), any::<bool>()).prop_map(|(release, sets)| Edit::Deactivate(release, sets)),
         1 => release().prop_map(Edit::NoImage),
         2 => (release(), prop::sample::select(&["a", "b"][..])).prop_map(|(release, content)| Edit::Image(release, content)),
@@ -191,6 +196,44 @@ fn swap_steps() -> impl Strategy<Value = Step> {
         2 => Just(Step::Round),
         2 => Just(Step::ClusterApi(Reading::AtOnce)),
         2 => Just(Step::Roll),
+    ]
+}
+
+/// Edits that start, cancel or repeat an upgrade, or that change what becomes of its packages.
+fn cancellations() -> impl Strategy<Value = Edit> {
+    let edited = || {
+        prop::sample::select(
+            &[
+                Edited::Removed,
+                Edited::Malformed,
+                Edited::OtherRelease,
+                Edited::UnknownPackages,
+            ][..],
+        )
+    };
+    prop_oneof![
+        6 => (1..3_usize).prop_map(Edit::Target),
+        8 => Just(Edit::Cancel),
+        2 => prop::bool::weighted(0.8).prop_map(Edit::OnCancel),
+        1 => (0..3_usize).prop_map(|which| Edit::Policy(which, "onCancel", "Keep")),
+        1 => edited().prop_map(Edit::Snapshot),
+        1 => (0..3_usize, 0..3_usize).prop_map(|(which, version)| Edit::NoWayBack(which, version)),
+        1 => (0..3_usize, 0..3_usize).prop_map(|(which, version)| Edit::NoPackage(which, version)),
+        1 => Just(Edit::RestoreCatalogue),
+        1 => Just(Edit::OtherRelease),
+        1 => Just(Edit::NoStatus),
+    ]
+}
+
+/// Reconciles of Cluster API take time.
+fn cancelled_steps() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        6 => steps(),
+        3 => cancellations().prop_map(Step::User),
+        2 => readings().prop_map(Step::BeginClusterApi),
+        1 => Just(Step::EndClusterApi),
+        4 => Just(Step::Round),
+        1 => Just(Step::Replica),
     ]
 }
 
@@ -219,6 +262,16 @@ fn no_machine_is_replaced_early_and_no_swap_lasts_forever() {
     let walks = number("WALKS", WALKS).div_ceil(3);
     random(walks, &(planned(), steps), |(planned, steps)| {
         take(Walk::with_images(), planned, &steps, finish);
+    });
+}
+
+#[test]
+fn no_package_goes_back_early_and_no_rollback_lasts_forever() {
+    let steps = prop::collection::vec(cancelled_steps(), 0..120);
+    let walks = number("WALKS", WALKS).div_ceil(4);
+    random(walks, &(planned(), steps), |(planned, steps)| {
+        let begun = [&CREATED[..], &[Step::User(Edit::OnCancel(true))], &steps[..]].concat();
+        take(Walk::new(), planned, &begun, Walk::finish);
     });
 }
 

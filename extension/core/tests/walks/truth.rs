@@ -58,8 +58,13 @@ pub(crate) fn version_of(gate: &Gate) -> usize {
 }
 
 /// Returns the name of the Package in a ClusterBootstrap or a template.
-fn named(servers: &Servers, of: &Place, package: usize) -> Option<String> {
-    let spec = &servers.get(of)?["spec"];
+pub(crate) fn named(servers: &Servers, of: &Place, package: usize) -> Option<String> {
+    named_in(servers.get(of)?, package)
+}
+
+/// Returns the same of an object.
+pub(crate) fn named_in(object: &Value, package: usize) -> Option<String> {
+    let spec = &object["spec"];
     let named = match package {
         0 => &spec["kapp"],
         1 => &spec["cni"],
@@ -74,6 +79,27 @@ pub(crate) fn policy(servers: &Servers, package: usize, field: &str, value: &str
     let policies = bootstrap.and_then(|bootstrap| bootstrap["spec"]["upgradePolicy"]["packages"].as_array());
     let mut policies = policies.into_iter().flatten();
     policies.any(|policy| policy["package"] == short_name(package) && policy[field] == value)
+}
+
+/// Whether packages go back after a cancellation, by the policy of the ClusterBootstrap.
+pub(crate) fn may_roll_back(servers: &Servers) -> bool {
+    let bootstrap = servers.get(&bootstrap());
+    bootstrap.is_some_and(|bootstrap| PACKAGES.iter().any(|package| goes_back(bootstrap, *package)))
+}
+
+/// Whether a package goes back after a cancellation, by the policy of a ClusterBootstrap.
+pub(crate) fn goes_back(bootstrap: &Value, package: usize) -> bool {
+    let policy = &bootstrap["spec"]["upgradePolicy"];
+    let mut policies = policy["packages"].as_array().into_iter().flatten();
+    let own = policies.find(|policy| policy["package"] == short_name(package));
+    let own = own.map(|own| &own["onCancel"]).filter(|own| !own.is_null());
+    own.unwrap_or(&policy["onCancel"]) == "Rollback"
+}
+
+/// Returns the packages of a ClusterBootstrap from before the upgrade, if its annotation can be read.
+pub(crate) fn snapshot(bootstrap: &Value) -> Option<Value> {
+    let text = bootstrap["metadata"]["annotations"][annotation::ROLLBACK_TO].as_str()?;
+    serde_json::from_str(text).ok()
 }
 
 /// Returns the release of a version that the entry or the label of the Cluster selects. A version below the target has the only known
@@ -161,15 +187,22 @@ fn deployed_versions<'a>(
 
 /// Returns the releases for which the package is deployed with its current ClusterBootstrap, Package and values.
 pub(crate) fn right(servers: &Servers, kapp: &Kapp, package: usize) -> Right {
+    deployment(servers, kapp, package).1
+}
+
+/// Returns the same, and whether it is so for any release, also a later one than that of the Cluster.
+pub(crate) fn deployment(servers: &Servers, kapp: &Kapp, package: usize) -> (bool, Right) {
     let deployed = deployed_versions(servers, kapp, package);
     if deployed.iter().all(Option::is_none) {
-        return [false; VERSIONS.len()];
+        return (false, [false; VERSIONS.len()]);
     }
     let has = |release: usize| {
         deployed[release].is_some_and(|version| is_enough(servers, package, version, release))
     };
     // Packages of a later release count as well.
-    [0, 1, 2].map(|version| (version..VERSIONS.len()).any(|version| has(selected(servers, version))))
+    let right =
+        [0, 1, 2].map(|version| (version..VERSIONS.len()).any(|version| has(selected(servers, version))));
+    (true, right)
 }
 
 /// Whether the version of a package is that of the release or a later one.

@@ -18,6 +18,7 @@ use crate::{
     odd,
     servers::{Place, Servers, place},
     supervisor,
+    truth::snapshot,
 };
 
 /// What a user pauses.
@@ -29,6 +30,18 @@ pub(crate) enum Paused {
     Bootstrap,
     /// An annotation of the Cluster that keeps its next upgrade from starting.
     Start,
+}
+
+/// How a user edits the snapshot of the packages from before an upgrade.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Edited {
+    Removed,
+    /// It is no JSON.
+    Malformed,
+    /// It is about another release.
+    OtherRelease,
+    /// It names Packages that do not exist.
+    UnknownPackages,
 }
 
 /// One edit.
@@ -137,7 +150,17 @@ pub(crate) enum Edit {
     VirtualMachines(bool),
     /// The list of VirtualMachines is refused, or is not.
     RefuseVirtualMachines(bool),
+    /// Packages go back after a cancellation, or stay.
+    OnCancel(bool),
+    /// The target is the version of the control plane again, and the label names its release.
+    Cancel,
+    Snapshot(Edited),
+    /// No rollback goes back from a version of a package.
+    NoWayBack(usize, usize),
 }
+
+/// Annotation of a ClusterBootstrap with the snapshot before and after an edit.
+const SNAPSHOTS: &str = "test/snapshots";
 
 fn to_of(servers: &Servers) -> usize {
     let to = servers
@@ -258,7 +281,7 @@ pub(crate) fn edit(servers: &mut Servers, edit: Edit) {
         Edit::NoBootstrap => servers.remove(&bootstrap()),
         Edit::Policy(which, field, value) => servers.edit(&bootstrap(), |bootstrap| {
             let policy = json!({"package": short_name(which), field: value});
-            bootstrap["spec"]["upgradePolicy"] = json!({"packages": [policy]});
+            bootstrap["spec"]["upgradePolicy"]["packages"] = json!([policy]);
         }),
         Edit::NoPolicy => servers.edit(&bootstrap(), |bootstrap| {
             if let Some(spec) = bootstrap["spec"].as_object_mut() {
@@ -339,7 +362,87 @@ pub(crate) fn edit(servers: &mut Servers, edit: Edit) {
         Edit::Uninstall(which) => servers.remove(&of_package(which, "packageinstalls")),
         Edit::VirtualMachines(exist) => supervisor::set_virtual_machines(servers, exist),
         Edit::RefuseVirtualMachines(refuses) => supervisor::refuse_virtual_machines(servers, refuses),
+        Edit::OnCancel(goes_back) => servers.edit(&bootstrap(), |bootstrap| {
+            let on_cancel = if goes_back { "Rollback" } else { "Keep" };
+            bootstrap["spec"]["upgradePolicy"]["onCancel"] = json!(on_cancel);
+        }),
+        Edit::Cancel => cancel(servers),
+        Edit::Snapshot(edited) => edit_snapshot(servers, edited),
+        Edit::NoWayBack(which, version) => {
+            servers.edit(&package_place(&package_name(which, version)), |package| {
+                package["metadata"]["annotations"] = json!({annotation::ROLLBACK: "false"});
+            });
+        }
     }
+}
+
+/// Reverts the target to the version of the control plane, and the label to the release of the snapshot or of the machines.
+fn cancel(servers: &mut Servers) {
+    let version = version_at(servers, &control_plane(), "spec");
+    let before = servers.get(&bootstrap()).and_then(snapshot);
+    let named = before.as_ref().map(|before| &before["release"]);
+    let release = RELEASES
+        .iter()
+        .position(|release| named.is_some_and(|named| named == release));
+    let release = release
+        .filter(|release| version_of_release(*release) == version)
+        .or_else(|| machines::pinned(servers, version));
+    edit(servers, Edit::UnsafeVersion(version));
+    edit(servers, Edit::Label(release.unwrap_or(version)));
+}
+
+fn edit_snapshot(servers: &mut Servers, edited: Edited) {
+    restore_snapshot(servers);
+    servers.edit(&bootstrap(), |bootstrap| {
+        let annotations = bootstrap.pointer_mut("/metadata/annotations");
+        let Some(annotations) = annotations.and_then(Value::as_object_mut) else {
+            return;
+        };
+        let Some(before) = annotations.remove(annotation::ROLLBACK_TO) else {
+            return;
+        };
+        let mut content: Value =
+            serde_json::from_str(before.as_str().unwrap_or_default()).unwrap_or_default();
+        let after = match edited {
+            Edited::Removed => Value::Null,
+            Edited::Malformed => json!("{"),
+            Edited::OtherRelease => {
+                content["release"] = json!("other");
+                json!(content.to_string())
+            }
+            Edited::UnknownPackages => {
+                let packages = content["packages"].as_object_mut();
+                for (_, package) in packages.into_iter().flatten() {
+                    package["name"] = json!("unknown");
+                }
+                json!(content.to_string())
+            }
+        };
+        let snapshots = json!([before, after]).to_string();
+        annotations.insert(SNAPSHOTS.to_owned(), json!(snapshots));
+        if !after.is_null() {
+            annotations.insert(annotation::ROLLBACK_TO.to_owned(), after);
+        }
+    });
+}
+
+/// Restores an edited snapshot, unless Sluice has written another one since.
+fn restore_snapshot(servers: &mut Servers) {
+    servers.edit(&bootstrap(), |bootstrap| {
+        let annotations = bootstrap.pointer_mut("/metadata/annotations");
+        let Some(annotations) = annotations.and_then(Value::as_object_mut) else {
+            return;
+        };
+        let Some(snapshots) = annotations.remove(SNAPSHOTS) else {
+            return;
+        };
+        let snapshots: Value =
+            serde_json::from_str(snapshots.as_str().unwrap_or_default()).unwrap_or_default();
+        let current = annotations.get(annotation::ROLLBACK_TO).cloned();
+        if current.unwrap_or_default() == snapshots[1] {
+            annotations.insert(annotation::ROLLBACK_TO.to_owned(), snapshots[0].clone());
+        }
+    });
 }
 
 /// Creates a release, which the label then names.
@@ -447,6 +550,7 @@ fn again(servers: &mut Servers) {
         if let Some(metadata) = cluster["metadata"].as_object_mut() {
             metadata.remove("deletionTimestamp");
         }
+        without_conditions(cluster);
     });
     servers.remove(&leaving_worker());
     servers.put_another(&control_plane(), |plane| {
@@ -460,13 +564,15 @@ fn again(servers: &mut Servers) {
     edit(servers, Edit::ReplaceServer);
 }
 
+fn without_conditions(cluster: &mut Value) {
+    let status = cluster.pointer_mut("/status").and_then(Value::as_object_mut);
+    if let Some(status) = status {
+        status.remove("conditions");
+    }
+}
+
 fn moved(servers: &mut Servers) {
-    servers.put_another(&cluster(), |cluster| {
-        let status = cluster.pointer_mut("/status").and_then(Value::as_object_mut);
-        if let Some(status) = status {
-            status.remove("conditions");
-        }
-    });
+    servers.put_another(&cluster(), without_conditions);
     let owner = servers
         .get(&cluster())
         .map(|cluster| cluster["metadata"]["uid"].clone());
@@ -519,6 +625,7 @@ pub(crate) fn mend_target(servers: &mut Servers, chosen: bool) -> usize {
 
 fn mend_inputs(servers: &mut Servers, to: usize, chosen: bool) {
     odd::mend(servers);
+    restore_snapshot(servers);
     edit(servers, Edit::Silent(false));
     edit(servers, Edit::Kubeconfig("token"));
     for paused in [Paused::Cluster, Paused::Bootstrap, Paused::Start] {

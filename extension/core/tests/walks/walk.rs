@@ -2,6 +2,7 @@
 
 mod invariants;
 mod plans;
+mod rollbacks;
 mod swaps;
 
 use std::{collections::BTreeMap, time::Instant};
@@ -11,6 +12,7 @@ use sluice_core::reconcile::cluster::Server;
 use sluice_crds::run::UpgradeRecord;
 
 pub(crate) use invariants::cluster_state;
+use rollbacks::Rollbacks;
 use swaps::{Moment, Swaps};
 
 use crate::{
@@ -25,7 +27,7 @@ use crate::{
     replica::Reading,
     servers::{Late, Place, Servers},
     supervisor::{self, servers_on_supervisor},
-    truth::{Right, is_first_deployed, right},
+    truth::{Right, deployment, is_first_deployed},
     users::{Edit, edit},
 };
 
@@ -72,6 +74,12 @@ pub(crate) enum Step {
     ClusterApi(Reading),
     /// The same, and its cache shows the Cluster before the last edit of its spec.
     OutdatedClusterApi(Reading),
+    /// Cluster API reconciles, and its writes arrive with its next step.
+    BeginClusterApi(Reading),
+    /// The writes of the current reconcile of Cluster API arrive.
+    EndClusterApi,
+    /// The process of Cluster API freezes before its writes, which `Arrive` brings, and another one takes over.
+    FreezeClusterApi,
     /// From now on, Cluster API calls a held hook again only after the next round.
     RetryAfterRound,
     /// The API servers and the deployments are backed up.
@@ -136,6 +144,7 @@ pub(crate) struct Walk {
     /// Last time at which the Cluster had each combination of UID, generation, label and target.
     clusters: BTreeMap<String, u64>,
     pub(crate) swaps: Swaps,
+    rollbacks: Rollbacks,
     backup: Option<Box<Backup>>,
     /// Workload objects and deployments of another API server.
     elsewhere: Option<Box<(Servers, Kapp)>>,
@@ -167,6 +176,7 @@ impl Walk {
             history: Vec::new(),
             clusters: BTreeMap::new(),
             swaps: Swaps::default(),
+            rollbacks: Rollbacks::default(),
             backup: None,
             elsewhere: None,
             never_settles: None,
@@ -199,6 +209,7 @@ impl Walk {
         }
     }
 
+    #[expect(clippy::too_many_lines, reason = "a list of steps")]
     pub(crate) fn step(&mut self, step: Step) {
         let (servers, now) = (&mut self.servers, self.now);
         match step {
@@ -217,6 +228,7 @@ impl Walk {
                     servers.arrive(&late);
                     self.swaps.note(&before, servers);
                 }
+                self.capi.thaw(servers);
             }
             Step::Round => self.round(),
             Step::Deploy(package) => self.deploy(package),
@@ -239,6 +251,12 @@ impl Walk {
                 let mut earlier = self.history.iter().rev();
                 let object = earlier.find_map(|state| of_another_generation(state, servers));
                 self.capi.reconcile_cached(servers, object, reading, now);
+            }
+            Step::BeginClusterApi(reading) => self.capi.begin(servers, reading, now),
+            Step::EndClusterApi => self.capi.end(servers),
+            Step::FreezeClusterApi => {
+                self.capi.freeze();
+                self.rollbacks.is_uncertain = true;
             }
             Step::RetryAfterRound => self.capi.delay(),
             Step::BackUp => {
@@ -329,6 +347,7 @@ impl Walk {
         self.first_deployed_at = None;
         self.clusters.clear();
         self.swaps.forget();
+        self.rollbacks = Rollbacks::restored();
         self.observed = None;
         self.late.clear();
         for leader in &mut self.leaders {
@@ -360,10 +379,13 @@ impl Walk {
             self.history.push(self.servers.clone());
         }
         if !unchanged {
+            let deployments = PACKAGES.map(|package| deployment(&self.servers, &self.kapp, package));
+            self.rollbacks
+                .observe(&self.servers, deployments.map(|(is_deployed, _)| is_deployed));
             self.observed = Some(Observed {
                 servers: self.servers.clone(),
                 kapp: self.kapp.clone(),
-                right: PACKAGES.map(|package| right(&self.servers, &self.kapp, package)),
+                right: deployments.map(|(_, right)| right),
                 is_first_deployed: is_unmanaged(&self.servers)
                     || is_first_deployed(&self.servers, &self.kapp),
                 record: record(&self.servers),
@@ -415,6 +437,7 @@ impl Walk {
         // A list that does not exist counts as an empty one.
         self.capi.uninstalled |= found_no_list && self.is_deleting();
         self.judge_installs(which);
+        self.judge_lowered(which, &there);
         if let Some(write) = wrote {
             self.judge(before.as_ref(), &write, began);
         }

@@ -99,6 +99,7 @@ impl Walk {
             // A reconcile of an earlier Cluster of the same name: its record releases nothing of this one.
             return;
         };
+        self.judge_rollback(before, &record);
         let of = recorded_cluster(&record);
         for gate in opened(&self.servers, before, &record) {
             let seen = self.clusters.get(&of);
@@ -189,7 +190,7 @@ impl Walk {
 
     /// Corrects all inputs, then asserts that the upgrade or the deletion completes and the Cluster settles.
     pub(crate) fn finish(&mut self) {
-        self.step(Step::Arrive);
+        self.take(&[Step::Arrive, Step::EndClusterApi]);
         self.capi.replica.lags = None;
         let to = mend(&mut self.servers, self.chosen);
         let mut rounds = 0;

@@ -438,7 +438,7 @@ impl Walk {
         if self.is_deleting() {
             return self.finish();
         }
-        self.step(Step::Arrive);
+        self.take(&[Step::Arrive, Step::EndClusterApi]);
         self.capi.replica.lags = None;
         let mut rounds = 0;
         loop {
