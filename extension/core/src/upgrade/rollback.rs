@@ -2,12 +2,15 @@
 //!
 //! Cluster API has no hook for a cancellation. The label names the earlier release again, and the control plane still has its version.
 
+mod moved;
+
 use sluice_crds::{
     foreign::{Cluster, cluster::ClusterStatus},
     labels::name::TOPOLOGY_RECONCILED,
     run::{Outcome, Rollback, UpgradePolicy, UpgradeRecord},
 };
 
+use self::moved::moved;
 use super::{
     hop::{ControlPlaneFacts, ControlPlanePhase, Progress, UpgradeDirection},
     swap::is_cancelled_swap,
@@ -81,9 +84,15 @@ pub fn decide(inputs: RollbackInputs<'_>) -> Decision {
         policy,
         ..
     } = inputs;
-    let Some(record) = record.filter(|_| is_settled_at(inputs.control_plane, to)) else {
+    let Some(record) = record else {
         return Decision::None;
     };
+    if let Some(why) = moved(to, inputs.control_plane, record, policy) {
+        return Decision::Refused(why);
+    }
+    if !is_settled_at(inputs.control_plane, to) {
+        return Decision::None;
+    }
     if let Some(rollback) = &record.rollback
         && record.outcome.is_none()
         && same(&record.to, to)
@@ -148,7 +157,7 @@ fn cancelled_hop<'a>(record: &'a UpgradeRecord, to: &str) -> Option<&'a str> {
 pub fn no_snapshot() -> Hold {
     let text = "annotation lifecycle.sluice.dev/rollback-to of the ClusterBootstrap was removed during the rollback; restore it, or set \
                 version and label of the upgrade again";
-    Hold::new(GateReason::RollbackInProgress, text)
+    Hold::new(GateReason::RollbackRefused, text)
 }
 
 /// Whether the snapshot is that of the release that the label names, for the version of the control plane.
