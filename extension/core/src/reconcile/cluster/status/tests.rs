@@ -37,6 +37,11 @@ fn a_definition_that_drops_the_beginning_is_detected() {
         ..sent.clone()
     };
     assert!(drops_fields(Some(&with_mode), &sent));
+    let with_rollback = UpgradeRecord {
+        rollback: Some(sluice_crds::run::Rollback::default()),
+        ..sent.clone()
+    };
+    assert!(drops_fields(Some(&with_rollback), &sent));
 }
 
 /// Otherwise columns would stay empty without a report.

@@ -73,6 +73,7 @@ pub(super) fn drops_fields(sent: Option<&UpgradeRecord>, kept: &UpgradeRecord) -
             record.swap.is_some(),
             record.supervisor.is_some(),
             record.kapp_controller.is_some(),
+            record.rollback.is_some(),
         )
     };
     of_record(sent) != of_record(kept) || !same
