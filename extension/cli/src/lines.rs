@@ -325,15 +325,18 @@ mod tests {
 
     #[test]
     fn a_table_has_a_row_for_each_cluster() {
-        let mut done = held();
-        done.outcome = Outcome::Cancelled.into();
+        let ended = |outcome: Outcome| Upgrade {
+            outcome: outcome.into(),
+            ..held()
+        };
         let unmanaged = Cluster {
             managed: false,
             ..cluster(None)
         };
         let clusters = [
             cluster(Some(held())),
-            cluster(Some(done)),
+            cluster(Some(ended(Outcome::Cancelled))),
+            cluster(Some(ended(Outcome::RolledBack))),
             cluster(None),
             unmanaged,
         ];
@@ -344,6 +347,7 @@ mod tests {
                 "demo       one   v1.35.4 to v1.36.3  [#####-----] 1/2  BeforeClusterUpgrade v1.36.3 waits: PackagesNotReady, \
                  waiting for antrea 2.0.0",
                 "demo       one   v1.35.4 to v1.36.3  [#####-----] 1/2  cancelled",
+                "demo       one   v1.35.4 to v1.36.3  [#####-----] 1/2  rolled back",
                 "demo       one   -                   -                 no record yet",
                 "demo       one   -                   -                 not managed",
             ]

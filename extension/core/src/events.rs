@@ -39,7 +39,7 @@ impl<'a> Notice<'a> {
         (!hold.reason.class().is_step()).then(|| Self {
             warns: !matches!(
                 hold.reason,
-                GateReason::PackagesNotReady | GateReason::ChecksNotReady
+                GateReason::PackagesNotReady | GateReason::ChecksNotReady | GateReason::RollbackInProgress
             ),
             reason: hold.reason.as_str(),
             note: &hold.message,
@@ -180,6 +180,7 @@ mod tests {
         };
         assert_eq!(warns(GateReason::WorkersUpgrading), None);
         assert_eq!(warns(GateReason::PackagesNotReady), Some(false));
+        assert_eq!(warns(GateReason::RollbackInProgress), Some(false));
         assert_eq!(warns(GateReason::TKRNotFound), Some(true));
     }
 

@@ -310,7 +310,7 @@ mod tests {
     #[test]
     fn a_difference_from_the_ended_upgrade_is_pending() {
         let (open, completed) = (json!({}), json!({"outcome": "Completed"}));
-        let cancelled = json!({"outcome": "Cancelled"});
+        let (cancelled, rolled_back) = (json!({"outcome": "Cancelled"}), json!({"outcome": "RolledBack"}));
         for (record, version, label, pinned, wanted) in [
             (&completed, "v2", "v2---1", None, false),
             (&completed, "v2", "v2---2", None, true),
@@ -319,6 +319,8 @@ mod tests {
             // Packages follow the pinned release.
             (&completed, "v2", "v2---2", Some("v2---1"), false),
             (&completed, "v2", "v2---1", Some("v2---2"), true),
+            (&rolled_back, "v2", "v2---1", None, false),
+            (&rolled_back, "v3", "v3---1", None, true),
             (&cancelled, "v2", "v3---1", None, false),
             (&cancelled, "v3", "v3---1", None, true),
             (&open, "v3", "v3---1", None, false),

@@ -50,8 +50,11 @@ held! {
                 "check that extension. Cluster API before 1.14 does not show the plan: use `kubernetesVersions` there",
             ),
         /// The packages of a cancelled upgrade go back to the versions from before it, and are not proven there yet.
-        RollbackInProgress("gate, event"): "packages go back after a cancellation", Progress,
+        RollbackInProgress("gate, event"): "packages go back after a cancellation", Retries,
             wait("the time that the packages take to deploy", "check the packages that the message names"),
+        /// The annotation of a rollback under way is missing or cannot be read. Condition `Rollback` of the ClusterBootstrap says so as well.
+        RollbackRefused("gate, event"): "rollback not possible", Blocked,
+            act("restore the annotation that the message names, or set version and label of the upgrade again"),
         /// `topology.version` is lower than the control plane.
         DowngradeNotSupported("gate, event"): "downgrade not supported", Blocked, act("raise it again"),
         /// The release has no ClusterBootstrapTemplate of its name in the system namespace; also if it is deleted during an upgrade to

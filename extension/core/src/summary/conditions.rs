@@ -242,23 +242,38 @@ pub fn with_ready(
 
 /// Adds or removes a true condition of this type, with this reason and message.
 pub(crate) fn with(
-    mut conditions: Vec<Condition>,
+    conditions: Vec<Condition>,
     type_: &str,
     said: Option<(&str, &str)>,
     now: Timestamp,
 ) -> Vec<Condition> {
+    let said = said.map(|(reason, message)| ("True", reason, message));
+    with_status(conditions, type_, said, now)
+}
+
+/// Adds or removes a condition of this type, with this status, reason and message.
+pub(super) fn with_status(
+    mut conditions: Vec<Condition>,
+    type_: &str,
+    said: Option<(&str, &str, &str)>,
+    now: Timestamp,
+) -> Vec<Condition> {
     let position = conditions.iter().position(|condition| condition.type_ == type_);
     match (position, said) {
-        (None, Some((reason, message))) => conditions.push(Condition {
+        (None, Some((status, reason, message))) => conditions.push(Condition {
             type_: type_.to_owned(),
-            status: "True".to_owned(),
+            status: status.to_owned(),
             last_transition_time: Time(now),
             severity: String::new(),
             reason: reason.to_owned(),
             message: message.to_owned(),
         }),
-        (Some(position), Some((reason, message))) => {
+        (Some(position), Some((status, reason, message))) => {
             let condition = &mut conditions[position];
+            if condition.status != status {
+                status.clone_into(&mut condition.status);
+                condition.last_transition_time = Time(now);
+            }
             reason.clone_into(&mut condition.reason);
             message.clone_into(&mut condition.message);
         }

@@ -44,7 +44,9 @@ pub(super) fn with(
         let release = |name: &str| Some(one_line(name, LONGEST_RELEASE)).filter(|name| !name.is_empty());
         (upgrade.from_release, upgrade.to_release) = (release(&swap.from), release(&swap.to));
     }
-    upgrade.released = upgrade.released.take().or_else(|| record.released_at.clone());
+    // During a rollback the control plane has had the version of the record all along.
+    let released = record.released_at.clone().filter(|_| record.rollback.is_none());
+    upgrade.released = upgrade.released.take().or(released);
     // A wait that ended at the beginning is not of this upgrade, and an earlier wait counts from the beginning.
     let ended = ended.filter(|wait| !begins && !wait.is_on_cluster_api());
     if let Some((wait, since)) = ended.and_then(|wait| wait.since.as_ref().map(|since| (wait, since))) {

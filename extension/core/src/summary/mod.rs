@@ -4,6 +4,7 @@
 
 mod deadline;
 mod history;
+pub mod rollback;
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;

@@ -1,5 +1,5 @@
 use rstest::rstest;
-use sluice_crds::run::{PackageRecord, PackageState, PastUpgrade};
+use sluice_crds::run::{PackageRecord, PackageState, PastUpgrade, Rollback};
 
 use super::*;
 use crate::reasons::PackageReason;
@@ -506,6 +506,84 @@ fn a_cancelled_upgrade_keeps_its_target_and_an_earlier_cluster_is_forgotten() {
     let other = next(&status, other, None, 30);
     assert_eq!(other.history.len(), 1);
     assert_eq!(other.since, Some(Time(at(30))));
+}
+
+#[test]
+fn a_rollback_is_part_of_the_cancelled_upgrade() {
+    let status = first(record(vec![gate(Hook::BeforeClusterUpgrade, WAITS)]), 10);
+    let cancelled = UpgradeRecord {
+        to: V35.to_owned(),
+        outcome: Some(Outcome::Cancelled),
+        completed_at: Some(Time(at(20))),
+        ..record(Vec::new())
+    };
+    let status = next(&status, cancelled, None, 20);
+    let rolls = UpgradeRecord {
+        to: V35.to_owned(),
+        hop: Some(V35.to_owned()),
+        released_at: Some(Time(at(30))),
+        rollback: Some(Rollback {
+            hop: V36.to_owned(),
+            release: "v1.35.4---1".to_owned(),
+        }),
+        ..record(vec![gate(Hook::AfterControlPlaneUpgrade, "RollbackInProgress")])
+    };
+    let status = next(&status, rolls.clone(), None, 30);
+    assert_eq!(status.phase, Some(ClusterPhase::RollingBack));
+    assert_eq!(
+        status.waiting_for.as_deref(),
+        Some("antrea 3.0.0: App reconciling")
+    );
+    assert_eq!((ready(&status).0, status.held.as_ref()), ("False", None));
+    let upgrade = &status.history[0];
+    assert_eq!(
+        (upgrade.ended.as_ref(), upgrade.outcome),
+        (None, None),
+        "it goes on"
+    );
+
+    let paused = UpgradeRecord {
+        gates: vec![gate(Hook::BeforeWorkersUpgrade, "BootstrapPaused")],
+        ..rolls.clone()
+    };
+    assert_eq!(next(&status, paused, None, 35).phase, Some(ClusterPhase::Paused));
+    let mut closed = UpgradeRecord {
+        outcome: Some(Outcome::RolledBack),
+        completed_at: Some(Time(at(40))),
+        gates: Vec::new(),
+        ..rolls
+    };
+    closed.packages[1] = package("antrea", PackageState::Ready, "");
+    let status = next(&status, closed, None, 40);
+    assert_eq!(status.phase, Some(ClusterPhase::RolledBack));
+    assert_eq!(
+        (status.packages_ready.as_deref(), status.waiting_for.as_deref()),
+        (Some("2/2"), None)
+    );
+    let [upgrade] = status.history.as_slice() else {
+        panic!("{:?}", status.history)
+    };
+    assert_eq!(
+        (upgrade.from.as_str(), upgrade.to.as_str(), upgrade.outcome),
+        (V35, V36, Some(Outcome::RolledBack))
+    );
+    assert_eq!(
+        (upgrade.ended.clone(), upgrade.released.clone()),
+        (Some(Time(at(40))), None)
+    );
+}
+
+/// The annotation of a rollback is missing, which no package explains.
+#[test]
+fn a_rollback_that_is_refused_waits_for_a_user() {
+    let status = first(
+        record(vec![gate(Hook::AfterControlPlaneUpgrade, "RollbackRefused")]),
+        1,
+    );
+    assert_eq!(
+        status.waiting_for.as_deref(),
+        Some(GateReason::RollbackRefused.text())
+    );
 }
 
 /// Names and versions are those of packages of Tanzu releases.

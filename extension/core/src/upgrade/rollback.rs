@@ -2,12 +2,15 @@
 //!
 //! Cluster API has no hook for a cancellation. The label names the earlier release again, and the control plane still has its version.
 
+mod moved;
+
 use sluice_crds::{
     foreign::{Cluster, cluster::ClusterStatus},
     labels::name::TOPOLOGY_RECONCILED,
     run::{Outcome, Rollback, UpgradePolicy, UpgradeRecord},
 };
 
+use self::moved::moved;
 use super::{
     hop::{ControlPlaneFacts, ControlPlanePhase, Progress, UpgradeDirection},
     swap::is_cancelled_swap,
@@ -94,6 +97,9 @@ pub fn decide(inputs: RollbackInputs<'_>) -> Decision {
     let Some(record) = inputs.record else {
         return Decision::None;
     };
+    if let Some(why) = moved(to, control_plane, record, policy) {
+        return Decision::Refused(one_line(&why, LONGEST));
+    }
     if let Some(begun) = begun(record, to, label) {
         return if is_settled_below(control_plane, to, &begun.hop) {
             Decision::RollsBack(begun.clone())
@@ -184,7 +190,7 @@ fn cancelled_hop<'a>(record: &'a UpgradeRecord, to: &str) -> Option<&'a str> {
 pub fn no_snapshot() -> Hold {
     let text = "annotation lifecycle.sluice.dev/rollback-to of the ClusterBootstrap was changed during the rollback; restore it, or set \
                 version and label of the upgrade again";
-    Hold::new(GateReason::RollbackInProgress, text)
+    Hold::new(GateReason::RollbackRefused, text)
 }
 
 /// Returns the hold of a rollback that the record does not name yet. The gates of the version close before any package changes.

@@ -90,6 +90,8 @@ pub struct LocalState {
     pub(super) edited: Option<String>,
     /// Whether an event has reported that the label of a management cluster has no effect.
     pub(super) label_ignored: bool,
+    /// Whether an event has reported that Cluster API still accepts any version after a cancellation.
+    pub(super) version_unchecked: bool,
     /// Warnings for the current step of the upgrade, once its workload cluster was read for them.
     pub(super) warnings: Option<Box<Warnings>>,
     /// Names of values Secrets of the addons-manager on the workload that PackageInstalls no longer reference.

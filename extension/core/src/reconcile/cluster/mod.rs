@@ -31,6 +31,7 @@ mod provider;
 mod record_first;
 mod relabel;
 mod requirements;
+mod rollback;
 mod status;
 mod supervisor;
 mod swap;
@@ -157,6 +158,7 @@ fn packages_of(context: &Context<'_>, effects: &mut Effects, hold: Option<Hold>)
         return Ok(Done::RequeueAfter(WITH_PROBLEM));
     }
     let validated = validate::validate(context)?;
+    rollback::warn_of_unchecked_version(context, effects, &validated.rollback);
     let hold = match hold {
         None if validated.paused.is_none() => relabel::relabel(context, effects)?,
         hold => hold,

@@ -18,7 +18,7 @@ use super::{
     interrupt::{needs_of, together},
     opening::{has_new_proof, opens_a_gate, opens_any_gate, unconfirmed, withheld},
     packages::{DriftCheckResult, Packages},
-    requirements, swap,
+    requirements, rollback, swap,
     upgrade_warnings::{self, Warnings},
     validate::{Validated, is_restored},
     workload::Reach,
@@ -35,13 +35,16 @@ use crate::{
         conditions::{
             Mirrored, mirror, with_nothing_to_prove, with_release, with_takeover, with_unmanaged, with_unseen,
         },
-        exceeded, summarize, until_deadline,
+        exceeded,
+        rollback::rollback_event,
+        summarize, until_deadline,
     },
     upgrade::{
         record::{
             self, BootstrapFacts, Observed, PackageSet, Workload, advance, ends_swap, held_for, is_urgent,
             of_cluster,
         },
+        rollback::Decision,
         swap::{NO_SWAP, has_ended},
     },
 };
@@ -171,6 +174,9 @@ pub(super) fn status(
         && validated.is_current(found, bootstrap)
     {
         at_rest::rest(context, effects, validated, bootstrap);
+        if matches!(validated.rollback, Decision::Refused(_)) {
+            report_release(context, effects, validated, bootstrap)?;
+        }
         return Ok(Done::RequeueAfter(again));
     }
     if swap::is_written(context) {
@@ -225,7 +231,7 @@ pub(super) fn status(
         effects.local.waited();
     }
     let warnings = effects.local.warnings.as_deref();
-    let status = composed(context, bootstrap, &packages, record, warnings)?;
+    let status = composed(context, validated, (bootstrap, record), &packages, warnings)?;
     let policy = bootstrap.spec.upgrade_policy.as_ref();
     let next = until_deadline(&status, policy, context.began.now).map_or(next, |left| next.min(left));
     effects.events.extend(event(&status, packages.unseen()));
@@ -243,12 +249,12 @@ pub(super) fn status(
         }
     }
     let completed = completes(&current, &status);
-    let late = late(&current, &status);
+    let told = [late(&current, &status), rollback_event(&current, &status)];
     let progress_writes = progress_writes(context, &current, &status);
     let status = with_columns(context, status);
     let stored = write(context, effects, bootstrap, status)?.filter(|_| opens_swap);
     effects.local.progress_writes = progress_writes;
-    effects.events.extend(late);
+    effects.events.extend(told.into_iter().flatten());
     if packages.drift_check == DriftCheckResult::Seen {
         effects.local.drift_check_made(next, context.began.instant);
     }
@@ -264,9 +270,9 @@ pub(super) fn status(
 /// Returns the status of `bootstrap` with this record, and with the `warnings` that this process has found.
 fn composed(
     context: &Context<'_>,
-    bootstrap: &ClusterBootstrap,
+    validated: &Validated,
+    (bootstrap, record): (&ClusterBootstrap, UpgradeRecord),
     packages: &Packages,
-    record: UpgradeRecord,
     warnings: Option<&Warnings>,
 ) -> Step<ClusterBootstrapStatus> {
     let previous = context.facts.recorded(bootstrap);
@@ -309,6 +315,8 @@ fn composed(
         (None, None) => conditions,
     };
     let conditions = upgrade_warnings::shown(conditions, warnings, (previous, &record), now);
+    let refused = rollback::refused(&validated.rollback, packages.problem.as_ref());
+    let conditions = rollback::shown(context, conditions, refused, (bootstrap, &record));
     let status = ClusterBootstrapStatus {
         resolved_tkr: ResolvedRelease::of(bootstrap).release().map(str::to_owned),
         conditions,
@@ -380,7 +388,7 @@ pub(super) fn compare_with_record(
     let answers = |record: &UpgradeRecord| (record.outcome, record.gates.clone());
     let stays = previous.map(answers) == Some(answers(&record));
     let warnings = context.local.warnings.as_deref();
-    let seen = composed(context, bootstrap, packages, record, warnings)?;
+    let seen = composed(context, validated, (bootstrap, record), packages, warnings)?;
     let said = |status: &ClusterBootstrapStatus| {
         let packages = status.upgrade.as_ref().map(|record| record.packages.clone());
         (status.conditions.clone(), packages)
@@ -494,7 +502,8 @@ fn waits_for_others(record: &UpgradeRecord) -> bool {
     })
 }
 
-/// Copies the conditions of a Cluster at rest about its release to the ClusterBootstrap, which shows them in columns.
+/// Copies the conditions of a Cluster at rest about its release to the ClusterBootstrap, which shows them in columns. A refused rollback is
+/// reported as well.
 pub(super) fn report_release(
     context: &Context<'_>,
     effects: &mut Effects,
@@ -507,17 +516,30 @@ pub(super) fn report_release(
     }
     let status = bootstrap.status.clone().unwrap_or_default();
     let conditions = release_conditions(context, status.conditions.clone());
+    let conditions = match context.facts.recorded(bootstrap) {
+        None => conditions,
+        Some(record) => {
+            let refused = rollback::refused(&validated.rollback, None);
+            rollback::shown(context, conditions, refused, (bootstrap, record))
+        }
+    };
     if conditions == status.conditions {
         return Ok(());
     }
-    let next = ClusterBootstrap {
-        status: Some(fitted(ClusterBootstrapStatus { conditions, ..status })),
-        ..bootstrap.clone()
-    };
-    if next == *bootstrap {
+    let next = fitted(ClusterBootstrapStatus {
+        conditions,
+        ..status.clone()
+    });
+    if next == status {
         return Ok(());
     }
-    let written = context.write(Write::status(&next, "compatibility or available updates changed"))?;
+    let event = rollback_event(&status, &next);
+    let next = ClusterBootstrap {
+        status: Some(next),
+        ..bootstrap.clone()
+    };
+    let written = context.write(Write::status(&next, "conditions of a Cluster at rest changed"))?;
+    effects.events.extend(event);
     let version = written["metadata"]["resourceVersion"]
         .as_str()
         .unwrap_or_default();
