@@ -38,7 +38,9 @@ pub use packages::{Catalogue, PackageFacts, Role, packages};
 pub use provided::Provided;
 pub use reapply::{Reapplied, ReapplyInputs, is_ambiguous, reapply};
 pub use resolved_release::{ReleaseChange, ResolvedRelease};
-pub use snapshot::{Restored, Snapshot, SnapshotPackage, Stays, restored};
+pub use snapshot::{
+    LARGEST as LARGEST_SNAPSHOT, Restored, Snapshot, SnapshotPackage, Stays, restored, rollback_to,
+};
 pub use source::{Source, source};
 pub use unmanaged::unmanaged_conflict;
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use kube::core::ObjectMeta;
 use serde::{Deserialize, Serialize};
 use sluice_crds::{
     labels::annotation,
@@ -12,7 +13,7 @@ use super::{Catalogue, all_mut, package_not_found, packages};
 use crate::{names, reasons::Hold, version::same};
 
 /// Maximum size of a snapshot, in bytes. A ClusterBootstrap has 128 packages at most, with names of 253 bytes.
-const LARGEST: usize = 64 * 1024;
+pub const LARGEST: usize = 64 * 1024;
 
 /// Packages of a ClusterBootstrap from before an upgrade: the value of annotation `lifecycle.sluice.dev/rollback-to`. The update that
 /// merges a release writes it, so it is never of another spec, and it moves with the object.
@@ -43,16 +44,18 @@ impl Snapshot {
     /// # Errors
     /// One line that says why it cannot be read.
     pub fn in_bootstrap(bootstrap: &ClusterBootstrap) -> Result<Option<Self>, String> {
-        let annotations = bootstrap.metadata.annotations.as_ref();
-        let Some(text) = annotations.and_then(|annotations| annotations.get(annotation::ROLLBACK_TO)) else {
-            return Ok(None);
-        };
+        rollback_to(&bootstrap.metadata).map(Self::parse).transpose()
+    }
+
+    /// Parses the value of the annotation.
+    ///
+    /// # Errors
+    /// One line that says why it cannot be read.
+    pub fn parse(text: &str) -> Result<Self, String> {
         if text.len() > LARGEST {
             return Err(format!("it is larger than {LARGEST} bytes"));
         }
-        serde_json::from_str(text)
-            .map(Some)
-            .map_err(|error| error.to_string())
+        serde_json::from_str(text).map_err(|error| error.to_string())
     }
 
     /// Returns the snapshot of a spec with the packages of this release.
@@ -88,6 +91,13 @@ impl Snapshot {
             && merged.is_some_and(|merged| merged != self.release)
             && completed.is_none_or(|completed| completed == self.release)
     }
+}
+
+/// Returns annotation `lifecycle.sluice.dev/rollback-to` of a ClusterBootstrap.
+#[must_use]
+pub fn rollback_to(bootstrap: &ObjectMeta) -> Option<&str> {
+    let annotations = bootstrap.annotations.as_ref()?;
+    annotations.get(annotation::ROLLBACK_TO).map(String::as_str)
 }
 
 /// Packages after a rollback.
