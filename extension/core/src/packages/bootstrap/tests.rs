@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use rstest::rstest;
 use serde_json::json;
 use sluice_crds::run::{
-    ClusterBootstrapPackage, ClusterBootstrapSpec, TypedLocalObjectReference, ValuesFrom,
+    ClusterBootstrapPackage, ClusterBootstrapSpec, TypedLocalObjectReference, UpgradePolicy, ValuesFrom,
 };
 
 use super::*;
@@ -106,6 +106,20 @@ fn merged(
     })
 }
 
+/// An upgrade leaves the policy to the user.
+#[test]
+fn the_policy_of_a_template_is_that_of_new_clusters() {
+    let policy: UpgradePolicy = serde_json::from_value(json!({"onCancel": "Rollback"})).unwrap();
+    let release = ClusterBootstrapSpec {
+        upgrade_policy: Some(policy.clone()),
+        ..template("2")
+    };
+    let created = from_template("c", &release, &catalogue()).unwrap();
+    assert_eq!(created.spec.upgrade_policy, Some(policy));
+    let upgraded = merged(&template("1"), Some(&template("1")), &release).unwrap();
+    assert_eq!(upgraded.spec.upgrade_policy, None);
+}
+
 #[test]
 fn a_cluster_starts_as_its_template_with_its_own_values() {
     let mut spec = template("1");
@@ -114,7 +128,7 @@ fn a_cluster_starts_as_its_template_with_its_own_values() {
     spec.cni = Some(with("antrea.x.1", secret("shared")));
     spec.additional_packages = vec![with("metrics.x.1", inline(1))];
 
-    let Draft { spec, clones } = from_template("c", &spec, &catalogue()).unwrap();
+    let Draft { spec, clones, .. } = from_template("c", &spec, &catalogue()).unwrap();
 
     assert!(!spec.paused, "the pause of a template is about the template");
     assert_eq!(spec.kapp, Some(with("kapp.x.1", provider("c-kapp-package"))));
