@@ -43,6 +43,7 @@ fn resolutions(criterion: &mut Criterion) {
         images: Some(&images),
         running: None,
         pinned: None,
+        rollback_to: None,
     };
     let asked = |old: Option<&Value>, new: &Value| Asked {
         old: old.and_then(|old| serde_json::from_value(old.clone()).ok()),

@@ -9,7 +9,7 @@ use sluice_core::{
     cache::stores::Stores as _,
     cluster::ClusterRef,
     decode::{OF_TENANT, Undecodable},
-    packages::bootstrap::pinned_release,
+    packages::bootstrap::{pinned_release, rollback_to},
     reconcile,
     resolver::{Asked, Resolution, ResolverInputs, Running, Unknown, class_of, resolve},
 };
@@ -156,6 +156,7 @@ pub(super) fn resolved(
         images: images.as_deref(),
         running: None,
         pinned: bootstrap.and_then(pinned_release),
+        rollback_to: bootstrap.and_then(rollback_to),
     };
     let running = || running(asked, stores, control_planes);
     let running = match resolve(asked, known) {

@@ -9,12 +9,22 @@ use serde::{
 use sluice_core::{
     admission::{ANNOTATIONS, cluster_upgrade::is_exemption},
     names::LONGEST_NAME,
-    packages::bootstrap::MOST_ADDITIONAL,
+    packages::bootstrap::{LARGEST_SNAPSHOT, MOST_ADDITIONAL},
     resolver,
 };
+use sluice_crds::labels::annotation;
 
 /// Maximum length of an annotation; a longer one is cut, and so cannot be parsed by its rule.
 const LONGEST_ANNOTATION: usize = 16 * 1024;
+
+/// Returns the length at which the annotation with this key is cut. A snapshot is restored, so one that can be read must be whole.
+fn longest(key: &str) -> usize {
+    if key == annotation::ROLLBACK_TO {
+        LARGEST_SNAPSHOT + 1
+    } else {
+        LONGEST_ANNOTATION
+    }
+}
 
 /// Text that is cut where it exceeds any name, so that the rest is never a valid name.
 #[derive(Debug, Default)]
@@ -128,7 +138,8 @@ impl<'de, K: Keys> Deserialize<'de> for Chosen<K> {
                 while let Some(key) = map.next_key::<Cow<'de, str>>()? {
                     if K::contain(&key) {
                         let text: Cow<'de, str> = map.next_value()?;
-                        kept.insert(key.into_owned(), cut(&text, LONGEST_ANNOTATION));
+                        let text = cut(&text, longest(&key));
+                        kept.insert(key.into_owned(), text);
                     } else {
                         map.next_value::<IgnoredAny>()?;
                     }

@@ -293,6 +293,7 @@ impl Admission {
             review,
             spec,
             old_spec,
+            annotated,
         } = wire::parse(kind, bytes)?;
         let Some(review) = review else {
             return Ok((
@@ -315,7 +316,8 @@ impl Admission {
             text: old_spec,
             spec: &old.spec,
         });
-        let patch = patch::patch(own, stored, &completion).map_err(|error| Malformed(error.to_string()))?;
+        let patch = patch::patch(own, stored, annotated, &completion)
+            .map_err(|error| Malformed(error.to_string()))?;
         let verdict = Verdict {
             faults: completion.faults,
             warnings: completion.warnings,

@@ -89,15 +89,22 @@ struct Values<'a> {
     values_from: Option<&'a RawValue>,
 }
 
-/// Returns the RFC 6902 patch of `completion` for the spec `own`, with values of the `stored` one; `None` if nothing changes.
+/// Returns the RFC 6902 patch of `completion` for the spec `own`, with values of the `stored` one; `None` if nothing changes. `annotated`
+/// says whether the object has annotations.
 pub(super) fn patch(
     own: ReviewedSpec<'_>,
     stored: Option<ReviewedSpec<'_>>,
+    annotated: bool,
     completion: &Completion,
 ) -> serde_json::Result<Option<String>> {
     let mut steps = Vec::new();
-    if let Some((key, value)) = &completion.restored_annotation {
-        // The object has annotations: one of them requests the completion.
+    if !annotated && !completion.restored_annotations.is_empty() {
+        steps.push(Step::add(
+            "/metadata/annotations".to_owned(),
+            to_raw_value(&json!({}))?,
+        ));
+    }
+    for (key, value) in &completion.restored_annotations {
         let key = key.replace('~', "~0").replace('/', "~1");
         let path = format!("/metadata/annotations/{key}");
         steps.push(Step::add(path, to_raw_value(value)?));

@@ -496,6 +496,37 @@ async fn a_partial_one_that_is_applied_again_changes_nothing() {
     assert_eq!(object["metadata"]["annotations"][RESOLVED], "v1");
 }
 
+/// A replacement without any annotation. The snapshot of many packages is restored as a whole.
+#[tokio::test(start_paused = true)]
+async fn a_snapshot_stays_as_it_was() {
+    let (admission, _following) = admission(&Frozen::new()).await;
+    let snapshot = "s".repeat(60 * 1024);
+    for annotations in [None, Some(json!({})), Some(Value::Null)] {
+        let mut review = body(&spec(), Some(&spec()));
+        let key = "lifecycle.sluice.dev/rollback-to";
+        review["request"]["oldObject"]["metadata"]["annotations"] = json!({key: snapshot});
+        let has_some = annotations.as_ref().is_some_and(Value::is_object);
+        if let Some(annotations) = annotations {
+            review["request"]["object"]["metadata"]["annotations"] = annotations;
+        }
+        let answer = completed(&admission, &review).await;
+        let patch = base64::Engine::decode(
+            &base64::prelude::BASE64_STANDARD,
+            answer["patch"].as_str().unwrap(),
+        );
+        let steps: Vec<Value> = serde_json::from_slice(&patch.unwrap()).unwrap();
+        let object = json!({"op": "add", "path": "/metadata/annotations", "value": {}});
+        let path = "/metadata/annotations/lifecycle.sluice.dev~1rollback-to";
+        let restored = json!({"op": "add", "path": path, "value": snapshot});
+        let expected = if has_some {
+            vec![restored]
+        } else {
+            vec![object, restored]
+        };
+        assert_eq!(steps, expected);
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn values_that_were_filled_in_stay_with_another_version() {
     let (admission, _following) = admission(&Frozen::new()).await;

@@ -31,6 +31,8 @@ pub(super) struct Asked<'a> {
     pub(super) spec: &'a str,
     /// Text of the old spec; empty without one.
     pub(super) old_spec: &'a str,
+    /// Whether the object has annotations.
+    pub(super) annotated: bool,
 }
 
 /// Parses the body of a review of `kind`.
@@ -49,6 +51,7 @@ pub(super) fn parse(kind: Kind, body: &[u8]) -> Result<Asked<'_>, Malformed> {
             review: None,
             spec: "",
             old_spec: "",
+            annotated: false,
         });
     };
     let spec = text(&new);
@@ -58,6 +61,7 @@ pub(super) fn parse(kind: Kind, body: &[u8]) -> Result<Asked<'_>, Malformed> {
         uid,
         spec,
         old_spec,
+        annotated: new.metadata.annotations.is_some(),
         review: Some(Review {
             kind,
             namespace,
@@ -145,7 +149,7 @@ fn state(object: Object<'_, Metadata>) -> Result<State, Malformed> {
     };
     Ok(State {
         spec: spec.into(),
-        annotations: object.metadata.annotations.0,
+        annotations: object.metadata.annotations.unwrap_or_default().0,
     })
 }
 
@@ -207,7 +211,7 @@ pub(super) struct Object<'a, M> {
 struct Metadata {
     name: Option<Text>,
     deletion_timestamp: Option<IgnoredAny>,
-    annotations: Chosen<OfBootstraps>,
+    annotations: Option<Chosen<OfBootstraps>>,
     #[serde(rename = "ownerReferences")]
     owned: Owned,
 }

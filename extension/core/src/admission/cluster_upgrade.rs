@@ -17,12 +17,13 @@ use crate::{
     clock::Clock,
     cluster::{is_stopped, release_of},
     fault::Fault,
+    packages::bootstrap::Snapshot,
     reconcile::cluster::{Facts, Unknown},
     text::one_line,
     upgrade_plan::{
         Admission, Effect, Finding, FindingReason, UpgradePlan, WarningReason, assume_steps, plan_of,
     },
-    version::reached,
+    version::{reached, same},
 };
 
 /// Maximum number of findings in a verdict.
@@ -206,8 +207,17 @@ fn is_way_back(old: &Cluster, facts: &Facts) -> bool {
     let to = facts.topology.version.as_str();
     let control_plane = facts.control_plane.as_ref();
     let version = control_plane.and_then(|cached| cached.versions.spec_version.as_deref());
-    let is_of_machines = facts.made_of.as_deref() == Some(facts.label.as_str());
+    let is_of_machines = facts.made_of.as_deref() == Some(facts.label.as_str()) || is_before_upgrade(facts);
     version.is_some_and(|version| reached(version, to)) && (version_of(old) != Some(to) || is_of_machines)
+}
+
+/// Whether the label names the release from before the upgrade that the snapshot of the ClusterBootstrap is of.
+fn is_before_upgrade(facts: &Facts) -> bool {
+    let snapshot = facts.bootstrap.as_deref().map(Snapshot::in_bootstrap);
+    let snapshot = snapshot.and_then(|snapshot| snapshot.ok().flatten());
+    snapshot.is_some_and(|snapshot| {
+        snapshot.release == facts.label && same(&snapshot.version, &facts.topology.version)
+    })
 }
 
 /// Whether an update adds no finding or removes one. A finding that another version or release changes is not removed.

@@ -9,8 +9,8 @@ use sluice_crds::{
 
 use super::{Lookup, LookupResult, Lookups, Review, State, lookup::LookupReader, update::none};
 use crate::packages::bootstrap::{
-    Completed, Filling, KeptVersions, Reapplied, ReapplyInputs, Release, Role, fill, has_wildcard,
-    is_ambiguous, reapply, release_mismatch,
+    Completed, Filling, KeptVersions, LARGEST_SNAPSHOT, Reapplied, ReapplyInputs, Release, Role, fill,
+    has_wildcard, is_ambiguous, reapply, release_mismatch,
 };
 use crate::{fault::Fault, releases::from_label, version::Ordered};
 
@@ -29,8 +29,8 @@ pub struct Completion {
     pub warnings: Vec<String>,
     /// The completed spec; `None` if it does not change.
     pub spec: Option<Completed>,
-    /// Key and value of an annotation of Sluice that a replacement of the object has removed.
-    pub restored_annotation: Option<(&'static str, String)>,
+    /// Keys and values of annotations of Sluice that a replacement of the object has removed.
+    pub restored_annotations: Vec<(&'static str, String)>,
 }
 
 /// Returns `completed` if it differs from the spec of the user.
@@ -39,10 +39,29 @@ fn changed(completed: Completed, own: &ClusterBootstrapSpec) -> Option<Completed
 }
 
 /// Completes the spec of a ClusterBootstrap that carries the annotation: from the release until it has an owner, then from the stored spec.
+/// Restores the snapshot of any ClusterBootstrap.
 ///
 /// # Errors
 /// The lookups that the completion still needs.
 pub fn complete(review: &Review, finished: &Lookups) -> Result<Completion, Vec<Lookup>> {
+    let mut completion = completed(review, finished)?;
+    if completion.faults.is_empty() {
+        completion.restored_annotations.extend(lost_snapshot(review));
+    }
+    Ok(completion)
+}
+
+/// Returns the snapshot of the stored object, if the new one has none. The merge of the next release replaces it, and only the policy
+/// decides about a rollback, so nobody has to remove it.
+fn lost_snapshot(review: &Review) -> Option<(&'static str, String)> {
+    let key = annotation::ROLLBACK_TO;
+    let stored = review.old.as_ref()?.annotations.get(key)?;
+    let is_lost = !review.new.annotations.contains_key(key);
+    // A larger one is cut, and cannot be read anyway.
+    (is_lost && stored.len() <= LARGEST_SNAPSHOT).then(|| (key, stored.clone()))
+}
+
+fn completed(review: &Review, finished: &Lookups) -> Result<Completion, Vec<Lookup>> {
     let key = annotation::ADD_MISSING_FIELDS;
     // The annotation `RESOLVED_TKR` means that the spec was completed, or built from a template.
     let mut states = review.old.iter().chain([&review.new]);
@@ -162,7 +181,10 @@ fn applied_again(review: &Review, annotated: &str, finished: &Lookups) -> Result
     // Without the annotation the spec would count as one that was never completed, and be compared with the release of the annotation.
     let lost = resolved_release(old).filter(|_| resolved_release(&review.new).is_none());
     let unchanged = Completion {
-        restored_annotation: lost.map(|release| (annotation::RESOLVED_TKR, release.to_owned())),
+        restored_annotations: lost
+            .map(|release| (annotation::RESOLVED_TKR, release.to_owned()))
+            .into_iter()
+            .collect(),
         ..Completion::default()
     };
     if review.spec_missing || old.spec == *own {

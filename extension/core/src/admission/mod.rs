@@ -25,11 +25,12 @@ pub use complete::{Completion, complete};
 pub use lookup::{Lookup, LookupResult, Lookups};
 
 /// Annotations that the rules read.
-pub const ANNOTATIONS: [&str; 4] = [
+pub const ANNOTATIONS: [&str; 5] = [
     annotation::RESOLVED_TKR,
     annotation::KEEP_PACKAGE_VERSIONS,
     annotation::UNMANAGED_CNI,
     annotation::ADD_MISSING_FIELDS,
+    annotation::ROLLBACK_TO,
 ];
 
 /// Kinds that the webhooks review.

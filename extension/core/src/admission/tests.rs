@@ -291,6 +291,7 @@ fn unjudged_reviews_need_no_lookups() {
 #[rstest]
 #[case::good("tkg-system", |_: &mut Value| {}, &[])]
 #[case::of_what_does_not_exist("tkg-system", |spec: &mut Value| spec["csi"]["refName"] = "gone.example.com.1.0.0".into(), &[])]
+#[case::with_a_policy("tkg-system", |spec: &mut Value| spec["upgradePolicy"] = json!({"onCancel": "Rollback"}), &[])]
 #[case::in_another_namespace("team-a", |_: &mut Value| {}, &["metadata.namespace: Invalid value: \"team-a\""])]
 #[case::without_packages("tkg-system", |spec: &mut Value| { spec["cni"] = Value::Null; spec["kapp"] = Value::Null; }, &["spec.cni: Invalid value: \"null\": package can't be nil", "spec.kapp"])]
 #[case::two_sources("tkg-system", |spec: &mut Value| spec["csi"]["valuesFrom"]["secretRef"] = "a".into(), &["spec.csi.valuesFrom"])]
@@ -452,7 +453,7 @@ fn without_a_record_the_release_is_that_of_the_annotation() {
     }
     let (completion, _) = completed(&again);
     assert_eq!(filled(&completion), Some(state(&adopted(&["new.x.1"]), &[]).spec));
-    assert_eq!(completion.restored_annotation, None);
+    assert!(completion.restored_annotations.is_empty(), "{completion:?}");
 }
 
 #[test]
@@ -495,7 +496,54 @@ fn a_record_that_is_replaced_comes_back(
     let (completion, _) = completed(&replaced);
     assert_eq!(completion.faults, Vec::new());
     let added = release.map(|release| (annotation::RESOLVED_TKR, release.to_owned()));
-    assert_eq!(completion.restored_annotation, added);
+    assert_eq!(completion.restored_annotations, Vec::from_iter(added));
+}
+
+/// A file in Git has no snapshot. Only the rollback of the same Cluster depends on an edited one.
+#[rstest]
+#[case::replaced(Some("{}"), None, Some("{}"))]
+#[case::edited(Some("{}"), Some("[]"), None)]
+#[case::added(None, Some("{}"), None)]
+#[case::without(None, None, None)]
+fn a_snapshot_that_is_replaced_comes_back(
+    #[case] before: Option<&'static str>,
+    #[case] after: Option<&'static str>,
+    #[case] restored: Option<&'static str>,
+) {
+    let requests: [&[(&str, &str)]; 2] = [&[], &[(FILL, "v1"), (annotation::RESOLVED_TKR, "v3")]];
+    for request in requests {
+        let annotated = |snapshot: Option<&'static str>| {
+            let snapshot = snapshot.map(|snapshot| (annotation::ROLLBACK_TO, snapshot));
+            let annotations: Vec<_> = request.iter().copied().chain(snapshot).collect();
+            state(&adopted(&[]), &annotations)
+        };
+        let mut replaced = review("one", Some(annotated(before)), annotated(after));
+        replaced.spec_differs = false;
+        let (completion, lookups) = completed(&replaced);
+        let restored = restored.map(|snapshot| (annotation::ROLLBACK_TO, snapshot.to_owned()));
+        assert_eq!(completion.restored_annotations, Vec::from_iter(restored));
+        assert_eq!((completion.spec, lookups), (None, Vec::new()));
+        let verdict = judge(&replaced, "tkg-system", &Lookups::new());
+        assert_eq!(verdict, Ok(Verdict::default()));
+    }
+}
+
+/// A snapshot that is too large is cut when a review is read.
+#[test]
+fn a_snapshot_that_cannot_be_read_does_not_come_back() {
+    use crate::packages::bootstrap::LARGEST_SNAPSHOT;
+
+    for (length, comes_back) in [(LARGEST_SNAPSHOT, true), (LARGEST_SNAPSHOT + 1, false)] {
+        let snapshot = "x".repeat(length);
+        let stored = state(&adopted(&[]), &[(annotation::ROLLBACK_TO, snapshot.as_str())]);
+        let replaced = review("one", Some(stored), state(&adopted(&[]), &[]));
+        let (completion, _) = completed(&replaced);
+        assert_eq!(
+            !completion.restored_annotations.is_empty(),
+            comes_back,
+            "{length}"
+        );
+    }
 }
 
 #[rstest]

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use sluice_crds::{
     foreign::{Cluster, cluster::Topology},
     labels::{annotation, label, name},
-    run::{OSImage, TanzuKubernetesRelease},
+    run::{KubernetesSpec, OSImage, TanzuKubernetesRelease, TanzuKubernetesReleaseSpec},
 };
 
 use super::{
@@ -24,8 +24,9 @@ use super::{
 use crate::{
     cluster::{is_initialized, is_stopped, release_of},
     fault::Fault,
+    packages::bootstrap::Snapshot,
     releases::{from_label, prefixes, version_label},
-    version::Ordered,
+    version::{Ordered, same},
 };
 
 /// Resolves a Cluster.
@@ -119,6 +120,7 @@ pub fn resolve(asked: &Asked, inputs: ResolverInputs<'_>) -> Result<Resolution, 
         parts: parts.all,
         query,
         pinned: inputs.pinned,
+        rollback_to: inputs.rollback_to,
         machines: Machines::of(old.as_ref(), inputs.running),
     };
     let resolution = change.resolution().unwrap_or_else(|fault| refused(vec![fault]));
@@ -160,6 +162,19 @@ fn before_in(old: Option<&Cluster>) -> Option<data::Entries> {
     data::entries_in(&old?.spec.topology.as_ref()?.variables)
 }
 
+/// Builds a deleted release of this name, without images and packages.
+fn deleted(name: &str, version: &str) -> TanzuKubernetesRelease {
+    let spec = TanzuKubernetesReleaseSpec {
+        version: from_label(name),
+        kubernetes: KubernetesSpec {
+            version: version.to_owned(),
+            ..KubernetesSpec::default()
+        },
+        ..TanzuKubernetesReleaseSpec::default()
+    };
+    TanzuKubernetesRelease::new(name, spec)
+}
+
 fn pins(release: &str) -> String {
     let release = shortened(release);
     let key = annotation::ADD_MISSING_FIELDS;
@@ -190,6 +205,8 @@ pub(super) struct ClusterChange<'a> {
     pub(super) query: Query<'a>,
     /// Release that the ClusterBootstrap of the Cluster pins.
     pub(super) pinned: Option<&'a str>,
+    /// Snapshot in the ClusterBootstrap of the Cluster, as written.
+    pub(super) rollback_to: Option<&'a str>,
     pub(super) machines: Machines<'a>,
 }
 
@@ -261,9 +278,11 @@ impl ClusterChange<'_> {
         let release = self.query.releases.get(&label);
         if is_set {
             // An explicit choice of the request is accepted or refused, never replaced.
-            let chosen = match release {
-                Some(release) => self.chosen(release),
-                None => Err("does not exist".to_owned()),
+            let chosen = match (self.of_machines(&label), release) {
+                // The way back replaces no machine.
+                (Some(made_of), _) => Ok(made_of),
+                (None, Some(release)) => self.chosen(release),
+                (None, None) => Err("does not exist".to_owned()),
             };
             return match chosen {
                 Ok(release) => Ok(Some(release)),
@@ -281,11 +300,12 @@ impl ClusterChange<'_> {
                 }
             };
         }
-        match release {
-            Some(release) => {
-                let fits = self.query.fits(release) && self.query.selects(release);
-                Ok(fits.then(|| Arc::clone(release)))
-            }
+        if let Some(release) = release {
+            let fits = self.query.fits(release) && self.query.selects(release);
+            return Ok(fits.then(|| Arc::clone(release)));
+        }
+        match self.of_machines(&label) {
+            Some(made_of) => Ok(Some(made_of)),
             // Another release would be an unrequested upgrade.
             None if prefixes(&version_label(&from_label(&label)))
                 .any(|prefix| prefix == self.query.prefix) =>
@@ -311,8 +331,7 @@ impl ClusterChange<'_> {
         let version = &release.spec.kubernetes.version;
         let before = self.entries_before.as_ref().filter(|_| self.declared);
         let made_of = before.and_then(|before| data::made_of(before, version));
-        // The way back replaces no machine.
-        let is_back = made_of.is_some_and(|made_of| made_of == release.name_any());
+        let is_back = made_of.is_none() && self.is_before_upgrade(release);
         if is_back && self.query.fits(release) && self.machines.may_run(version) {
             return Ok(Arc::clone(release));
         }
@@ -326,6 +345,38 @@ impl ClusterChange<'_> {
             self.needed_of(release)
         };
         Ok(self.query.taken(release, needed)?.release)
+    }
+
+    /// Returns the release of this name, if machines of the requested version are made of it, whatever became of it since.
+    fn of_machines(&self, name: &str) -> Option<Arc<TanzuKubernetesRelease>> {
+        let before = self.entries_before.as_ref().filter(|_| self.declared)?;
+        let mut versions = before
+            .keys()
+            .filter(|version| data::made_of(before, version) == Some(name));
+        versions.find_map(|version| {
+            let release = self.release_at(name, version)?;
+            self.machines.may_run(version).then_some(release)
+        })
+    }
+
+    /// Returns the release of this name, if it is of the requested version and of the Kubernetes version of its entry. Of a deleted
+    /// release, only its name and the entry are known. No machine can be made of it.
+    fn release_at(&self, name: &str, version: &str) -> Option<Arc<TanzuKubernetesRelease>> {
+        let release = match self.query.releases.get(name) {
+            Some(release) => Arc::clone(release),
+            None => Arc::new(deleted(name, version)),
+        };
+        (release.spec.kubernetes.version == version && self.query.fits(&release)).then_some(release)
+    }
+
+    /// Whether the packages were those of a release before the upgrade that the snapshot of the ClusterBootstrap is of. Without an entry,
+    /// nothing else names the release of the machines.
+    fn is_before_upgrade(&self, release: &TanzuKubernetesRelease) -> bool {
+        let snapshot = self.rollback_to.and_then(|text| Snapshot::parse(text).ok());
+        snapshot.is_some_and(|snapshot| {
+            snapshot.release == release.name_any()
+                && same(&snapshot.version, &release.spec.kubernetes.version)
+        })
     }
 
     /// Returns why machines are not replaced by those of a release, see [`swap::lower`].
@@ -364,16 +415,11 @@ impl ClusterChange<'_> {
         let before = self.entries_before.as_ref();
         let before = before.filter(|_| self.declared && self.pinned.is_none())?;
         let running = before.keys().filter_map(|version| {
-            let release = self.query.releases.get(data::made_of(before, version)?)?;
-            let is_made = release.spec.kubernetes.version == *version
-                && self.query.fits(release)
-                && self.query.selects(release)
-                && self.machines.may_run(version);
+            let release = self.release_at(data::made_of(before, version)?, version)?;
+            let is_made = self.query.selects(&release) && self.machines.may_run(version);
             is_made.then_some(release)
         });
-        running
-            .max_by_key(|release| Ordered::of(&release.spec.version))
-            .cloned()
+        running.max_by_key(|release| Ordered::of(&release.spec.version))
     }
 
     /// Returns the release that the ClusterBootstrap of the Cluster pins, otherwise the newest suitable one.

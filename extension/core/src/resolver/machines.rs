@@ -19,7 +19,7 @@ use super::{
     swap,
     unused::VersionChange,
 };
-use crate::{cluster::release_of, fault::Fault};
+use crate::{cluster::release_of, fault::Fault, version::below};
 
 impl<'a> ClusterChange<'a> {
     /// Whether machines of the version of this release may exist, so that their entry must not change.
@@ -50,12 +50,14 @@ impl<'a> ClusterChange<'a> {
         is_other && !self.machines.may_run(version)
     }
 
-    /// Whether machines of a version without an entry may exist. A later entry would roll them.
+    /// Whether machines of a version without an entry may exist: that of the Cluster, or an earlier one that the request goes back to. A
+    /// later entry would roll them.
     fn runs_without(&self, version: &str) -> bool {
         let entries = self.entries_before.as_ref();
         let has_entry = entries.is_some_and(|entries| entries.contains_key(version));
         let topology = self.old.and_then(|old| old.spec.topology.as_ref());
-        let is_at = topology.is_some_and(|topology| topology.version == version);
+        let is_at =
+            topology.is_some_and(|before| before.version == version || below(version, &before.version));
         !has_entry && is_at && self.machines.may_run(version)
     }
 

@@ -77,6 +77,8 @@ pub struct ResolverInputs<'a> {
     pub running: Option<&'a Running>,
     /// Release that a ClusterBootstrap of its name pins, see [`pinned_release`](crate::packages::bootstrap::pinned_release).
     pub pinned: Option<&'a str>,
+    /// Annotation `lifecycle.sluice.dev/rollback-to` of this ClusterBootstrap.
+    pub rollback_to: Option<&'a str>,
 }
 
 /// Result of a resolution.

@@ -252,7 +252,7 @@ pub(super) fn lower(
     (is_lower && machines.may_run(version)).then(|| {
         format!(
             "is lower than TanzuKubernetesRelease {made_of}, which machines of {version} are made of; machines are not replaced by those \
-             of an older release (rollback is not supported yet)"
+             of an older release"
         )
     })
 }

@@ -2,6 +2,7 @@ mod hop;
 mod paused;
 mod refused;
 mod relabelled;
+mod reverted;
 mod running;
 mod swap;
 mod unused;
@@ -31,6 +32,8 @@ struct World {
     running: Option<Running>,
     /// The release that a ClusterBootstrap pins.
     pinned: Option<&'static str>,
+    /// The snapshot of a ClusterBootstrap.
+    rollback_to: Option<&'static str>,
 }
 
 impl World {
@@ -89,6 +92,7 @@ impl World {
             images: Some(&self.images),
             running: Some(self.running.as_ref().unwrap_or(&Running::UNKNOWN)),
             pinned: self.pinned,
+            rollback_to: self.rollback_to,
         }
     }
 

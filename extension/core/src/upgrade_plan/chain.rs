@@ -32,6 +32,8 @@ pub(super) enum Position {
     Merged,
     /// The step has begun, or nothing changes.
     Taken,
+    /// The packages are to go back to those from before a cancelled upgrade.
+    RollsBack,
 }
 
 /// One step of the chain.
@@ -79,6 +81,7 @@ pub(super) fn position(facts: &Facts, next: &NextHop) -> Position {
     match (progress.taken, release) {
         (false, Some(release)) if merged != Some(release) => Position::Unmerged,
         (false, _) => Position::Merged,
+        (true, release) if next.rolls_back() && merged != release => Position::RollsBack,
         // Packages without a statement of their release stay as they are.
         (true, Some(release))
             if progress.settled_at_hop() && merged.is_some_and(|merged| merged != release) =>
@@ -151,7 +154,7 @@ pub(super) fn links(
         workers_wait = true;
     }
     if let Some(last) = links.last_mut() {
-        last.workers |= same(&last.version, to);
+        last.workers |= same(&last.version, to) && last.position != Position::RollsBack;
     }
     Ok(links)
 }

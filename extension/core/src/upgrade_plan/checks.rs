@@ -107,7 +107,9 @@ fn unusable(facts: &Facts, link: &Link) -> Option<Hold> {
 
 /// Returns the packages of a step that exclude a version on which kapp-controller installs or resyncs them.
 fn excluding(facts: &Facts, link: &Link) -> Vec<Excluding> {
-    let Some(spec) = link.after.as_ref().filter(|_| link.position != Position::Taken) else {
+    // Packages that go back ran on the version.
+    let is_checked = matches!(link.position, Position::Unmerged | Position::Merged);
+    let Some(spec) = link.after.as_ref().filter(|_| is_checked) else {
         return Vec::new();
     };
     let excluding = packages(spec).into_iter().filter_map(|(role, package)| {

@@ -147,7 +147,7 @@ pub(crate) fn refusal(context: &Context<'_>, first: &NextHop) -> Step<Option<Hol
         return Ok(None);
     };
     match chain::position(context.facts, first) {
-        Position::Taken => Ok(None),
+        Position::Taken | Position::RollsBack => Ok(None),
         Position::Merged => checks::excluded(context, &chain::link_of_first(context, stage, first)),
         Position::Unmerged => {
             let mut hold = None;

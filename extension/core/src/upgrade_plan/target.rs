@@ -195,6 +195,7 @@ fn resolved(text: &str, inputs: TargetInputs<'_>) -> Result<Target, InvalidTarge
         images: inputs.images,
         running: Some(&Running::UNKNOWN),
         pinned: None,
+        rollback_to: None,
     };
     let resolution = resolve(&asked, resolver).map_err(|unknown| not_resolved(unknown.to_string()))?;
     if let Some(fault) = resolution.faults.first() {

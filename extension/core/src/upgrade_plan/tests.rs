@@ -193,6 +193,36 @@ fn another_release_of_the_version_is_a_step() {
     assert!(!plan.is_blocked(), "{:?}", plan.findings);
 }
 
+/// Neither release nor packages need to be usable for an upgrade: the machines run them.
+#[rstest]
+#[case::as_it_was(|_: &mut World| {})]
+#[case::deactivated(|world: &mut World| world.label_release(RELEASES[FROM], label::DEACTIVATED))]
+#[case::incompatible(|world: &mut World| world.label_release(RELEASES[FROM], label::INCOMPATIBLE))]
+#[case::package_excludes_the_version(|world: &mut World| world.constrain("antrea.example.com.1.8.0", "<1.34.0"))]
+#[case::without_template(|world: &mut World| world.remove_template(FROM))]
+fn a_rollback_is_a_step_that_nothing_blocks(#[case] edit: Edit) {
+    let mut world = World::new();
+    world.roll_back();
+    edit(&mut world);
+    let plan = world.plan();
+    assert_eq!(
+        steps(&plan),
+        ["v1.34.4: kapp-controller 0.52.0>0.52.0, antrea 1.9.0>1.8.0, metrics 1.0.0>1.0.0"]
+    );
+    assert_eq!(plan.hops[0].release.as_deref(), Some(RELEASES[FROM]));
+    assert!(!plan.is_blocked(), "{:?}", plan.findings);
+}
+
+#[rstest]
+#[case::package(|world: &mut World| world.remove_package("antrea.example.com.1.8.0"), "PackageNotFound")]
+#[case::release(|world: &mut World| world.remove_release(FROM), "TKRNotFound")]
+fn a_rollback_needs_its_objects(#[case] edit: Edit, #[case] reason: &str) {
+    let mut world = World::new();
+    world.roll_back();
+    edit(&mut world);
+    assert_eq!(blocking(&world.plan()), [(VERSIONS[FROM], reason)]);
+}
+
 #[test]
 fn steps_that_are_not_planned_yet_block() {
     let mut world = World::new();

@@ -151,6 +151,7 @@ impl Replica {
             images: images.as_deref(),
             running: Some(&running),
             pinned: None,
+            rollback_to: None,
         };
         // A request that the webhook refuses is stored all the same: walks refuse edits themselves.
         resolve(&asked, inputs)

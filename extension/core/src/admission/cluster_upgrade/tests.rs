@@ -237,6 +237,29 @@ fn the_way_back_is_that_to_the_machines(#[case] old: Cluster, #[case] new: Clust
     assert_eq!(is_way_back(&old, &facts), back);
 }
 
+/// Without an entry, the ClusterBootstrap names the release from before the upgrade.
+#[rstest]
+#[case::of_the_label("v1.35.4", RELEASE, true)]
+#[case::of_another_release("v1.35.4", "35-0", false)]
+#[case::of_another_version("v1.34.1", RELEASE, false)]
+fn the_release_of_the_snapshot_is_the_way_back(
+    #[case] version: &str,
+    #[case] release: &str,
+    #[case] back: bool,
+) {
+    let old = written("v1.35.4", "35-2");
+    let mut facts = facts(&Arc::new(written("v1.35.4", RELEASE))).unwrap();
+    facts.made_of = None;
+    assert!(!is_way_back(&old, &facts));
+    let snapshot = json!({"version": version, "release": release, "packages": {}});
+    let bootstrap = json!({
+        "apiVersion": "run.tanzu.vmware.com/v1alpha3", "kind": "ClusterBootstrap",
+        "metadata": {"name": "one", "annotations": {annotation::ROLLBACK_TO: snapshot.to_string()}}, "spec": {},
+    });
+    facts.bootstrap = Some(Arc::new(serde_json::from_value(bootstrap).unwrap()));
+    assert_eq!(is_way_back(&old, &facts), back);
+}
+
 /// A caller may name any control plane and any status.
 #[test]
 fn a_plan_is_of_the_stored_control_plane_and_the_written_topology() {

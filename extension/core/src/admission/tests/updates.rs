@@ -61,6 +61,7 @@ const KEEP: &str = annotation::KEEP_PACKAGE_VERSIONS;
 #[case::defaults_instead_of_a_provider(|spec: &mut Value| spec["cni"]["valuesFrom"] = Value::Null, "", 0)]
 #[case::inline_instead_of_a_secret(|spec: &mut Value| spec["additionalPackages"][0]["valuesFrom"] = json!({"inline": {}}), "", 0)]
 #[case::a_cpi(|spec: &mut Value| spec["cpi"] = json!({"refName": package("vsphere-cpi", "1.0.0")}), "", 0)]
+#[case::another_policy(|spec: &mut Value| spec["upgradePolicy"] = json!({"onCancel": "Rollback"}), "", 0)]
 #[case::no_csi(|spec: &mut Value| spec["csi"] = Value::Null, "", 1)]
 #[case::no_csi_on_purpose(|spec: &mut Value| spec["csi"] = Value::Null, "vsphere-csi=none", 0)]
 #[case::kept_at_a_lower_version(|spec: &mut Value| spec["cni"]["refName"] = package("antrea", "1.0.0").into(), "antrea=1.0.0", 0)]

@@ -52,7 +52,7 @@ impl Snapshot {
     /// # Errors
     /// One line that says why it cannot be read.
     pub fn parse(text: &str) -> Result<Self, String> {
-        if text.is_empty() || text.len() > LARGEST {
+        if text.len() > LARGEST {
             return Err(format!("it is larger than {LARGEST} bytes"));
         }
         let snapshot: Self = serde_json::from_str(text).map_err(|error| error.to_string())?;
@@ -110,6 +110,13 @@ impl Snapshot {
             && merged.is_some_and(|merged| merged != self.release)
             && completed.is_none_or(|completed| completed == self.release)
     }
+}
+
+/// Returns annotation `lifecycle.sluice.dev/rollback-to` of a ClusterBootstrap.
+#[must_use]
+pub fn rollback_to(bootstrap: &ObjectMeta) -> Option<&str> {
+    let annotations = bootstrap.annotations.as_ref()?;
+    annotations.get(annotation::ROLLBACK_TO).map(String::as_str)
 }
 
 /// Packages after a rollback.

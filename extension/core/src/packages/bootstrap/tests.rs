@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use rstest::rstest;
 use serde_json::json;
 use sluice_crds::run::{
-    ClusterBootstrapPackage, ClusterBootstrapSpec, TypedLocalObjectReference, ValuesFrom,
+    ClusterBootstrapPackage, ClusterBootstrapSpec, TypedLocalObjectReference, UpgradePolicy, ValuesFrom,
 };
 
 use super::*;
@@ -104,6 +104,20 @@ fn merged(
         unmanaged_cni: false,
         kept: &KeptVersions::default(),
     })
+}
+
+/// An upgrade leaves the policy to the user.
+#[test]
+fn the_policy_of_a_template_is_that_of_new_clusters() {
+    let policy: UpgradePolicy = serde_json::from_value(json!({"onCancel": "Rollback"})).unwrap();
+    let release = ClusterBootstrapSpec {
+        upgrade_policy: Some(policy.clone()),
+        ..template("2")
+    };
+    let created = from_template("c", &release, &catalogue()).unwrap();
+    assert_eq!(created.spec.upgrade_policy, Some(policy));
+    let upgraded = merged(&template("1"), Some(&template("1")), &release).unwrap();
+    assert_eq!(upgraded.spec.upgrade_policy, None);
 }
 
 #[test]

@@ -102,6 +102,11 @@ impl NextHop {
         (self.release, self.change, self.problem) = (Err(hold.clone()), None, Some(hold));
     }
 
+    /// Whether packages go back to those from before a cancelled upgrade.
+    pub(crate) const fn rolls_back(&self) -> bool {
+        self.rollback.under_way().is_some()
+    }
+
     /// Returns the images of the entry for the hop that is to be written first.
     ///
     /// # Errors

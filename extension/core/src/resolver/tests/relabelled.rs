@@ -27,7 +27,7 @@ fn labelled(cluster: &Value, release: &str) -> Value {
     "v1.35.4---a.9",
     Some(
         "v1.35.4---a.9 is lower than TanzuKubernetesRelease v1.35.4---a.10, which machines of v1.35.4 are made of; machines are not \
-         replaced by those of an older release (rollback is not supported yet); v1.35.4---a.14 can be taken"
+         replaced by those of an older release; v1.35.4---a.14 can be taken"
     )
 )]
 #[case::without_an_image(

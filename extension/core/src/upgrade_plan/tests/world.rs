@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use sluice_crds::{
     foreign::Package,
     labels::{annotation, label, name},
-    run::{ClusterBootstrap, ClusterBootstrapTemplate, OSImage, TanzuKubernetesRelease},
+    run::{ClusterBootstrap, ClusterBootstrapTemplate, OSImage, SCHEMA, TanzuKubernetesRelease},
 };
 
 use crate::{
@@ -196,6 +196,34 @@ impl World {
         self.add_release(OTHER_RELEASE, 2);
         self.set_target(FROM);
         OTHER_RELEASE.clone_into(&mut self.facts.label);
+    }
+
+    /// The upgrade to the next version was cancelled after its packages were merged. The policy asks for a rollback, and Cluster API has
+    /// reconciled the earlier version.
+    pub(crate) fn roll_back(&mut self) {
+        self.set_bootstrap(FROM + 1);
+        self.set_target(FROM);
+        let packages = PACKAGES[FROM].iter().map(|package| {
+            let before = json!({"name": package_name(package), "values": false});
+            (package.0.to_owned(), before)
+        });
+        let packages: BTreeMap<String, Value> = packages.collect();
+        let snapshot = json!({"version": VERSIONS[FROM], "release": RELEASES[FROM], "packages": packages});
+        let record = json!({
+            "schema": SCHEMA, "clusterUID": "uid", "observedClusterGeneration": 2, "observedBootstrapGeneration": 1,
+            "label": RELEASES[FROM], "to": VERSIONS[FROM], "hop": VERSIONS[FROM + 1], "outcome": "Cancelled",
+        });
+        self.edit_bootstrap(|bootstrap| {
+            let annotations = bootstrap.metadata.annotations.get_or_insert_default();
+            annotations.insert(annotation::ROLLBACK_TO.to_owned(), snapshot.to_string());
+            bootstrap.spec.upgrade_policy = Some(typed(json!({"onCancel": "Rollback"})));
+            bootstrap.status = Some(typed(json!({"upgrade": record})));
+        });
+        let reconciled =
+            json!({"type": name::TOPOLOGY_RECONCILED, "status": "True", "observedGeneration": 2});
+        let cluster = Arc::make_mut(&mut self.facts.cluster);
+        cluster.metadata.generation = Some(2);
+        cluster.status = Some(typed(json!({"conditions": [reconciled]})));
     }
 
     /// Sets the release that the machines are made of.

@@ -336,3 +336,21 @@ proptest! {
         prop_assert_eq!(whole(&stored, unmanaged).ok(), whole(&own, unmanaged).ok());
     }
 }
+
+/// The webhook writes no policy, and the reconcile copies that of the template if the user has none.
+#[rstest]
+#[case::none(json!({}), json!({"onCancel": "Rollback"}))]
+#[case::of_the_user(json!({"upgradePolicy": {"onCancel": "Keep"}}), json!({"onCancel": "Keep"}))]
+#[case::of_the_user_in_part(json!({"upgradePolicy": {"deadline": "1h"}}), json!({"deadline": "1h"}))]
+fn a_policy_is_copied_as_a_whole(#[case] own: Value, #[case] expected: Value) {
+    let own = spec(own);
+    let mut template = template();
+    template.upgrade_policy = serde_json::from_value(json!({"onCancel": "Rollback"})).unwrap();
+    let (packages, kept) = (release(), KeptVersions::default());
+    let from = filling(&template, &packages, false, &kept);
+    let by_webhook = fill(&own, from).unwrap().filled;
+    assert_eq!(by_webhook.upgrade_policy, own.upgrade_policy);
+    let catalogue = packages.iter().map(|name| (name.clone(), facts(name))).collect();
+    let by_reconcile = fill_with_values("one", &own, from, &catalogue).unwrap().spec;
+    assert_eq!(json!(by_reconcile.upgrade_policy), expected);
+}
