@@ -41,7 +41,7 @@ pub(super) struct ClusterView {
     pub(super) answered: Option<Answered>,
     /// Generation of the Cluster whose write changed the target last; none before a change.
     pub(super) aimed: Option<i64>,
-    /// A version whose answer was noted before the user moved the target back. Cluster API may still write it.
+    /// A version whose gate was open when the user moved the target back. Cluster API may still write it.
     pub(super) withdrawn: Option<String>,
     /// When packages went back last.
     pub(super) lowered: Option<Timestamp>,

@@ -206,7 +206,7 @@ impl Ledger {
     fn cluster_written(&mut self, change: &Change, key: Key, object: &Value) {
         let name = (key.namespace, key.name);
         let now = ClusterObject::read(object);
-        let withdrawn = self.withdrawn(&name, &now);
+        let withdrawn = self.withdrawn(&name, &now, change.seen);
         let cluster = self.clusters.entry(name.clone()).or_default();
         let before = cluster.object.replace(now.clone());
         cluster.withdrawn = withdrawn;

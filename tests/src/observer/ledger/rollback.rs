@@ -133,9 +133,9 @@ impl Ledger {
         lacks
     }
 
-    /// Version that Cluster API may still write although the user has moved the target back to that of the control plane: its answer was
-    /// noted while all was proven, and Cluster API has not reconciled the earlier target yet. `now` is the Cluster as it is written.
-    pub(super) fn withdrawn(&self, name: &Name, now: &ClusterObject) -> Option<String> {
+    /// Version that Cluster API may still write although the user has moved the target back to that of the control plane: its gate was
+    /// open and all was proven, and Cluster API has not reconciled the earlier target yet. `now` is the Cluster as it is written.
+    pub(super) fn withdrawn(&self, name: &Name, now: &ClusterObject, seen: Timestamp) -> Option<String> {
         let cluster = self.clusters.get(name)?;
         let before = cluster.object.as_ref()?;
         if now.target != cluster.version {
@@ -145,8 +145,8 @@ impl Ledger {
             let withdrawn = cluster.withdrawn.clone();
             return withdrawn.filter(|_| now.reconciled < cluster.aimed);
         }
-        cluster.answered?;
-        let version = &cluster.gate.as_ref()?.version;
+        let gate = cluster.gate.as_ref().filter(|gate| gate.may_be_answered(seen))?;
+        let version = &gate.version;
         let missing = self.missing(name, version, Step::ControlPlane);
         missing.is_empty().then(|| version.clone())
     }

@@ -202,23 +202,22 @@ fn a_package_that_stays_higher_stands_for_that_of_the_release_in_a_rollback_only
     with_record(&json!({})).is_early("a MachinePool was written", "antrea.a.test.1.0.0");
 }
 
-/// The answer for the new version is noted, then the user cancels. There are two releases of that version.
-fn answered() -> Story {
+/// The new version is proven, and its gate may be open. There are two releases of that version.
+fn gate(open: bool) -> Story {
     let cni = json!({"refName": "antrea.a.test.2.0.0"});
     let mut story = Story::created();
     story.release("r3", NEW, "3.0.0");
     story.aim(NEW, "r2", (2, 2));
     story.record(&cni, 4, 4, false);
     story.bump();
-    story.record(&cni, 4, 4, true);
+    story.record(&cni, 4, 4, open);
     story.milliseconds_pass(60_000);
-    story.pending(PENDING);
     story
 }
 
 #[test]
 fn an_answer_from_before_the_cancellation_comes_into_effect() {
-    let mut story = answered();
+    let mut story = gate(true);
     story.aim(OLD, "r1", (3, 2));
     story.milliseconds_pass(60_000);
     story.control_plane(NEW, OLD);
@@ -227,7 +226,7 @@ fn an_answer_from_before_the_cancellation_comes_into_effect() {
 
 #[test]
 fn but_not_once_cluster_api_has_reconciled_the_cancellation() {
-    let mut story = answered();
+    let mut story = gate(true);
     story.aim(OLD, "r1", (3, 2));
     story.milliseconds_pass(60_000);
     story.aim(OLD, "r1", (3, 3));
@@ -236,8 +235,16 @@ fn but_not_once_cluster_api_has_reconciled_the_cancellation() {
 }
 
 #[test]
+fn nor_with_a_gate_that_was_closed() {
+    let mut story = gate(false);
+    story.aim(OLD, "r1", (3, 2));
+    story.control_plane(NEW, OLD);
+    story.is_early("the control plane was written", "there are several");
+}
+
+#[test]
 fn nor_without_a_proof_at_the_cancellation() {
-    let mut story = answered();
+    let mut story = gate(true);
     story.app("2.0.0", 2, 2, "ReconcileFailed");
     story.aim(OLD, "r1", (3, 2));
     story.milliseconds_pass(60_000);
