@@ -449,6 +449,16 @@ mod tests {
     }
 
     #[test]
+    fn kapp_waits_for_as_long_as_the_package_says() {
+        let package = TestPackage::new("metrics.slow.test", "1.9.0");
+        let deploy =
+            |package: &TestPackage| package.package()["spec"]["template"]["spec"]["deploy"][0].clone();
+        assert_eq!(deploy(&package), json!({"kapp": {}}));
+        let options = json!({"kapp": {"rawOptions": ["--wait-timeout=10s"]}});
+        assert_eq!(deploy(&package.waits(10)), options);
+    }
+
+    #[test]
     fn a_deployment_that_rolls_with_its_values_is_yaml() {
         let package = TestPackage::new("metrics.slow.test", "1.9.0").rolls_with_values(Delay::seconds(8));
         let documents = apply::documents(&package.template().replace("#@ json", "# json")).unwrap();
