@@ -161,6 +161,7 @@ impl<'a> Story<'a> {
             // kapp-controller can report a false success here; it is no proof.
             Event::FalseSuccess { .. }
             | Event::ProvenAgain { .. }
+            | Event::RolledBack { .. }
             | Event::Paused { paused: false }
             | Event::Labelled { .. }
             | Event::Bootstrapped

@@ -146,6 +146,8 @@ mod tests {
         asks_for_each_mark("docs/install.md", &of_install);
         asks_for_each_mark("docs/gates.md", &["real/install_gates.rs"]);
         asks_for_each_mark("docs/gitops.md", &["scenarios/gitops.rs"]);
+        asks_for_each_mark("docs/how-to/cancel.md", &["scenarios/rolled_back.rs"]);
+        asks_for_each_mark("docs/how-to/roll-back.md", &["scenarios/rolled_back.rs"]);
     }
 
     fn asks_for_each_mark(page: &str, tests: &[&str]) {

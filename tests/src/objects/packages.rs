@@ -40,6 +40,8 @@ pub struct TestPackage {
     plain: bool,
     /// URL of a file that is fetched and not used.
     fetches: Option<String>,
+    /// Seconds that kapp waits for its objects.
+    waits: Option<u32>,
 }
 
 impl TestPackage {
@@ -57,6 +59,7 @@ impl TestPackage {
             broken: None,
             plain: false,
             fetches: None,
+            waits: None,
         }
     }
 
@@ -179,6 +182,14 @@ impl TestPackage {
         self
     }
 
+    /// Has kapp wait for its objects for so many seconds only, and then fail and begin again. kapp-controller takes up another version
+    /// between two runs.
+    #[must_use]
+    pub fn waits(mut self, seconds: u32) -> Self {
+        self.waits = Some(seconds);
+        self
+    }
+
     /// Adds any object.
     #[must_use]
     pub fn object(mut self, object: Value) -> Self {
@@ -245,10 +256,10 @@ impl TestPackage {
             &["schema.yml", "config.yml"]
         };
         let paths = names.iter().map(|path| format!("{directory}{path}")).collect();
-        let deploy = if self.placed {
-            json!({"kapp": {"rawOptions": [WAIT_FOR_NODES]}})
-        } else {
-            json!({"kapp": {}})
+        let waits = self.waits.map(|seconds| format!("--wait-timeout={seconds}s"));
+        let deploy = match waits.as_deref().or(self.placed.then_some(WAIT_FOR_NODES)) {
+            Some(option) => json!({"kapp": {"rawOptions": [option]}}),
+            None => json!({"kapp": {}}),
         };
         let mut package = json!({
             "apiVersion": "data.packaging.carvel.dev/v1alpha1",
@@ -435,6 +446,16 @@ mod tests {
             package["spec"]["kubernetesVersionSelection"]["constraints"],
             "<1.36.0"
         );
+    }
+
+    #[test]
+    fn kapp_waits_for_as_long_as_the_package_says() {
+        let package = TestPackage::new("metrics.slow.test", "1.9.0");
+        let deploy =
+            |package: &TestPackage| package.package()["spec"]["template"]["spec"]["deploy"][0].clone();
+        assert_eq!(deploy(&package), json!({"kapp": {}}));
+        let options = json!({"kapp": {"rawOptions": ["--wait-timeout=10s"]}});
+        assert_eq!(deploy(&package.waits(10)), options);
     }
 
     #[test]

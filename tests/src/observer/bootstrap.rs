@@ -10,6 +10,9 @@ const KEEP: &str = "lifecycle.sluice.dev/keep-package-versions";
 /// On a ClusterBootstrap: its Cluster gets no CNI.
 const UNMANAGED: &str = "tkg.tanzu.vmware.com/unmanaged-cni";
 
+/// On a ClusterBootstrap: the release of its packages.
+const RESOLVED: &str = "lifecycle.sluice.dev/resolved-tkr";
+
 /// What stands for the version of a package that is left out.
 const NONE: &str = "none";
 
@@ -20,6 +23,10 @@ pub(super) struct Bootstrap {
     pub(super) exceptions: Exceptions,
     /// Whether the CNI of a release is not wanted: there is none by the annotation, or another one.
     unmanaged_cni: bool,
+    /// Release of its packages; empty if it names none.
+    pub(super) release: String,
+    /// Whether its record is about a rollback.
+    pub(super) rolls_back: bool,
 }
 
 /// One package of a template or of a ClusterBootstrap.
@@ -47,6 +54,10 @@ pub(super) struct Exceptions {
     reconciled: Vec<String>,
     /// Packages with the version that is kept.
     kept: Vec<(String, String)>,
+    /// `onCancel` of all packages; empty without.
+    on_cancel: String,
+    /// Packages with an `onCancel` of their own.
+    own_on_cancel: Vec<(String, String)>,
 }
 
 impl Bootstrap {
@@ -55,6 +66,8 @@ impl Bootstrap {
             packages: packages(object),
             exceptions: Exceptions::of(object),
             unmanaged_cni: object["metadata"]["annotations"][UNMANAGED].is_string(),
+            release: annotation(object, RESOLVED),
+            rolls_back: object["status"]["upgrade"]["rollback"].is_object(),
         }
     }
 
@@ -109,7 +122,24 @@ impl Exceptions {
                 .map(|policy| text(policy, "/package"))
                 .collect(),
             kept,
+            on_cancel: text(bootstrap, "/spec/upgradePolicy/onCancel"),
+            own_on_cancel: policies
+                .into_iter()
+                .flatten()
+                .filter(|policy| policy["onCancel"].is_string())
+                .map(|policy| (text(policy, "/package"), text(policy, "/onCancel")))
+                .collect(),
         }
+    }
+
+    /// Whether this package goes back when an upgrade is cancelled.
+    pub(super) fn goes_back(&self, ref_name: &str) -> bool {
+        let own = self
+            .own_on_cancel
+            .iter()
+            .find(|(name, _)| name == short(ref_name));
+        let on_cancel = own.map_or(&self.on_cancel, |(_, on_cancel)| on_cancel);
+        on_cancel == "Rollback"
     }
 
     /// Whether the control plane may go before this package is proven.

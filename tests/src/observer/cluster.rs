@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use jiff::Timestamp;
 use serde_json::Value;
 
 use super::answer::{Answered, NextGate};
@@ -38,6 +39,12 @@ pub(super) struct ClusterView {
     pub(super) gate: Option<NextGate>,
     /// The answer that allowed the next version, once Cluster API has noted it.
     pub(super) answered: Option<Answered>,
+    /// Generation of the Cluster whose write changed the target last; none before a change.
+    pub(super) aimed: Option<i64>,
+    /// A version whose gate was open when the user moved the target back. Cluster API may still write it.
+    pub(super) withdrawn: Option<String>,
+    /// When packages went back last.
+    pub(super) lowered: Option<Timestamp>,
 }
 
 /// Observed fields of the Cluster object.
@@ -47,6 +54,10 @@ pub(super) struct ClusterObject {
     pub(super) labels: BTreeMap<String, String>,
     /// `spec.topology.version`; empty without a topology.
     pub(super) target: String,
+    /// Its generation.
+    pub(super) generation: Option<i64>,
+    /// The generation that TopologyReconciled is about.
+    pub(super) reconciled: Option<i64>,
     /// Name of the wanted release; empty without.
     pub(super) tkr: String,
     /// `spec.paused`.
@@ -113,9 +124,11 @@ impl ClusterObject {
         Self {
             labels: labels(cluster),
             target: text(cluster, "/spec/topology/version"),
+            generation: cluster["metadata"]["generation"].as_i64(),
+            reconciled: topology_reconciled(cluster)["observedGeneration"].as_i64(),
             tkr: super::conditions::label(cluster, "run.tanzu.vmware.com/tkr"),
             paused: cluster["spec"]["paused"] == true,
-            topology_message: topology_message(cluster),
+            topology_message: text(topology_reconciled(cluster), "/message"),
             release_data: ReleaseData::of(cluster),
             pending_hooks: pending
                 .split(',')
@@ -137,13 +150,12 @@ fn reported(plane: &Value) -> BTreeSet<String> {
         .collect()
 }
 
-/// The message of the condition TopologyReconciled.
-fn topology_message(cluster: &Value) -> String {
+/// The condition TopologyReconciled; null without.
+fn topology_reconciled(cluster: &Value) -> &Value {
     cluster["status"]["conditions"]
         .as_array()
         .into_iter()
         .flatten()
         .find(|condition| condition["type"] == "TopologyReconciled")
-        .map(|condition| text(condition, "/message"))
-        .unwrap_or_default()
+        .unwrap_or(&Value::Null)
 }

@@ -2,6 +2,7 @@
 
 mod checks;
 mod judgement;
+mod rollback;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -43,6 +44,8 @@ pub struct Ledger {
     releases: BTreeMap<String, String>,
     templates: BTreeMap<String, Vec<WantedPackage>>,
     bootstraps: BTreeMap<Name, Bootstrap>,
+    /// Names of the packages that a ClusterBootstrap had last, by its name and their release.
+    sets: BTreeMap<(Name, String), BTreeSet<String>>,
     /// refName and version by name of the Package.
     packages: BTreeMap<String, (String, String)>,
     evidence: BTreeMap<(Place, Name), Evidence>,
@@ -161,6 +164,7 @@ impl Ledger {
             Kind::Bootstrap => {
                 let name = (namespace, name);
                 self.bootstraps.remove(&name);
+                self.sets.retain(|(of, _), _| *of != name);
                 if let Some(cluster) = self.clusters.get_mut(&name) {
                     cluster.gate = None;
                 }
@@ -188,9 +192,11 @@ impl Ledger {
     fn bootstrap_written(&mut self, change: &Change, key: Key, object: &Value) {
         let name = (key.namespace, key.name);
         let before = self.bootstraps.insert(name.clone(), Bootstrap::read(object));
-        if before.is_none() {
-            self.note(change, &name, Event::Bootstrapped);
+        match before {
+            None => self.note(change, &name, Event::Bootstrapped),
+            Some(before) => self.judge_rollback(change, &name, &before),
         }
+        self.keep_set(&name);
         if let Some(cluster) = self.clusters.get_mut(&name) {
             let at = (change.revision, change.seen);
             cluster.gate = NextGate::recorded(cluster.gate.take(), at, &cluster.version, object);
@@ -200,8 +206,13 @@ impl Ledger {
     fn cluster_written(&mut self, change: &Change, key: Key, object: &Value) {
         let name = (key.namespace, key.name);
         let now = ClusterObject::read(object);
+        let withdrawn = self.withdrawn(&name, &now, change.seen);
         let cluster = self.clusters.entry(name.clone()).or_default();
         let before = cluster.object.replace(now.clone());
+        cluster.withdrawn = withdrawn;
+        if before.as_ref().is_some_and(|before| before.target != now.target) {
+            cluster.aimed = now.generation;
+        }
         let version = cluster.version.clone();
         let known = before.clone().unwrap_or_default();
         let turned = |hook: &str| {
@@ -238,7 +249,7 @@ impl Ledger {
             .get(&name)
             .is_some_and(|cluster| cluster.running == version);
         for hook in [AFTER_CONTROL_PLANE, AFTER_CLUSTER] {
-            if runs && turned(hook) == (true, false) {
+            if runs && turned(hook) == (true, false) && !self.has_just_rolled_back(&name, change.seen) {
                 self.judge_reproof(change, &name, &version, format!("{hook} was passed at {version}"));
             }
         }
@@ -303,7 +314,7 @@ impl Ledger {
             self.judge(change, &name, &version, Step::ControlPlane, write);
             let cluster = self.clusters.entry(name.clone()).or_default();
             cluster.reproof = Some(Reproof::default());
-            (cluster.gate, cluster.answered) = (None, None);
+            (cluster.gate, cluster.answered, cluster.withdrawn) = (None, None, None);
             self.note(change, &name, Event::ControlPlaneWritten { version });
         }
         if running != ran && !running.is_empty() {
@@ -436,6 +447,9 @@ impl Ledger {
     /// Records a violation if `step` to `version` lacks a proof at this revision.
     fn judge(&mut self, change: &Change, name: &Name, version: &str, step: Step<'_>, write: String) {
         let cluster = self.clusters.get(name);
+        if step == Step::ControlPlane && self.is_withdrawn(name, version) {
+            return;
+        }
         let gate = cluster
             .filter(|_| step == Step::ControlPlane)
             .and_then(|cluster| cluster.gate.as_ref())

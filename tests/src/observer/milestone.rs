@@ -82,6 +82,11 @@ pub enum Event {
         /// The version.
         version: String,
     },
+    /// The ClusterBootstrap has lower packages, of another release.
+    RolledBack {
+        /// Name of the release.
+        release: String,
+    },
     /// All packages have been proven again by the API server of this version, for the first time.
     ProvenAgain {
         /// The version.

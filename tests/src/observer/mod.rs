@@ -17,6 +17,9 @@
 //! - MachineDeployments and MachinePools also need a control plane that runs their version, and no package that has failed since.
 //! - `TKR_DATA` for a version that machines run, of the Cluster or of a pool, changes only after the packages of the release that the
 //!   new entry names are proven. The entry names the release of the label that the Cluster has at that write.
+//! - Packages of a ClusterBootstrap go back to those of another release only if its policy asks for it, the ClusterBootstrap had them
+//!   before, the label names their release, the control plane is at the target, and Cluster API has reconciled the target. What they
+//!   had proven is worth nothing then: hooks that were not passed yet, and workers, need a new proof.
 //!
 //! UpgradeGates have rules of their own, in module `gates`.
 //!

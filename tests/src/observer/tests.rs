@@ -8,6 +8,7 @@ mod placed;
 mod proof;
 mod release_data;
 mod reproof;
+mod rollback;
 mod story;
 mod values;
 mod workers;

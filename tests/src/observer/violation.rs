@@ -9,9 +9,11 @@ pub enum Rule {
     ReleasedBeforePackages,
     /// That of the checks of an UpgradeGate.
     ReleasedBeforeGate,
+    /// What packages need before they go back.
+    RolledBackEarly,
 }
 
-/// A version that was written before its packages, or the checks of its gates, had proof.
+/// A version that was written before its packages, or the checks of its gates, had proof; or packages that went back too early.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
     /// The rule that it breaks.
@@ -22,7 +24,7 @@ pub struct Violation {
     pub namespace: String,
     /// Name of the Cluster.
     pub cluster: String,
-    /// Written version.
+    /// Written version, or packages.
     pub write: String,
     /// Missing proofs.
     pub missing: Vec<String>,

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
+use nix::sys::signal::Signal;
 use tokio::sync::Mutex;
 
 use super::webhooks::{Endpoint, crds, webhooks, write_certificate};
@@ -90,6 +91,24 @@ impl ClusterApi {
             .await?;
         *self.process.lock().await = Some(process);
         Ok(())
+    }
+
+    /// Stops the manager where it stands. Its webhooks answer nothing until [`Self::thaw`].
+    pub async fn freeze(&self) -> Result<()> {
+        self.signal(Signal::SIGSTOP).await
+    }
+
+    /// Resumes a stopped manager.
+    pub async fn thaw(&self) -> Result<()> {
+        self.signal(Signal::SIGCONT).await
+    }
+
+    async fn signal(&self, signal: Signal) -> Result<()> {
+        let process = self.process.lock().await;
+        process
+            .as_ref()
+            .context("Cluster API does not run")?
+            .signal(signal)
     }
 
     /// Kills the manager.

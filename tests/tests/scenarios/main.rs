@@ -41,6 +41,7 @@ mod moved;
 mod needed_things;
 mod observer_catches;
 mod older_cluster_api;
+mod on_its_way;
 mod order_of_edits;
 mod package_edited;
 mod package_range;
@@ -57,6 +58,7 @@ mod releases;
 mod removed_api;
 mod resolve;
 mod resync;
+mod rolled_back;
 mod same_kubernetes;
 mod server_replaced;
 mod shown;
@@ -183,6 +185,7 @@ fn main() -> ExitCode {
         gate_edits::scenario(),
         needed_things::scenario(),
         frozen_leader::scenario(),
+        rolled_back::scenario(),
         etcd_restored::scenario(),
         leader_lost::scenario(),
         started_without::scenario(),

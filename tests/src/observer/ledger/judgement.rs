@@ -176,7 +176,7 @@ impl Ledger {
     ///
     /// The ClusterBootstrap's own package stands for the template's where the annotation keeps its version, and where its user
     /// chose it: no template names it, and it is not lower than the template's. A package that the annotation leaves out is not
-    /// wanted as long as the ClusterBootstrap does not have it.
+    /// wanted as long as the ClusterBootstrap does not have it. After a rollback, a higher package is one that has stayed.
     fn wanted(
         &self,
         template: &[WantedPackage],
@@ -194,7 +194,10 @@ impl Ledger {
             // Versions without an order cannot be said to be high enough.
             bounds.all(|of| version::order(&own.version, &of.version).is_some_and(Ordering::is_ge))
         };
-        let is_chosen = |own: &Wanted| !self.is_in_a_template(&own.package.name) && is_high_enough(own);
+        let is_chosen = |own: &Wanted| {
+            let is_own = bootstrap.rolls_back || !self.is_in_a_template(&own.package.name);
+            is_own && is_high_enough(own)
+        };
         let is_kept = |own: &Wanted| exceptions.keeps(&own.ref_name, &own.version);
         let kept = own.iter().filter(|own| is_kept(own));
         let chosen = own.iter().filter(|own| is_chosen(own));

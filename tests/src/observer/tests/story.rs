@@ -108,6 +108,15 @@ impl Story {
         self.write(CLUSTER, self.cluster.clone());
     }
 
+    /// Version and label at a generation, of which Cluster API has reconciled another one.
+    pub(super) fn aim(&mut self, version: &str, tkr: &str, (generation, reconciled): (i64, i64)) {
+        self.cluster["spec"]["topology"]["version"] = version.into();
+        self.cluster["metadata"]["generation"] = generation.into();
+        self.cluster["status"]["conditions"] =
+            json!([{"type": "TopologyReconciled", "status": "True", "observedGeneration": reconciled}]);
+        self.label(tkr);
+    }
+
     pub(super) fn topology(&mut self, topology: Value) {
         self.cluster["spec"]["topology"] = topology;
         self.write(CLUSTER, self.cluster.clone());
