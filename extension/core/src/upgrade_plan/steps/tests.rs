@@ -266,7 +266,9 @@ proptest! {
             from: &from, to: &to, pinned: &pinned, recorded: &recorded, releases: &releases,
         };
         match steps(inputs, &|version, _| (usable >> (version.len() % 64)) & 1 == 1) {
-            Ok(steps) => prop_assert_eq!(validate(&from, &to, &steps), Ok(()), "{:?}", steps),
+            Ok(steps) => {
+                prop_assert_eq!(validate(&from, &to, &steps), Ok(()), "{:?}", steps);
+            }
             Err(missing) => {
                 let minor = missing.minor;
                 prop_assert!(parsed(&from).minor < minor && minor < parsed(&to).minor);
