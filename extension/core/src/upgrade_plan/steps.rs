@@ -31,8 +31,8 @@ use crate::{
 /// Error for a minor version on the way to which no release belongs.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "no TanzuKubernetesRelease is for Kubernetes {major}.{minor}, which the upgrade from {from} to {to} passes; create one, or name the \
-     versions in spec.kubernetesVersions of the ClusterClass"
+    "no TanzuKubernetesRelease is for Kubernetes {major}.{minor}, which the upgrade from {from} to {to} passes; create one, or list the \
+     versions in spec.kubernetesVersions of the ClusterClass instead of its generateUpgradePlanExtension"
 )]
 pub struct NoRelease {
     major: u64,
@@ -170,11 +170,22 @@ pub fn steps_of(
     stores: &impl Stores,
     system_namespace: &str,
 ) -> Result<Vec<String>, NoRelease> {
-    let releases = stores.releases();
-    let (namespace, name) = (Some(call.namespace.as_str()), call.name.as_str());
-    let cluster: Option<Arc<Cluster>> = stores.get(namespace, name);
+    let cluster: Option<Arc<Cluster>> = stores.get(Some(call.namespace.as_str()), &call.name);
     let cluster = cluster.filter(|cluster| cluster.metadata.uid.as_deref() == Some(&call.uid));
     let class = cluster.as_deref().and_then(|cluster| class_of(cluster, stores));
+    let known = cluster.as_deref().zip(class.as_deref());
+    steps_for(call, known, stores, system_namespace)
+}
+
+/// Returns the same for a Cluster of this class, which may not be stored yet.
+fn steps_for(
+    call: &PlanCall,
+    known: Option<(&Cluster, &ClusterClass)>,
+    stores: &impl Stores,
+    system_namespace: &str,
+) -> Result<Vec<String>, NoRelease> {
+    let (namespace, name) = (Some(call.namespace.as_str()), call.name.as_str());
+    let releases = stores.releases();
     let images = stores.images();
     let bootstrap: Option<Arc<ClusterBootstrap>> = stores.get(namespace, name);
     let upgrade: Option<Arc<ClusterUpgrade>> = stores.get(namespace, name);
@@ -186,8 +197,7 @@ pub fn steps_of(
         releases: &releases,
     };
     let is_usable = |version: &str, releases: &Releases| {
-        let known = cluster.as_deref().zip(class.as_deref()).zip(images.as_deref());
-        let newest = match known {
+        let newest = match known.zip(images.as_deref()) {
             Some(((cluster, class), images)) => newest_for(cluster, class, (releases, images), version),
             None => newest_usable(releases.values()),
         };
@@ -311,7 +321,8 @@ impl ClusterPlan {
     ) -> Self {
         let plan = Plan::of(class, cluster.status.as_ref());
         let own = own_call(cluster, class, control_plane);
-        let own_steps = own.map(|call| steps_of(&call, stores, system_namespace));
+        let known = class.map(|class| (cluster, class));
+        let own_steps = own.map(|call| steps_for(&call, known, stores, system_namespace));
         let to = cluster
             .spec
             .topology
@@ -327,15 +338,25 @@ impl ClusterPlan {
     }
 }
 
+/// Whether a class refers to hook GenerateUpgradePlan of Sluice, by the name of the handler.
+#[must_use]
+pub fn is_planned_by_sluice(class: &ClusterClass) -> bool {
+    let handler = class
+        .spec
+        .plan_extension()
+        .and_then(|named| named.split_once('.'));
+    handler.is_some_and(|(handler, _)| handler == GENERATE_UPGRADE_PLAN_HANDLER)
+}
+
 /// Returns the call that Cluster API makes for a Cluster; `None` if the class refers to another handler, or there is no control plane.
 fn own_call(
     cluster: &Cluster,
     class: Option<&ClusterClass>,
     control_plane: Option<&str>,
 ) -> Option<PlanCall> {
-    let (handler, _) = class?.spec.plan_extension()?.split_once('.')?;
+    class.filter(|class| is_planned_by_sluice(class))?;
     let topology = cluster.spec.topology.as_ref()?;
-    (handler == GENERATE_UPGRADE_PLAN_HANDLER).then_some(PlanCall {
+    Some(PlanCall {
         namespace: cluster.namespace()?,
         name: cluster.name_any(),
         uid: cluster.uid()?,

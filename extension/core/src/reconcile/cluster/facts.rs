@@ -360,7 +360,10 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::cache::stores::tests::{Filling, Given, object, undecodable};
+    use crate::{
+        cache::stores::tests::{Filling, Given, object, undecodable},
+        protocol::Server,
+    };
 
     const LABEL: &str = "v1.36.3---sluice.1";
 
@@ -555,5 +558,35 @@ mod tests {
             workers: Vec::new(),
         };
         assert_eq!(plan(&with(external)), given);
+    }
+
+    #[test]
+    fn sluice_plans_the_steps_from_the_version_of_the_control_plane() {
+        let external = json!({"generateUpgradePlanExtension": "generate-upgrade-plan.sluice"});
+        let class = json!({"spec": {"upgrade": {"external": external}}});
+        let release = json!({"spec": {"version": "v1.35.4", "kubernetes": {"version": "v1.35.4"}}});
+        let given = Given {
+            classes: vec![object(Some("team-a"), "class", &Value::Null, &class)],
+            releases: vec![object(None, "v1.35.4---sluice.1", &Value::Null, &release)],
+            ..Given::default()
+        };
+        let mut cluster = cluster(LABEL);
+        let annotations = Arc::make_mut(&mut cluster).annotations_mut();
+        annotations.insert(annotation::UPGRADE_STEP.to_owned(), String::new());
+        let control_plane = CachedControlPlane {
+            key: Key::of::<Cluster>(Server::Management, Some("team-a"), "one"),
+            uid: None,
+            generation: None,
+            resource_version: None,
+            versions: ControlPlaneFacts {
+                spec_version: Some("v1.34.4".to_owned()),
+                status_version: Some("v1.34.4".to_owned()),
+            },
+            rollout: Rollout::default(),
+        };
+        let found = Facts::of(&cluster, &given, &settings(), |_| Ok(Some(control_plane))).unwrap();
+        let steps = vec!["v1.35.4".to_owned(), "v1.36.3".to_owned()];
+        assert_eq!(found.own_steps, Some(Ok(steps.clone())));
+        assert_eq!(found.plan, Plan::Listed(steps));
     }
 }
