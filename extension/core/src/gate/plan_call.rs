@@ -1,8 +1,13 @@
 //! Request of hook GenerateUpgradePlan, reduced to the fields that Sluice reads.
 
-use sluice_crds::foreign::cluster::Variables;
+use sluice_crds::{
+    decode::{Fault, Limit, from_str},
+    foreign::cluster::Variables,
+};
 
-use crate::{upgrade::tkr::pinned_versions, upgrade_plan::NoRelease, version::KubernetesVersion};
+use crate::{
+    decode::CACHED, upgrade::tkr::pinned_versions, upgrade_plan::NoRelease, version::KubernetesVersion,
+};
 
 /// One call of GenerateUpgradePlan.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,8 +60,15 @@ impl NoPlan {
 /// Returns the Kubernetes versions for which `spec.topology.variables` of a request name a release.
 ///
 /// # Errors
-/// The text is no list of variables.
-pub fn pinned_in(variables: &str) -> Result<Vec<String>, serde_json::Error> {
-    let variables: Variables = serde_json::from_str(variables)?;
+/// The text is no list, or its variables exceed the memory limit of a cached Cluster.
+pub fn pinned_in(variables: &str) -> Result<Vec<String>, Fault> {
+    // Any other value reads as an empty list.
+    if !variables.starts_with('[') {
+        return Err(Fault {
+            path: ".".to_owned(),
+            what: "expected a list".to_owned(),
+        });
+    }
+    let (variables, _): (Variables, _) = from_str(variables, Limit::projected(CACHED))?;
     Ok(pinned_versions(&variables))
 }
