@@ -30,6 +30,8 @@
 //! - plan: a plan names the first step of an upgrade that cannot end, and nothing else of the catalogue;
 //! - admission: a change of the target is refused if a finding of its plan may refuse it, and otherwise the reason of a hold is a warning;
 //! - record: such an upgrade is held before its first write with the reason of its plan, and any other completes;
+//! - refused: Cluster API accepts the steps that GenerateUpgradePlan returns;
+//! - unplanned: the next hop of a record is the first step that Cluster API shows;
 //! - early: no swap ends before all machines are made of the new images;
 //! - after a crash at any step, or a refused or unanswered request, the final state equals that of the undisturbed run.
 //!
@@ -46,6 +48,7 @@ mod connection;
 mod defect;
 mod ends;
 mod fault;
+mod generated;
 mod kapp;
 mod leader;
 mod machines;

@@ -416,6 +416,9 @@ impl Walk {
         self.capi.uninstalled |= found_no_list && self.is_deleting();
         self.judge_installs(which);
         if let Some(write) = wrote {
+            if let Some(written) = record(&self.servers) {
+                plans::assert_next_step(&self.leaders[which], before.as_ref(), &written);
+            }
             self.judge(before.as_ref(), &write, began);
         }
         self.judge_swaps(which, &there);
