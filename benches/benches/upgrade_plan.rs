@@ -138,6 +138,7 @@ fn facts(now: Instant) -> serde_json::Result<Facts> {
         unknown: None,
         workers: Vec::new(),
         plan: Plan::Listed((FROM..=TO).map(version).collect()),
+        own_steps: None,
         releases: Arc::new(releases),
         images: Some(Arc::new(images)),
         undecodable_release: None,
