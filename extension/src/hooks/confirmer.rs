@@ -37,6 +37,7 @@ use tokio::{
     sync::{Notify, Semaphore, oneshot},
     time::{Instant, timeout_at},
 };
+use tokio_util::task::AbortOnDropHandle;
 use tracing::{debug, warn};
 
 use crate::{
@@ -89,6 +90,7 @@ struct Inner {
     ended: Notify,
     calls: Shares<IpAddr>,
     decoding: Semaphore,
+    computing: Semaphore,
     /// Calls that wait for a list of releases.
     lists: Mutex<Flights<(), oneshot::Sender<Listed>>>,
     failures: Repeats<&'static str>,
@@ -141,6 +143,7 @@ impl Confirmer {
             ended: Notify::new(),
             calls: Shares::of(CALLS),
             decoding: Semaphore::new(DECODED),
+            computing: Semaphore::new(1),
             lists: Mutex::default(),
             failures: Repeats::default(),
         }))
@@ -178,6 +181,24 @@ impl Confirmer {
             Ok(told) => told.unwrap_or(Err(NotConfirmed::Failed)),
             Err(_) => Err(NotConfirmed::Late),
         }
+    }
+
+    /// Computes a result on the runtime of the reads, one at a time; `None` if it takes too long or panics.
+    pub(super) async fn compute<T: Send + 'static>(
+        &self,
+        compute: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<T> {
+        let this = self.clone();
+        let computed = self.0.runtime.spawn(async move {
+            let _computing = this.0.computing.acquire().await;
+            compute()
+        });
+        // A call that has given up computes nothing, unless it has begun.
+        let computed = AbortOnDropHandle::new(computed);
+        timeout_at(Instant::now() + CONFIRM_WITHIN, computed)
+            .await
+            .ok()?
+            .ok()
     }
 
     /// Lists releases until no call waits for them.

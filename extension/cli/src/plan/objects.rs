@@ -115,6 +115,7 @@ pub(super) async fn read(reader: &mut Reader, namespace: &str, asked: &PlanArgs)
 fn settings(asked: &PlanArgs) -> Settings {
     Settings {
         system_namespace: asked.system_namespace.clone(),
+        extension_configs: Vec::new(),
         sync_period: SyncPeriod {
             length: Duration::from_mins(10),
             since: Instant::now(),
@@ -147,7 +148,7 @@ async fn listed(
     let bootstrap: Option<Arc<ClusterBootstrap>> = reader.get(Some(namespace), &asked.name).await?;
     let releases: Vec<Arc<TanzuKubernetesRelease>> = reader.list(None, "").await?;
     let templates = match &class {
-        Some(class) if is_planned_by_sluice(class) => reader.list(system, "").await?,
+        Some(class) if is_planned_by_sluice(class, &[]) => reader.list(system, "").await?,
         _ => Vec::new(),
     };
     let mut snapshot = Snapshot {

@@ -511,6 +511,7 @@ impl Leader {
         let plane = seen.get(&control_plane())?;
         let settings = Settings {
             system_namespace: SYSTEM.to_owned(),
+            extension_configs: Vec::new(),
             sync_period: SyncPeriod {
                 length: SYNC_PERIOD,
                 since: around.epoch,

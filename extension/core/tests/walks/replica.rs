@@ -12,7 +12,7 @@ use sluice_core::{
         flights::Flights,
         hook_call::HookCall,
         index::{Index, Pace},
-        plan_call::PlanCall,
+        plan_call::{NoPlan, PlanCall},
         stuck::Counted,
     },
     reasons::Hold,
@@ -137,13 +137,13 @@ impl Replica {
     /// Answers a call of GenerateUpgradePlan; `None` for a failure. Without filled caches, it needs reads that are answered at once.
     pub(crate) fn plan(&self, servers: &Servers, call: &PlanCall, reading: Reading) -> Option<Vec<String>> {
         let planned = if !call.passes_minors() {
-            steps_by(call, &Releases::new(), None)
+            steps_by(call, &Releases::new(), None).map_err(NoPlan::from)
         } else if self.is_filled() {
             steps_of(call, &Shown(&self.seen), SYSTEM)
         } else if reading == Reading::AtOnce {
             let read = Shown(servers);
             let bootstrap: Option<Arc<ClusterBootstrap>> = read.get(Some(TEAM), &call.name);
-            steps_by(call, &read.releases(), bootstrap.as_deref())
+            steps_by(call, &read.releases(), bootstrap.as_deref()).map_err(NoPlan::from)
         } else {
             return None;
         };

@@ -191,6 +191,7 @@ fn facts(cluster: &Arc<Cluster>) -> Option<Facts> {
 fn facts_in(given: &Given, cluster: &Arc<Cluster>) -> Option<Facts> {
     let settings = Settings {
         system_namespace: "system".to_owned(),
+        extension_configs: Vec::new(),
         sync_period: SyncPeriod {
             length: Duration::from_mins(10),
             since: Instant::now(),

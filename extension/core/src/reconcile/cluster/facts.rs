@@ -20,6 +20,7 @@ use crate::{
     },
     cluster::{is_managed, is_paused},
     decode::Undecodable,
+    gate::plan_call::NoPlan,
     migration::without_finalizer,
     packages::{
         bootstrap::{Catalogue, ResolvedRelease, packages},
@@ -35,7 +36,7 @@ use crate::{
         record::{ClusterFacts, of_cluster},
         swap::made_of,
     },
-    upgrade_plan::{ClusterPlan, NoRelease},
+    upgrade_plan::ClusterPlan,
 };
 
 /// Settings of the operator.
@@ -43,6 +44,8 @@ use crate::{
 pub struct Settings {
     /// Namespace of templates and Packages, and of PackageInstalls in workload clusters.
     pub system_namespace: String,
+    /// Names of the ExtensionConfigs of Sluice; empty if any may be.
+    pub extension_configs: Vec<String>,
     /// Resync interval of kapp-controller for a package, and interval of drift checks of a settled Cluster.
     pub sync_period: SyncPeriod,
     /// Time that a deletion may wait for packages to be uninstalled.
@@ -143,7 +146,7 @@ pub struct Facts {
     /// Source of the upgrade steps.
     pub plan: Plan,
     /// Steps that hook GenerateUpgradePlan of Sluice returns; `None` if the class does not refer to it.
-    pub own_steps: Option<Result<Vec<String>, NoRelease>>,
+    pub own_steps: Option<Result<Vec<String>, NoPlan>>,
     /// All releases.
     pub releases: Arc<Releases>,
     /// All OSImages; `None` before the first list.
@@ -223,7 +226,7 @@ impl Facts {
             class.as_deref(),
             version,
             stores,
-            &settings.system_namespace,
+            (&settings.system_namespace, &settings.extension_configs),
         );
         Some(Self {
             server_now: None,
@@ -370,6 +373,7 @@ mod tests {
     fn settings() -> Settings {
         Settings {
             system_namespace: "tkg-system".to_owned(),
+            extension_configs: Vec::new(),
             sync_period: SyncPeriod {
                 length: Duration::from_mins(10),
                 since: Instant::now(),

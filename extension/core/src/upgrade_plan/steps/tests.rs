@@ -5,7 +5,7 @@ use rstest::rstest;
 use semver::Version;
 use serde_json::{Value, json};
 use sluice_crds::{
-    labels::{label, name},
+    labels::label,
     lifecycle::{GATE_SCHEMA, GateRecord},
     run::{Gate, Hook, SCHEMA, UpgradeRecord},
 };
@@ -126,7 +126,7 @@ fn a_minor_version_without_a_release_is_named(#[case] known: &[&str], #[case] mi
     };
     let missing = steps(inputs, &|_, _| true).unwrap_err();
     assert_eq!((missing.major, missing.minor), (1, minor));
-    let hold = Hold::from(&missing);
+    let hold = Hold::from(&NoPlan::from(missing));
     assert_eq!(hold.reason, GateReason::NoTKRForHop);
     assert!(hold.message.contains(&format!("1.{minor},")), "{hold}");
 }
@@ -374,6 +374,15 @@ fn select_stable(given: &mut Given) {
     annotations.insert(annotation::RESOLVE_TKR.to_owned(), "stable".to_owned());
 }
 
+/// The newer patch has two releases.
+fn second_release(given: &mut Given) {
+    let name = format!("{NEWER}---test.2");
+    let mut template = ClusterBootstrapTemplate::clone(&given.templates[1]);
+    template.metadata.name = Some(name.clone());
+    given.templates.push(Arc::new(template));
+    given.releases.push(release(&name, NEWER));
+}
+
 /// Machines are made of images, which only the older patch has.
 fn require_images(given: &mut Given) {
     given.classes = vec![class(&json!({"variables": [{"name": name::TKR_DATA}]}))];
@@ -480,12 +489,21 @@ fn upgrade(uid: &str, to: &str, hop: &str) -> Arc<ClusterUpgrade> {
     NEWER
 )]
 #[case::image_missing(require_images, OLDER)]
-#[case::images_not_listed(
+#[case::two_releases_without_a_resolution(second_release, OLDER)]
+#[case::two_releases_and_a_resolution(
     |given: &mut Given| {
-        require_images(given);
-        given.without_images = true;
+        second_release(given);
+        let class = Arc::make_mut(&mut given.classes[0]);
+        class.annotations_mut().insert(annotation::RESOLVE_TKR.to_owned(), String::new());
     },
     NEWER
+)]
+#[case::two_releases_and_images(
+    |given: &mut Given| {
+        second_release(given);
+        require_images(given);
+    },
+    OLDER
 )]
 #[case::recorded_by_packages(|given: &mut Given| given.bootstraps = vec![bootstrap("uid", TO, OLDER)], OLDER)]
 #[case::recorded_by_gates(|given: &mut Given| given.upgrades = vec![upgrade("uid", TO, OLDER)], OLDER)]
@@ -510,6 +528,22 @@ fn upgrade(uid: &str, to: &str, hop: &str) -> Arc<ClusterUpgrade> {
     },
     NEWER
 )]
+#[case::recorded_and_deactivated(
+    |given: &mut Given| {
+        given.bootstraps = vec![bootstrap("uid", TO, OLDER)];
+        label_release(given, OLDER, label::DEACTIVATED);
+    },
+    NEWER
+)]
+#[case::recorded_merged_and_deactivated(
+    |given: &mut Given| {
+        let mut merged = ClusterBootstrap::clone(&bootstrap("uid", TO, OLDER));
+        merged.annotations_mut().insert(annotation::RESOLVED_TKR.to_owned(), named(OLDER));
+        given.bootstraps = vec![Arc::new(merged)];
+        label_release(given, OLDER, label::DEACTIVATED);
+    },
+    OLDER
+)]
 fn a_step_is_usable_by_the_cached_objects(#[case] edit: fn(&mut Given), #[case] expected: &str) {
     let mut given = given();
     edit(&mut given);
@@ -529,7 +563,8 @@ fn a_step_is_usable_by_the_cached_objects(#[case] edit: fn(&mut Given), #[case] 
 #[case::newest(None, &[], NEWER)]
 #[case::usable(None, &[NEWER], OLDER)]
 #[case::newest_known(None, &[OLDER, NEWER], NEWER)]
-#[case::recorded(Some(bootstrap("uid", TO, OLDER)), &[OLDER], OLDER)]
+#[case::recorded(Some(bootstrap("uid", TO, OLDER)), &[], OLDER)]
+#[case::recorded_and_deactivated(Some(bootstrap("uid", TO, OLDER)), &[OLDER], NEWER)]
 #[case::recorded_for_another_target(Some(bootstrap("uid", "v1.35.9", OLDER)), &[], NEWER)]
 fn releases_that_were_read_are_planned_like_cached_ones(
     #[case] record: Option<Arc<ClusterBootstrap>>,
@@ -543,6 +578,51 @@ fn releases_that_were_read_are_planned_like_cached_ones(
     let steps = steps_by(&call(), &given.releases(), record.as_deref());
     assert_eq!(steps, Ok(owned(&[expected, TO])));
 }
+
+/// Cluster API keeps an answer for ten minutes.
+#[test]
+fn no_step_is_chosen_before_needed_images_are_listed() {
+    let mut given = given();
+    require_images(&mut given);
+    given.without_images = true;
+    assert_eq!(steps_of(&call(), &given, "system"), Err(NoPlan::NotListed));
+    let one_minor = PlanCall {
+        from: OLDER.to_owned(),
+        ..call()
+    };
+    assert_eq!(steps_of(&one_minor, &given, "system"), Ok(owned(&[TO])));
+}
+
+/// Sluice pins the hop, and a user may name another version of it.
+#[rstest]
+#[case::only_the_hop(&[NEWER], NEWER)]
+#[case::another_lower_one(&[OLDER, NEWER], OLDER)]
+fn a_pin_of_a_user_wins_over_that_of_the_hop(#[case] pinned: &[&str], #[case] expected: &str) {
+    let mut given = given();
+    given.bootstraps = vec![bootstrap("uid", TO, NEWER)];
+    let call = PlanCall {
+        pinned: owned(pinned),
+        ..call()
+    };
+    assert_eq!(steps_of(&call, &given, "system"), Ok(owned(&[expected, TO])));
+}
+
+#[rstest]
+#[case::all(&[], true)]
+#[case::without_packages(&[StoredKind::Package, StoredKind::ClusterBootstrapTemplate, StoredKind::App], true)]
+#[case::without_releases(&[StoredKind::TanzuKubernetesRelease], false)]
+#[case::without_records(&[StoredKind::ClusterBootstrap], false)]
+#[case::without_classes(&[StoredKind::ClusterClass], false)]
+fn steps_depend_on_four_kinds(#[case] unlisted: &[StoredKind], #[case] expected: bool) {
+    let given = Given {
+        unlisted: unlisted.to_vec(),
+        ..given()
+    };
+    assert_eq!(knows_steps(&given), expected);
+}
+
+/// The system namespace, and the names of the ExtensionConfigs: any.
+const OF_SLUICE: (&str, &[String]) = ("system", &[]);
 
 /// Reference to the handler of this extension in a class.
 const OWN: &str = "generate-upgrade-plan.sluice";
@@ -573,7 +653,7 @@ fn plan_by(handler: &str, step: Option<&str>, status: &[&str]) -> ClusterPlan {
     }
     let steps: Vec<Value> = status.iter().map(|step| json!({"version": step})).collect();
     cluster.status = serde_json::from_value(json!({"controlPlane": {"upgradePlan": steps}})).unwrap();
-    ClusterPlan::of(cluster, Some(&extended(handler)), Some(FROM), &given(), "system")
+    ClusterPlan::of(cluster, Some(&extended(handler)), Some(FROM), &given(), OF_SLUICE)
 }
 
 #[rstest]
@@ -589,8 +669,34 @@ fn steps_are_those_of_cluster_api_if_it_shows_them(
     #[case] expected: Plan,
 ) {
     let found = plan_by(OWN, step, status);
+    // They are needed only where none are shown.
+    let own = (!found.plan.leads_to(TO) || expected == listed()).then(|| Ok(owned(&[NEWER, TO])));
+    assert_eq!((found.plan, found.own_steps), (expected, own));
+}
+
+/// Cluster API 1.12.0 to 1.12.3 removes the annotation between upgrades.
+#[rstest]
+#[case::observed(Some(7), listed())]
+#[case::not_observed(Some(6), shown(&[]))]
+#[case::unknown(None, shown(&[]))]
+fn steps_that_a_reconcile_has_not_shown_are_not_shown_later(
+    #[case] observed: Option<i64>,
+    #[case] expected: Plan,
+) {
+    let mut cluster = Cluster::clone(&cluster());
+    cluster.metadata.generation = Some(7);
+    let condition = json!({"type": "TopologyReconciled", "status": "False", "observedGeneration": observed});
+    cluster.status = serde_json::from_value(json!({"conditions": [condition]})).unwrap();
+    let found = ClusterPlan::of(&cluster, Some(&extended(OWN)), Some(FROM), &given(), OF_SLUICE);
     assert_eq!(found.plan, expected);
-    assert_eq!(found.own_steps, Some(Ok(owned(&[NEWER, TO]))));
+}
+
+#[rstest]
+#[case::of_sluice(&["sluice"], true)]
+#[case::one_of_several(&["other", "sluice"], true)]
+#[case::of_another_extension(&["other"], false)]
+fn the_handler_is_that_of_an_extension_config_of_sluice(#[case] configs: &[&str], #[case] expected: bool) {
+    assert_eq!(is_planned_by_sluice(&extended(OWN), &owned(configs)), expected);
 }
 
 #[rstest]
@@ -609,7 +715,7 @@ fn without_a_control_plane_or_a_release_no_step_is_known() {
     let annotations = Arc::make_mut(&mut cluster).annotations_mut();
     annotations.insert(annotation::UPGRADE_STEP.to_owned(), String::new());
     let of = |control_plane: Option<&str>, given: &Given| {
-        ClusterPlan::of(&cluster, Some(&class), control_plane, given, "system")
+        ClusterPlan::of(&cluster, Some(&class), control_plane, given, OF_SLUICE)
     };
     let creating = of(None, &given());
     assert_eq!((creating.plan, creating.own_steps), (shown(&[]), None));
@@ -629,7 +735,7 @@ fn releases_are_those_that_the_given_cluster_requests() {
     select_stable(&mut written);
     label_release(&mut stored, OLDER, "stable");
     let class = extended(OWN);
-    let found = ClusterPlan::of(&written.clusters[0], Some(&class), Some(FROM), &stored, "system");
+    let found = ClusterPlan::of(&written.clusters[0], Some(&class), Some(FROM), &stored, OF_SLUICE);
     assert_eq!(found.own_steps, Some(Ok(owned(&[OLDER, TO]))));
 }
 
