@@ -105,6 +105,7 @@ fn facts(now: Instant) -> serde_json::Result<Facts> {
     Ok(Facts {
         settings: Settings {
             system_namespace: "tkg-system".to_owned(),
+            extension_configs: Vec::new(),
             sync_period: SyncPeriod {
                 length: Duration::from_mins(10),
                 since: now,

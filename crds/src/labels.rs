@@ -107,8 +107,8 @@ pub mod annotation {
     pub const DEFER_UPGRADE: &str = "topology.cluster.x-k8s.io/defer-upgrade";
     /// Cluster API, on workers of a Cluster's topology, by its presence: they and all later ones of their kind keep their version.
     pub const HOLD_UPGRADE_SEQUENCE: &str = "topology.cluster.x-k8s.io/hold-upgrade-sequence";
-    /// Cluster API, on a Cluster: version of the step of an upgrade that is under way. Between upgrades it is empty before Cluster API
-    /// 1.14, and absent later.
+    /// Cluster API, on a Cluster: version of the step of an upgrade that is under way. Between upgrades it is empty in Cluster
+    /// API 1.12.4 to 1.13, and absent in other versions.
     pub const UPGRADE_STEP: &str = "topology.internal.cluster.x-k8s.io/upgrade-step";
     /// Cluster API, on a Cluster: hooks that it still has to call, comma separated.
     pub const PENDING_HOOKS: &str = "runtime.cluster.x-k8s.io/pending-hooks";

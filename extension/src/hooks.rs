@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use futures::future::{try_join, try_join_all};
+use futures::future::{try_join_all, try_join3};
 use prometheus_client::registry::Registry;
 use sluice_core::{
     cache::{
@@ -24,7 +24,7 @@ use sluice_core::{
         plan_call::{NoPlan, PlanCall},
     },
     reasons::Hold,
-    upgrade_plan::{steps_by, steps_of},
+    upgrade_plan::{knows_steps, steps_by, steps_of},
 };
 use sluice_hooks::Gate;
 use tokio::time::Instant;
@@ -244,22 +244,46 @@ impl Index {
         }
     }
 
-    /// Reads the releases, and the ClusterBootstrap with the hop that is under way, for a plan before the caches are filled.
+    /// Plans an upgrade by the caches, on the runtime of the reads: a Cluster of any tenant may need many comparisons, and no other hook call
+    /// waits for them.
+    async fn planned_by_caches(&self, call: &PlanCall, peer: IpAddr) -> Result<Vec<String>, NoPlan> {
+        let planned = |index: &Self, call: &PlanCall| {
+            let stores = index.0.stores.get().ok_or(NoPlan::NotListed)?;
+            steps_of(call, stores, &index.0.system_namespace)
+        };
+        let Some((confirmer, _)) = self.0.confirmer.get() else {
+            return planned(self, call);
+        };
+        let _admitted = confirmer.admit(peer).ok_or(NoPlan::NotListed)?;
+        let (index, call) = (self.clone(), call.clone());
+        let computed = confirmer.compute(move || planned(&index, &call));
+        computed.await.unwrap_or(Err(NoPlan::NotListed))
+    }
+
+    /// Plans an upgrade before the caches are filled: by the releases, and the ClusterBootstrap with the hop that is under way. A resolution
+    /// of the Cluster or its class selects releases by more than their labels.
     async fn planned_by_reads(&self, call: &PlanCall, peer: IpAddr) -> Result<Vec<String>, NoPlan> {
         let deadline = Instant::now() + CONFIRM_WITHIN;
         let (confirmer, _) = self.0.confirmer.get().ok_or(NoPlan::NotListed)?;
         let _admitted = confirmer.admit(peer).ok_or(NoPlan::NotListed)?;
-        let bootstrap = ReleaseObject::cluster_bootstrap(&call.namespace, &call.name);
-        let read = try_join(
+        let (bootstrap, cluster) = (
+            ReleaseObject::cluster_bootstrap(&call.namespace, &call.name),
+            ReleaseObject::cluster(&call.namespace, &call.name),
+        );
+        let read = try_join3(
             confirmer.releases(deadline),
             confirmer.read(&bootstrap, peer, deadline),
+            confirmer.read(&cluster, peer, deadline),
         );
-        let (releases, bootstrap) = read.await.map_err(|_| NoPlan::NotListed)?;
-        let bootstrap = match bootstrap {
-            ObjectRead::ClusterBootstrap(found) => found.ok().flatten(),
-            _ => None,
+        let (releases, bootstrap, cluster) = read.await.map_err(|_| NoPlan::NotListed)?;
+        let class = match cluster.class() {
+            Some(class) => confirmer.read(&class, peer, deadline).await,
+            None => return Err(NoPlan::NotListed),
         };
-        Ok(steps_by(call, &releases, bootstrap.as_deref())?)
+        if cluster.is_resolved(&class.map_err(|_| NoPlan::NotListed)?) {
+            return Err(NoPlan::NotListed);
+        }
+        Ok(steps_by(call, &releases, bootstrap.cluster_bootstrap())?)
     }
 
     /// Reads an object that a release depends on.
@@ -328,12 +352,13 @@ impl Gate for Index {
     }
 
     async fn plan(&self, call: PlanCall, peer: IpAddr) -> Result<Vec<String>, NoPlan> {
-        let stores = self.0.stores.get();
-        let filled = stores.filter(|stores| stores.unlisted().is_none());
-        let steps = match filled {
-            _ if !call.passes_minors() => steps_by(&call, &Releases::new(), None)?,
-            Some(stores) => steps_of(&call, stores, &self.0.system_namespace)?,
-            None => self.planned_by_reads(&call, peer).await?,
+        let is_known = self.0.stores.get().is_some_and(knows_steps);
+        let steps = if !call.passes_minors() {
+            steps_by(&call, &Releases::new(), None)?
+        } else if is_known {
+            self.planned_by_caches(&call, peer).await?
+        } else {
+            self.planned_by_reads(&call, peer).await?
         };
         let PlanCall {
             namespace,

@@ -4,7 +4,7 @@ mod reference;
 
 use kube::{ResourceExt, core::ObjectMeta};
 use sluice_crds::foreign::{Cluster, cluster::ClusterStatus};
-use sluice_crds::labels::{annotation, label};
+use sluice_crds::labels::{annotation, label, name::TOPOLOGY_RECONCILED};
 use sluice_crds::run::{Gate, Hook, UpgradeRecord};
 
 pub use self::reference::ClusterRef;
@@ -42,6 +42,17 @@ pub fn is_custom(cluster: &Cluster) -> bool {
     cluster
         .annotations()
         .contains_key(annotation::CUSTOM_CLUSTER_BOOTSTRAP)
+}
+
+/// Whether Cluster API has reconciled the topology of the current generation of a Cluster. It reconciles a Cluster one at a time, so no
+/// reconcile of an earlier generation is left.
+#[must_use]
+pub fn is_reconciled(cluster: &Cluster) -> bool {
+    let conditions = cluster.status.iter().flat_map(|status| &status.conditions);
+    let observed = conditions
+        .filter(|condition| condition.type_ == TOPOLOGY_RECONCILED)
+        .find_map(|condition| condition.observed_generation);
+    observed.is_some() && observed >= cluster.metadata.generation
 }
 
 /// Whether the API server of the workload has responded once. Until then no package can be deployed.

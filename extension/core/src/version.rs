@@ -230,6 +230,8 @@ mod tests {
             let (one, other) = (v(&format!("v1.{a}.0")), v(&format!("v1.{b}.7")));
             prop_assert_eq!(one.minors_ahead_of(&other), a.saturating_sub(b));
             prop_assert_eq!(one.same_minor(&other), a == b);
+            let between: Vec<u64> = (0..60).filter(|minor| a < *minor && *minor < b).collect();
+            prop_assert_eq!(one.minors_before(&other).collect::<Vec<_>>(), between);
         }
     }
 }

@@ -15,7 +15,7 @@ use http::header::CONNECTION;
 use http::{HeaderValue, Method};
 use sluice_core::gate::decision::Decision;
 use sluice_core::gate::hook_call::{GENERATE_UPGRADE_PLAN, GENERATE_UPGRADE_PLAN_HANDLER, OwnedHookCall};
-use sluice_core::gate::plan_call::PlanCall;
+use sluice_core::gate::plan_call::{NoPlan, PlanCall};
 use sluice_core::reasons::{CallReason, Class};
 use tracing::{debug, error, warn};
 
@@ -35,8 +35,8 @@ use crate::{GROUP_VERSION, Hook};
 /// Discovery needs neither a ready gate nor a ready observer: Cluster API exits if discovery fails at its
 /// start.
 ///
-/// A hold for a reason of this replica alone carries `Connection: close`, because another replica may decide differently. HTTP/2 has no
-/// such header: an HTTP/2 server must remove it and send GOAWAY.
+/// A hold for a reason of this replica alone carries `Connection: close`, because another replica may decide differently; so does the failure
+/// of a plan for which this replica has no releases. HTTP/2 has no such header: an HTTP/2 server must remove it and send GOAWAY.
 pub fn router<G: Gate, O: Observer>(gate: G, observer: O) -> Router {
     let server = Arc::new(Server {
         gate,
@@ -203,7 +203,11 @@ impl<G: Gate, O: Observer> Server<G, O> {
     ) -> Response {
         let (response, outcome) = answered.unwrap_or_else(|refusal| {
             self.log(endpoint, call.peer.address(), &refusal);
-            (refusal.reply(endpoint).into_response(), refusal.outcome())
+            let mut response = refusal.reply(endpoint).into_response();
+            if matches!(refusal, Refusal::NotPlanned(NoPlan::NotListed)) {
+                end_connection(&mut response);
+            }
+            (response, refusal.outcome())
         });
         self.observer.answered(&Answer {
             endpoint,
@@ -267,12 +271,16 @@ fn answer(hook: Hook, decision: &Decision) -> (Response, Outcome) {
         return (response, Outcome::Released);
     };
     if reason.class() == Class::Replica {
-        // The next call may reach a replica that decides otherwise.
-        response
-            .headers_mut()
-            .insert(CONNECTION, HeaderValue::from_static("close"));
+        end_connection(&mut response);
     }
     (response, Outcome::Held(*reason))
+}
+
+/// Ends the connection after a response: the next call may reach a replica that answers otherwise.
+fn end_connection(response: &mut Response) {
+    response
+        .headers_mut()
+        .insert(CONNECTION, HeaderValue::from_static("close"));
 }
 
 const SKIPS_MINORS: CallReason = CallReason::MinorVersionsSkipped;

@@ -45,6 +45,7 @@ fn caches(stores: Stores, client: kube::Client) -> Caches {
 fn settings() -> Settings {
     Settings {
         system_namespace: "system".to_owned(),
+        extension_configs: Vec::new(),
         sync_period: SyncPeriod {
             length: Duration::from_mins(10),
             since: Instant::now(),

@@ -344,6 +344,7 @@ async fn shutdown_grace(stop: &CancellationToken) {
 pub(super) fn settings(args: &Args) -> Settings {
     Settings {
         system_namespace: args.system_namespace.clone(),
+        extension_configs: args.extension_configs.clone(),
         sync_period: SyncPeriod::of_day(args.sync_period, clock()),
         deletion_limit: args.cluster_delete_timeout,
     }
@@ -352,6 +353,7 @@ pub(super) fn settings(args: &Args) -> Settings {
 fn gate_settings(args: &Args) -> GateSettings {
     GateSettings {
         system_namespace: args.system_namespace.clone(),
+        extension_configs: args.extension_configs.clone(),
         sync_period: SyncPeriod::of_day(args.sync_period, clock()),
     }
 }

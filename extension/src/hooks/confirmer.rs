@@ -22,6 +22,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use sluice_core::{
     cache::stores::Releases,
+    decode::Decode as _,
     error_chain::error_chain,
     gate::{
         confirmation::{NotConfirmed, ObjectRead, ReleaseObject},
@@ -36,6 +37,7 @@ use tokio::{
     sync::{Notify, Semaphore, oneshot},
     time::{Instant, timeout_at},
 };
+use tokio_util::task::AbortOnDropHandle;
 use tracing::{debug, warn};
 
 use crate::{
@@ -71,6 +73,9 @@ struct Waiting {
     told: oneshot::Sender<Result<ObjectRead, NotConfirmed>>,
 }
 
+/// Releases, or the reason why they could not be listed.
+type Listed = Result<Arc<Releases>, NotConfirmed>;
+
 /// Reads objects for calls. Clones share the reads.
 #[derive(Clone)]
 pub(crate) struct Confirmer(Arc<Inner>);
@@ -85,8 +90,9 @@ struct Inner {
     ended: Notify,
     calls: Shares<IpAddr>,
     decoding: Semaphore,
-    /// A list may take 4 MiB, and more decoded.
-    lists: Semaphore,
+    computing: Semaphore,
+    /// Calls that wait for a list of releases.
+    lists: Mutex<Flights<(), oneshot::Sender<Listed>>>,
     failures: Repeats<&'static str>,
 }
 
@@ -107,8 +113,6 @@ enum Error {
     Invalid(ReleaseObject),
     #[error("the response is not a list of TanzuKubernetesReleases")]
     NotListed,
-    #[error("no complete response arrived in time")]
-    Late,
     #[error("reading panicked; see the panic above")]
     Panicked,
 }
@@ -117,7 +121,6 @@ impl Error {
     fn result(&self) -> NotConfirmed {
         match self {
             Self::Client(error) if is_late(error) => NotConfirmed::Late,
-            Self::Late => NotConfirmed::Late,
             Self::Client(_) | Self::Refused { .. } | Self::Panicked => NotConfirmed::Failed,
             Self::Invalid(_) | Self::NotListed => NotConfirmed::Invalid,
         }
@@ -140,7 +143,8 @@ impl Confirmer {
             ended: Notify::new(),
             calls: Shares::of(CALLS),
             decoding: Semaphore::new(DECODED),
-            lists: Semaphore::new(1),
+            computing: Semaphore::new(1),
+            lists: Mutex::default(),
             failures: Repeats::default(),
         }))
     }
@@ -165,28 +169,65 @@ impl Confirmer {
         }
     }
 
-    /// Lists all releases by a request that is sent after this function is called, one list at a time. A release that cannot be decoded is
-    /// left out.
-    pub(super) async fn releases(&self, deadline: Instant) -> Result<Releases, NotConfirmed> {
-        let this = self.clone();
-        let listed = self.0.runtime.spawn(async move {
-            let limited = timeout_at(deadline, this.0.lists.acquire()).await;
-            let _list = limited.map_err(|_| NotConfirmed::Limited)?;
-            let listed = timeout_at(deadline, this.list()).await;
-            listed.unwrap_or(Err(Error::Late)).map_err(|error| {
-                this.log(&"TanzuKubernetesReleases", &error);
-                error.result()
-            })
-        });
-        listed.await.unwrap_or(Err(NotConfirmed::Failed))
+    /// Lists all releases by a request that is sent after this function is called. Calls share a list, and one is in flight at a time: it may
+    /// take 4 MiB, and more decoded. A release that cannot be decoded is left out.
+    pub(super) async fn releases(&self, deadline: Instant) -> Listed {
+        let (told, listed) = oneshot::channel();
+        let starts = lock(&self.0.lists).join((), told);
+        if starts {
+            self.0.runtime.spawn(self.clone().run_lists());
+        }
+        match timeout_at(deadline, listed).await {
+            Ok(told) => told.unwrap_or(Err(NotConfirmed::Failed)),
+            Err(_) => Err(NotConfirmed::Late),
+        }
     }
 
-    async fn list(&self) -> Result<Releases, Error> {
+    /// Computes a result on the runtime of the reads, one at a time; `None` if it takes too long or panics.
+    pub(super) async fn compute<T: Send + 'static>(
+        &self,
+        compute: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<T> {
+        let this = self.clone();
+        let computed = self.0.runtime.spawn(async move {
+            let _computing = this.0.computing.acquire().await;
+            compute()
+        });
+        // A call that has given up computes nothing, unless it has begun.
+        let computed = AbortOnDropHandle::new(computed);
+        timeout_at(Instant::now() + CONFIRM_WITHIN, computed)
+            .await
+            .ok()?
+            .ok()
+    }
+
+    /// Lists releases until no call waits for them.
+    async fn run_lists(self) {
+        loop {
+            let listed = AssertUnwindSafe(self.list()).catch_unwind().await;
+            let listed = listed.unwrap_or(Err(Error::Panicked)).map_err(|error| {
+                self.log(&"TanzuKubernetesReleases", &error);
+                error.result()
+            });
+            let (calls, goes_on) = lock(&self.0.lists).end(&());
+            for call in calls {
+                // A call that has given up does not need them.
+                let _given_up = call.send(listed.clone());
+            }
+            if !goes_on {
+                return;
+            }
+        }
+    }
+
+    async fn list(&self) -> Result<Arc<Releases>, Error> {
         /// A release takes many times its text decoded, so only the texts are decoded together.
         #[derive(Deserialize)]
         struct List<'a> {
+            kind: String,
+            /// Go writes an empty list as null.
             #[serde(borrow)]
-            items: Vec<&'a RawValue>,
+            items: Option<Vec<&'a RawValue>>,
         }
         let url = TanzuKubernetesRelease::url_path(&(), None);
         let request = Request::new(url).list(&ListParams::default());
@@ -200,11 +241,16 @@ impl Confirmer {
             });
         }
         let list: List<'_> = serde_json::from_slice(&body).map_err(|_| Error::NotListed)?;
-        let decoded = list.items.into_iter().filter_map(|item| {
-            let release: TanzuKubernetesRelease = serde_json::from_str(item.get()).ok()?;
+        // For example, a proxy may answer.
+        if list.kind != "TanzuKubernetesReleaseList" {
+            return Err(Error::NotListed);
+        }
+        let decoded = list.items.into_iter().flatten().filter_map(|item| {
+            let decoded = TanzuKubernetesRelease::decode(item.get(), TanzuKubernetesRelease::LIMIT);
+            let (release, _) = decoded.ok()?;
             Some((release.name_any(), Arc::new(release)))
         });
-        Ok(decoded.collect())
+        Ok(Arc::new(decoded.collect()))
     }
 
     async fn send(&self, request: http::Request<Body>) -> Result<(StatusCode, Bytes), Error> {

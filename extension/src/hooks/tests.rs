@@ -1,5 +1,6 @@
 use std::{convert::Infallible, time::Duration};
 
+use futures::future::join_all;
 use http::{Request, Response};
 use jiff::Timestamp;
 use kube::{Client, client::Body};
@@ -518,4 +519,220 @@ async fn a_clock_that_is_ahead_ends_the_wait_of_no_deletion() {
     assert_ne!(index.decide(&deleted), Decision::Release);
     sleep(Duration::from_secs(2)).await;
     assert_eq!(index.decide(&deleted), Decision::Release);
+}
+
+const LIST: &str = "/apis/run.tanzu.vmware.com/v1alpha3/tanzukubernetesreleases";
+const BOOTSTRAP: &str = "/apis/run.tanzu.vmware.com/v1alpha3/namespaces/team-a/clusterbootstraps/one";
+
+/// An API server for the reads of plans.
+#[derive(Clone)]
+struct Planning {
+    /// Status and body of the list of releases.
+    list: (u16, Value),
+    /// Time until the list comes, in milliseconds.
+    takes: u64,
+    /// Status and body of the ClusterBootstrap.
+    bootstrap: (u16, Value),
+    /// Paths of the requests.
+    requests: Arc<Mutex<Vec<String>>>,
+}
+
+impl Planning {
+    /// Returns a server of two releases of 1.35, without the ClusterBootstrap.
+    fn new() -> Self {
+        let release = |version: &str| {
+            let spec = json!({"version": format!("{version}+sluice.1"), "kubernetes": {"version": version}});
+            json!({
+                "apiVersion": "run.tanzu.vmware.com/v1alpha3", "kind": "TanzuKubernetesRelease",
+                "metadata": {"name": format!("{version}---sluice.1")}, "spec": spec,
+            })
+        };
+        let absent = json!({
+            "apiVersion": "v1", "kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404,
+            "message": "", "metadata": {},
+            "details": {"group": "run.tanzu.vmware.com", "kind": "clusterbootstraps", "name": "one"},
+        });
+        let list = json!({
+            "apiVersion": "run.tanzu.vmware.com/v1alpha3", "kind": "TanzuKubernetesReleaseList",
+            "metadata": {"resourceVersion": "1"},
+            "items": [release("v1.35.1"), release("v1.35.4"), release("v1.36.3")],
+        });
+        Self {
+            list: (200, list),
+            takes: 0,
+            bootstrap: (404, absent),
+            requests: Arc::default(),
+        }
+    }
+
+    /// Adds a later release with this change.
+    fn add(&mut self, edit: impl FnOnce(&mut Value)) {
+        let mut odd = self.list.1["items"][1].clone();
+        odd["metadata"]["name"] = json!("v1.35.9---sluice.1");
+        odd["spec"]["kubernetes"]["version"] = json!("v1.35.9");
+        edit(&mut odd);
+        let items = self.list.1["items"].as_array_mut().unwrap();
+        items.push(odd);
+    }
+
+    /// Adds the ClusterBootstrap with a record of a hop to 1.35.1.
+    fn record(&mut self, to: &str, uid: &str) {
+        let mut bootstrap = items("/apis/run.tanzu.vmware.com/v1alpha3/clusterbootstraps").remove(0);
+        let record = &mut bootstrap["status"]["upgrade"];
+        record["to"] = json!(to);
+        record["clusterUID"] = json!(uid);
+        record["hop"] = json!("v1.35.1");
+        self.bootstrap = (200, bootstrap);
+    }
+
+    fn confirmer(&self) -> Confirmer {
+        let server = self.clone();
+        let service = service_fn(move |request: Request<Body>| {
+            let server = server.clone();
+            async move {
+                let path = request.uri().path().to_owned();
+                lock(&server.requests).push(path.clone());
+                let (code, body) = if path == LIST {
+                    assert_eq!(
+                        request.uri().query().unwrap_or_default(),
+                        "",
+                        "no resourceVersion"
+                    );
+                    sleep(Duration::from_millis(server.takes)).await;
+                    server.list
+                } else {
+                    server.bootstrap
+                };
+                let response = Response::builder().status(code);
+                response.body(Body::from(body.to_string().into_bytes()))
+            }
+        });
+        Confirmer::new(Client::new(service, "default"))
+    }
+
+    /// Returns an index without stores that reads from this server.
+    fn index(&self) -> Index {
+        let index = without_stores();
+        index.confirm_by(self.confirmer(), Rollbacks::default());
+        index
+    }
+
+    fn count(&self, path: &str) -> usize {
+        lock(&self.requests)
+            .iter()
+            .filter(|request| *request == path)
+            .count()
+    }
+}
+
+fn without_stores() -> Index {
+    Index::new("tkg-system".into(), Duration::from_mins(10), Arc::default())
+}
+
+/// Returns the result of a plan: the steps, or the reason why there are none.
+async fn planned(index: &Index, from: &str, to: &str) -> Result<Vec<String>, &'static str> {
+    let call = PlanCall {
+        namespace: "team-a".to_owned(),
+        name: "one".to_owned(),
+        uid: "uid".to_owned(),
+        from: from.to_owned(),
+        to: to.to_owned(),
+        pinned: Vec::new(),
+    };
+    let peer = std::net::Ipv4Addr::LOCALHOST.into();
+    index.plan(call, peer).await.map_err(|why| why.as_str())
+}
+
+/// Returns the steps over this version of 1.35.
+fn over(version: &str) -> Vec<String> {
+    [version, "v1.36.3"].map(str::to_owned).into()
+}
+
+/// Returns more labels than a release may take memory for, and fewer than a list.
+fn many_labels() -> Value {
+    (0..60_000)
+        .map(|number| (format!("label-{number}"), ""))
+        .collect()
+}
+
+const NOT_LISTED: Result<&str, &str> = Err("ReleasesNotListed");
+
+/// A plan takes one list and one read.
+#[rstest]
+#[case::newest(|_: &mut Planning| (), Ok("v1.35.4"))]
+#[case::recorded(|server: &mut Planning| server.record("v1.36.3", "uid"), Ok("v1.35.1"))]
+#[case::record_of_another_target(|server: &mut Planning| server.record("v1.36.4", "uid"), Ok("v1.35.4"))]
+#[case::record_of_another_cluster(|server: &mut Planning| server.record("v1.36.3", "another"), Ok("v1.35.4"))]
+#[case::another_release(|server: &mut Planning| server.add(|_| ()), Ok("v1.35.9"))]
+#[case::undecodable_release(|server: &mut Planning| server.add(|release| release["spec"]["version"] = json!(1)), Ok("v1.35.4"))]
+#[case::oversized_release(|server: &mut Planning| server.add(|release| release["metadata"]["labels"] = many_labels()), Ok("v1.35.4"))]
+#[case::no_releases(|server: &mut Planning| server.list.1["items"] = json!([]), Err("NoReleaseForMinorVersion"))]
+#[case::no_releases_as_go_writes_them(|server: &mut Planning| server.list.1["items"] = Value::Null, Err("NoReleaseForMinorVersion"))]
+#[case::refused(|server: &mut Planning| server.list.0 = 500, NOT_LISTED)]
+#[case::not_served(|server: &mut Planning| server.list.0 = 404, NOT_LISTED)]
+#[case::another_list(|server: &mut Planning| server.list.1["kind"] = json!("Status"), NOT_LISTED)]
+#[case::no_object(|server: &mut Planning| server.list.1 = json!("busy"), NOT_LISTED)]
+#[case::too_long(|server: &mut Planning| server.list.1["metadata"]["x"] = json!("x".repeat(5 << 20)), NOT_LISTED)]
+#[case::in_time(|server: &mut Planning| server.takes = 499, Ok("v1.35.4"))]
+#[case::late(|server: &mut Planning| server.takes = 501, NOT_LISTED)]
+#[case::unreadable_bootstrap(|server: &mut Planning| server.bootstrap.0 = 500, NOT_LISTED)]
+#[tokio::test(start_paused = true)]
+async fn a_plan_before_the_caches_are_filled_rests_on_reads(
+    #[case] edit: fn(&mut Planning),
+    #[case] expected: Result<&'static str, &'static str>,
+) {
+    let mut server = Planning::new();
+    edit(&mut server);
+    let planned = planned(&server.index(), "v1.34.4", "v1.36.3").await;
+    assert_eq!(planned, expected.map(over));
+    assert_eq!(server.count(LIST), 1);
+    assert!(server.count(BOOTSTRAP) <= 1);
+}
+
+#[tokio::test]
+async fn a_plan_without_a_client_fails() {
+    let planned = planned(&without_stores(), "v1.34.4", "v1.36.3").await;
+    assert_eq!(planned, Err("ReleasesNotListed"));
+}
+
+#[rstest]
+#[case::one_minor("v1.35.4", &["v1.36.3"])]
+#[case::patch("v1.36.1", &["v1.36.3"])]
+#[case::equal("v1.36.3", &[])]
+#[tokio::test]
+async fn a_plan_without_a_minor_version_between_needs_no_read(
+    #[case] from: &str,
+    #[case] expected: &'static [&'static str],
+) {
+    let server = Planning::new();
+    let planned = planned(&server.index(), from, "v1.36.3").await.unwrap();
+    assert_eq!(planned, expected);
+    assert!(lock(&server.requests).is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn plans_share_lists() {
+    let server = Planning {
+        takes: 200,
+        ..Planning::new()
+    };
+    let index = server.index();
+    let all = join_all((0..16).map(|_| planned(&index, "v1.34.4", "v1.36.3"))).await;
+    assert!(
+        all.iter().all(|planned| *planned == Ok(over("v1.35.4"))),
+        "{all:?}"
+    );
+    // The first one is sent before the other calls arrive.
+    assert_eq!((server.count(LIST), server.count(BOOTSTRAP)), (2, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_plan_by_filled_caches_needs_no_read() {
+    let (index, tasks) = followed(&Frozen::new()).await;
+    let server = Planning::new();
+    index.confirm_by(server.confirmer(), Rollbacks::default());
+    let planned = planned(&index, "v1.34.4", "v1.36.3").await;
+    assert_eq!(planned, Ok(over("v1.35.4")));
+    assert!(lock(&server.requests).is_empty());
+    tasks.iter().for_each(tokio::task::JoinHandle::abort);
 }

@@ -9,6 +9,8 @@ use sluice_proto::status::v1::ListClustersRequest;
 use crate::frames::{ACK, Frames, PING};
 use crate::replica::{Api, PATH, Replica, ask};
 
+const PLAN: &str = "/hooks.runtime.cluster.x-k8s.io/v1alpha1/generateupgradeplan/generate-upgrade-plan";
+
 /// Between listening and being ready without having read anything.
 const STARTING: Duration = Duration::from_secs(5);
 
@@ -147,10 +149,13 @@ async fn what_is_refused_is_logged_once_for_each_kind() {
         replica.call(Request::post(url(PATH)), "").await;
         assert_eq!(replica.call(Request::get(url(PATH)), "").await, 405);
         assert_eq!(replica.call(Request::post(url("/healthz")), "").await, 404);
+        replica.call(Request::post(url(PLAN)), "{").await;
     }
     let (_, metrics) = replica.probe("/metrics").await;
-    let counted = r#"sluice_hook_requests_total{hook="BeforeClusterUpgrade",status="Failed"} 6"#;
-    assert!(metrics.contains(counted), "every call is counted: {metrics}");
+    for (hook, count) in [("BeforeClusterUpgrade", 6), ("GenerateUpgradePlan", 3)] {
+        let counted = format!("sluice_hook_requests_total{{hook=\"{hook}\",status=\"Failed\"}} {count}");
+        assert!(metrics.contains(&counted), "every call is counted: {metrics}");
+    }
 
     replica.terminate();
     replica.ended().await;
@@ -160,7 +165,13 @@ async fn what_is_refused_is_logged_once_for_each_kind() {
         .iter()
         .map(|line| line["reason"].as_str().unwrap())
         .collect();
-    let once = ["MalformedBody", "EmptyBody", "WrongMethod", "NotFound"];
+    let once = [
+        "MalformedBody",
+        "EmptyBody",
+        "WrongMethod",
+        "NotFound",
+        "MalformedBody",
+    ];
     assert_eq!(reasons, once, "{refused:?}");
     assert!(
         refused.iter().all(|line| line["peer"] == "127.0.0.1"),

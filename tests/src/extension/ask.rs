@@ -21,9 +21,16 @@ pub struct HookReply {
     /// Seconds until the next call; 0 when released.
     #[serde(default)]
     pub retry_after_seconds: u32,
+    #[serde(default)]
+    control_plane_upgrades: Vec<PlannedStep>,
     /// Whether the server ended the connection after its answer.
     #[serde(skip)]
     pub closed: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+struct PlannedStep {
+    version: String,
 }
 
 impl HookReply {
@@ -37,6 +44,13 @@ impl HookReply {
     #[must_use]
     pub fn is_held(&self, reason: &str) -> bool {
         self.status == "Success" && self.retry_after_seconds > 0 && self.reason() == reason
+    }
+
+    /// Versions that the control plane takes by an answer of GenerateUpgradePlan.
+    #[must_use]
+    pub fn steps(&self) -> Vec<&str> {
+        let steps = self.control_plane_upgrades.iter();
+        steps.map(|step| step.version.as_str()).collect()
     }
 
     /// The reason of a hold, the first word of its message; empty for a release.

@@ -37,11 +37,7 @@ pub(crate) fn workers_too() -> Scenario {
 }
 
 async fn run(scene: Scene) -> Result<()> {
-    let upgrade = Upgrade::start(&scene).await?;
-    let since = upgrade.control_plane_hops(0).await?;
-    let workers = upgrade.workers_written(VERSIONS[2]).await?;
-    ensure!(since < workers);
-    upgrade.cluster.is_settled(TIMEOUT).await
+    Upgrade::start(&scene).await?.workers_follow().await
 }
 
 async fn run_with_planner(scene: Scene) -> Result<()> {
@@ -65,10 +61,11 @@ async fn worker_hops(scene: &Scene) -> Result<()> {
 }
 
 /// A Cluster with a worker on its way over two minors, with packages for each.
-struct Upgrade {
-    cluster: Cluster,
-    releases: [Release; 3],
-    before: Revision,
+pub(crate) struct Upgrade {
+    pub(crate) cluster: Cluster,
+    pub(crate) releases: [Release; 3],
+    /// The revision from before.
+    pub(crate) before: Revision,
 }
 
 impl Upgrade {
@@ -93,6 +90,14 @@ impl Upgrade {
             releases,
             before,
         })
+    }
+
+    /// Every hop of the control plane comes after the proof of its packages, and the workers after the last one.
+    pub(crate) async fn workers_follow(&self) -> Result<()> {
+        let last = self.control_plane_hops(0).await?;
+        let workers = self.workers_written(VERSIONS[2]).await?;
+        ensure!(last < workers);
+        self.cluster.is_settled(TIMEOUT).await
     }
 
     /// Every hop of the control plane comes after the proof of its packages. With `workers`, a hop is waited for that many

@@ -51,6 +51,7 @@ mod paused;
 mod phase;
 mod plain_package;
 mod plan;
+mod planned_by_sluice;
 mod pools;
 mod provided;
 mod release_set;
@@ -166,6 +167,8 @@ fn main() -> ExitCode {
         chained::workers_too(),
         chained_images::listed(),
         chained_images::planned(),
+        planned_by_sluice::scenario(),
+        planned_by_sluice::v1_13(),
         killed::killed(),
         killed::outage(),
         package_stopped::stopped(),

@@ -16,7 +16,7 @@ use sluice_core::{
     reconcile::cluster::{CachedControlPlane, Facts, Settings, Unknown},
     resolver::asks,
     schedule::SyncPeriod,
-    upgrade_plan::{Finding, TargetInputs, assume_steps, target},
+    upgrade_plan::{Finding, TargetInputs, assume_steps, is_planned_by_sluice, target},
 };
 use sluice_crds::{
     foreign::{
@@ -115,6 +115,7 @@ pub(super) async fn read(reader: &mut Reader, namespace: &str, asked: &PlanArgs)
 fn settings(asked: &PlanArgs) -> Settings {
     Settings {
         system_namespace: asked.system_namespace.clone(),
+        extension_configs: Vec::new(),
         sync_period: SyncPeriod {
             length: Duration::from_mins(10),
             since: Instant::now(),
@@ -123,7 +124,7 @@ fn settings(asked: &PlanArgs) -> Settings {
     }
 }
 
-/// Reads all objects but OSImages, and the templates, which the plan asks for.
+/// Reads all objects but OSImages, and templates, which the plan asks for unless the steps depend on them.
 async fn listed(
     reader: &mut Reader,
     namespace: &str,
@@ -146,8 +147,13 @@ async fn listed(
     };
     let bootstrap: Option<Arc<ClusterBootstrap>> = reader.get(Some(namespace), &asked.name).await?;
     let releases: Vec<Arc<TanzuKubernetesRelease>> = reader.list(None, "").await?;
+    let templates = match &class {
+        Some(class) if is_planned_by_sluice(class, &[]) => reader.list(system, "").await?,
+        _ => Vec::new(),
+    };
     let mut snapshot = Snapshot {
         bootstraps: bootstrap.into_iter().collect(),
+        templates,
         classes: class.into_iter().collect(),
         packages: reader.list(system, "").await?,
         machine_deployments: reader.list(Some(namespace), &of_topology).await?,

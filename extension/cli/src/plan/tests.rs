@@ -414,6 +414,91 @@ async fn steps_that_an_extension_has_not_planned_are_one_step(#[case] more: &[&s
     assert_eq!(releases.any(|release| release == Some(NEW)), !found.is_empty());
 }
 
+/// Returns the management cluster with releases of 1.36 and of a later patch of 1.35, and with a class whose steps Sluice plans.
+fn with_own_steps() -> Server {
+    const RELEASES: [(&str, &str, &str); 4] = [
+        (OLD, "v1.34.4+vmware.1", "1.8.0"),
+        (NEW, "v1.35.4+vmware.1", "1.9.0"),
+        ("v1.35.5---vmware.1", "v1.35.5+vmware.1", "1.9.0"),
+        ("v1.36.3---vmware.1", "v1.36.3+vmware.1", "1.9.0"),
+    ];
+    let mut server = server();
+    let releases = RELEASES.map(|(name, version, antrea)| {
+        let antrea = format!("antrea.example.com.{antrea}");
+        release(name, version, &["kapp-controller.example.com.0.53.1", &antrea])
+    });
+    server.list::<TanzuKubernetesRelease>(None, releases.into());
+    let system = Some("tkg-system");
+    let templates =
+        RELEASES.map(|(name, _, antrea)| json!({"metadata": {"name": name}, "spec": bootstrap_spec(antrea)}));
+    for template in templates.clone() {
+        server.object::<ClusterBootstrapTemplate>(system, template);
+    }
+    server.list::<ClusterBootstrapTemplate>(system, templates.into());
+    let upgrade = json!({"external": {"generateUpgradePlanExtension": "generate-upgrade-plan.sluice"}});
+    let class = json!({"metadata": {"name": "class"}, "spec": {"upgrade": upgrade}});
+    server.object::<ClusterClass>(Some("prod"), class);
+    server
+}
+
+/// Returns the objects of a kind that a server lists.
+fn items<'a, K>(server: &'a mut Server, namespace: Option<&str>) -> &'a mut Vec<Value>
+where
+    K: Resource<DynamicType = ()>,
+{
+    let (_, list) = server.0.get_mut(&K::url_path(&(), namespace)).unwrap();
+    list["items"].as_array_mut().unwrap()
+}
+
+fn deactivate_the_patch(server: &mut Server) {
+    let releases = items::<TanzuKubernetesRelease>(server, None);
+    releases[2]["metadata"]["labels"] = json!({label::DEACTIVATED: ""});
+}
+
+fn remove_the_template_of_the_patch(server: &mut Server) {
+    items::<ClusterBootstrapTemplate>(server, Some("tkg-system")).remove(2);
+}
+
+#[rstest]
+#[case::newest(|_: &mut Server| (), "v1.35.5+vmware.1")]
+#[case::deactivated(deactivate_the_patch, "v1.35.4+vmware.1")]
+#[case::template_missing(remove_the_template_of_the_patch, "v1.35.4+vmware.1")]
+#[tokio::test]
+async fn steps_that_sluice_plans_are_those_of_its_hook(
+    #[case] change: fn(&mut Server),
+    #[case] between: &str,
+) {
+    let mut server = with_own_steps();
+    change(&mut server);
+    let (plan, _) = planned_by(server, &["--to", "v1.36"]).await.unwrap();
+    let versions: Vec<&str> = plan.hops.iter().map(|hop| hop.version.as_str()).collect();
+    assert_eq!(versions, [between, "v1.36.3+vmware.1"]);
+    assert!(reasons(&plan).is_empty(), "{:?}", plan.findings);
+}
+
+#[tokio::test]
+async fn a_minor_version_without_a_release_blocks() {
+    let mut server = with_own_steps();
+    items::<TanzuKubernetesRelease>(&mut server, None)
+        .retain(|release| !release["metadata"]["name"].as_str().unwrap().starts_with("v1.35"));
+    let (plan, _) = planned_by(server, &["--to", "v1.36"]).await.unwrap();
+    let reasons = reasons(&plan);
+    assert!(
+        plan.is_blocked() && reasons.contains(&"NoTKRForHop"),
+        "{reasons:?}"
+    );
+}
+
+#[tokio::test]
+async fn steps_that_sluice_plans_need_the_list_of_templates() {
+    let mut server = with_own_steps();
+    server.refuse(ClusterBootstrapTemplate::url_path(&(), Some("tkg-system")), 403);
+    let trouble = planned_by(server, &[]).await.unwrap_err();
+    let says = "list clusterbootstraptemplates.run.tanzu.vmware.com: refused with 403";
+    assert!(trouble.to_string().starts_with(says), "{trouble}");
+    assert_eq!(trouble.code(), ExitCode::from(1));
+}
+
 #[rstest]
 #[case::unknown_cluster(|server: &mut Server| server.0.clear(), &[], 1, "Cluster prod/edge-1 does not exist")]
 #[case::unknown_release(|_: &mut Server| (), &["--to", "v1.36"], 2, "--to \"v1.36\" is no TanzuKubernetesRelease")]

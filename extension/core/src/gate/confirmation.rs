@@ -33,7 +33,7 @@ use crate::{
     packages::{bootstrap::Catalogue, requirements::ManagementPackages},
     protocol::{Key, Server},
     reasons::{CallReason, Hold, HoldReason},
-    resolver::{class_in_cache, requires_resolution},
+    resolver::{asks, class_in_cache, class_of, requires_resolution},
 };
 
 /// Object that a release depends on.
@@ -50,6 +50,12 @@ impl ReleaseObject {
     #[must_use]
     pub fn cluster_bootstrap(namespace: &str, name: &str) -> Self {
         Self::new(ReadKind::ClusterBootstrap, namespace, name)
+    }
+
+    /// Returns the Cluster of this name.
+    #[must_use]
+    pub fn cluster(namespace: &str, name: &str) -> Self {
+        Self::new(ReadKind::Cluster, namespace, name)
     }
 
     fn new(kind: ReadKind, namespace: &str, name: &str) -> Self {
@@ -338,6 +344,42 @@ fn resource_version<K: Resource>(found: &Found<K>) -> Option<&str> {
     match found {
         Ok(object) => object.as_deref()?.meta().resource_version.as_deref(),
         Err(undecodable) => undecodable.metadata.resource_version.as_deref(),
+    }
+}
+
+impl ObjectRead {
+    /// Returns the class of a Cluster that exists.
+    #[must_use]
+    pub fn class(&self) -> Option<ReleaseObject> {
+        let (namespace, name) = class_of(self.cluster()?)?;
+        Some(ReleaseObject::new(ReadKind::ClusterClass, &namespace, name))
+    }
+
+    /// Whether a Cluster, or this class of it, requests a resolution, or the class is not known.
+    #[must_use]
+    pub fn is_resolved(&self, class: &Self) -> bool {
+        match (self.cluster(), class) {
+            (Some(cluster), Self::ClusterClass(Ok(Some(class)))) => {
+                asks(&cluster.metadata, Some(class)).is_some()
+            }
+            _ => true,
+        }
+    }
+
+    /// Returns a ClusterBootstrap that exists.
+    #[must_use]
+    pub fn cluster_bootstrap(&self) -> Option<&ClusterBootstrap> {
+        match self {
+            Self::ClusterBootstrap(Ok(found)) => found.as_deref(),
+            _ => None,
+        }
+    }
+
+    fn cluster(&self) -> Option<&Cluster> {
+        match self {
+            Self::Cluster(Ok(found)) => found.as_deref(),
+            _ => None,
+        }
     }
 }
 

@@ -1,8 +1,13 @@
 //! Request of hook GenerateUpgradePlan, reduced to the fields that Sluice reads.
 
-use sluice_crds::foreign::cluster::Variables;
+use sluice_crds::{
+    decode::{Fault, Limit, from_str},
+    foreign::cluster::Variables,
+};
 
-use crate::{upgrade::tkr::pinned_versions, upgrade_plan::NoRelease, version::KubernetesVersion};
+use crate::{
+    decode::CACHED, upgrade::tkr::pinned_versions, upgrade_plan::NoRelease, version::KubernetesVersion,
+};
 
 /// One call of GenerateUpgradePlan.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,8 +60,105 @@ impl NoPlan {
 /// Returns the Kubernetes versions for which `spec.topology.variables` of a request name a release.
 ///
 /// # Errors
-/// The text is no list of variables.
-pub fn pinned_in(variables: &str) -> Result<Vec<String>, serde_json::Error> {
-    let variables: Variables = serde_json::from_str(variables)?;
+/// The text is no list, or its variables exceed the memory limit of a cached Cluster.
+pub fn pinned_in(variables: &str) -> Result<Vec<String>, Fault> {
+    // Any other value reads as an empty list.
+    if !variables.starts_with('[') {
+        return Err(Fault {
+            path: ".".to_owned(),
+            what: "expected a list".to_owned(),
+        });
+    }
+    let (variables, _): (Variables, _) = from_str(variables, Limit::projected(CACHED))?;
     Ok(pinned_versions(&variables))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use rstest::rstest;
+    use serde_json::json;
+
+    use super::*;
+
+    #[rstest]
+    #[case::equal("v1.36.3", "v1.36.3", false)]
+    #[case::patch("v1.36.1", "v1.36.3", false)]
+    #[case::one_minor("v1.35.4", "v1.36.3", false)]
+    #[case::two_minors("v1.34.4+vmware.1", "v1.36.3+vmware.2", true)]
+    #[case::lower("v1.36.3", "v1.34.4", false)]
+    #[case::other_major("v1.34.4", "v2.36.3", false)]
+    #[case::unparsable("v1.34.4", "latest", false)]
+    fn only_minor_versions_between_depend_on_releases(
+        #[case] from: &str,
+        #[case] to: &str,
+        #[case] expected: bool,
+    ) {
+        let call = PlanCall {
+            namespace: String::new(),
+            name: String::new(),
+            uid: String::new(),
+            from: from.to_owned(),
+            to: to.to_owned(),
+            pinned: Vec::new(),
+        };
+        assert_eq!(call.passes_minors(), expected);
+    }
+
+    #[rstest]
+    #[case::none(json!([]), &[])]
+    #[case::other_variable(json!([{"name": "other", "value": {"v1.35.4": {}}}]), &[])]
+    #[case::pins(
+        json!([
+            {"name": "other", "value": 1},
+            {"name": "TKR_DATA", "value": {
+                "v1.34.4": {"labels": {"run.tanzu.vmware.com/tkr": "34"}},
+                "v1.35.4": {"labels": {"run.tanzu.vmware.com/tkr": "35"}, "osImageRef": {}},
+            }},
+        ]),
+        &["v1.34.4", "v1.35.4"]
+    )]
+    #[case::entries_without_a_release(
+        json!([{"name": "TKR_DATA", "value": {
+            "v1.33.9": null,
+            "v1.34.4": {"osImageRef": {}},
+            "v1.35.4": {"labels": {"run.tanzu.vmware.com/tkr": 35}},
+            "v1.36.3": {"labels": ["run.tanzu.vmware.com/tkr"]},
+        }}]),
+        &[]
+    )]
+    #[case::no_entries(json!([{"name": "TKR_DATA", "value": ["v1.35.4"]}]), &[])]
+    #[case::no_value(json!([{"name": "TKR_DATA"}]), &[])]
+    fn pins_are_the_entries_that_name_a_release(
+        #[case] variables: serde_json::Value,
+        #[case] expected: &[&str],
+    ) {
+        let mut pinned = pinned_in(&variables.to_string()).unwrap();
+        pinned.sort_unstable();
+        assert_eq!(pinned, expected);
+    }
+
+    #[rstest]
+    #[case::object("{}".to_owned())]
+    #[case::word("\"TKR_DATA\"".to_owned())]
+    #[case::cut("[{".to_owned())]
+    #[case::empty(String::new())]
+    #[case::large(tkr_data(&format!("[{}0]", "0,".repeat(CACHED))))]
+    #[case::deep(tkr_data(&format!("{}{}", "[".repeat(1000), "]".repeat(1000))))]
+    fn other_variables_are_refused(#[case] variables: String) {
+        assert!(pinned_in(&variables).is_err());
+    }
+
+    fn tkr_data(value: &str) -> String {
+        format!("[{{\"name\": \"TKR_DATA\", \"value\": {value}}}]")
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_or_refused(text in "[\\[\\]{}\":,a-zA-Z_0-9. ]{0,80}") {
+            if let Ok(pinned) = pinned_in(&text) {
+                prop_assert!(pinned.is_empty());
+            }
+        }
+    }
 }

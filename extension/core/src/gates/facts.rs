@@ -45,6 +45,8 @@ const NEEDED: [StoredKind; 3] = [
 pub struct GateSettings {
     /// Namespace of templates and Packages.
     pub system_namespace: String,
+    /// Names of the ExtensionConfigs of Sluice.
+    pub extension_configs: Vec<String>,
     /// Interval of drift checks of a settled Cluster.
     pub sync_period: SyncPeriod,
 }
@@ -136,9 +138,11 @@ impl GateFacts {
         let version = control_plane
             .as_ref()
             .and_then(|cached| cached.versions.spec_version.as_deref());
-        let system_namespace = &settings.system_namespace;
-        let ClusterPlan { plan, .. } =
-            ClusterPlan::of(cluster, class.as_deref(), version, stores, system_namespace);
+        let of_sluice = (
+            settings.system_namespace.as_str(),
+            settings.extension_configs.as_slice(),
+        );
+        let ClusterPlan { plan, .. } = ClusterPlan::of(cluster, class.as_deref(), version, stores, of_sluice);
         Some(Self {
             settings: settings.clone(),
             workers: workers(stores, &owner, &topology),
@@ -221,6 +225,7 @@ mod tests {
     fn settings() -> GateSettings {
         GateSettings {
             system_namespace: "system".to_owned(),
+            extension_configs: Vec::new(),
             sync_period: SyncPeriod {
                 length: Duration::from_mins(10),
                 since: Instant::now(),

@@ -237,6 +237,8 @@ mod tests {
     #[case::that_ends_like_ours("not-before-cluster-upgrade.sluice", &["sluice"], false)]
     #[case::by_our_own_name("before-cluster-upgrade.gate", &["gate"], true)]
     #[case::by_one_of_our_names("after-workers-upgrade.old", &["sluice", "old"], true)]
+    #[case::that_plans("generate-upgrade-plan.sluice", &["sluice"], true)]
+    #[case::that_plans_for_another_extension("generate-upgrade-plan.other", &["sluice"], false)]
     fn a_failed_call_is_that_of_the_extension_that_it_names(
         #[case] handler: &str,
         #[case] configs: &[&str],

@@ -57,7 +57,10 @@ held! {
             wait("10 s", "check the log of the leader"),
         /// Cluster API calls for a version that is not a step of the known upgrade plan.
         VersionNotPlanned("hook message"): "version not in the upgrade plan", Lag,
-            act("compare `kubernetesVersions` of the ClusterClass with `status.upgrade.hop`"),
+            act(
+                "compare `kubernetesVersions` of the ClusterClass with `status.upgrade.hop`; if Sluice plans the steps, nothing for \
+                 10 min, until Cluster API asks for the plan again",
+            ),
         /// The gate is closed for a reason that this release does not know.
         GateClosed("hook message"): "gate closed for an unknown reason", Blocked,
             act("finish the update of all replicas"),

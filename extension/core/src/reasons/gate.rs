@@ -39,7 +39,8 @@ held! {
         /// Only Clusters that depend on it are held; metric `sluice_undecodable_object_info` names it as well.
         ObjectUndecodable("gate, hook message, event"): "required object cannot be decoded", Blocked,
             act("correct the field that the message names, or delete the object; no restart is needed"),
-        /// No single release matches the next version; also while the Cluster has the new version but not yet the label for it.
+        /// No single release matches the next version; also while the Cluster has the new version but not yet the label for it, or while
+        /// Sluice plans the steps and a minor version in between has no release.
         NoTKRForHop("gate, event"): "no release for the next version", Blocked,
             act("set the label to a release of that Kubernetes version, or create the one of the step between"),
         /// The ClusterClass names a `generateUpgradePlanExtension`, and `status.controlPlane.upgradePlan` of the Cluster does not lead
@@ -47,7 +48,8 @@ held! {
         UpgradePlanUnknown("gate, event"): "upgrade plan does not lead to the target", Blocked,
             wait(
                 "1 min, until Cluster API has called that extension",
-                "check that extension. Cluster API before 1.14 does not show the plan: use `kubernetesVersions` there",
+                "check that extension. Cluster API before 1.14 does not show the plan: use `generate-upgrade-plan` of Sluice or \
+                 `kubernetesVersions` there",
             ),
         /// The packages of a cancelled upgrade go back to the versions from before it, and are not proven there yet.
         RollbackInProgress("gate, event"): "packages go back after a cancellation", Retries,

@@ -5,8 +5,7 @@
 mod moved;
 
 use sluice_crds::{
-    foreign::{Cluster, cluster::ClusterStatus},
-    labels::name::TOPOLOGY_RECONCILED,
+    foreign::Cluster,
     run::{Outcome, Rollback, UpgradePolicy, UpgradeRecord},
 };
 
@@ -16,6 +15,7 @@ use super::{
     swap::is_cancelled_swap,
 };
 use crate::{
+    cluster::is_reconciled,
     packages::bootstrap::{ResolvedRelease, Snapshot},
     reasons::{GateReason, Hold},
     text::one_line,
@@ -234,16 +234,6 @@ fn matching(inputs: &RollbackInputs<'_>) -> Result<(), String> {
         )),
         None => Ok(()),
     }
-}
-
-/// Whether Cluster API has reconciled the current generation of a Cluster.
-fn is_reconciled(cluster: &Cluster) -> bool {
-    let status: Option<&ClusterStatus> = cluster.status.as_ref();
-    let conditions = status.into_iter().flat_map(|status| &status.conditions);
-    let observed = conditions
-        .filter(|condition| condition.type_ == TOPOLOGY_RECONCILED)
-        .find_map(|condition| condition.observed_generation);
-    observed.is_some() && observed >= cluster.metadata.generation
 }
 
 #[cfg(test)]

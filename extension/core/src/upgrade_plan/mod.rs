@@ -26,7 +26,7 @@ pub use self::{
     finding::{Admission, Effect, Finding, FindingReason, WarningReason},
     run::{MAX_ROUNDS, PlanFailed, plan_of},
     schema::{SchemaNotUsable, mismatches},
-    steps::{NoRelease, StepsInputs, steps, steps_by, steps_of},
+    steps::{NoRelease, StepsInputs, is_planned_by_sluice, knows_steps, steps, steps_by, steps_of},
     table::{CHECKS, Check, PAGE, with_checks},
     target::{InvalidTarget, Target, TargetInputs, target},
 };

@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use kube::ResourceExt as _;
 use sluice_crds::{
     foreign::{Cluster, ClusterClass},
-    labels::annotation,
+    labels::{annotation, name},
     lifecycle::ClusterUpgrade,
     run::{ClusterBootstrap, ClusterBootstrapTemplate, TanzuKubernetesRelease},
 };
@@ -19,11 +19,14 @@ use crate::{
         stored_kind::StoredKind,
         stores::{Images, Releases, Stores},
     },
-    cluster::is_legacy,
-    gate::{hook_call::GENERATE_UPGRADE_PLAN_HANDLER, plan_call::PlanCall},
+    cluster::{is_legacy, is_reconciled},
+    gate::{
+        hook_call::GENERATE_UPGRADE_PLAN_HANDLER,
+        plan_call::{NoPlan, PlanCall},
+    },
     packages::bootstrap::{ResolvedRelease, packages},
     reasons::{GateReason, Hold},
-    resolver::{has_entries, newest_release},
+    resolver::{asks, describes_images, newest_release},
     upgrade::{hop::Plan, record::of_cluster, tkr::pinned_versions},
     version::{KubernetesVersion, Ordered, same},
 };
@@ -31,8 +34,8 @@ use crate::{
 /// Error for a minor version on the way to which no release belongs.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "no TanzuKubernetesRelease is for Kubernetes {major}.{minor}, which the upgrade from {from} to {to} passes; create one, or name the \
-     versions in spec.kubernetesVersions of the ClusterClass"
+    "no TanzuKubernetesRelease is for Kubernetes {major}.{minor}, which the upgrade from {from} to {to} passes; create one, or list the \
+     versions in spec.kubernetesVersions of the ClusterClass instead of its generateUpgradePlanExtension"
 )]
 pub struct NoRelease {
     major: u64,
@@ -41,11 +44,17 @@ pub struct NoRelease {
     to: String,
 }
 
-impl From<&NoRelease> for Hold {
-    fn from(missing: &NoRelease) -> Self {
-        Self::new(GateReason::NoTKRForHop, missing.to_string())
+impl From<&NoPlan> for Hold {
+    fn from(why: &NoPlan) -> Self {
+        match why {
+            NoPlan::NoRelease(missing) => Self::new(GateReason::NoTKRForHop, missing.to_string()),
+            NoPlan::NotListed => Self::new(GateReason::UpgradePlanUnknown, why.to_string()),
+        }
     }
 }
+
+/// Maximum number of versions of one minor version that are checked. Any tenant may create a Cluster whose checks are expensive.
+const CHECKED: usize = 8;
 
 /// Inputs of the steps of an upgrade.
 #[derive(Debug, Clone, Copy)]
@@ -129,9 +138,14 @@ impl<'a> Choices<'a> {
             versions
                 .sort_by(|(one, text, _), (other, other_text, _)| one.cmp(other).then(text.cmp(other_text)));
         }
+        // Sluice pins the recorded hop, and a user may pin another version instead.
+        let of_users = inputs
+            .pinned
+            .iter()
+            .filter(|version| !inputs.recorded.contains(version));
         Self {
-            pinned: newest_of_each(inputs.pinned),
-            recorded: newest_of_each(inputs.recorded),
+            pinned: newest_of_each(of_users),
+            recorded: newest_of_each(inputs.recorded.iter()),
             released,
         }
     }
@@ -142,16 +156,15 @@ impl<'a> Choices<'a> {
             return Some(chosen);
         }
         let released = self.released.get(&minor)?;
-        let mut newest_first = released.iter().rev();
+        let mut newest_first = released.iter().rev().take(CHECKED);
         let usable = newest_first.find(|(_, version, releases)| is_usable(version, releases));
         usable.or_else(|| released.last()).map(|(_, version, _)| *version)
     }
 }
 
 /// Returns the newest version of each minor version.
-fn newest_of_each(versions: &[String]) -> BTreeMap<(u64, u64), &str> {
+fn newest_of_each<'a>(versions: impl Iterator<Item = &'a String>) -> BTreeMap<(u64, u64), &'a str> {
     let mut ordered: Vec<(Ordered, &str)> = versions
-        .iter()
         .filter_map(|version| Some((Ordered::of(version)?, version.as_str())))
         .collect();
     ordered.sort();
@@ -161,21 +174,50 @@ fn newest_of_each(versions: &[String]) -> BTreeMap<(u64, u64), &str> {
         .collect()
 }
 
+/// Kinds that the steps depend on. Templates and Packages are not checked before they are listed.
+const NEEDED: [StoredKind; 4] = [
+    StoredKind::ClusterBootstrap,
+    StoredKind::Cluster,
+    StoredKind::TanzuKubernetesRelease,
+    StoredKind::ClusterClass,
+];
+
+/// Whether the caches have what the steps of an upgrade depend on.
+#[must_use]
+pub fn knows_steps(stores: &impl Stores) -> bool {
+    !stores.packages_enabled() || NEEDED.into_iter().all(|kind| stores.is_listed(kind))
+}
+
 /// Returns the steps of an upgrade by the cached objects.
 ///
 /// # Errors
-/// A minor version on the way without any release.
+/// A minor version on the way without any release, or OSImages that are needed and not listed.
 pub fn steps_of(
     call: &PlanCall,
     stores: &impl Stores,
     system_namespace: &str,
-) -> Result<Vec<String>, NoRelease> {
-    let releases = stores.releases();
-    let (namespace, name) = (Some(call.namespace.as_str()), call.name.as_str());
-    let cluster: Option<Arc<Cluster>> = stores.get(namespace, name);
+) -> Result<Vec<String>, NoPlan> {
+    let cluster: Option<Arc<Cluster>> = stores.get(Some(call.namespace.as_str()), &call.name);
     let cluster = cluster.filter(|cluster| cluster.metadata.uid.as_deref() == Some(&call.uid));
     let class = cluster.as_deref().and_then(|cluster| class_of(cluster, stores));
+    let known = cluster.as_deref().zip(class.as_deref());
+    steps_for(call, known, stores, system_namespace)
+}
+
+/// Returns the same for a Cluster of this class, which may not be stored yet.
+fn steps_for(
+    call: &PlanCall,
+    known: Option<(&Cluster, &ClusterClass)>,
+    stores: &impl Stores,
+    system_namespace: &str,
+) -> Result<Vec<String>, NoPlan> {
+    let (namespace, name) = (Some(call.namespace.as_str()), call.name.as_str());
+    let releases = stores.releases();
     let images = stores.images();
+    // Without them another version may be chosen, and Cluster API keeps an answer.
+    if call.passes_minors() && images.is_none() && known.is_some_and(needs_images) {
+        return Err(NoPlan::NotListed);
+    }
     let bootstrap: Option<Arc<ClusterBootstrap>> = stores.get(namespace, name);
     let upgrade: Option<Arc<ClusterUpgrade>> = stores.get(namespace, name);
     let inputs = StepsInputs {
@@ -186,14 +228,18 @@ pub fn steps_of(
         releases: &releases,
     };
     let is_usable = |version: &str, releases: &Releases| {
-        let known = cluster.as_deref().zip(class.as_deref()).zip(images.as_deref());
         let newest = match known {
-            Some(((cluster, class), images)) => newest_for(cluster, class, (releases, images), version),
+            Some((cluster, class)) => newest_for(cluster, class, (releases, images.as_deref()), version),
             None => newest_usable(releases.values()),
         };
         newest.is_some_and(|release| has_packages(&release, stores, system_namespace))
     };
-    steps(inputs, &is_usable)
+    Ok(steps(inputs, &is_usable)?)
+}
+
+/// Whether the releases of a Cluster depend on OSImages.
+fn needs_images((cluster, class): (&Cluster, &ClusterClass)) -> bool {
+    class.spec.declares(name::TKR_DATA) || describes_images(cluster, class)
 }
 
 /// Returns the steps of an upgrade by releases that were read, with the ClusterBootstrap of the Cluster.
@@ -249,20 +295,20 @@ fn recorded(
     of_packages.or(of_gates).filter(counts).into_iter().collect()
 }
 
-/// Returns the newest usable release of a version for a Cluster. Without an entry of `TKR_DATA`, its gate accepts only the single release of
-/// a version.
+/// Returns the newest usable release of a version for a Cluster. Its gate accepts only the single release of a version, unless a resolution
+/// is requested.
 fn newest_for(
     cluster: &Cluster,
     class: &ClusterClass,
-    (releases, images): (&Releases, &Images),
+    (releases, images): (&Releases, Option<&Images>),
     version: &str,
 ) -> Option<String> {
     let is_legacy = |release: &&Arc<TanzuKubernetesRelease>| is_legacy(&release.metadata);
     let is_single = releases.values().filter(|release| !is_legacy(release)).count() == 1;
-    if !is_single && !has_entries(cluster, class) {
+    if !is_single && asks(&cluster.metadata, Some(class)).is_none() {
         return None;
     }
-    newest_release(cluster, class, (releases, Some(images)), version).ok()
+    newest_release(cluster, class, (releases, images), version).ok()
 }
 
 /// Returns the newest release without a label that excludes it.
@@ -296,8 +342,8 @@ fn has_packages(release: &str, stores: &impl Stores, system_namespace: &str) -> 
 #[derive(Debug)]
 pub(crate) struct ClusterPlan {
     pub(crate) plan: Plan,
-    /// Steps that hook GenerateUpgradePlan returns; `None` if the class does not refer to it.
-    pub(crate) own_steps: Option<Result<Vec<String>, NoRelease>>,
+    /// Steps that hook GenerateUpgradePlan returns; `None` if the class does not refer to it, or Cluster API shows the steps.
+    pub(crate) own_steps: Option<Result<Vec<String>, NoPlan>>,
 }
 
 impl ClusterPlan {
@@ -307,24 +353,39 @@ impl ClusterPlan {
         class: Option<&ClusterClass>,
         control_plane: Option<&str>,
         stores: &impl Stores,
-        system_namespace: &str,
+        (system_namespace, configs): (&str, &[String]),
     ) -> Self {
         let plan = Plan::of(class, cluster.status.as_ref());
-        let own = own_call(cluster, class, control_plane);
-        let own_steps = own.map(|call| steps_of(&call, stores, system_namespace));
-        let to = cluster
-            .spec
-            .topology
-            .as_ref()
-            .map_or("", |topology| &topology.version);
+        let topology = cluster.spec.topology.as_ref();
+        if plan.leads_to(topology.map_or("", |topology| &topology.version)) {
+            return Self {
+                plan,
+                own_steps: None,
+            };
+        }
+        let own = own_call(cluster, class, control_plane, configs);
+        let known = class.map(|class| (cluster, class));
+        let own_steps = own.map(|call| steps_for(&call, known, stores, system_namespace));
         let plan = match &own_steps {
-            Some(Ok(steps)) if !plan.leads_to(to) && !shows_plans(cluster, &plan) => {
-                Plan::Listed(steps.clone())
-            }
+            Some(Ok(steps)) if !shows_plans(cluster, &plan) => Plan::Listed(steps.clone()),
             _ => plan,
         };
         Self { plan, own_steps }
     }
+}
+
+/// Whether a class refers to hook GenerateUpgradePlan of Sluice, by the name of the handler and of one of these ExtensionConfigs. Without
+/// names it may be any.
+#[must_use]
+pub fn is_planned_by_sluice(class: &ClusterClass, configs: &[String]) -> bool {
+    let handler = class
+        .spec
+        .plan_extension()
+        .and_then(|named| named.split_once('.'));
+    handler.is_some_and(|(handler, config)| {
+        handler == GENERATE_UPGRADE_PLAN_HANDLER
+            && (configs.is_empty() || configs.iter().any(|known| known == config))
+    })
 }
 
 /// Returns the call that Cluster API makes for a Cluster; `None` if the class refers to another handler, or there is no control plane.
@@ -332,10 +393,11 @@ fn own_call(
     cluster: &Cluster,
     class: Option<&ClusterClass>,
     control_plane: Option<&str>,
+    configs: &[String],
 ) -> Option<PlanCall> {
-    let (handler, _) = class?.spec.plan_extension()?.split_once('.')?;
+    class.filter(|class| is_planned_by_sluice(class, configs))?;
     let topology = cluster.spec.topology.as_ref()?;
-    (handler == GENERATE_UPGRADE_PLAN_HANDLER).then_some(PlanCall {
+    Some(PlanCall {
         namespace: cluster.namespace()?,
         name: cluster.name_any(),
         uid: cluster.uid()?,
@@ -345,11 +407,11 @@ fn own_call(
     })
 }
 
-/// Whether Cluster API shows the steps of an upgrade in the status of the Cluster, as since 1.14. Earlier versions keep an annotation
-/// between upgrades.
+/// Whether Cluster API shows the steps of an upgrade in the status of the Cluster, as since 1.14, or may still do so. Earlier versions have
+/// reconciled the Cluster without them, and most keep an annotation between upgrades.
 fn shows_plans(cluster: &Cluster, plan: &Plan) -> bool {
     let is_shown = matches!(plan, Plan::Given { control_plane, .. } if !control_plane.is_empty());
-    is_shown || !cluster.annotations().contains_key(annotation::UPGRADE_STEP)
+    is_shown || !cluster.annotations().contains_key(annotation::UPGRADE_STEP) && !is_reconciled(cluster)
 }
 
 #[cfg(test)]

@@ -274,7 +274,8 @@ pub const CHECKS: &[Check] = &[
     ),
     warns(
         WarningReason::StepsNotPlanned,
-        "An extension plans the steps once the version is written, or the upgrade has more than eight steps.",
+        "Another extension plans the steps once the version is written, or the upgrade has more than eight \
+         steps.",
         "run `sluice plan` again once the upgrade has begun",
     ),
     warns(

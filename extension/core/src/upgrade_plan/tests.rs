@@ -2,7 +2,7 @@ pub(crate) mod world;
 
 use rstest::rstest;
 use sluice_crds::labels::{annotation, label};
-use world::{FROM, OTHER_RELEASE, RELEASES, TO, VERSIONS, World, blocking};
+use world::{FROM, OTHER_RELEASE, RELEASES, TO, VERSIONS, World, blocking, no_release};
 
 use super::*;
 use crate::upgrade::hop::Plan;
@@ -232,4 +232,32 @@ fn steps_that_are_not_planned_yet_block() {
     };
     let plan = world.plan();
     assert_eq!(blocking(&plan), [(VERSIONS[TO], "UpgradePlanUnknown")]);
+}
+
+/// Cluster API asks for the steps once the version is stored.
+#[test]
+fn steps_that_sluice_plans_are_those_of_a_target_that_is_not_stored() {
+    let mut world = World::new();
+    world.plan_steps(Ok(&VERSIONS[FROM + 1..]));
+    assert_eq!(assume_steps(&mut world.facts), None);
+    let plan = world.plan();
+    let versions: Vec<&str> = plan.hops.iter().map(|hop| hop.version.as_str()).collect();
+    assert_eq!(versions, VERSIONS[FROM + 1..]);
+    assert!(plan.findings.is_empty(), "{:?}", plan.findings);
+}
+
+#[rstest]
+#[case::stored(false)]
+#[case::not_stored(true)]
+fn a_minor_version_without_a_release_blocks(#[case] is_assumed: bool) {
+    let mut world = World::new();
+    world.plan_steps(Err(no_release()));
+    if is_assumed {
+        assert_eq!(assume_steps(&mut world.facts), None);
+    }
+    let plan = world.plan();
+    assert_eq!(blocking(&plan), [(VERSIONS[TO], "NoTKRForHop")]);
+    let text = no_release().to_string();
+    let is_it = |finding: &Finding| finding.message == text;
+    assert!(plan.findings.iter().any(is_it), "{:?}", plan.findings);
 }

@@ -251,6 +251,7 @@ impl Leader {
         let cluster: Arc<Cluster> = stores.get(Some(TEAM), "one")?;
         let settings = GateSettings {
             system_namespace: "system".to_owned(),
+            extension_configs: Vec::new(),
             sync_period: SyncPeriod {
                 length: SYNC_PERIOD,
                 since: around.epoch,

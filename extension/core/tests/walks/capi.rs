@@ -1,11 +1,15 @@
 //! Model of Cluster API's topology controller v1.14: its hook calls and version writes (`exp/topology/desiredstate`:
-//! `computeControlPlaneVersion`, `computeMachineDeploymentVersion`, the lifecycle hooks).
+//! `computeControlPlaneVersion`, `computeMachineDeploymentVersion`, `GetUpgradePlanFromExtension`, the lifecycle hooks). With steps that
+//! are not [shown](PlannedBy::Sluice), annotations and status of the Cluster are those of v1.12 and v1.13.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize as _;
 use serde_json::{Value, json};
-use sluice_core::gate::hook_call::HookCall;
+use sluice_core::gate::{
+    hook_call::HookCall,
+    plan_call::{PlanCall, pinned_in},
+};
 use sluice_crds::{
     labels::{annotation, label},
     run::{Hook, UpgradeRecord},
@@ -16,8 +20,8 @@ use crate::{
     defect::Defect,
     machines,
     objects::{
-        PlannedBy, TEAM, VERSIONS, additional, bootstrap, cluster, control_plane, is_unmanaged, kubeconfig,
-        planned_by, worker,
+        LATER, PlannedBy, RELEASED, TEAM, VERSIONS, additional, bootstrap, cluster, control_plane, is_below,
+        is_unmanaged, kubeconfig, minor, planned_by, release, release_of_version, worker,
     },
     replica::{Answer, Reading, Replica},
     servers::{Place, Servers},
@@ -36,6 +40,9 @@ pub(crate) struct ClusterApi {
     reading: Reading,
     /// Hooks whose retry delay is not over, if it is longer than the time to the next reconcile.
     delayed: Option<BTreeSet<&'static str>>,
+    /// Answers of GenerateUpgradePlan with the time at which each expires, by versions of control plane and workers, and target. They
+    /// belong to the name of the Cluster.
+    plans: BTreeMap<[usize; 3], (Vec<usize>, u64)>,
     /// Last time at which the server's record was about the current Cluster and ClusterBootstrap, and had each gate open.
     open: BTreeMap<(&'static str, String), u64>,
     /// Last time at which the Cluster had neither label nor ClusterBootstrap.
@@ -90,6 +97,9 @@ impl InFlight {
 
 /// Limit of a deletion, in seconds. Clusters are deleted at the start of the epoch.
 const DELETION_LIMIT: u64 = 600;
+
+/// Time for which Cluster API caches an answer of GenerateUpgradePlan, in seconds. Its ten minutes would be half of the rounds of a walk.
+const PLAN_CACHED_FOR: u64 = 300;
 
 /// Returns the current record, even of an earlier Cluster of the same name.
 fn shown(servers: &Servers) -> Option<UpgradeRecord> {
@@ -161,29 +171,88 @@ pub(crate) fn roll(servers: &mut Servers, place: &Place) -> bool {
     true
 }
 
-/// Returns the versions that the control plane takes on its way to the target.
+/// Returns the versions that the control plane takes on its way to the target. Of a record of the upgrade, and of the age of an answer of
+/// Sluice, nothing is known here.
 pub(crate) fn control_plane_steps(servers: &Servers, to: usize) -> Vec<usize> {
     let at = version_at(servers, &control_plane(), "spec");
     match planned_by(servers) {
-        _ if at >= to => Vec::new(),
+        _ if !is_below(at, to) => Vec::new(),
         PlannedBy::Nobody => vec![to],
-        PlannedBy::Class | PlannedBy::Extension => (at + 1..=to).collect(),
+        PlannedBy::Class | PlannedBy::Extension => every_step(at, to),
+        PlannedBy::Sluice { .. } => {
+            // The release of the later one is always usable.
+            let mut between = [LATER, 1].into_iter();
+            let is_released = |version: &usize| {
+                let release = release(release_of_version(*version));
+                servers.get(&release).is_some()
+            };
+            let between = skips_minor(at, to).then(|| between.find(is_released)).flatten();
+            between.into_iter().chain([to]).collect()
+        }
     }
+}
+
+/// Whether a step passes a minor version.
+pub(crate) fn skips_minor(from: usize, to: usize) -> bool {
+    minor(to) > minor(from) + 1
 }
 
 /// Returns the versions that workers take. An extension plans every one, and Cluster API the last.
 fn worker_steps(servers: &Servers, to: usize) -> Vec<usize> {
     let at = version_at(servers, &worker(), "spec");
     match planned_by(servers) {
-        _ if at >= to => Vec::new(),
-        PlannedBy::Nobody | PlannedBy::Class => vec![to],
-        PlannedBy::Extension => (at + 1..=to).collect(),
+        _ if !is_below(at, to) => Vec::new(),
+        PlannedBy::Nobody | PlannedBy::Class | PlannedBy::Sluice { .. } => vec![to],
+        PlannedBy::Extension => every_step(at, to),
     }
 }
 
-/// Returns the steps of control plane and workers.
-fn steps(servers: &Servers, to: usize) -> [Vec<usize>; 2] {
-    [control_plane_steps(servers, to), worker_steps(servers, to)]
+fn every_step(at: usize, to: usize) -> Vec<usize> {
+    let is_step = |step: &usize| is_below(at, *step) && !is_below(to, *step);
+    (0..RELEASED).filter(is_step).collect()
+}
+
+/// Steps of control plane and workers.
+struct Steps {
+    control_plane: Vec<usize>,
+    workers: Vec<usize>,
+}
+
+impl Steps {
+    /// Whether workers take this version next.
+    fn is_of_workers(&self, version: usize) -> bool {
+        self.workers.first() == Some(&version)
+    }
+}
+
+/// Asserts that Cluster API accepts steps of the control plane: they ascend to the target, and skip no minor version.
+fn assert_accepted(steps: &[usize], at: usize, to: usize) {
+    let before = [at].into_iter().chain(steps.iter().copied());
+    let mut pairs = before.zip(steps);
+    assert!(
+        pairs.all(|(before, step)| is_below(before, *step) && !skips_minor(before, *step))
+            && steps.last() == Some(&to),
+        "refused: the steps from {} to {} are {:?}",
+        VERSIONS[at],
+        VERSIONS[to],
+        steps.iter().map(|step| VERSIONS[*step]).collect::<Vec<_>>(),
+    );
+}
+
+/// Marks the step of an upgrade that is under way.
+fn mark_step(servers: &mut Servers, shown: bool, is_under_way: bool) {
+    let at = version_at(servers, &control_plane(), "spec");
+    servers.edit(&cluster(), |cluster| {
+        if is_under_way || !shown {
+            let step = if is_under_way { VERSIONS[at] } else { "" };
+            cluster["metadata"]["annotations"][annotation::UPGRADE_STEP] = json!(step);
+            return;
+        }
+        let annotations = cluster.pointer_mut("/metadata/annotations");
+        if let Some(annotations) = annotations.and_then(Value::as_object_mut) {
+            annotations.remove(annotation::UPGRADE_STEP);
+        }
+    });
 }
 
 impl ClusterApi {
@@ -198,6 +267,7 @@ impl ClusterApi {
         *self = Self {
             replica: std::mem::take(&mut self.replica),
             other: std::mem::take(&mut self.other),
+            plans: std::mem::take(&mut self.plans),
             ..Self::default()
         };
     }
@@ -329,13 +399,15 @@ impl ClusterApi {
             self.deleted |= self.released(servers, &object, (Hook::BeforeClusterDelete, to, None), now);
             return;
         }
-        let steps = steps(servers, to);
-        let stable = self.control_plane(servers, &object, to, now);
+        let Some(steps) = self.steps(servers, &object, to, now) else {
+            return;
+        };
+        let stable = self.control_plane(servers, &object, (to, &steps), now);
         let workers = version_at(servers, &worker(), "spec");
         let rolling = workers != version_at(servers, &worker(), "status");
         let held =
             self.is_pending(Hook::AfterControlPlaneUpgrade) || self.is_pending(Hook::BeforeWorkersUpgrade);
-        if let Some(next) = worker_steps(servers, to).first() {
+        if let Some(next) = steps.workers.first() {
             if !rolling && !held && stable && !machines::is_deferred(&object) {
                 take(servers, &worker(), "spec", *next);
             }
@@ -347,23 +419,84 @@ impl ClusterApi {
         {
             self.call(servers, &object, Hook::AfterClusterUpgrade, to, now);
         }
-        if planned_by(servers) == PlannedBy::Extension {
+        let planned_by = planned_by(servers);
+        if let PlannedBy::Extension | PlannedBy::Sluice { shown: true } = planned_by {
             servers.edit(&cluster(), |cluster| {
-                for (part, steps) in ["controlPlane", "workers"].iter().zip(&steps) {
+                for (part, steps) in [
+                    ("controlPlane", &steps.control_plane),
+                    ("workers", &steps.workers),
+                ] {
                     let steps = steps.iter().map(|step| json!({"version": VERSIONS[*step]}));
                     cluster["status"][part]["upgradePlan"] = steps.collect();
                 }
             });
         }
+        if let PlannedBy::Sluice { shown } = planned_by {
+            mark_step(servers, shown, self.is_pending(Hook::AfterClusterUpgrade));
+        }
         machines::reconcile(servers, &object);
     }
 
+    /// Returns the steps to the target; `None` if Sluice does not plan them.
+    fn steps(&mut self, servers: &Servers, object: &Value, to: usize, now: u64) -> Option<Steps> {
+        let at = version_at(servers, &control_plane(), "spec");
+        let control_plane = match planned_by(servers) {
+            PlannedBy::Sluice { .. } if is_below(at, to) => self.planned(servers, object, (at, to), now)?,
+            _ => control_plane_steps(servers, to),
+        };
+        Some(Steps {
+            control_plane,
+            workers: worker_steps(servers, to),
+        })
+    }
+
+    /// Returns the cached answer of GenerateUpgradePlan, or else calls the hook.
+    fn planned(
+        &mut self,
+        servers: &Servers,
+        object: &Value,
+        (at, to): (usize, usize),
+        now: u64,
+    ) -> Option<Vec<usize>> {
+        let key = [at, version_at(servers, &worker(), "spec"), to];
+        if let Some((steps, _)) = self.plans.get(&key).filter(|(_, until)| now < *until) {
+            return Some(steps.clone());
+        }
+        let variables = &object["spec"]["topology"]["variables"];
+        let pinned = if variables.is_null() {
+            Vec::new()
+        } else {
+            pinned_in(&variables.to_string()).expect("variables")
+        };
+        let call = PlanCall {
+            namespace: TEAM.to_owned(),
+            name: "one".to_owned(),
+            uid: object["metadata"]["uid"].as_str().unwrap_or_default().to_owned(),
+            from: VERSIONS[at].to_owned(),
+            to: VERSIONS[to].to_owned(),
+            pinned,
+        };
+        let planned = self.replica.plan(servers, &call, self.reading)?;
+        let of_walk = |step: &String| VERSIONS.iter().position(|known| known == step);
+        let steps: Vec<usize> = planned.iter().filter_map(of_walk).collect();
+        assert_eq!(steps.len(), planned.len(), "{planned:?} are versions of the walk");
+        assert_accepted(&steps, at, to);
+        self.plans.insert(key, (steps.clone(), now + PLAN_CACHED_FOR));
+        Some(steps)
+    }
+
     /// Whether the control plane has a version that workers may follow to.
-    fn control_plane(&mut self, servers: &mut Servers, object: &Value, to: usize, now: u64) -> bool {
+    fn control_plane(
+        &mut self,
+        servers: &mut Servers,
+        object: &Value,
+        (to, steps): (usize, &Steps),
+        now: u64,
+    ) -> bool {
         let at = version_at(servers, &control_plane(), "spec");
         if at != version_at(servers, &control_plane(), "status") {
             if !self.is_pending(Hook::AfterControlPlaneUpgrade) {
-                self.mark(servers, at, to);
+                self.mark(at, steps);
             }
             return false;
         }
@@ -372,7 +505,7 @@ impl ClusterApi {
                 return at == to;
             }
         }
-        if worker_steps(servers, to).first() == Some(&at) {
+        if steps.is_of_workers(at) {
             return true;
         }
         let workers = version_at(servers, &worker(), "spec");
@@ -381,7 +514,7 @@ impl ClusterApi {
         {
             return at == to;
         }
-        let Some(next) = control_plane_steps(servers, to).first().copied() else {
+        let Some(next) = steps.control_plane.first().copied() else {
             return at == to;
         };
         if !self.is_pending(Hook::AfterClusterUpgrade) {
@@ -403,16 +536,16 @@ impl ClusterApi {
             (Hook::BeforeControlPlaneUpgrade, next, Some(next)),
             now,
         ) {
-            self.mark(servers, next, to);
+            self.mark(next, steps);
             take(servers, &control_plane(), "spec", next);
         }
         false
     }
 
     /// Marks the hooks of a version that the control plane takes.
-    fn mark(&mut self, servers: &Servers, version: usize, to: usize) {
+    fn mark(&mut self, version: usize, steps: &Steps) {
         self.pending.insert(Hook::AfterControlPlaneUpgrade.as_str());
-        if worker_steps(servers, to).first() == Some(&version) {
+        if steps.is_of_workers(version) {
             self.pending.insert(Hook::BeforeWorkersUpgrade.as_str());
             self.pending.insert(Hook::AfterWorkersUpgrade.as_str());
         }

@@ -9,7 +9,7 @@ use sluice_test_store::merge;
 
 use crate::{
     objects::{
-        PACKAGES, VERSIONS, a_release, a_template, bootstrap, cluster, control_plane, package, package_name,
+        PACKAGES, RELEASED, a_release, a_template, bootstrap, cluster, control_plane, package, package_name,
         package_place, release, template, worker,
     },
     servers::{Place, Servers, place, place_of},
@@ -97,6 +97,10 @@ pub(crate) enum Defect {
     ReleaseOfPackagesUnseen,
     /// A rollback keeps the open gates of the cancelled upgrade.
     GatesCarried,
+    /// A leader takes its own steps of an upgrade for those of Cluster API, whatever the Cluster shows.
+    ShownStepsUnseen,
+    /// A replica takes the gates of a record for those of any step.
+    StepOfGateUnseen,
 }
 
 impl Defect {
@@ -166,6 +170,14 @@ impl Defect {
             }
             Self::SelectionUnseen if plural == "packages" => {
                 remove(&mut object["spec"], |field| field == "kubernetesVersionSelection");
+            }
+            Self::ShownStepsUnseen if *place == cluster() => {
+                for part in ["/status/controlPlane", "/status/workers"] {
+                    if let Some(part) = object.pointer_mut(part) {
+                        remove(part, |field| field == "upgradePlan");
+                    }
+                }
+                object["metadata"]["annotations"][annotation::UPGRADE_STEP] = json!("");
             }
             Self::InstallerUnseen if *place == bootstrap() => {
                 if let Some(record) = object.pointer_mut("/status/upgrade") {
@@ -286,6 +298,12 @@ impl Defect {
             Self::LabelUnseen => record["label"] = json!(call.label),
             Self::BootstrapEditUnseen => record["observedBootstrapGeneration"] = generation,
             Self::EarlierClusterUnseen => record["clusterUID"] = json!(call.uid),
+            Self::StepOfGateUnseen => {
+                let gates = record["gates"].as_array_mut().into_iter().flatten();
+                for gate in gates.filter(|gate| gate["hook"] == call.hook.as_str()) {
+                    gate["version"] = json!(call.first_step.unwrap_or(call.version));
+                }
+            }
             _ => return servers,
         }
         servers.set(crate::objects::bootstrap(), bootstrap);
@@ -298,7 +316,7 @@ const CATALOGUE: [&str; 3] = ["tanzukubernetesreleases", "clusterbootstraptempla
 
 /// Adds the initial releases, templates and Packages that do not exist.
 fn add_missing(seen: &mut Servers) {
-    for version in 0..VERSIONS.len() {
+    for version in 0..RELEASED {
         let mut objects = vec![
             (release(version), a_release(version)),
             (template(version), a_template(version)),

@@ -516,13 +516,22 @@ impl Leader {
         let plane = seen.get(&control_plane())?;
         let settings = Settings {
             system_namespace: SYSTEM.to_owned(),
+            extension_configs: Vec::new(),
             sync_period: SyncPeriod {
                 length: SYNC_PERIOD,
                 since: around.epoch,
             },
             deletion_limit: SYNC_PERIOD,
         };
-        let found = Facts::of(&cluster, &stores, &settings, |_| Ok(None))?;
+        let control_plane = CachedControlPlane {
+            key: control_plane_key(),
+            uid: text(&plane["metadata"]["uid"]),
+            generation: plane["metadata"]["generation"].as_i64(),
+            resource_version: text(&plane["metadata"]["resourceVersion"]),
+            versions: ControlPlaneFacts::in_object(plane),
+            rollout: Rollout::of(&serde_json::from_value::<ControlPlane>(plane.clone()).ok()?),
+        };
+        let found = Facts::of(&cluster, &stores, &settings, |_| Ok(Some(control_plane)))?;
         let own = if self.defect == Some(Defect::OwnServerUnseen) {
             "unseen"
         } else {
@@ -531,14 +540,6 @@ impl Leader {
         Some(Facts {
             server_now: Some(time_at(around.now)),
             management_uid: (!around.servers.is_management_unread).then(|| own.into()),
-            control_plane: Some(CachedControlPlane {
-                key: control_plane_key(),
-                uid: text(&plane["metadata"]["uid"]),
-                generation: plane["metadata"]["generation"].as_i64(),
-                resource_version: text(&plane["metadata"]["resourceVersion"]),
-                versions: ControlPlaneFacts::in_object(plane),
-                rollout: Rollout::of(&serde_json::from_value::<ControlPlane>(plane.clone()).ok()?),
-            }),
             ..found
         })
     }

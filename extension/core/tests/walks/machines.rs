@@ -7,9 +7,9 @@ use sluice_crds::labels::{annotation, label, name};
 use crate::{
     capi::{record, version_at},
     objects::{
-        CATALOGUE, HIGHER_RELEASE, PACKAGE_VERSIONS, PACKAGES, PlannedBy, RELEASES, VERSIONS, a_class,
-        a_release, a_template, class, cluster, control_plane, package, package_name, package_place,
-        planned_by, release, servers, template, version_of_release, worker,
+        CATALOGUE, HIGHER_RELEASE, PACKAGE_VERSIONS, PACKAGES, PlannedBy, REBUILT_RELEASE, RELEASES,
+        VERSIONS, a_class, a_release, a_template, class, cluster, control_plane, package, package_name,
+        package_place, planned_by, release, servers, template, version_of_release, worker,
     },
     servers::{Place, Servers, place},
     truth::may_roll_back,
@@ -485,7 +485,7 @@ pub(crate) fn restore(servers: &mut Servers) {
 
 fn restore_releases(servers: &mut Servers) {
     let existing = (0..RELEASES.len()).filter(|index| servers.get(&release(*index)).is_some());
-    let mut indexes: Vec<usize> = existing.chain(HIGHER_RELEASE..RELEASES.len()).collect();
+    let mut indexes: Vec<usize> = existing.chain(HIGHER_RELEASE..=REBUILT_RELEASE).collect();
     indexes.sort_unstable();
     indexes.dedup();
     for index in indexes {

@@ -33,6 +33,8 @@
 //! - premature: packages of a cancelled upgrade go back only when no reconcile of Cluster API is left that takes its version;
 //! - unrestored: they go back to exactly those of the snapshot that may, and a rollback ends only then;
 //! - unproven: the record of a rollback opens a gate, or ends, only once the packages that went back are deployed;
+//! - refused: Cluster API accepts the steps that GenerateUpgradePlan returns;
+//! - unplanned: the next hop of a record is the first step that Cluster API shows;
 //! - early: no swap ends before all machines are made of the new images;
 //! - after a crash at any step, or a refused or unanswered request, the final state equals that of the undisturbed run.
 //!
@@ -49,6 +51,7 @@ mod connection;
 mod defect;
 mod ends;
 mod fault;
+mod generated;
 mod kapp;
 mod leader;
 mod machines;

@@ -624,8 +624,8 @@ fn a_recreated_cluster_whose_bootstrap_comes_later_gets_its_packages() {
     walk.drift();
 }
 
-/// Two minor versions, with every source of their steps. `disturbance` happens after every fourth number of rounds: `SEED` 0 to 3
-/// together cover all.
+/// Two minor versions, with every source of their steps but Sluice. `disturbance` happens after every fourth number of rounds: `SEED` 0
+/// to 3 together cover all.
 #[rstest]
 #[case::nothing(&[])]
 #[case::values(&[User(Edit::Values(2))])]
@@ -679,7 +679,7 @@ fn a_disturbance_at_any_time_delays_an_upgrade(
     disturb(disturbance, planned_by);
 }
 
-/// Several disturbances, with one source of the steps by `SEED`: 0 to 11 together cover all numbers of rounds and all sources.
+/// Several disturbances, with one source of the steps by `SEED`: 0 to 19 together cover all numbers of rounds and all sources.
 #[rstest]
 #[case::failed_run_and_values(&[
     Begin(1), End(1, false), User(Edit::Values(2)), Watch(0), Reconcile(0), Sync(1), Begin(1), End(1, false), Round,
@@ -721,8 +721,14 @@ fn a_disturbance_at_any_time_delays_an_upgrade(
     RetryAfterRound, ClusterApi(Reading::AtOnce), ClusterApi(Reading::AtOnce), User(Edit::UnsafeVersion(1)), ClusterApi(Reading::AtOnce), Round,
 ])]
 fn combined_disturbances_delay_an_upgrade(#[case] disturbance: &[Step]) {
-    let sources = [PlannedBy::Class, PlannedBy::Extension, PlannedBy::Nobody];
-    disturb(disturbance, sources[number("SEED", 0_usize) / 4 % 3]);
+    let sources = [
+        PlannedBy::Class,
+        PlannedBy::Extension,
+        PlannedBy::Nobody,
+        PlannedBy::Sluice { shown: true },
+        PlannedBy::Sluice { shown: false },
+    ];
+    disturb(disturbance, sources[number("SEED", 0_usize) / 4 % sources.len()]);
 }
 
 fn disturb(disturbance: &[Step], planned_by: PlannedBy) {

@@ -13,10 +13,14 @@ use crate::servers::{Place, Servers, place};
 
 pub(crate) const SYSTEM: &str = "tkg-system";
 pub(crate) const TEAM: &str = "team-a";
-/// Kubernetes versions; the first releases and package versions have the same indexes.
-pub(crate) const VERSIONS: [&str; 3] = ["v1.35.4", "v1.36.3", "v1.37.1"];
+/// Kubernetes versions. The first ones ascend, and releases and package versions have the same indexes.
+pub(crate) const VERSIONS: [&str; 4] = ["v1.35.4", "v1.36.3", "v1.37.1", "v1.36.4"];
+/// Number of versions that have a release in the beginning.
+pub(crate) const RELEASED: usize = 3;
+/// Index of a later patch version of the second minor version.
+pub(crate) const LATER: usize = 3;
 /// Releases of a version in ascending order. Those after the first three exist only after an edit, or in walks with images.
-pub(crate) const RELEASES: [&str; 8] = [
+pub(crate) const RELEASES: [&str; 9] = [
     "v1.35.4---test.1",
     "v1.36.3---test.1",
     "v1.37.1---test.1",
@@ -25,6 +29,7 @@ pub(crate) const RELEASES: [&str; 8] = [
     "v1.35.4---test.2",
     "v1.35.4---test.3",
     "v1.35.4---test.4",
+    "v1.36.4---test.1",
 ];
 /// Index of the other release of the second version.
 pub(crate) const OTHER_RELEASE: usize = 3;
@@ -36,6 +41,8 @@ pub(crate) const HIGHER_RELEASE: usize = 5;
 pub(crate) const HIGHEST_RELEASE: usize = 6;
 /// Index of a still higher release, with the packages of the first release.
 pub(crate) const REBUILT_RELEASE: usize = 7;
+/// Index of the release of the later patch version.
+pub(crate) const LATER_RELEASE: usize = 8;
 /// Versions of each package.
 pub(crate) const PACKAGE_VERSIONS: [&str; 6] = ["1.8.0", "1.9.0", "2.0.0", "1.9.5", "1.8.3", "1.8.6"];
 /// Number of versions in the catalogue of every walk.
@@ -189,12 +196,12 @@ pub(crate) fn package(package: usize, version: usize, content: &str) -> Value {
 
 /// Ranges of Kubernetes versions, and whether each contains the versions of a walk.
 pub(crate) const RANGES: [(&str, [bool; VERSIONS.len()]); 6] = [
-    ("<1.36.0", [true, false, false]),
-    (">=1.36.0", [false, true, true]),
-    ("<1.37.0", [true, true, false]),
-    (">=1.35.0 <1.38.0", [true, true, true]),
-    ("<1.36.0 || >=1.37.0", [true, false, true]),
-    (">=1.36.0 <1.36.0", [false, false, false]),
+    ("<1.36.0", [true, false, false, false]),
+    (">=1.36.0", [false, true, true, true]),
+    ("<1.37.0", [true, true, false, true]),
+    (">=1.35.0 <1.38.0", [true, true, true, true]),
+    ("<1.36.0 || >=1.37.0", [true, false, true, false]),
+    (">=1.36.0 <1.36.0", [false, false, false, false]),
 ];
 
 /// Whether a Package permits a Kubernetes version.
@@ -220,9 +227,29 @@ pub(crate) fn kubeconfig_with(token: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "Secret", "metadata": {}, "data": {"value": value}})
 }
 
+/// Whether a version is lower than another one.
+pub(crate) fn is_below(version: usize, other: usize) -> bool {
+    // All numbers have as many digits.
+    VERSIONS[version] < VERSIONS[other]
+}
+
+/// Returns the minor version of a version.
+pub(crate) fn minor(version: usize) -> u64 {
+    let minor = VERSIONS[version].split('.').nth(1);
+    minor
+        .and_then(|minor| minor.parse().ok())
+        .expect("a minor version")
+}
+
+/// Returns the index of the first release of a version.
+pub(crate) fn release_of_version(version: usize) -> usize {
+    if version == LATER { LATER_RELEASE } else { version }
+}
+
 /// Returns the index of the Kubernetes version of a release.
 pub(crate) fn version_of_release(index: usize) -> usize {
     match index {
+        LATER_RELEASE => LATER,
         OTHER_RELEASE | SAME_RELEASE => 1,
         HIGHER_RELEASE..=REBUILT_RELEASE => 0,
         _ => index,
@@ -234,6 +261,7 @@ pub(crate) fn packages_of(release: usize) -> usize {
     match release {
         SAME_RELEASE | REBUILT_RELEASE => 0,
         HIGHER_RELEASE | HIGHEST_RELEASE => release - 1,
+        LATER_RELEASE => LATER,
         _ => release,
     }
 }
@@ -272,14 +300,26 @@ pub(crate) enum PlannedBy {
     Class,
     /// An extension plans every minor version, also for workers.
     Extension,
+    /// Sluice plans the control plane, and workers take the last version.
+    Sluice {
+        /// Whether Cluster API shows the steps in the status of the Cluster, as since 1.14.
+        shown: bool,
+    },
 }
+
+/// Handler of Sluice in a ClusterClass. The name of its ExtensionConfig tells whether Cluster API shows the steps.
+const SHOWN: &str = "generate-upgrade-plan.sluice";
+const NOT_SHOWN: &str = "generate-upgrade-plan.sluice-not-shown";
 
 /// Returns the ClusterClass with these steps.
 pub(crate) fn a_class(planned_by: PlannedBy) -> Value {
+    let planned = |handler: &str| json!({"upgrade": {"external": {"generateUpgradePlanExtension": handler}}});
     let spec = match planned_by {
         PlannedBy::Nobody => json!({}),
-        PlannedBy::Class => json!({"kubernetesVersions": VERSIONS}),
-        PlannedBy::Extension => json!({"upgrade": {"external": {"generateUpgradePlanExtension": "plan"}}}),
+        PlannedBy::Class => json!({"kubernetesVersions": &VERSIONS[..RELEASED]}),
+        PlannedBy::Extension => planned("plan"),
+        PlannedBy::Sluice { shown: true } => planned(SHOWN),
+        PlannedBy::Sluice { shown: false } => planned(NOT_SHOWN),
     };
     json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "ClusterClass", "metadata": {}, "spec": spec})
 }
@@ -287,12 +327,12 @@ pub(crate) fn a_class(planned_by: PlannedBy) -> Value {
 /// Returns the source of the steps of upgrades.
 pub(crate) fn planned_by(servers: &Servers) -> PlannedBy {
     let spec = servers.get(&class()).map_or(&Value::Null, |class| &class["spec"]);
-    if !spec["upgrade"].is_null() {
-        PlannedBy::Extension
-    } else if !spec["kubernetesVersions"].is_null() {
-        PlannedBy::Class
-    } else {
-        PlannedBy::Nobody
+    match spec["upgrade"]["external"]["generateUpgradePlanExtension"].as_str() {
+        Some(SHOWN) => PlannedBy::Sluice { shown: true },
+        Some(NOT_SHOWN) => PlannedBy::Sluice { shown: false },
+        Some(_) => PlannedBy::Extension,
+        None if !spec["kubernetesVersions"].is_null() => PlannedBy::Class,
+        None => PlannedBy::Nobody,
     }
 }
 
@@ -332,7 +372,7 @@ pub(crate) fn servers() -> Servers {
     put(control_plane(), plane);
     put(class(), a_class(PlannedBy::default()));
     put(worker(), workers());
-    for index in 0..VERSIONS.len() {
+    for index in 0..RELEASED {
         put(release(index), a_release(index));
         put(template(index), a_template(index));
     }

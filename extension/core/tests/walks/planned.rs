@@ -30,6 +30,7 @@ fn gaps() -> impl Strategy<Value = Edit> {
     let version = || 1..3_usize;
     prop_oneof![
         1 => version().prop_map(Edit::NoRelease),
+        1 => Just(Edit::LaterRelease),
         1 => version().prop_map(Edit::NoTemplate),
         1 => (package(), version()).prop_map(|(which, version)| Edit::NoPackage(which, version)),
         1 => version().prop_map(|version| Edit::Deactivate(version, true)),

@@ -52,6 +52,7 @@ pub(crate) fn planned() -> impl Strategy<Value = PlannedBy> {
         4 => Just(PlannedBy::Class),
         1 => Just(PlannedBy::Nobody),
         2 => Just(PlannedBy::Extension),
+        2 => any::<bool>().prop_map(|shown| PlannedBy::Sluice { shown }),
     ]
 }
 
@@ -74,6 +75,7 @@ fn edits() -> impl Strategy<Value = Edit> {
         1 => Just(Edit::NoLabel),
         1 => Just(Edit::OtherRelease),
         1 => Just(Edit::SameRelease),
+        1 => Just(Edit::LaterRelease),
         2 => (paused(), any::<bool>()).prop_map(|(paused, sets)| if sets { Edit::Pause(paused) } else { Edit::Resume(paused) }),
         1 => Just(Edit::Delete),
         1 => Just(Edit::Move),

@@ -5,21 +5,26 @@ use std::{sync::Arc, time::Duration};
 use kube::core::Status;
 use serde_json::{Value, json};
 use sluice_core::{
-    cache::stores::{Stored as _, Stores as _},
+    cache::stores::{Releases, Stored as _, Stores as _},
     gate::{
         confirmation::{Confirmation, NotConfirmed, ObjectRead, Reads, ReleaseObject},
         decision::Decision,
         flights::Flights,
         hook_call::HookCall,
         index::{Index, Pace},
+        plan_call::{NoPlan, PlanCall},
         stuck::Counted,
     },
     reasons::Hold,
     reconcile::cluster::Server,
     resolver::{Asked, ResolverInputs, Running, resolve},
     upgrade::hop::ControlPlaneFacts,
+    upgrade_plan::{steps_by, steps_of},
 };
-use sluice_crds::foreign::{Cluster, ClusterClass};
+use sluice_crds::{
+    foreign::{Cluster, ClusterClass},
+    run::ClusterBootstrap,
+};
 
 use crate::{
     defect::Defect,
@@ -129,6 +134,29 @@ impl Replica {
         }
     }
 
+    /// Answers a call of GenerateUpgradePlan; `None` for a failure. Without filled caches, it needs reads that are answered at once.
+    pub(crate) fn plan(&self, servers: &Servers, call: &PlanCall, reading: Reading) -> Option<Vec<String>> {
+        let planned = if !call.passes_minors() {
+            steps_by(call, &Releases::new(), None).map_err(NoPlan::from)
+        } else if self.is_filled() {
+            steps_of(call, &Shown(&self.seen), SYSTEM)
+        } else if reading == Reading::AtOnce {
+            let read = Shown(servers);
+            let bootstrap: Option<Arc<ClusterBootstrap>> = read.get(Some(TEAM), &call.name);
+            steps_by(call, &read.releases(), bootstrap.as_deref()).map_err(NoPlan::from)
+        } else {
+            return None;
+        };
+        planned.ok()
+    }
+
+    /// Whether the caches are filled. A cache without its Cluster stands for one that is not filled yet.
+    fn is_filled(&self) -> bool {
+        let stores = Shown(&self.seen);
+        let cluster: Option<Arc<Cluster>> = stores.get(Some(TEAM), "one");
+        cluster.is_some() || stores.undecodable_cluster().is_some()
+    }
+
     /// Reviews an edit of the Cluster. Returns the operations of RFC 6902 that the webhook adds.
     pub(crate) fn review(&self, old: &Value, new: &Value) -> Vec<Value> {
         let seen = match self.defect {
@@ -185,9 +213,7 @@ impl Replica {
         };
         let (seen, read) = (shown(&self.seen), read.map(shown));
         let stores = Shown(&seen);
-        // A cache without its Cluster stands for one that is not filled yet.
-        let cluster: Option<Arc<Cluster>> = stores.get(Some(TEAM), "one");
-        if cluster.is_none() && stores.undecodable_cluster().is_none() {
+        if !self.is_filled() {
             return false;
         }
         let index = Index {

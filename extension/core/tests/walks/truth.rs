@@ -11,9 +11,9 @@ use crate::{
     kapp::Kapp,
     machines::{labelled, pinned},
     objects::{
-        OTHER_RELEASE, PACKAGES, RELEASES, SAME_RELEASE, VERSIONS, bootstrap, control_plane, is_unmanaged,
-        no_values, of_package, package_name, package_place, packages_of, ref_name, release, short_name,
-        template, values_source, version_of_release, worker,
+        OTHER_RELEASE, PACKAGES, RELEASES, SAME_RELEASE, VERSIONS, bootstrap, control_plane, is_below,
+        is_unmanaged, no_values, of_package, package_name, package_place, packages_of, ref_name, release,
+        release_of_version, short_name, template, values_source, version_of_release, worker,
     },
     servers::{Place, Servers},
     supervisor::{is_on_supervisor, with_tkgs_values},
@@ -32,7 +32,7 @@ pub(crate) fn releases_step(servers: &Servers, gate: &Gate) -> bool {
         Hook::AfterControlPlaneUpgrade | Hook::BeforeWorkersUpgrade => worker(),
         _ => return false,
     };
-    gate.open && version_at(servers, &place, "spec") < version_of(gate)
+    gate.open && is_below(version_at(servers, &place, "spec"), version_of(gate))
 }
 
 /// Returns the newly open gates of a record that release a step.
@@ -120,7 +120,7 @@ fn selected(servers: &Servers, version: usize) -> usize {
             {
                 other
             }
-            _ => version,
+            _ => release_of_version(version),
         },
     }
 }
@@ -200,8 +200,10 @@ pub(crate) fn deployment(servers: &Servers, kapp: &Kapp, package: usize) -> (boo
         deployed[release].is_some_and(|version| is_enough(servers, package, version, release))
     };
     // Packages of a later release count as well.
-    let right =
-        [0, 1, 2].map(|version| (version..VERSIONS.len()).any(|version| has(selected(servers, version))));
+    let right = std::array::from_fn(|version| {
+        let mut later = (0..VERSIONS.len()).filter(|later| !is_below(*later, version));
+        later.any(|version| has(selected(servers, version)))
+    });
     (true, right)
 }
 
@@ -233,7 +235,7 @@ fn has_rolled(servers: &Servers, gate: &Gate) -> bool {
         gate.hook,
         Hook::AfterControlPlaneUpgrade | Hook::BeforeWorkersUpgrade
     );
-    !comes_after || version_at(servers, &control_plane(), "status") >= version_of(gate)
+    !comes_after || !is_below(version_at(servers, &control_plane(), "status"), version_of(gate))
 }
 
 /// Whether an entry or the label names a release of the target if the control plane is released to the target.

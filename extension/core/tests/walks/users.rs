@@ -9,11 +9,11 @@ use crate::{
     kapp::IGNORES_SELECTION,
     machines,
     objects::{
-        CATALOGUE, MANAGEMENT_UID, OTHER_RELEASE, PACKAGES, PlannedBy, RANGES, RELEASES, SAME_RELEASE, TEAM,
-        VERSIONS, a_template, bootstrap, by_hand, class, cluster, control_plane, home, kube_system,
-        kubeconfig, kubeconfig_with, leaving_worker, leaving_workers, of_package, package, package_name,
-        package_place, packages_of, planned_by, release, short_name, template, values, values_source,
-        version_of_release, worker,
+        CATALOGUE, LATER_RELEASE, MANAGEMENT_UID, OTHER_RELEASE, PACKAGES, PlannedBy, RANGES, RELEASED,
+        RELEASES, SAME_RELEASE, TEAM, VERSIONS, a_template, bootstrap, by_hand, class, cluster,
+        control_plane, home, is_below, kube_system, kubeconfig, kubeconfig_with, leaving_worker,
+        leaving_workers, of_package, package, package_name, package_place, packages_of, planned_by, release,
+        release_of_version, short_name, template, values, values_source, version_of_release, worker,
     },
     odd,
     servers::{Place, Servers, place},
@@ -60,6 +60,8 @@ pub(crate) enum Edit {
     OtherRelease,
     /// A release of the second version with the packages of the first release appears, and the label names it.
     SameRelease,
+    /// The release of the later patch version appears.
+    LaterRelease,
     Pause(Paused),
     Resume(Paused),
     /// Source of the steps of upgrades.
@@ -172,7 +174,8 @@ fn to_of(servers: &Servers) -> usize {
 
 /// Returns the nearest possible target: Cluster API accepts none below the control plane.
 fn possible(servers: &Servers, version: usize) -> usize {
-    version.max(version_at(servers, &control_plane(), "spec"))
+    let at = version_at(servers, &control_plane(), "spec");
+    if is_below(version, at) { at } else { version }
 }
 
 #[expect(clippy::too_many_lines, reason = "a list of edits")]
@@ -181,7 +184,7 @@ pub(crate) fn edit(servers: &mut Servers, edit: Edit) {
         Edit::Target(version) => {
             let version = possible(servers, version);
             self::edit(servers, Edit::Version(version));
-            self::edit(servers, Edit::Label(version));
+            self::edit(servers, Edit::Label(release_of_version(version)));
         }
         Edit::Version(version) => {
             let version = possible(servers, version);
@@ -209,8 +212,16 @@ pub(crate) fn edit(servers: &mut Servers, edit: Edit) {
                 labels.remove(label::TKR);
             }
         }),
-        Edit::OtherRelease => add_release(servers, OTHER_RELEASE),
-        Edit::SameRelease => add_release(servers, SAME_RELEASE),
+        Edit::OtherRelease | Edit::SameRelease => {
+            let added = if edit == Edit::OtherRelease {
+                OTHER_RELEASE
+            } else {
+                SAME_RELEASE
+            };
+            add_release(servers, added);
+            self::edit(servers, Edit::Label(added));
+        }
+        Edit::LaterRelease => add_release(servers, LATER_RELEASE),
         Edit::Pause(paused) => pause(servers, paused, true),
         Edit::Resume(paused) => pause(servers, paused, false),
         Edit::Steps(planned_by) => {
@@ -445,12 +456,11 @@ fn restore_snapshot(servers: &mut Servers) {
     });
 }
 
-/// Creates a release, which the label then names.
+/// Creates a release.
 fn add_release(servers: &mut Servers, index: usize) {
     let added = machines::release_of(servers, index);
     servers.put(release(index), added);
     servers.put(template(index), a_template(index));
-    edit(servers, Edit::Label(index));
 }
 
 /// Sets or removes a pause.
@@ -617,7 +627,7 @@ pub(crate) fn mend_target(servers: &mut Servers, chosen: bool) -> usize {
     let label = match (label, pinned) {
         // The webhook would have refused a lower release.
         (Some(label), Some(pinned)) => label.max(pinned),
-        (label, pinned) => label.or(pinned).unwrap_or(to),
+        (label, pinned) => label.or(pinned).unwrap_or(release_of_version(to)),
     };
     edit(servers, Edit::Label(label));
     to
@@ -666,7 +676,7 @@ fn mend_inputs(servers: &mut Servers, to: usize, chosen: bool) {
 
 /// Restores the initial releases, templates and Packages.
 fn restore_catalogue(servers: &mut Servers) {
-    for version in 0..VERSIONS.len() {
+    for version in 0..RELEASED {
         let restored = machines::release_of(servers, version);
         restore(servers, release(version), restored);
         machines::deactivate(servers, version, false);

@@ -439,6 +439,9 @@ impl Walk {
         self.judge_installs(which);
         self.judge_lowered(which, &there);
         if let Some(write) = wrote {
+            if let Some(written) = record(&self.servers) {
+                plans::assert_next_step(&self.leaders[which], before.as_ref(), &written);
+            }
             self.judge(before.as_ref(), &write, began);
         }
         self.judge_swaps(which, &there);

@@ -148,7 +148,6 @@ pub fn parse_plan(body: &[u8]) -> Result<PlanCall, RequestError> {
     let metadata = cluster.metadata.ok_or_else(|| missing("cluster.metadata"))?.0;
     let topology = cluster.spec.and_then(|spec| spec.0.topology);
     let variables = topology.and_then(|topology| topology.0.variables);
-    let pinned = variables.map(|variables| pinned_in(variables.get())).transpose();
     let from = request.from_control_plane_kubernetes_version;
     Ok(PlanCall {
         namespace: required("cluster.metadata.namespace", metadata.namespace)?.into_owned(),
@@ -156,10 +155,19 @@ pub fn parse_plan(body: &[u8]) -> Result<PlanCall, RequestError> {
         uid: required("cluster.metadata.uid", metadata.uid)?.into_owned(),
         from: version("fromControlPlaneKubernetesVersion", from)?.into_owned(),
         to: version("toKubernetesVersion", request.to_kubernetes_version)?.into_owned(),
-        pinned: pinned
-            .map_err(|error| RequestError::Malformed(format!("cluster.spec.topology.variables: {error}")))?
-            .unwrap_or_default(),
+        pinned: variables.map_or_else(|| Ok(Vec::new()), |variables| pinned(variables.get()))?,
     })
+}
+
+/// Reads the pinned versions. They are bounded: a call that waits for a read has no share of the memory for bodies any more.
+fn pinned(variables: &str) -> Result<Vec<String>, RequestError> {
+    let field = "cluster.spec.topology.variables";
+    let pinned = pinned_in(variables);
+    let pinned = pinned.map_err(|fault| RequestError::Malformed(format!("{field}: {fault}")))?;
+    let checked = pinned
+        .into_iter()
+        .map(|version| short(field, version.into()).map(Cow::into_owned));
+    checked.collect()
 }
 
 /// Checks a discovery request, which contains only its type.

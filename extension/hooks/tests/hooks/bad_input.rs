@@ -224,7 +224,9 @@ async fn only_post_is_answered(
 )]
 #[case::upper_case("/hooks.runtime.cluster.x-k8s.io/v1alpha1/BeforeClusterUpgrade/before-cluster-upgrade")]
 #[case::another_profile("/capi-1.10/hooks.runtime.cluster.x-k8s.io/v1alpha1/discovery")]
-#[case::not_advertised("/hooks.runtime.cluster.x-k8s.io/v1alpha1/generateupgradeplan/generate-upgrade-plan")]
+#[case::not_advertised(
+    "/capi-1.11/hooks.runtime.cluster.x-k8s.io/v1alpha1/generateupgradeplan/generate-upgrade-plan"
+)]
 #[case::more("/hooks.runtime.cluster.x-k8s.io/v1alpha1/beforeclusterupgrade/before-cluster-upgrade/more")]
 #[tokio::test]
 async fn unknown_paths_are_counted(#[case] path: &str) {

@@ -13,7 +13,9 @@ use sluice_core::gate::decision::Decision;
 use sluice_core::gate::hook_call::{HookCall, OwnedHookCall};
 use sluice_core::gate::retry::RetryAfter;
 use sluice_core::reasons::HoldReason;
-use sluice_hooks::{Answer, Endpoint, Gate, Hook, Observer, Outcome, Peer, handler, router};
+use sluice_hooks::{
+    Answer, Endpoint, Gate, Hook, NoPlan, Observer, Outcome, Peer, PlanCall, handler, router,
+};
 use tower::ServiceExt;
 
 /// What Cluster API 1.14 sent for `hook`, recorded on a running stack.
@@ -33,9 +35,25 @@ pub(crate) fn recorded(hook: Hook) -> &'static str {
 
 pub(crate) const DISCOVERY: &str = include_str!("requests/Discovery.json");
 
+/// What Cluster API 1.14 sent for an upgrade by two minor versions, recorded on a running stack.
+pub(crate) const PLAN: &str = include_str!("requests/GenerateUpgradePlan.json");
+
+/// The path of GenerateUpgradePlan, without a prefix.
+pub(crate) const PLAN_PATH: &str =
+    "/hooks.runtime.cluster.x-k8s.io/v1alpha1/generateupgradeplan/generate-upgrade-plan";
+
 /// The recorded request, changed.
 pub(crate) fn changed(hook: Hook, change: impl FnOnce(&mut Value)) -> String {
-    let mut request = serde_json::from_str(recorded(hook)).unwrap();
+    edited(recorded(hook), change)
+}
+
+/// The recorded request of GenerateUpgradePlan, changed.
+pub(crate) fn changed_plan(change: impl FnOnce(&mut Value)) -> String {
+    edited(PLAN, change)
+}
+
+fn edited(recorded: &str, change: impl FnOnce(&mut Value)) -> String {
+    let mut request = serde_json::from_str(recorded).unwrap();
     change(&mut request);
     request.to_string()
 }
@@ -62,6 +80,7 @@ pub(crate) fn held(reason: HoldReason, message: &str) -> Decision {
 pub(crate) struct Always {
     decision: Decision,
     confirmed: Decision,
+    planned: Result<Vec<String>, NoPlan>,
     pub(crate) asked: Arc<Mutex<Vec<String>>>,
 }
 
@@ -69,6 +88,7 @@ pub(crate) fn always(decision: Decision) -> Always {
     Always {
         confirmed: decision.clone(),
         decision,
+        planned: Ok(Vec::new()),
         asked: Arc::default(),
     }
 }
@@ -77,6 +97,14 @@ pub(crate) fn always(decision: Decision) -> Always {
 pub(crate) fn confirming(confirmed: Decision) -> Always {
     Always {
         confirmed,
+        ..always(Decision::Release)
+    }
+}
+
+/// Gate with this plan.
+pub(crate) fn planning(planned: Result<Vec<String>, NoPlan>) -> Always {
+    Always {
+        planned,
         ..always(Decision::Release)
     }
 }
@@ -105,6 +133,11 @@ impl Gate for Always {
 
     fn confirm(&self, _: OwnedHookCall, _: IpAddr) -> impl Future<Output = Decision> + Send {
         ready(self.confirmed.clone())
+    }
+
+    fn plan(&self, call: PlanCall, _: IpAddr) -> impl Future<Output = Result<Vec<String>, NoPlan>> + Send {
+        self.asked.lock().unwrap().push(format!("{call:?}"));
+        ready(self.planned.clone())
     }
 }
 
@@ -142,6 +175,10 @@ impl Received {
                 .is_none_or(|seconds| seconds == 0)
     }
 
+    pub(crate) fn status(&self) -> &str {
+        self.body["status"].as_str().expect("every answer has a status")
+    }
+
     pub(crate) fn message(&self) -> &str {
         self.body["message"].as_str().expect("every answer has a message")
     }
@@ -158,7 +195,11 @@ pub(crate) async fn call(router: &Router, hook: Hook, body: impl Into<Body>) -> 
 
 /// The call of a peer with others of its own.
 pub(crate) async fn call_from(router: &Router, peer: &Peer, hook: Hook, body: impl Into<Body>) -> Received {
-    let request = Request::post(path("", hook)).extension(peer.clone());
+    post_from(router, peer, &path("", hook), body).await
+}
+
+pub(crate) async fn post_from(router: &Router, peer: &Peer, path: &str, body: impl Into<Body>) -> Received {
+    let request = Request::post(path).extension(peer.clone());
     send(router, request.body(body.into()).unwrap()).await
 }
 

@@ -39,7 +39,7 @@ async fn the_first_step_of_a_chain_is_asked_about() {
 }
 
 /// The recorded Cluster as older releases of Cluster API send it.
-fn v1beta1(cluster: &mut Value, typed: bool) {
+pub(crate) fn v1beta1(cluster: &mut Value, typed: bool) {
     let fields = cluster.as_object_mut().unwrap();
     if typed {
         fields.insert("apiVersion".into(), json!("cluster.x-k8s.io/v1beta1"));

@@ -12,10 +12,13 @@ use http::Request;
 use rstest::rstest;
 use sluice_core::gate::decision::Decision;
 use sluice_core::gate::hook_call::{HookCall, OwnedHookCall};
-use sluice_hooks::{Endpoint, Gate, Hook, Outcome, Peer, router};
+use sluice_hooks::{Endpoint, Gate, Hook, NoPlan, Outcome, Peer, PlanCall, router};
 use tokio::sync::{Barrier, Semaphore};
 
-use crate::caller::{DISCOVERY, Seen, call, call_from, changed, path, recorded, releasing, send};
+use crate::caller::{
+    DISCOVERY, PLAN, PLAN_PATH, Seen, call, call_from, changed, changed_plan, path, post, post_from,
+    recorded, releasing, send,
+};
 
 /// Fails for one cluster.
 struct Fails;
@@ -33,6 +36,15 @@ impl Gate for Fails {
             "a defect of its confirmation"
         );
         Decision::Release
+    }
+
+    fn plan(&self, call: PlanCall, _: IpAddr) -> impl Future<Output = Result<Vec<String>, NoPlan>> + Send {
+        assert!(call.name != "bad", "a defect before the plan");
+        async move {
+            tokio::task::yield_now().await;
+            assert!(call.name != "unconfirmed", "a defect of its plan");
+            Ok(vec![call.to])
+        }
     }
 }
 
@@ -63,6 +75,36 @@ async fn a_panic_holds_its_own_request_only(#[values("bad", "unconfirmed")] name
 
         assert!(call(&router, hook, recorded(hook)).await.releases());
     }
+}
+
+#[rstest]
+#[tokio::test]
+async fn a_panic_fails_its_own_plan_only(#[values("bad", "unconfirmed")] name: &str) {
+    let seen = Seen::default();
+    let router = router(Arc::new(Fails), seen.clone());
+    let bad = changed_plan(|request| request["cluster"]["metadata"]["name"] = name.into());
+    let answer = post(&router, PLAN_PATH, bad).await;
+    assert_eq!((answer.code.as_u16(), answer.status()), (200, "Failure"));
+    assert_eq!(seen.last(), (Endpoint::UpgradePlan, Outcome::Panicked));
+
+    assert_eq!(post(&router, PLAN_PATH, PLAN).await.status(), "Success");
+}
+
+/// No plan can be held, and Cluster API calls again after a failure.
+#[tokio::test(start_paused = true)]
+async fn a_plan_whose_body_is_not_read_fails() {
+    let (router, seen) = releasing();
+    let body = Body::from_stream(stream::pending::<Result<Bytes, std::io::Error>>());
+    let late = post(&router, PLAN_PATH, body).await;
+    assert_eq!((late.code.as_u16(), late.status()), (200, "Failure"));
+    assert_eq!(seen.last(), (Endpoint::UpgradePlan, Outcome::Late));
+
+    let peer = Peer::default();
+    begin(&router, &peer);
+    tokio::time::sleep(Duration::from_millis(10)).await;
+    let busy = post_from(&router, &peer, PLAN_PATH, PLAN).await;
+    assert_eq!((busy.code.as_u16(), busy.status()), (200, "Failure"));
+    assert_eq!(seen.last(), (Endpoint::UpgradePlan, Outcome::Busy));
 }
 
 #[rstest]
@@ -224,7 +266,7 @@ async fn requests_at_once_are_bounded_before_any_of_their_bodies_comes() {
     assert_eq!((late, seen.len()), (8 * 1024, 10_000), "all others were refused");
 }
 
-/// Gate whose confirmations end together.
+/// Gate whose confirmations and plans end together.
 struct Together {
     entered: Semaphore,
     all: Barrier,
@@ -236,33 +278,44 @@ impl Gate for Together {
     }
 
     async fn confirm(&self, _: OwnedHookCall, _: IpAddr) -> Decision {
+        self.reads().await;
+        Decision::Release
+    }
+
+    async fn plan(&self, call: PlanCall, _: IpAddr) -> Result<Vec<String>, NoPlan> {
+        self.reads().await;
+        Ok(vec![call.to])
+    }
+}
+
+impl Together {
+    async fn reads(&self) {
         self.entered.add_permits(1);
         self.all.wait().await;
-        Decision::Release
     }
 }
 
 /// The budget of one peer has room for one of these bodies.
+#[rstest]
+#[case::confirmation(path("", Hook::BeforeClusterUpgrade), recorded(Hook::BeforeClusterUpgrade))]
+#[case::plan(PLAN_PATH.to_owned(), PLAN)]
 #[tokio::test]
-async fn a_body_is_dropped_before_its_call_is_confirmed() {
+async fn a_body_is_dropped_before_the_reads_of_its_call(#[case] url: String, #[case] body: &'static str) {
     let soon = Duration::from_mins(1);
     let gate = Arc::new(Together {
         entered: Semaphore::new(0),
         all: Barrier::new(3),
     });
     let (router, peer) = (router(Arc::clone(&gate), ()), Peer::default());
-    let hook = Hook::BeforeClusterUpgrade;
     let mut answers = Vec::new();
     for _ in 0..3 {
-        let body = changed(hook, |request| {
-            request["padding"] = "x".repeat(15 * 1024 * 1024).into();
-        });
-        let (router, peer) = (router.clone(), peer.clone());
+        let body = [body, &" ".repeat(15 * 1024 * 1024)].concat();
+        let (router, peer, url) = (router.clone(), peer.clone(), url.clone());
         answers.push(tokio::spawn(async move {
-            call_from(&router, &peer, hook, body).await
+            post_from(&router, &peer, &url, body).await
         }));
         let entered = tokio::time::timeout(soon, gate.entered.acquire()).await;
-        entered.expect("the call is confirmed").unwrap().forget();
+        entered.expect("the call reads").unwrap().forget();
     }
     for answer in answers {
         let answer = tokio::time::timeout(soon, answer).await.expect("an answer");

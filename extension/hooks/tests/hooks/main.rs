@@ -11,5 +11,6 @@ mod bad_input;
 mod caller;
 mod calls;
 mod isolation;
+mod plans;
 mod properties;
 mod replies;

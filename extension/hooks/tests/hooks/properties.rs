@@ -12,7 +12,7 @@ fn hooks() -> impl Strategy<Value = Hook> {
 }
 
 /// Every place of a value, as JSON pointers.
-fn places(value: &Value, at: &str, found: &mut Vec<String>) {
+pub(crate) fn places(value: &Value, at: &str, found: &mut Vec<String>) {
     found.push(at.to_owned());
     match value {
         Value::Object(fields) => fields.iter().for_each(|(name, value)| {
@@ -29,7 +29,7 @@ fn places(value: &Value, at: &str, found: &mut Vec<String>) {
     }
 }
 
-fn odd_values() -> impl Strategy<Value = Value> {
+pub(crate) fn odd_values() -> impl Strategy<Value = Value> {
     prop_oneof![
         Just(Value::Null),
         any::<bool>().prop_map(Value::from),

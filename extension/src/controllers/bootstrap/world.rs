@@ -59,6 +59,7 @@ pub(crate) fn context(
         client: client.clone(),
         settings: Settings {
             system_namespace: SYSTEM.to_owned(),
+            extension_configs: Vec::new(),
             sync_period: SyncPeriod {
                 length: Duration::from_mins(10),
                 since: now(),

@@ -113,6 +113,7 @@ pub(super) async fn leader(management: &ObjectServer) -> Context {
         client: client.clone(),
         settings: GateSettings {
             system_namespace: "system".to_owned(),
+            extension_configs: Vec::new(),
             sync_period: SyncPeriod {
                 length: Duration::from_mins(10),
                 since: now(),

@@ -191,6 +191,7 @@ fn facts(cluster: &Arc<Cluster>) -> Option<Facts> {
 fn facts_in(given: &Given, cluster: &Arc<Cluster>) -> Option<Facts> {
     let settings = Settings {
         system_namespace: "system".to_owned(),
+        extension_configs: Vec::new(),
         sync_period: SyncPeriod {
             length: Duration::from_mins(10),
             since: Instant::now(),
@@ -318,6 +319,36 @@ fn an_extension_has_not_planned_the_steps_to_another_version(#[case] stored: &st
         .iter()
         .any(|warning| warning.starts_with("StepsNotPlanned"));
     assert_eq!(is_assumed, assumed, "{warnings:?}");
+}
+
+#[rstest]
+#[case::every_step(&["v1.36.3", "v1.37.0"], "will be held: TemplateNotFound at v1.36.3: ")]
+#[case::without_a_release_between(
+    &["v1.37.0"],
+    "will be held: NoTKRForHop at v1.37.0: no TanzuKubernetesRelease is for Kubernetes 1.36"
+)]
+fn steps_that_sluice_plans_are_checked(#[case] versions: &[&str], #[case] expected: &str) {
+    let own = json!({"upgrade": {"external": {"generateUpgradePlanExtension": "generate-upgrade-plan.ext"}}});
+    let releases = versions.iter().map(|version| {
+        let spec = json!({"version": version, "kubernetes": {"version": version}});
+        object(None, version, &Value::Null, &json!({"spec": spec}))
+    });
+    let given = Given {
+        classes: vec![class("team-a", "class", &own)],
+        releases: releases.collect(),
+        ..Given::default()
+    };
+    let warnings = warnings(
+        &written("v1.35.4", RELEASE),
+        &written("v1.37.0", "v1.37.0"),
+        &given,
+    );
+    assert!(
+        warnings.iter().any(|warning| warning.starts_with(expected)),
+        "{warnings:?}"
+    );
+    let is_assumed = |warning: &String| warning.starts_with("StepsNotPlanned");
+    assert!(!warnings.iter().any(is_assumed), "{warnings:?}");
 }
 
 /// A caller may write any namespace.

@@ -20,6 +20,7 @@ use crate::{
     },
     cluster::{is_managed, is_paused},
     decode::Undecodable,
+    gate::plan_call::NoPlan,
     migration::without_finalizer,
     packages::{
         bootstrap::{Catalogue, ResolvedRelease, packages},
@@ -35,7 +36,7 @@ use crate::{
         record::{ClusterFacts, of_cluster},
         swap::made_of,
     },
-    upgrade_plan::{ClusterPlan, NoRelease},
+    upgrade_plan::ClusterPlan,
 };
 
 /// Settings of the operator.
@@ -43,6 +44,8 @@ use crate::{
 pub struct Settings {
     /// Namespace of templates and Packages, and of PackageInstalls in workload clusters.
     pub system_namespace: String,
+    /// Names of the ExtensionConfigs of Sluice; empty if any may be.
+    pub extension_configs: Vec<String>,
     /// Resync interval of kapp-controller for a package, and interval of drift checks of a settled Cluster.
     pub sync_period: SyncPeriod,
     /// Time that a deletion may wait for packages to be uninstalled.
@@ -143,7 +146,7 @@ pub struct Facts {
     /// Source of the upgrade steps.
     pub plan: Plan,
     /// Steps that hook GenerateUpgradePlan of Sluice returns; `None` if the class does not refer to it.
-    pub own_steps: Option<Result<Vec<String>, NoRelease>>,
+    pub own_steps: Option<Result<Vec<String>, NoPlan>>,
     /// All releases.
     pub releases: Arc<Releases>,
     /// All OSImages; `None` before the first list.
@@ -223,7 +226,7 @@ impl Facts {
             class.as_deref(),
             version,
             stores,
-            &settings.system_namespace,
+            (&settings.system_namespace, &settings.extension_configs),
         );
         Some(Self {
             server_now: None,
@@ -360,13 +363,17 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::cache::stores::tests::{Filling, Given, object, undecodable};
+    use crate::{
+        cache::stores::tests::{Filling, Given, object, undecodable},
+        protocol::Server,
+    };
 
     const LABEL: &str = "v1.36.3---sluice.1";
 
     fn settings() -> Settings {
         Settings {
             system_namespace: "tkg-system".to_owned(),
+            extension_configs: Vec::new(),
             sync_period: SyncPeriod {
                 length: Duration::from_mins(10),
                 since: Instant::now(),
@@ -555,5 +562,35 @@ mod tests {
             workers: Vec::new(),
         };
         assert_eq!(plan(&with(external)), given);
+    }
+
+    #[test]
+    fn sluice_plans_the_steps_from_the_version_of_the_control_plane() {
+        let external = json!({"generateUpgradePlanExtension": "generate-upgrade-plan.sluice"});
+        let class = json!({"spec": {"upgrade": {"external": external}}});
+        let release = json!({"spec": {"version": "v1.35.4", "kubernetes": {"version": "v1.35.4"}}});
+        let given = Given {
+            classes: vec![object(Some("team-a"), "class", &Value::Null, &class)],
+            releases: vec![object(None, "v1.35.4---sluice.1", &Value::Null, &release)],
+            ..Given::default()
+        };
+        let mut cluster = cluster(LABEL);
+        let annotations = Arc::make_mut(&mut cluster).annotations_mut();
+        annotations.insert(annotation::UPGRADE_STEP.to_owned(), String::new());
+        let control_plane = CachedControlPlane {
+            key: Key::of::<Cluster>(Server::Management, Some("team-a"), "one"),
+            uid: None,
+            generation: None,
+            resource_version: None,
+            versions: ControlPlaneFacts {
+                spec_version: Some("v1.34.4".to_owned()),
+                status_version: Some("v1.34.4".to_owned()),
+            },
+            rollout: Rollout::default(),
+        };
+        let found = Facts::of(&cluster, &given, &settings(), |_| Ok(Some(control_plane))).unwrap();
+        let steps = vec!["v1.35.4".to_owned(), "v1.36.3".to_owned()];
+        assert_eq!(found.own_steps, Some(Ok(steps.clone())));
+        assert_eq!(found.plan, Plan::Listed(steps));
     }
 }

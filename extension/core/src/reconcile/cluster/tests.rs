@@ -33,6 +33,7 @@ pub(crate) fn facts() -> Facts {
         management_uid: Some("management".into()),
         settings: Settings {
             system_namespace: "system".to_owned(),
+            extension_configs: Vec::new(),
             sync_period: SyncPeriod {
                 length: Duration::from_mins(10),
                 since: Instant::now(),

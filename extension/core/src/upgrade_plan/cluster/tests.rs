@@ -35,6 +35,7 @@ pub(in crate::upgrade_plan) fn facts() -> Facts {
     let cluster: Arc<Cluster> = object(Some("team-a"), "one", &labels, &json!({"spec": spec}));
     let settings = Settings {
         system_namespace: "system".to_owned(),
+        extension_configs: Vec::new(),
         sync_period: SyncPeriod {
             length: Duration::from_mins(10),
             since: Instant::now(),

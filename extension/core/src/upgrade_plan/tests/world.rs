@@ -13,6 +13,8 @@ use sluice_crds::{
 };
 
 use crate::{
+    cache::stores::Releases,
+    gate::plan_call::NoPlan,
     packages::{bootstrap::PackageFacts, requirements::ManagementPackages},
     protocol::{Failure, Interrupt, Key, Object, Read, ReadResult, Resource, Server, Step},
     reconcile::cluster::{
@@ -20,7 +22,7 @@ use crate::{
         tests::{clock, facts},
     },
     upgrade::hop::{ControlPlaneFacts, Plan, Rollout, WorkerFacts},
-    upgrade_plan::{Effect, FindingReason, Scope, UpgradePlan, plan},
+    upgrade_plan::{Effect, FindingReason, Scope, StepsInputs, UpgradePlan, plan, steps},
 };
 
 pub(crate) const VERSIONS: [&str; 5] = ["v1.33.9", "v1.34.4", "v1.35.4", "v1.36.3", "v1.37.1"];
@@ -87,6 +89,19 @@ fn a_worker(version: &str) -> WorkerFacts {
         versions: vec![version.to_owned()],
         ..WorkerFacts::default()
     }
+}
+
+/// Returns the error of hook GenerateUpgradePlan without any release.
+pub(crate) fn no_release() -> NoPlan {
+    let releases = Releases::new();
+    let inputs = StepsInputs {
+        from: VERSIONS[FROM],
+        to: VERSIONS[TO],
+        pinned: &[],
+        recorded: &[],
+        releases: &releases,
+    };
+    steps(inputs, &|_, _| true).unwrap_err().into()
 }
 
 /// Cached objects of a Cluster, and the objects that a plan of it may read.
@@ -321,6 +336,16 @@ impl World {
             },
             rollout: Rollout::default(),
         });
+    }
+
+    /// Sets the steps that hook GenerateUpgradePlan of Sluice returns; Cluster API shows none yet.
+    pub(crate) fn plan_steps(&mut self, steps: Result<&[&str], NoPlan>) {
+        let owned = |steps: &[&str]| steps.iter().map(|step| (*step).to_owned()).collect();
+        self.facts.own_steps = Some(steps.map(owned));
+        self.facts.plan = Plan::Given {
+            control_plane: Vec::new(),
+            workers: Vec::new(),
+        };
     }
 
     /// Sets the version of the workers.

@@ -8,7 +8,7 @@ use super::{HOLDS, Kind, STORES, Search, sample::Runs};
 use crate::{
     objects::{
         PACKAGES,
-        PlannedBy::{Class, Extension},
+        PlannedBy::{Class, Extension, Sluice},
     },
     random::number,
     users::{Edit, Paused},
@@ -241,8 +241,8 @@ fn a_deletion_with_an_additional_package() {
 
 #[test]
 fn edits_of_a_chain_in_any_order() {
-    use Edit::{Label, Move, NoStatus, OldManifest, UnsafeVersion, Values, Version};
-    const EDITS: [(super::PlannedBy, &[Edit]); 5] = [
+    use Edit::{Label, LaterRelease, Move, NoStatus, OldManifest, UnsafeVersion, Values, Version};
+    const EDITS: [(super::PlannedBy, &[Edit]); 6] = [
         (Class, &[Version(2), Label(2), Values(2)]),
         (
             Class,
@@ -251,6 +251,7 @@ fn edits_of_a_chain_in_any_order() {
         (Extension, &[Version(2), Label(2), OldManifest]),
         (Extension, &[Version(2), Label(2), Move]),
         (Extension, &[Version(2), Label(2), NoStatus]),
+        (Sluice { shown: true }, &[Version(2), Label(2), LaterRelease]),
     ];
     for (planned_by, edits) in EDITS {
         let search = Search {

@@ -8,19 +8,19 @@ use sluice_core::{
 };
 use sluice_crds::{
     labels::{annotation, label},
-    run::Hook,
+    run::{Hook, UpgradeRecord},
 };
 
 use super::{Step, Walk, invariants::ROUNDS};
 use crate::{
-    capi::{brief, control_plane_steps, record, version_at},
+    capi::{brief, control_plane_steps, record, skips_minor, version_at},
     defect::Defect,
     leader::{Leader, Surroundings},
     machines::{has_images, labelled},
     objects::{
-        OTHER_RELEASE, PACKAGES, PlannedBy, RELEASES, SAME_RELEASE, VERSIONS, bootstrap, cluster,
-        control_plane, is_unmanaged, package_name, package_place, permits, planned_by, release, template,
-        version_of_release,
+        LATER_RELEASE, OTHER_RELEASE, PACKAGES, PlannedBy, RELEASES, SAME_RELEASE, VERSIONS, bootstrap,
+        cluster, control_plane, is_below, is_unmanaged, package_name, package_place, packages_of, permits,
+        planned_by, release, release_of_version, template, version_of_release, worker,
     },
     replica::Reading,
     servers::{Servers, place_of},
@@ -54,6 +54,10 @@ pub(crate) fn obstacle(servers: &Servers) -> Option<(usize, &'static str)> {
         return steps.first().map(|first| (*first, "TKRNotFound"));
     }
     let mut from = version_at(servers, &control_plane(), "spec");
+    // Sluice plans no steps, so the hop is the target.
+    if let Some(first) = steps.first().filter(|first| skips_minor(from, **first)) {
+        return Some((*first, "NoTKRForHop"));
+    }
     for step in steps {
         if let Some(reason) = obstacle_of(servers, from, step) {
             return Some((step, reason));
@@ -65,17 +69,19 @@ pub(crate) fn obstacle(servers: &Servers) -> Option<(usize, &'static str)> {
 
 /// Returns the reason why a step cannot end.
 fn obstacle_of(servers: &Servers, from: usize, step: usize) -> Option<&'static str> {
-    if servers.get(&release(step)).is_none() {
+    let index = release_of_version(step);
+    if servers.get(&release(index)).is_none() {
         return Some("NoTKRForHop");
     }
-    if servers.get(&template(step)).is_none() {
+    if servers.get(&template(index)).is_none() {
         return Some("TemplateNotFound");
     }
-    let packages = PACKAGES.map(|which| servers.get(&package_place(&package_name(which, step))));
+    let packages =
+        PACKAGES.map(|which| servers.get(&package_place(&package_name(which, packages_of(index)))));
     if packages.iter().any(Option::is_none) {
         return Some("PackageNotFound");
     }
-    if is_deactivated(servers, step) {
+    if is_deactivated(servers, index) {
         return Some("TKRNotUsable");
     }
     let mut packages = PACKAGES.into_iter().zip(packages);
@@ -118,11 +124,11 @@ pub(super) fn assert_usable(leader: &Leader) {
     };
     let [at, reported] = ["spec", "status"].map(|part| version_at(saw, &control_plane(), part));
     let to = target(saw);
-    let mut others = [OTHER_RELEASE, SAME_RELEASE].iter();
+    let mut others = [OTHER_RELEASE, SAME_RELEASE, LATER_RELEASE].iter();
     let is_certain = labelled(saw) == Some(to)
         && !has_images(saw)
         && others.all(|other| saw.get(&release(*other)).is_none());
-    if at != reported || version_of_release(merged) <= at || !is_certain {
+    if at != reported || !is_below(at, version_of_release(merged)) || !is_certain {
         return;
     }
     let mut steps = control_plane_steps(saw, to).into_iter();
@@ -135,7 +141,49 @@ pub(super) fn assert_usable(leader: &Leader) {
     );
 }
 
+/// Asserts that the next hop in a record, which a leader has just written, is the first step that its caches show for the target.
+pub(super) fn assert_next_step(leader: &Leader, before: Option<&UpgradeRecord>, record: &UpgradeRecord) {
+    let saw = &leader.saw;
+    let (Some(cluster), Some(hop)) = (saw.get(&cluster()), record.hop.as_deref()) else {
+        return;
+    };
+    let steps = cluster["status"]["controlPlane"]["upgradePlan"].as_array();
+    let steps = steps
+        .into_iter()
+        .flatten()
+        .filter_map(|step| step["version"].as_str());
+    let steps: Vec<&str> = steps.collect();
+    let are_shown = matches!(
+        planned_by(saw),
+        PlannedBy::Extension | PlannedBy::Sluice { shown: true }
+    );
+    let at = VERSIONS[version_at(saw, &control_plane(), "spec")];
+    let is_new = before.and_then(|before| before.hop.as_deref()) != Some(hop);
+    let is_of_target = cluster["spec"]["topology"]["version"] == record.to.as_str()
+        && steps.last() == Some(&record.to.as_str());
+    if !are_shown || !is_new || !is_of_target || hop <= at || record.to.as_str() <= at {
+        return;
+    }
+    let first = steps.iter().find(|step| **step > at);
+    assert!(
+        first == Some(&hop),
+        "unplanned: {hop} is the next hop of the record, and Cluster API shows {steps:?}"
+    );
+}
+
 impl Walk {
+    /// Returns the versions that control plane and workers had, in order.
+    pub(crate) fn taken(&self) -> [Vec<&'static str>; 2] {
+        [control_plane(), worker()].map(|place| {
+            let states = self.history.iter().filter(|state| state.get(&place).is_some());
+            let mut versions: Vec<_> = states
+                .map(|state| VERSIONS[version_at(state, &place, "spec")])
+                .collect();
+            versions.dedup();
+            versions
+        })
+    }
+
     /// Returns the plan that a user of the command line or admission gets, who may have a planted defect.
     pub(crate) fn plan(&mut self, defect: Option<Defect>) -> UpgradePlan {
         let reader = self.reader(defect);

@@ -20,7 +20,7 @@ use crate::{
         are_entered, are_replaced, brief_entry, entries, has_image, has_images, images, is_declared,
         labelled, made_of, pinned, release_in, rendered,
     },
-    objects::{RELEASES, VERSIONS, bootstrap, cluster, control_plane, version_of_release, worker},
+    objects::{RELEASES, VERSIONS, bootstrap, cluster, control_plane, is_below, version_of_release, worker},
     servers::{Servers, place_of},
     truth::{Fits, fits, recorded_cluster, version_of},
     users::mend_target,
@@ -326,7 +326,7 @@ impl Walk {
         let written = entries(new, version);
         let release = release_in(written[0]).expect("an entry of a release");
         let what = format!("the entries of {} are added", RELEASES[release]);
-        assert_versions(before, &what, |at| at < version);
+        assert_versions(before, &what, |at| is_below(at, version));
         assert!(
             version_of_release(release) == version && release_in(written[1]) == Some(release),
             "mixed: {what} for {}: {written:?}",

@@ -396,6 +396,7 @@ impl World {
         GateFacts {
             settings: GateSettings {
                 system_namespace: "system".to_owned(),
+                extension_configs: Vec::new(),
                 sync_period: SyncPeriod {
                     length: Duration::from_mins(10),
                     since: self.clock.instant,

@@ -19,7 +19,8 @@ use crate::{
     upgrade_plan::{
         Effect,
         tests::world::{
-            ANTREA, FROM, KAPP, METRICS, OTHER_RELEASE, RELEASES, TO, VERSIONS, World, blocking, typed,
+            ANTREA, FROM, KAPP, METRICS, OTHER_RELEASE, RELEASES, TO, VERSIONS, World, blocking, no_release,
+            typed,
         },
     },
 };
@@ -480,4 +481,23 @@ fn a_chain_is_checked_from_the_cache() {
     let reads: HashSet<String> = reads.iter().map(|read| format!("{read:?}")).collect();
     let templates = RELEASES[FROM..].iter().map(|name| format!("Template({name:?})"));
     assert_eq!(reads, templates.collect());
+}
+
+/// Hook GenerateUpgradePlan returns the same error, so Cluster API takes no step either.
+#[test]
+fn a_minor_version_without_a_release_holds_with_the_error_of_the_hook() {
+    let mut world = World::new();
+    world.plan_steps(Ok(&VERSIONS[FROM + 1..]));
+    assert_eq!(held(&world), Some(GateReason::UpgradePlanUnknown));
+    world.plan_steps(Err(no_release()));
+    let found = validated(&world);
+    assert!(
+        found.change.is_none() && found.entry.is_none(),
+        "nothing is written"
+    );
+    let hold = found.problem.unwrap();
+    assert_eq!(
+        (hold.reason, hold.message),
+        (GateReason::NoTKRForHop, no_release().to_string())
+    );
 }
