@@ -517,8 +517,8 @@ async fn a_snapshot_stays_as_it_was() {
         );
         let steps: Vec<Value> = serde_json::from_slice(&patch.unwrap()).unwrap();
         let object = json!({"op": "add", "path": "/metadata/annotations", "value": {}});
-        let path = "/metadata/annotations/lifecycle.sluice.dev~1rollback-to";
-        let restored = json!({"op": "add", "path": path, "value": snapshot});
+        let of_snapshot = "/metadata/annotations/lifecycle.sluice.dev~1rollback-to";
+        let restored = json!({"op": "add", "path": of_snapshot, "value": snapshot});
         let expected = if has_some {
             vec![restored]
         } else {

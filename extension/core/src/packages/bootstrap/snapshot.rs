@@ -139,13 +139,6 @@ pub enum Stays {
     Added,
 }
 
-/// Returns annotation `lifecycle.sluice.dev/rollback-to` of a ClusterBootstrap.
-#[must_use]
-pub fn rollback_to(bootstrap: &ObjectMeta) -> Option<&str> {
-    let annotations = bootstrap.annotations.as_ref()?;
-    annotations.get(annotation::ROLLBACK_TO).map(String::as_str)
-}
-
 /// Whether a Package of this name is of the package, or named by the whole name. kapp-controller requires that the name consists of
 /// `spec.refName` and version.
 fn is_of(name: &str, ref_name: &str) -> bool {

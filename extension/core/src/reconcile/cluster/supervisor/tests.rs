@@ -26,6 +26,7 @@ use crate::{
     resolver::ReleaseMachines,
     upgrade::{
         hop::{ControlPlanePhase, Progress, UpgradeDirection},
+        rollback,
         swap::{SwapFacts, SwapRequest},
     },
 };
@@ -200,6 +201,7 @@ fn at(spec: &str, status: &str) -> Validated {
         machines: None,
         entry: None,
         requires: false,
+        rollback: rollback::Decision::None,
     }
 }
 

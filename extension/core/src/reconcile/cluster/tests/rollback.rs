@@ -482,7 +482,7 @@ fn a_package_that_never_goes_back_stays() {
 fn values_that_were_edited_stay() {
     let mut world = recorded();
     edit_snapshot(&mut world, |snapshot| {
-        snapshot["packages"][ANTREA]["values"] = json!(true)
+        snapshot["packages"][ANTREA]["values"] = json!(true);
     });
     world.edit_bootstrap(|bootstrap| {
         let cni = bootstrap.spec.cni.as_mut().unwrap();
