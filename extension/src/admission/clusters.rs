@@ -9,7 +9,7 @@ use sluice_core::{
     cache::stores::Stores as _,
     cluster::ClusterRef,
     decode::{OF_TENANT, Undecodable},
-    packages::bootstrap::{pinned_release, rollback_to},
+    packages::bootstrap::{pinned_release, rollback_to, way_back},
     reconcile,
     resolver::{Asked, Resolution, ResolverInputs, Running, Unknown, class_of, resolve},
 };
@@ -148,6 +148,9 @@ pub(super) fn resolved(
     let bootstrap = name
         .as_deref()
         .and_then(|name| stores.bootstraps.get(namespace.as_deref(), name));
+    let is_way_back = bootstrap
+        .as_deref()
+        .is_some_and(|bootstrap| way_back(bootstrap).is_some());
     let bootstrap = bootstrap.as_deref().map(|bootstrap| &bootstrap.metadata);
     let (releases, images) = (stores.releases(), stores.images());
     let known = ResolverInputs {
@@ -156,7 +159,7 @@ pub(super) fn resolved(
         images: images.as_deref(),
         running: None,
         pinned: bootstrap.and_then(pinned_release),
-        rollback_to: bootstrap.and_then(rollback_to),
+        rollback_to: bootstrap.filter(|_| is_way_back).and_then(rollback_to),
     };
     let running = || running(asked, stores, control_planes);
     let running = match resolve(asked, known) {

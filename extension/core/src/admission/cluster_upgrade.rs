@@ -17,7 +17,7 @@ use crate::{
     clock::Clock,
     cluster::{is_stopped, release_of},
     fault::Fault,
-    packages::bootstrap::Snapshot,
+    packages::bootstrap::way_back,
     reconcile::cluster::{Facts, Unknown},
     text::one_line,
     upgrade_plan::{
@@ -213,8 +213,7 @@ fn is_way_back(old: &Cluster, facts: &Facts) -> bool {
 
 /// Whether the label names the release from before the upgrade that the snapshot of the ClusterBootstrap is of.
 fn is_before_upgrade(facts: &Facts) -> bool {
-    let snapshot = facts.bootstrap.as_deref().map(Snapshot::in_bootstrap);
-    let snapshot = snapshot.and_then(|snapshot| snapshot.ok().flatten());
+    let snapshot = facts.bootstrap.as_deref().and_then(way_back);
     snapshot.is_some_and(|snapshot| {
         snapshot.release == facts.label && same(&snapshot.version, &facts.topology.version)
     })

@@ -146,8 +146,8 @@ fn held(
     // Cluster API calls no other hook for a Cluster that is being created.
     let is_called = match gate.hook {
         Hook::BeforeClusterCreate | Hook::BeforeClusterDelete => true,
-        // It calls no hook for another release of the same version.
-        _ => record.from.as_ref().is_some_and(|from| !same(from, &record.to)),
+        // It calls no hook for another release of the same version. Packages that go back may hold workers.
+        _ => record.rollback.is_some() || record.from.as_ref().is_some_and(|from| !same(from, &record.to)),
     };
     if !is_called {
         return None;

@@ -78,6 +78,8 @@ pub struct Observed<'a> {
     pub swap: &'a SwapFacts,
     /// Rollback of the packages that is under way.
     pub rollback: Option<&'a Rollback>,
+    /// Whether one waits until Cluster API has reconciled the cancellation.
+    pub awaits_rollback: bool,
     /// Packages of the hop, as soon as they are known.
     pub packages: Option<PackageSet<'a>>,
     /// Hold from an error of the controller, if any.
@@ -193,6 +195,9 @@ fn step(previous: Option<&UpgradeRecord>, seen: &Observed<'_>) -> UpgradeRecord 
     } else {
         view.gates(&draft)
     };
+    if seen.awaits_rollback && !is_closed {
+        close_before_rollback(&mut draft.gates, &progress);
+    }
     let swap = if is_closed {
         previous.and_then(|record| record.swap.clone())
     } else {
@@ -209,7 +214,9 @@ fn step(previous: Option<&UpgradeRecord>, seen: &Observed<'_>) -> UpgradeRecord 
             && draft.is_at_target(situation, &progress)
             && draft.has_open(Hook::AfterClusterUpgrade, seen.cluster.topology_version)
             && swap.as_ref().is_none_or(swap::is_over),
-        is_withdrawn: swap::is_cancelled(previous, seen, swap.as_ref(), &draft.to),
+        // A rollback before it may not be proven. The record then stays open.
+        is_withdrawn: swap::is_cancelled(previous, seen, swap.as_ref(), &draft.to)
+            && draft.has_open(Hook::AfterControlPlaneUpgrade, &draft.to),
         is_ready: !packages.is_empty() && packages.iter().all(is_ready),
         has_same_targets: of_hop.is_some_and(|previous| targets(&previous.packages).eq(targets(&packages))),
     };
@@ -315,6 +322,26 @@ impl Judged for Packages<'_> {
             Hold::new(GateReason::UninstallInProgress, message)
         };
         (!self.seen.uninstalled).then(|| self.seen.problem.cloned().unwrap_or_else(unknown))
+    }
+}
+
+/// Closes the gates that release workers to the version of the control plane: packages would go back while they roll.
+fn close_before_rollback(gates: &mut [Gate], progress: &Progress) {
+    let is_of_version = |gate: &Gate| {
+        progress
+            .settled_at()
+            .is_some_and(|version| same(version, &gate.version))
+    };
+    let releases_workers = |gate: &&mut Gate| {
+        matches!(
+            gate.hook,
+            Hook::AfterControlPlaneUpgrade | Hook::BeforeWorkersUpgrade
+        )
+    };
+    for gate in gates.iter_mut().filter(releases_workers) {
+        if gate.open && is_of_version(gate) {
+            *gate = course::gate(gate.hook, &gate.version, Some(rollback::not_reconciled()));
+        }
     }
 }
 

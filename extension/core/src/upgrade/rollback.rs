@@ -6,7 +6,7 @@ mod moved;
 
 use sluice_crds::{
     foreign::Cluster,
-    run::{Outcome, Rollback, UpgradePolicy, UpgradeRecord},
+    run::{Outcome, PackageState, Rollback, UpgradePolicy, UpgradeRecord},
 };
 
 use self::moved::moved;
@@ -46,6 +46,10 @@ pub struct RollbackInputs<'a> {
     pub made_of: Option<&'a str>,
     /// Policy of its ClusterBootstrap.
     pub policy: Option<&'a UpgradePolicy>,
+    /// Release of the last completed upgrade, if it is known.
+    pub completed: Option<&'a str>,
+    /// Kubernetes version of the release whose packages are merged, if the release exists.
+    pub merged_version: Option<&'a str>,
 }
 
 /// Decision about a rollback.
@@ -94,22 +98,25 @@ pub fn decide(inputs: RollbackInputs<'_>) -> Decision {
         policy,
         ..
     } = inputs;
-    let Some(record) = inputs.record else {
-        return Decision::None;
-    };
-    if let Some(why) = moved(to, control_plane, record, policy) {
-        return Decision::Refused(one_line(&why, LONGEST));
+    if let Some(record) = inputs.record {
+        if let Some(why) = moved(to, control_plane, record, policy) {
+            return Decision::Refused(one_line(&why, LONGEST));
+        }
+        if let Some(begun) = begun(record, to, label) {
+            return if is_settled_below(control_plane, to, &begun.hop) {
+                Decision::RollsBack(begun.clone())
+            } else if has_left(control_plane, to) {
+                Decision::None
+            } else {
+                Decision::Waits(begun.clone())
+            };
+        }
     }
-    if let Some(begun) = begun(record, to, label) {
-        return if is_settled_below(control_plane, to, &begun.hop) {
-            Decision::RollsBack(begun.clone())
-        } else if has_left(control_plane, to) {
-            Decision::None
-        } else {
-            Decision::Waits(begun.clone())
-        };
-    }
-    let hop = cancelled_hop(record, to).filter(|hop| is_settled_below(control_plane, to, hop));
+    let hop = inputs
+        .record
+        .and_then(|record| cancelled_hop(record, to))
+        .or_else(|| unrecorded_hop(&inputs))
+        .filter(|hop| is_settled_below(control_plane, to, hop));
     let Some(hop) = hop else {
         return Decision::None;
     };
@@ -119,6 +126,9 @@ pub fn decide(inputs: RollbackInputs<'_>) -> Decision {
     };
     // The record of a rollback that was ended by another bump may not have the proof of the packages that went back.
     let are_back = merged == label;
+    if are_back && inputs.record.is_some_and(|record| is_proven(record, label)) {
+        return Decision::None;
+    }
     if !are_back && !policy.is_some_and(UpgradePolicy::rolls_back) {
         return Decision::None;
     }
@@ -185,12 +195,41 @@ fn cancelled_hop<'a>(record: &'a UpgradeRecord, to: &str) -> Option<&'a str> {
     }
 }
 
+/// Returns the hop of a cancelled upgrade that no record has: it is lost, or from before the merge. The same holds for packages that follow
+/// a label without machines. The release of a completed upgrade is no cancelled one.
+fn unrecorded_hop<'a>(inputs: &RollbackInputs<'a>) -> Option<&'a str> {
+    let is_merged = inputs
+        .resolved
+        .annotation
+        .is_some_and(|merged| merged != inputs.label);
+    let is_completed = inputs
+        .completed
+        .is_some_and(|completed| completed != inputs.label);
+    let is_cancelled = is_merged && !is_completed && matching(inputs).is_ok();
+    is_cancelled.then(|| inputs.merged_version.unwrap_or(inputs.to))
+}
+
+/// Whether a record has the proof of all packages of a release.
+fn is_proven(record: &UpgradeRecord, release: &str) -> bool {
+    let mut packages = record.packages.iter();
+    record.tkr.as_deref() == Some(release) && packages.all(|package| package.state == PackageState::Ready)
+}
+
 /// Returns the hold of a rollback whose snapshot was removed or changed.
 #[must_use]
 pub fn no_snapshot() -> Hold {
     let text = "annotation lifecycle.sluice.dev/rollback-to of the ClusterBootstrap was changed during the rollback; restore it, or set \
                 version and label of the upgrade again";
     Hold::new(GateReason::RollbackRefused, text)
+}
+
+/// Returns the hold of workers before a rollback, until Cluster API has reconciled the cancellation.
+#[must_use]
+pub fn not_reconciled() -> Hold {
+    Hold::new(
+        GateReason::RollbackInProgress,
+        "waiting for Cluster API to reconcile the cancellation",
+    )
 }
 
 /// Returns the hold of a rollback that the record does not name yet. The gates of the version close before any package changes.

@@ -39,7 +39,8 @@ pub use provided::Provided;
 pub use reapply::{Reapplied, ReapplyInputs, is_ambiguous, reapply};
 pub use resolved_release::{ReleaseChange, ResolvedRelease};
 pub use snapshot::{
-    LARGEST as LARGEST_SNAPSHOT, Restored, Snapshot, SnapshotPackage, Stays, restored, rollback_to,
+    LARGEST as LARGEST_SNAPSHOT, Restored, Snapshot, SnapshotPackage, Stays, completed, restored,
+    rollback_to, way_back,
 };
 pub use source::{Source, source};
 pub use unmanaged::unmanaged_conflict;

@@ -6,7 +6,9 @@ use kube::core::ObjectMeta;
 use serde::{Deserialize, Serialize};
 use sluice_crds::{
     labels::annotation,
-    run::{ClusterBootstrap, ClusterBootstrapPackage, ClusterBootstrapSpec, OnCancel, UpgradePolicy},
+    run::{
+        ClusterBootstrap, ClusterBootstrapPackage, ClusterBootstrapSpec, OnCancel, Outcome, UpgradePolicy,
+    },
 };
 
 use super::{Catalogue, all_mut, package_not_found, packages};
@@ -92,6 +94,13 @@ impl Snapshot {
         if text.len() > LARGEST { String::new() } else { text }
     }
 
+    /// Returns `spec.refName` of a Package that does not exist, by its name; the name itself if the snapshot has no such package.
+    fn ref_name_of(&self, name: &str) -> String {
+        let keys = self.packages.keys().filter(|key| is_of(name, key));
+        let longest = keys.max_by_key(|key| key.len());
+        longest.map_or(name, |key| key.as_str()).to_owned()
+    }
+
     /// Returns the entry of a package by `spec.refName`.
     fn before(&self, ref_name: &str) -> Option<&SnapshotPackage> {
         let by_name = || {
@@ -117,6 +126,31 @@ impl Snapshot {
 pub fn rollback_to(bootstrap: &ObjectMeta) -> Option<&str> {
     let annotations = bootstrap.annotations.as_ref()?;
     annotations.get(annotation::ROLLBACK_TO).map(String::as_str)
+}
+
+/// Returns the snapshot that a ClusterBootstrap goes back to if its upgrade is cancelled; `None` once an upgrade to another release is
+/// completed.
+#[must_use]
+pub fn way_back(bootstrap: &ClusterBootstrap) -> Option<Snapshot> {
+    let snapshot = Snapshot::in_bootstrap(bootstrap).ok().flatten()?;
+    let completed = completed(bootstrap);
+    completed
+        .is_none_or(|completed| completed == snapshot.release)
+        .then_some(snapshot)
+}
+
+/// Returns the release of the last completed upgrade, as far as it is known.
+#[must_use]
+pub fn completed(bootstrap: &ClusterBootstrap) -> Option<&str> {
+    let status = bootstrap.status.as_ref()?;
+    match &status.upgrade {
+        Some(record) if record.outcome == Some(Outcome::Completed) => record.tkr.as_deref(),
+        _ => {
+            let mut history = status.history.iter();
+            let past = history.find(|past| past.outcome == Some(Outcome::Completed));
+            past?.to_release.as_deref()
+        }
+    }
 }
 
 /// Packages after a rollback.
@@ -162,12 +196,14 @@ pub fn restored(
         staying: Vec::new(),
     };
     for package in all_mut(&mut restored.spec) {
-        let Some(facts) = catalogue.get(&package.ref_name) else {
-            let by = format!("ClusterBootstrap {cluster}");
-            return Err(package_not_found(&package.ref_name, &by));
+        // The Package of a failed release may be withdrawn already.
+        let facts = catalogue.get(&package.ref_name);
+        let ref_name = match facts {
+            Some(facts) => facts.ref_name.clone(),
+            None => snapshot.ref_name_of(&package.ref_name),
         };
-        let short = names::short(&facts.ref_name).to_owned();
-        let Some(before) = snapshot.before(&facts.ref_name) else {
+        let short = names::short(&ref_name).to_owned();
+        let Some(before) = snapshot.before(&ref_name) else {
             restored.staying.push((short, Stays::Added));
             continue;
         };
@@ -178,10 +214,10 @@ pub fn restored(
         }
         if policy.map(|policy| policy.on_cancel(&short)).unwrap_or_default() == OnCancel::Keep {
             restored.staying.push((short, Stays::Policy));
-        } else if is_other && facts.stays {
+        } else if is_other && facts.is_some_and(|facts| facts.stays) {
             restored.staying.push((short, Stays::Package));
         } else {
-            rename(package, before, catalogue, &facts.ref_name)?;
+            rename(package, before, catalogue, &ref_name)?;
             if adds_values {
                 package.values_from = None;
             }
@@ -190,8 +226,7 @@ pub fn restored(
     Ok(restored)
 }
 
-/// Whether the values of a package may come from a merge: inline values, or a clone of values of the template. Those of another source
-/// are a user's.
+/// Whether the values of a package come from a merge, which clones those of the template. Other ones may be a user's.
 fn has_merged_values(cluster: &str, package: &ClusterBootstrapPackage) -> bool {
     let Some(from) = &package.values_from else {
         return false;
@@ -199,7 +234,7 @@ fn has_merged_values(cluster: &str, package: &ClusterBootstrapPackage) -> bool {
     let clone = names::clone(cluster, &package.ref_name).ok();
     let provider = from.provider_ref.as_ref().map(|provider| &provider.name);
     let refers = from.secret_ref.as_ref().or(provider);
-    refers.is_none_or(|name| clone.as_ref() == Some(name))
+    refers.is_some_and(|name| clone.as_ref() == Some(name))
 }
 
 fn rename(

@@ -608,6 +608,7 @@ pub(super) fn observe<'a>(
         workload: packages.reach.seen(),
         swap: &validated.swap,
         rollback: validated.rollback.under_way(),
+        awaits_rollback: matches!(validated.rollback, Decision::Waits(_)),
         packages: resolved.filter(|_| is_known).map(|tkr| PackageSet {
             tkr,
             hop: &validated.progress.hop,
@@ -638,6 +639,7 @@ fn blank<'a>(context: &'a Context<'_>) -> Observed<'a> {
         )),
         swap: &NO_SWAP,
         rollback: None,
+        awaits_rollback: false,
         packages: None,
         problem: None,
         kapp_controller: None,

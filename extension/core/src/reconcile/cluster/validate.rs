@@ -4,7 +4,7 @@ use kube::ResourceExt;
 use sluice_crds::{
     foreign::Cluster,
     labels::{annotation, label},
-    run::{ClusterBootstrap, ClusterBootstrapSpec, Outcome, TanzuKubernetesRelease},
+    run::{ClusterBootstrap, ClusterBootstrapSpec, OnCancel, TanzuKubernetesRelease, UpgradePolicy},
 };
 
 use super::{
@@ -16,12 +16,12 @@ use super::{
     swap::swap_facts,
 };
 use crate::{
-    cluster::{is_custom, is_legacy},
+    cluster::{is_custom, is_legacy, is_reconciled},
     packages::{
         bootstrap::{
             self, Draft, Filling, Inputs, KeptVersions, Release, ReleaseChange, ResolvedRelease, Snapshot,
-            fill_with_values, filled_from, from_template, merge, must_match_release, other_hop, restored,
-            too_many,
+            completed, fill_with_values, filled_from, from_template, merge, must_match_release, other_hop,
+            restored, too_many, way_back,
         },
         build::adopted,
     },
@@ -183,6 +183,8 @@ fn rollback_of(found: &Facts) -> rollback::Decision {
     let snapshot = bootstrap.map_or(Ok(None), Snapshot::in_bootstrap);
     // An entry without an image names the release of the packages as well.
     let entry = pinned(&found.topology, &found.topology.version);
+    let merged = found.resolved_release().annotation;
+    let merged = merged.and_then(|merged| found.releases.get(merged));
     rollback::decide(RollbackInputs {
         cluster: &found.cluster,
         to: &found.topology.version,
@@ -193,6 +195,8 @@ fn rollback_of(found: &Facts) -> rollback::Decision {
         snapshot: snapshot.as_ref().map(Option::as_ref).map_err(String::as_str),
         made_of: entry.as_deref(),
         policy,
+        completed: bootstrap.and_then(completed),
+        merged_version: merged.map(|release| release.spec.kubernetes.version.as_str()),
     })
 }
 
@@ -385,7 +389,22 @@ fn change(
             ..Draft::default()
         })),
         ReleaseChange::Merge if rollback.under_way().is_some() => {
-            Ok(Some(restored_set(found, bootstrap, release)?))
+            // The policy may have changed since the rollback was recorded. Packages that stay would count as those of the release.
+            let all = UpgradePolicy {
+                on_cancel: Some(OnCancel::Rollback),
+                ..UpgradePolicy::default()
+            };
+            let policy = bootstrap.spec.upgrade_policy.as_ref();
+            let policy = policy.filter(|policy| policy.rolls_back()).unwrap_or(&all);
+            Ok(Some(restored_set(found, bootstrap, release, Some(policy))?))
+        }
+        // Without the record of the cancelled upgrade, its packages are not lowered to those of the template either.
+        ReleaseChange::Merge if goes_back(found, bootstrap, release, progress) => {
+            let policy = bootstrap.spec.upgrade_policy.as_ref();
+            if policy.is_some_and(UpgradePolicy::rolls_back) && !is_reconciled(&found.cluster) {
+                return Err(rollback::not_reconciled().into());
+            }
+            Ok(Some(restored_set(found, bootstrap, release, policy)?))
         }
         // A merge would not restore the packages, but take those of the template.
         ReleaseChange::Merge if rollback.holds(release) => {
@@ -401,17 +420,20 @@ fn change(
     }
 }
 
+/// Whether a control plane that has its version goes back to the release of the snapshot.
+fn goes_back(found: &Facts, bootstrap: &ClusterBootstrap, release: &str, progress: &Progress) -> bool {
+    let is_its =
+        |snapshot: Snapshot| snapshot.release == release && same(&snapshot.version, &found.topology.version);
+    progress.settled_at_hop()
+        && same(&progress.hop, &found.topology.version)
+        && way_back(bootstrap).is_some_and(is_its)
+}
+
 /// Returns the snapshot that the merge of a release writes; `None` if the present one stays, or there is nothing to go back to.
 fn snapshot(found: &Facts, bootstrap: &ClusterBootstrap, progress: &Progress) -> Option<String> {
     let stage = progress.stage()?;
     let merged = ResolvedRelease::of(bootstrap).release();
-    let mut history = bootstrap.status.iter().flat_map(|status| &status.history);
-    let completed = match found.record() {
-        Some(record) if record.outcome == Some(Outcome::Completed) => record.tkr.as_deref(),
-        _ => history
-            .find(|past| past.outcome == Some(Outcome::Completed))
-            .and_then(|past| past.to_release.as_deref()),
-    };
+    let completed = completed(bootstrap);
     // A snapshot that cannot be read is not of this upgrade.
     let present = Snapshot::in_bootstrap(bootstrap).ok().flatten();
     if present.is_some_and(|present| present.is_kept(stage, merged, completed)) {
@@ -421,11 +443,15 @@ fn snapshot(found: &Facts, bootstrap: &ClusterBootstrap, progress: &Progress) ->
 }
 
 /// Returns the draft with the packages of the snapshot of `release`.
-fn restored_set(found: &Facts, bootstrap: &ClusterBootstrap, release: &str) -> Result<Draft, Hold> {
+fn restored_set(
+    found: &Facts,
+    bootstrap: &ClusterBootstrap,
+    release: &str,
+    policy: Option<&UpgradePolicy>,
+) -> Result<Draft, Hold> {
     let snapshot = Snapshot::in_bootstrap(bootstrap).ok().flatten();
     let is_its = |kept: &Snapshot| kept.release == release && same(&kept.version, &found.topology.version);
     let snapshot = snapshot.filter(is_its).ok_or_else(rollback::no_snapshot)?;
-    let policy = bootstrap.spec.upgrade_policy.as_ref();
     let restored = restored(
         &found.owner.name,
         &bootstrap.spec,

@@ -68,6 +68,7 @@ pub(super) struct Scene {
     pub(super) problem: Option<Hold>,
     pub(super) swap: SwapFacts,
     pub(super) rollback: Option<Rollback>,
+    pub(super) awaits_rollback: bool,
     pub(super) uninstalled: bool,
     pub(super) now: Timestamp,
 }
@@ -103,6 +104,7 @@ impl Scene {
             problem: None,
             swap: SwapFacts::default(),
             rollback: None,
+            awaits_rollback: false,
             uninstalled: false,
             now: at(NOW),
         }
@@ -148,6 +150,7 @@ impl Scene {
             workload: self.workload.clone(),
             swap: &self.swap,
             rollback: self.rollback.as_ref(),
+            awaits_rollback: self.awaits_rollback,
             packages: None,
             problem: self.problem.as_ref(),
             kapp_controller: None,

@@ -20,6 +20,8 @@ struct Scene {
     snapshot: Result<Option<Snapshot>, String>,
     entry: Option<&'static str>,
     policy: Option<Value>,
+    completed: Option<&'static str>,
+    merged_version: Option<&'static str>,
 }
 
 fn versions(spec: &str, status: &str) -> ControlPlaneFacts {
@@ -69,6 +71,8 @@ impl Scene {
             })),
             entry: Some(OLD),
             policy: Some(json!({"onCancel": "Rollback"})),
+            completed: None,
+            merged_version: Some(V36),
         }
     }
 
@@ -113,6 +117,8 @@ impl Scene {
             snapshot: self.snapshot.as_ref().map(Option::as_ref).map_err(String::as_str),
             made_of: self.entry,
             policy: policy.as_ref(),
+            completed: self.completed,
+            merged_version: self.merged_version,
         })
     }
 }
@@ -126,6 +132,13 @@ type Edit = fn(&mut Scene);
     s.policy = Some(json!({"packages": [{"package": "antrea", "onCancel": "Rollback"}]}));
 })]
 #[case::without_an_entry(|s: &mut Scene| s.entry = None)]
+#[case::record_lost(|s: &mut Scene| s.record = None)]
+#[case::record_from_before_the_merge(|s: &mut Scene| {
+    s.record = Some(record(V35, Some(Outcome::Completed)));
+    s.completed = Some(OLD);
+})]
+#[case::record_of_another_hop(|s: &mut Scene| s.record().hop = Some(V34.to_owned()))]
+#[case::record_without_a_hop(|s: &mut Scene| s.record().hop = None)]
 #[case::restored_already(|s: &mut Scene| s.merged = Some(OLD))]
 #[case::restored_already_and_kept_since(|s: &mut Scene| {
     s.merged = Some(OLD);
@@ -156,7 +169,6 @@ fn nothing_goes_back_before_cluster_api_has_observed_the_cancellation(#[case] ed
 }
 
 #[rstest]
-#[case::no_record(|s: &mut Scene| s.record = None)]
 #[case::no_policy(|s: &mut Scene| s.policy = None)]
 #[case::kept(|s: &mut Scene| s.policy = Some(json!({"onCancel": "Keep"})))]
 #[case::nothing_merged(|s: &mut Scene| s.merged = None)]
@@ -167,15 +179,27 @@ fn nothing_goes_back_before_cluster_api_has_observed_the_cancellation(#[case] ed
 #[case::label_of_the_upgrade(|s: &mut Scene| s.label = NEW)]
 #[case::no_label(|s: &mut Scene| s.label = "")]
 #[case::target_of_the_upgrade(|s: &mut Scene| s.to = V36)]
-#[case::completed(|s: &mut Scene| s.record = Some(record(V35, Some(Outcome::Completed))))]
-#[case::completed_above(|s: &mut Scene| s.record().outcome = Some(Outcome::Completed))]
+#[case::completed(|s: &mut Scene| {
+    s.record = Some(record(V35, Some(Outcome::Completed)));
+    s.completed = Some(NEW);
+})]
+#[case::completed_before_a_lost_record(|s: &mut Scene| {
+    s.record = None;
+    s.completed = Some(NEW);
+})]
 #[case::rolled_back(|s: &mut Scene| {
     let rollback = Some(to_old(V36));
     s.record = Some(UpgradeRecord { rollback, ..record(V35, Some(Outcome::RolledBack)) });
+    s.merged = Some(OLD);
 })]
-#[case::hop_below(|s: &mut Scene| s.record().hop = Some(V34.to_owned()))]
-#[case::no_hop(|s: &mut Scene| s.record().hop = None)]
-#[case::another_package_set(|s: &mut Scene| s.record = Some(record(V35, None)))]
+#[case::proven_and_never_merged(|s: &mut Scene| {
+    s.record().tkr = Some(OLD.to_owned());
+    s.merged = Some(OLD);
+})]
+#[case::another_release_of_the_version_before_its_merge(|s: &mut Scene| {
+    s.record = Some(record(V35, None));
+    (s.merged, s.label) = (Some(OLD), "35-2");
+})]
 #[case::control_plane_unknown(|s: &mut Scene| s.control_plane = None)]
 #[case::control_plane_takes_the_hop(|s: &mut Scene| s.control_plane = Some(versions(V36, V35)))]
 #[case::control_plane_took_the_hop(|s: &mut Scene| s.control_plane = Some(versions(V36, V36)))]
@@ -227,6 +251,21 @@ fn without_a_matching_snapshot_packages_stay(
     assert!(why.chars().count() <= LONGEST && !why.contains('\u{1b}'), "{why}");
 }
 
+/// Packages follow a label without machines, and no reconcile closes the record when the label moves back.
+#[rstest]
+#[case::known(Some(V35))]
+#[case::deleted(None)]
+fn packages_without_machines_go_back(#[case] merged_version: Option<&'static str>) {
+    let scene = Scene {
+        record: Some(record(V35, None)),
+        merged: Some("35-2"),
+        entry: None,
+        merged_version,
+        ..Scene::cancelled()
+    };
+    assert_eq!(scene.decide(), Decision::RollsBack(to_old(V35)));
+}
+
 /// Only one direction at a time: the gates of the version are closed, and the ClusterBootstrap may have changed.
 #[rstest]
 #[case::as_it_began(|_: &mut Scene| {})]
@@ -261,8 +300,10 @@ fn a_rollback_waits_for_the_version_of_the_control_plane(#[case] control_plane: 
 #[case::no_label(|s: &mut Scene| s.label = "")]
 #[case::hop_taken_all_the_same(|s: &mut Scene| s.control_plane = Some(versions(V36, V35)))]
 #[case::hop_reached(|s: &mut Scene| s.control_plane = Some(versions(V36, V36)))]
-#[case::over(|s: &mut Scene| s.record().outcome = Some(Outcome::RolledBack))]
-#[case::record_lost(|s: &mut Scene| s.record = None)]
+#[case::over(|s: &mut Scene| {
+    s.record().outcome = Some(Outcome::RolledBack);
+    s.merged = Some(OLD);
+})]
 fn a_rollback_ends_without_its_request(#[case] edit: Edit) {
     let mut scene = Scene::begun();
     edit(&mut scene);

@@ -194,7 +194,7 @@ fn an_added_package_stays_and_a_removed_one_is_not_restored() {
 #[rstest]
 #[case::clone_of_a_secret(None, json!({"secretRef": "one-metrics-package"}), false)]
 #[case::clone_of_a_provider(None, json!({"providerRef": {"kind": "Metrics", "name": "one-metrics-package"}}), false)]
-#[case::inline(None, json!({"inline": {"a": 1}}), false)]
+#[case::inline(None, json!({"inline": {"a": 1}}), true)]
 #[case::secret_of_a_user(None, json!({"secretRef": "theirs"}), true)]
 #[case::provider_of_a_user(None, json!({"providerRef": {"kind": "Metrics", "name": "theirs"}}), true)]
 #[case::edited(Some(json!({"inline": {"a": 1}})), json!({"inline": {"a": 2}}), true)]
@@ -218,7 +218,6 @@ fn values_that_a_merge_has_added_go(
 
 #[rstest]
 #[case::old_package_gone("kapp.x.1", "kapp.x.1")]
-#[case::current_package_gone("antrea.x.2", "antrea.x.2")]
 fn a_missing_package_is_named(#[case] removed: &str, #[case] named: &str) {
     let mut catalogue = catalogue();
     catalogue.remove(removed);
@@ -226,6 +225,17 @@ fn a_missing_package_is_named(#[case] removed: &str, #[case] named: &str) {
     let hold = restored("one", &merged, &before, &catalogue, Some(&policy)).unwrap_err();
     assert_eq!(hold.reason, GateReason::PackageNotFound);
     assert!(hold.message.contains(named), "{hold}");
+}
+
+/// The Packages of a failed release are withdrawn, and one of an added package.
+#[test]
+fn packages_go_back_from_withdrawn_ones() {
+    let mut withdrawn = catalogue();
+    withdrawn.retain(|name, _| !name.ends_with(".2"));
+    let (merged, before, policy) = (spec(json!([]), "2"), before(json!([])), rollback());
+    let restored = restored("one", &merged, &before, &withdrawn, Some(&policy)).unwrap();
+    assert_eq!(restored.spec, spec(json!([]), "1"));
+    assert_eq!(restored.staying, []);
 }
 
 /// A merge needs only the Package that it names.
@@ -255,7 +265,7 @@ fn any_values() -> impl Strategy<Value = Value> {
 }
 
 proptest! {
-    /// A rollback undoes any merge, apart from packages that it has added.
+    /// A rollback undoes any merge, apart from packages and inline values that it has added: a user may have written those.
     #[test]
     fn a_rollback_undoes_a_merge(
         old in prop::sample::subsequence(vec!["metrics.x", "own.x"], 0..=2),
@@ -286,6 +296,12 @@ proptest! {
         let mut restored = back(&merged.spec, &snapshot, &rollback());
         prop_assert!(restored.staying.iter().all(|(_, why)| *why == Stays::Added));
         restored.spec.additional_packages.truncate(current.additional_packages.len());
+        let packages = restored.spec.additional_packages.iter_mut().zip(&current.additional_packages);
+        for (package, before) in packages.filter(|(_, before)| before.values_from.is_none()) {
+            let is_inline = package.values_from.as_ref().is_some_and(|from| from.inline.is_some());
+            package.values_from = package.values_from.take().filter(|_| !is_inline);
+            prop_assert_eq!(&package.ref_name, &before.ref_name);
+        }
         prop_assert_eq!(restored.spec, current);
     }
 }

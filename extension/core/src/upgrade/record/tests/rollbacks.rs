@@ -69,6 +69,25 @@ fn reasons(record: &UpgradeRecord) -> Vec<&str> {
     reasons
 }
 
+/// Workers may lag behind the control plane, as in an upgrade over several versions.
+#[test]
+fn workers_wait_until_cluster_api_has_reconciled_the_cancellation() {
+    let mut scene = Scene::cancelled();
+    scene.awaits_rollback = true;
+    let waiting = scene.advance(Some(&begun()));
+    assert_eq!(
+        (waiting.outcome, gates(&waiting, V35).as_str()),
+        (Some(Outcome::Cancelled), "ooxxoo")
+    );
+    assert_eq!(reasons(&waiting), ["RollbackInProgress"]);
+    assert_eq!(scene.advance(Some(&waiting)), waiting, "while it waits");
+    let recorded = Scene::recording().advance(Some(&waiting));
+    assert_eq!(gates(&recorded, V35), "ooxxxx");
+    // The policy has changed to Keep.
+    let kept = Scene::cancelled().advance(Some(&waiting));
+    assert_eq!(gates(&kept, V35), "oooooo");
+}
+
 #[test]
 fn packages_go_back_and_are_proven_before_the_gates_of_the_version_open_again() {
     let cancelled = cancelled();
