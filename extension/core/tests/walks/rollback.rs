@@ -124,6 +124,24 @@ fn packages_go_back_after_a_cancellation(
     }
     rolled_back(&mut walk, 0);
     walk.calm();
+    let writes = walk.servers.writes();
+    walk.calm();
+    assert_eq!(walk.servers.writes(), writes, "it is settled");
+    walk.finish();
+}
+
+/// A move to another management cluster loses the record, and keeps the snapshot.
+#[test]
+fn packages_go_back_by_the_snapshot_without_a_record() {
+    let mut walk = upgrading(&OPEN);
+    walk.take(&[
+        User(Edit::NoWayBack(1, 1)),
+        User(Edit::Cancel),
+        User(Edit::NoStatus),
+    ]);
+    let ([kapp, _, other], [_, cni, _]) = (of_release(0), of_release(1));
+    let back = [kapp, cni, other];
+    until(&mut walk, "not back", |walk| packages(walk) == back);
     walk.finish();
 }
 
@@ -234,6 +252,12 @@ fn packages_of_a_cancelled_swap_go_back(#[case] steps: &[&[Step]]) {
 /// Returns a walk whose control plane has taken the first of two hops. The packages of the second one are merged, and the upgrade is
 /// cancelled before Cluster API has called AfterControlPlaneUpgrade.
 fn chained(defect: Option<Defect>) -> Walk {
+    let mut walk = chained_to_the_cancellation(defect);
+    walk.take(&[&CALL[..], &SEEN, &SEEN].concat());
+    walk
+}
+
+fn chained_to_the_cancellation(defect: Option<Defect>) -> Walk {
     let mut walk = created(defect);
     walk.step(User(Edit::Target(2)));
     until(&mut walk, "not rolled out", |walk| {
@@ -247,13 +271,18 @@ fn chained(defect: Option<Defect>) -> Walk {
     }
     assert_eq!(packages(&walk), of_release(2));
     walk.step(User(Edit::Cancel));
-    walk.take(&[&CALL[..], &SEEN, &SEEN].concat());
     walk
 }
 
-#[test]
-fn workers_wait_for_the_packages_of_the_running_version() {
-    let mut walk = chained(None);
+/// The leader may observe the cancellation before Cluster API, whose reconcile then calls the hooks of the running version.
+#[rstest]
+fn workers_wait_for_the_packages_of_the_running_version(#[values(true, false)] is_leader_first: bool) {
+    let mut walk = chained_to_the_cancellation(None);
+    if is_leader_first {
+        walk.take(&SEEN);
+    }
+    walk.take(&[&CALL[..], &SEEN, &SEEN].concat());
+    assert_eq!(version_at(&walk.servers, &worker(), "spec"), 0);
     assert_eq!(packages(&walk), of_release(1));
     let held = recorded(&walk);
     let gate = held
