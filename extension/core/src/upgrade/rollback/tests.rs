@@ -307,7 +307,9 @@ fn a_rollback_waits_for_the_version_of_the_control_plane(#[case] control_plane: 
 fn a_rollback_ends_without_its_request(#[case] edit: Edit) {
     let mut scene = Scene::begun();
     edit(&mut scene);
-    assert_eq!(scene.decide(), Decision::None);
+    let decision = scene.decide();
+    assert_eq!(decision.under_way(), None, "{decision:?}");
+    assert!(!matches!(decision, Decision::Waits(_)), "{decision:?}");
 }
 
 /// It is that of a control plane settled at its version, so every gate of the version is one of the rollback.

@@ -138,7 +138,7 @@ fn the_number_of_watched_objects_is_limited() {
 fn a_reconcile_that_reads_nothing_keeps_the_watches() {
     let mut world = held();
     world.after(1);
-    for _ in 0..3 {
+    for _ in 0..5 {
         world.reconcile().unwrap();
     }
     assert_eq!(world.read, Vec::<String>::new());
