@@ -7,24 +7,11 @@ use serde::{
     de::{DeserializeOwned, IgnoredAny, MapAccess, SeqAccess, Visitor},
 };
 use sluice_core::{
-    admission::{ANNOTATIONS, cluster_upgrade::is_exemption},
+    admission::{ANNOTATIONS, cluster_upgrade::is_exemption, longest},
     names::LONGEST_NAME,
-    packages::bootstrap::{LARGEST_SNAPSHOT, MOST_ADDITIONAL},
+    packages::bootstrap::MOST_ADDITIONAL,
     resolver,
 };
-use sluice_crds::labels::annotation;
-
-/// Maximum length of an annotation; a longer one is cut, and so cannot be parsed by its rule.
-const LONGEST_ANNOTATION: usize = 16 * 1024;
-
-/// Returns the length at which the annotation with this key is cut. A snapshot is restored, so one that can be read must be whole.
-fn longest(key: &str) -> usize {
-    if key == annotation::ROLLBACK_TO {
-        LARGEST_SNAPSHOT + 1
-    } else {
-        LONGEST_ANNOTATION
-    }
-}
 
 /// Text that is cut where it exceeds any name, so that the rest is never a valid name.
 #[derive(Debug, Default)]

@@ -16,7 +16,7 @@ mod packages;
 mod template;
 mod update;
 
-use crate::fault::Fault;
+use crate::{fault::Fault, packages::bootstrap::LARGEST_SNAPSHOT};
 use std::collections::BTreeMap;
 
 use sluice_crds::{labels::annotation, run::ClusterBootstrapSpec};
@@ -32,6 +32,19 @@ pub const ANNOTATIONS: [&str; 5] = [
     annotation::ADD_MISSING_FIELDS,
     annotation::ROLLBACK_TO,
 ];
+
+/// Maximum length of an annotation in a review; a longer one is cut, and so cannot be parsed by its rule.
+const LONGEST_ANNOTATION: usize = 16 * 1024;
+
+/// Returns the length at which an annotation with this key is cut. A snapshot is restored, so one that can be read must be whole.
+#[must_use]
+pub fn longest(key: &str) -> usize {
+    if key == annotation::ROLLBACK_TO {
+        LARGEST_SNAPSHOT + 1
+    } else {
+        LONGEST_ANNOTATION
+    }
+}
 
 /// Kinds that the webhooks review.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -189,7 +189,10 @@ fn one_direction_at_a_time(#[values(0, 1, 3, 9, 27)] steps: usize, #[values(true
             walk.take(&CALL);
         }
     }
-    rolled_back(&mut walk, 0);
+    // Packages that kapp-controller has not lowered yet may release the version again.
+    if version_at(&walk.servers, &control_plane(), "spec") == 0 {
+        rolled_back(&mut walk, 0);
+    }
     walk.finish();
 }
 
@@ -289,8 +292,8 @@ fn workers_wait_for_the_packages_of_the_running_version(#[values(true, false)] i
         .gates
         .iter()
         .find(|gate| gate.hook == Hook::AfterControlPlaneUpgrade && gate.version == VERSIONS[1]);
-    let reason = gate.map(|gate| gate.reason.as_str());
-    assert_eq!(reason, Some("RollbackInProgress"), "{}", brief(Some(&held)));
+    let is_closed = gate.is_some_and(|gate| !gate.open);
+    assert!(is_closed && held.rollback.is_some(), "{}", brief(Some(&held)));
     walk.take(&CALL);
     assert_eq!(version_at(&walk.servers, &worker(), "spec"), 0);
     rolled_back(&mut walk, 1);
@@ -367,16 +370,21 @@ fn packages_go_back_to_a_deactivated_release() {
 }
 
 #[rstest]
-#[case::removed(Edited::Removed, Some(Outcome::Cancelled))]
-#[case::malformed(Edited::Malformed, Some(Outcome::Cancelled))]
-#[case::of_another_release(Edited::OtherRelease, Some(Outcome::Cancelled))]
-#[case::of_unknown_packages(Edited::UnknownPackages, None)]
-fn packages_stay_with_an_edited_snapshot(#[case] edited: Edited, #[case] outcome: Option<Outcome>) {
+#[case::removed(Edited::Removed)]
+#[case::malformed(Edited::Malformed)]
+#[case::of_another_release(Edited::OtherRelease)]
+#[case::of_unknown_packages(Edited::UnknownPackages)]
+fn packages_stay_with_an_edited_snapshot(#[case] edited: Edited) {
     let mut walk = upgrading(&OPEN);
     walk.take(&[User(Edit::Snapshot(edited)), User(Edit::Cancel)]);
     assert_stay(&mut walk);
     let record = recorded(&walk);
-    assert_eq!(record.outcome, outcome, "{}", brief(Some(&record)));
+    assert_eq!(
+        record.outcome,
+        Some(Outcome::Cancelled),
+        "{}",
+        brief(Some(&record))
+    );
     walk.calm();
     walk.finish();
 }
