@@ -270,17 +270,19 @@ impl Index {
             ReleaseObject::cluster_bootstrap(&call.namespace, &call.name),
             ReleaseObject::cluster(&call.namespace, &call.name),
         );
+        let is_resolved = async {
+            let cluster = confirmer.read(&cluster, peer, deadline).await?;
+            let class = cluster.class().ok_or(NotConfirmed::Invalid)?;
+            let class = confirmer.read(&class, peer, deadline).await?;
+            Ok(cluster.is_resolved(&class))
+        };
         let read = try_join3(
             confirmer.releases(deadline),
             confirmer.read(&bootstrap, peer, deadline),
-            confirmer.read(&cluster, peer, deadline),
+            is_resolved,
         );
-        let (releases, bootstrap, cluster) = read.await.map_err(|_| NoPlan::NotListed)?;
-        let class = match cluster.class() {
-            Some(class) => confirmer.read(&class, peer, deadline).await,
-            None => return Err(NoPlan::NotListed),
-        };
-        if cluster.is_resolved(&class.map_err(|_| NoPlan::NotListed)?) {
+        let (releases, bootstrap, is_resolved) = read.await.map_err(|_| NoPlan::NotListed)?;
+        if is_resolved {
             return Err(NoPlan::NotListed);
         }
         Ok(steps_by(call, &releases, bootstrap.cluster_bootstrap())?)

@@ -523,6 +523,8 @@ async fn a_clock_that_is_ahead_ends_the_wait_of_no_deletion() {
 
 const LIST: &str = "/apis/run.tanzu.vmware.com/v1alpha3/tanzukubernetesreleases";
 const BOOTSTRAP: &str = "/apis/run.tanzu.vmware.com/v1alpha3/namespaces/team-a/clusterbootstraps/one";
+const CLUSTER: &str = "/apis/cluster.x-k8s.io/v1beta2/namespaces/team-a/clusters/one";
+const CLASS: &str = "/apis/cluster.x-k8s.io/v1beta2/namespaces/team-a/clusterclasses/class";
 
 /// An API server for the reads of plans.
 #[derive(Clone)]
@@ -533,6 +535,9 @@ struct Planning {
     takes: u64,
     /// Status and body of the ClusterBootstrap.
     bootstrap: (u16, Value),
+    /// Cluster and ClusterClass.
+    cluster: Value,
+    class: Value,
     /// Paths of the requests.
     requests: Arc<Mutex<Vec<String>>>,
 }
@@ -561,6 +566,15 @@ impl Planning {
             list: (200, list),
             takes: 0,
             bootstrap: (404, absent),
+            cluster: json!({
+                "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster",
+                "metadata": {"name": "one", "namespace": "team-a", "uid": "uid"},
+                "spec": {"topology": {"classRef": {"name": "class"}, "version": "v1.36.3"}},
+            }),
+            class: json!({
+                "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "ClusterClass",
+                "metadata": {"name": "class", "namespace": "team-a"}, "spec": {},
+            }),
             requests: Arc::default(),
         }
     }
@@ -573,6 +587,11 @@ impl Planning {
         edit(&mut odd);
         let items = self.list.1["items"].as_array_mut().unwrap();
         items.push(odd);
+    }
+
+    /// Requests a resolution.
+    fn resolve(object: &mut Value) {
+        object["metadata"]["annotations"] = json!({"run.tanzu.vmware.com/resolve-tkr": "stable"});
     }
 
     /// Adds the ClusterBootstrap with a record of a hop to 1.35.1.
@@ -601,7 +620,11 @@ impl Planning {
                     sleep(Duration::from_millis(server.takes)).await;
                     server.list
                 } else {
-                    server.bootstrap
+                    match path.as_str() {
+                        CLUSTER => (200, server.cluster),
+                        CLASS => (200, server.class),
+                        _ => server.bootstrap,
+                    }
                 };
                 let response = Response::builder().status(code);
                 response.body(Body::from(body.to_string().into_bytes()))
@@ -657,7 +680,7 @@ fn many_labels() -> Value {
 
 const NOT_LISTED: Result<&str, &str> = Err("ReleasesNotListed");
 
-/// A plan takes one list and one read.
+/// A plan takes one list and three reads. A resolution selects releases by more than their labels.
 #[rstest]
 #[case::newest(|_: &mut Planning| (), Ok("v1.35.4"))]
 #[case::recorded(|server: &mut Planning| server.record("v1.36.3", "uid"), Ok("v1.35.1"))]
@@ -676,6 +699,10 @@ const NOT_LISTED: Result<&str, &str> = Err("ReleasesNotListed");
 #[case::in_time(|server: &mut Planning| server.takes = 499, Ok("v1.35.4"))]
 #[case::late(|server: &mut Planning| server.takes = 501, NOT_LISTED)]
 #[case::unreadable_bootstrap(|server: &mut Planning| server.bootstrap.0 = 500, NOT_LISTED)]
+#[case::resolved_cluster(|server: &mut Planning| Planning::resolve(&mut server.cluster), NOT_LISTED)]
+#[case::resolved_class(|server: &mut Planning| Planning::resolve(&mut server.class), NOT_LISTED)]
+#[case::unreadable_class(|server: &mut Planning| server.class = json!("busy"), NOT_LISTED)]
+#[case::without_topology(|server: &mut Planning| server.cluster["spec"] = json!({}), NOT_LISTED)]
 #[tokio::test(start_paused = true)]
 async fn a_plan_before_the_caches_are_filled_rests_on_reads(
     #[case] edit: fn(&mut Planning),
@@ -686,7 +713,8 @@ async fn a_plan_before_the_caches_are_filled_rests_on_reads(
     let planned = planned(&server.index(), "v1.34.4", "v1.36.3").await;
     assert_eq!(planned, expected.map(over));
     assert_eq!(server.count(LIST), 1);
-    assert!(server.count(BOOTSTRAP) <= 1);
+    let most = [BOOTSTRAP, CLUSTER, CLASS].map(|path| server.count(path));
+    assert!(most.iter().all(|count| *count <= 1), "{most:?}");
 }
 
 #[tokio::test]
