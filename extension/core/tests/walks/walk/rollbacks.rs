@@ -89,7 +89,8 @@ impl Walk {
             let wanted = back.or_else(|| from.clone());
             assert!(
                 to == wanted,
-                "unrestored: {from:?} becomes {to:?} and not {wanted:?}"
+                "unrestored: {from:?} becomes {to:?} and not {wanted:?}: {snapshot} at {at:?}; {}",
+                brief(Some(&record)),
             );
         }
     }
