@@ -433,6 +433,11 @@ fn goes_back(found: &Facts, bootstrap: &ClusterBootstrap, release: &str, progres
 fn snapshot(found: &Facts, bootstrap: &ClusterBootstrap, progress: &Progress) -> Option<String> {
     let stage = progress.stage()?;
     let merged = ResolvedRelease::of(bootstrap).release();
+    // Packages that are those of the hop already are not from before it.
+    let release = merged.and_then(|merged| found.releases.get(merged));
+    if release.is_some_and(|release| !same(&release.spec.kubernetes.version, stage)) {
+        return None;
+    }
     let completed = completed(bootstrap);
     // A snapshot that cannot be read is not of this upgrade.
     let present = Snapshot::in_bootstrap(bootstrap).ok().flatten();

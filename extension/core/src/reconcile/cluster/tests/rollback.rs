@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use kube::ResourceExt as _;
 use rstest::rstest;
 use serde_json::{Value, json};
 use sluice_crds::{
@@ -229,6 +230,22 @@ fn a_repaired_release_keeps_the_snapshot(#[case] edit: Edit) {
         body["metadata"]["annotations"][annotation::ROLLBACK_TO].as_str(),
         first.snapshot.as_deref()
     );
+}
+
+/// An earlier version of Sluice has merged the first release of the hop.
+#[test]
+fn packages_of_the_hop_are_no_snapshot() {
+    let mut world = World::new();
+    world.set_target(HOP);
+    merge(&mut world);
+    world.edit_bootstrap(|bootstrap| {
+        bootstrap.annotations_mut().remove(annotation::ROLLBACK_TO);
+    });
+    world.add_release(REPAIRED, 3);
+    REPAIRED.clone_into(&mut world.facts.label);
+    assert_eq!(validated(&world).change.unwrap().snapshot, None);
+    let body = written(&world).body;
+    assert!(body["metadata"]["annotations"][annotation::ROLLBACK_TO].is_null());
 }
 
 /// Adds a completed upgrade to the history.
