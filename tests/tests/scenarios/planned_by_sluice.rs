@@ -24,8 +24,6 @@ const NO_RELEASE: &str = "no TanzuKubernetesRelease is for Kubernetes 1.35";
 /// A later patch version of the step between. No control plane takes it, so there is no API server of it.
 const LATER: &str = "v1.35.5";
 
-const RETRIGGERED_AT: &str = "lifecycle.sluice.dev/retriggered-at";
-
 pub(crate) fn scenario() -> Scenario {
     Scenario::new(
         "planned-by-sluice",
@@ -75,7 +73,6 @@ async fn run(scene: Scene, failure: &str) -> Result<()> {
 
     scene.publish(between).await?;
     is_held(&cluster, between, before).await?;
-    was_retriggered(&cluster).await?;
     is_kept(&cluster).await?;
     cluster.delay("antrea", Delay::NONE);
     let upgrade = Upgrade {
@@ -137,14 +134,6 @@ async fn verb_names_minor(user: &Shell, scene: &Scene) -> Result<()> {
         finding["reason"] == "NoTKRForHop" && message.contains(NO_RELEASE)
     });
     ensure!(code == Some(3) && is_named, "exit code {code:?}: {plan}");
-    Ok(())
-}
-
-/// Sluice itself has made Cluster API ask again.
-async fn was_retriggered(cluster: &Cluster) -> Result<()> {
-    let object = cluster.object().await?;
-    let annotations = &object["metadata"]["annotations"];
-    ensure!(annotations[RETRIGGERED_AT].is_string(), "{annotations}");
     Ok(())
 }
 
