@@ -270,7 +270,7 @@ pub fn is_kept(key: &str) -> bool {
 }
 
 /// Every key of [`label`] and [`annotation`].
-const READ: [&str; 68] = [
+const READ: [&str; 69] = [
     label::TKR,
     label::LEGACY_TKR,
     label::INCOMPATIBLE,
@@ -318,6 +318,7 @@ const READ: [&str; 68] = [
     annotation::PAUSED,
     annotation::DEFER_UPGRADE,
     annotation::HOLD_UPGRADE_SEQUENCE,
+    annotation::UPGRADE_STEP,
     annotation::PENDING_HOOKS,
     annotation::DISABLE_VERSION_CHECK,
     annotation::OK_TO_DELETE,

@@ -698,7 +698,7 @@ const NOT_LISTED: Result<&str, &str> = Err("ReleasesNotListed");
 #[case::too_long(|server: &mut Planning| server.list.1["metadata"]["x"] = json!("x".repeat(5 << 20)), NOT_LISTED)]
 #[case::in_time(|server: &mut Planning| server.takes = 499, Ok("v1.35.4"))]
 #[case::late(|server: &mut Planning| server.takes = 501, NOT_LISTED)]
-#[case::unreadable_bootstrap(|server: &mut Planning| server.bootstrap.0 = 500, NOT_LISTED)]
+#[case::unreadable_bootstrap(|server: &mut Planning| server.bootstrap = (500, json!({})), NOT_LISTED)]
 #[case::resolved_cluster(|server: &mut Planning| Planning::resolve(&mut server.cluster), NOT_LISTED)]
 #[case::resolved_class(|server: &mut Planning| Planning::resolve(&mut server.class), NOT_LISTED)]
 #[case::unreadable_class(|server: &mut Planning| server.class = json!("busy"), NOT_LISTED)]
