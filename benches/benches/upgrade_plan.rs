@@ -103,6 +103,7 @@ fn facts(now: Instant) -> serde_json::Result<Facts> {
         "spec": spec(FROM),
     }))?;
     Ok(Facts {
+        overrides: None,
         settings: Settings {
             system_namespace: "tkg-system".to_owned(),
             extension_configs: Vec::new(),

@@ -91,6 +91,7 @@ impl Answerer {
             open,
             reason: if open { "" } else { "PackagesNotReady" }.to_owned(),
             message: if open { "" } else { "waiting for antrea 1.9.0" }.to_owned(),
+            overridden_by: None,
         };
         let record = UpgradeRecord {
             schema: SCHEMA,

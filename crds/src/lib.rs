@@ -69,6 +69,8 @@ pub fn crds() -> Vec<CustomResourceDefinition> {
         ),
         // The leader creates the record again after a move.
         (lifecycle::ClusterUpgrade::crd(), stays),
+        // An override is of one Cluster by its UID, which a move changes.
+        (lifecycle::UpgradeOverride::crd(), stays),
     ]
     .map(|(crd, labels)| schema::installable(crd, labels))
     .into()

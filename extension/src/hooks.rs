@@ -190,6 +190,7 @@ impl Index {
     fn judge(&self, call: &HookCall<'_>, reads: &Reads) -> Confirmation {
         let call = &HookCall {
             now: call.deleted_at.and_then(|_| self.0.server_clock.now()),
+            clock: Some(clock().now),
             ..call.clone()
         };
         let now = self.0.began.elapsed();

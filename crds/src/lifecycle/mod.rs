@@ -1,7 +1,8 @@
-//! `lifecycle.sluice.dev/v1alpha1`: gates of any add-on, and the record of each Cluster for its gates.
+//! `lifecycle.sluice.dev/v1alpha1`: gates of any add-on, the record of each Cluster for its gates, and overrides of gates.
 
 pub mod cluster_upgrade;
 pub mod upgrade_gate;
+pub mod upgrade_override;
 
 mod schema;
 
@@ -12,4 +13,8 @@ pub use cluster_upgrade::{
 pub use upgrade_gate::{
     Before, Check, CheckedCluster, CheckedObject, GateMode, MAX_CHECKS, MAX_KEYS, MAX_ROWS, UpgradeGate,
     UpgradeGateSpec, UpgradeGateStatus, VersionRow,
+};
+pub use upgrade_override::{
+    EVERY_PACKAGE, MAX_DAYS, MAX_PACKAGES, OverriddenGate, OverrideTarget, UpgradeOverride,
+    UpgradeOverrideSpec, UpgradeOverrideStatus,
 };

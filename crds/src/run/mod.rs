@@ -19,12 +19,12 @@ pub use kapp_controller_config::{
     KappConfig, KappController, KappControllerConfig, KappControllerConfigSpec, KappDeployment,
 };
 pub use os_image::{MachineImage, OSImage, OSImageSpec, OSImageStatus, OperatingSystem};
-pub use shown::{ClusterPhase, HeldGate, KEPT_UPGRADES, PastUpgrade};
+pub use shown::{ClusterPhase, HeldGate, KEPT_UPGRADES, MAX_USED_OVERRIDES, PastUpgrade, UsedOverride};
 pub use tkr::{
     ContainerImage, KubernetesSpec, LocalObjectReference, ProvenPackage, Requirements,
     TanzuKubernetesRelease, TanzuKubernetesReleaseSpec, TanzuKubernetesReleaseStatus,
 };
 pub use upgrade::{
-    FirstSeenRun, Gate, Hook, KappControllerMode, Outcome, PackageRecord, PackageState, Rollback, SCHEMA,
-    SupervisorAnswer, Swap, UpgradeRecord,
+    FirstSeenRun, Gate, GateOverride, Hook, KappControllerMode, Outcome, PackageRecord, PackageState,
+    Rollback, SCHEMA, SupervisorAnswer, Swap, UpgradeRecord,
 };

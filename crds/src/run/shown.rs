@@ -5,6 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Hook, Outcome};
+use crate::lifecycle::OverriddenGate;
 
 /// How many upgrades `status.history` keeps.
 pub const KEPT_UPGRADES: usize = 5;
@@ -82,4 +83,26 @@ pub struct PastUpgrade {
     /// How long that lasted without a break, in seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub longest_wait_seconds: Option<i64>,
+    /// The overrides that opened its gates, in the order of their first use.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = MAX_USED_OVERRIDES))]
+    pub overrides: Vec<UsedOverride>,
+}
+
+/// How many overrides an entry of `status.history` names.
+pub const MAX_USED_OVERRIDES: usize = 8;
+
+/// An override that opened a gate.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct UsedOverride {
+    /// Name of the UpgradeOverride.
+    pub name: String,
+    /// The gate.
+    pub gate: OverriddenGate,
+    /// The Kubernetes version of the step.
+    pub version: String,
+    /// User who created it.
+    pub user: String,
+    /// Reason that the user gave.
+    pub reason: String,
 }

@@ -143,6 +143,26 @@ pub struct UpgradeRecord {
     /// Rollback of the packages of a cancelled upgrade; absent in any other upgrade.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollback: Option<Rollback>,
+    /// UIDs of the UpgradeOverrides of the Cluster that do not count for this upgrade: they existed before it, or a step was made by them.
+    /// Absent until they are known; no override counts until then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spent_overrides: Option<Vec<String>>,
+}
+
+/// The UpgradeOverride that opened a gate.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct GateOverride {
+    /// Name of the UpgradeOverride.
+    pub name: String,
+    /// `metadata.uid` of the UpgradeOverride.
+    pub uid: String,
+    /// User who created it.
+    pub user: String,
+    /// Reason that the user gave.
+    pub reason: String,
+    /// Time after which the gate is closed again, unless the step was made.
+    pub expires_at: Time,
 }
 
 /// Rollback of the packages of a cancelled upgrade.
@@ -188,6 +208,9 @@ pub struct Swap {
     /// When the entry of `to` was seen first; absent before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub written_at: Option<Time>,
+    /// The override without which the entry could not be written, or could not have been.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overridden_by: Option<GateOverride>,
 }
 
 /// Whether Sluice installs kapp-controller in the workload cluster.
@@ -225,6 +248,9 @@ pub struct Gate {
     /// What it waits for, constant while the reason is; empty when open.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
+    /// The override without which it would be closed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overridden_by: Option<GateOverride>,
 }
 
 /// What is known of one package at its target.

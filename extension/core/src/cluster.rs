@@ -231,6 +231,7 @@ mod tests {
             open: reason.is_empty(),
             reason: reason.into(),
             message: String::new(),
+            overridden_by: None,
         };
         let record = UpgradeRecord {
             gates: vec![gate],

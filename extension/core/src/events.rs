@@ -16,7 +16,12 @@ pub enum Event {
     Said(&'static str, String),
     /// Other warning: reason and note.
     Warned(&'static str, String),
+    /// Warning that an override has opened a gate, with its note. The ClusterBootstrap gets it, too.
+    Overridden(String),
 }
+
+/// Reason of the event about a gate that an override has opened.
+pub const OVERRIDDEN: &str = "UpgradeOverridden";
 
 /// Maximum number of different texts per object whose repetitions are counted.
 const COUNTED: usize = 16;
@@ -55,6 +60,11 @@ impl<'a> Notice<'a> {
             Event::Warned(reason, note) => Some(Self {
                 warns: true,
                 reason,
+                note,
+            }),
+            Event::Overridden(note) => Some(Self {
+                warns: true,
+                reason: OVERRIDDEN,
                 note,
             }),
         }

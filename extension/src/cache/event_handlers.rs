@@ -148,6 +148,12 @@ impl EventHandlers {
         self.triggers.enqueue_gated(reference);
     }
 
+    /// Handles a change of an UpgradeOverride of a Cluster.
+    pub(crate) fn overridden(&self, cluster: ClusterRef) {
+        lock(&self.uncounted).one(cluster.clone());
+        self.triggers.enqueue(cluster);
+    }
+
     pub(crate) fn bootstrap(&self, bootstrap: &ObjectMeta) {
         let reference = ClusterRef::in_meta(bootstrap);
         lock(&self.uncounted).one(reference.clone());

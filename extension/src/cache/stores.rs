@@ -22,7 +22,7 @@ use sluice_core::{
 use sluice_crds::{
     foreign::{App, Cluster, ClusterClass, MachineDeployment, MachinePool, Package, PackageInstall},
     labels::label,
-    lifecycle::{ClusterUpgrade, UpgradeGate},
+    lifecycle::{ClusterUpgrade, UpgradeGate, UpgradeOverride},
     run::{ClusterBootstrap, ClusterBootstrapTemplate, OSImage, TanzuKubernetesRelease},
 };
 
@@ -70,6 +70,8 @@ pub struct Stores {
     pub apps: Store<App>,
     /// All OSImages. Hooks and reconciles do not depend on them, so nothing waits for this store; its definition may be missing.
     pub images: Store<OSImage>,
+    /// All UpgradeOverrides. Nothing waits for this store; its definition may be missing. Those of a Cluster are read from `whole`.
+    pub overrides: Store<UpgradeOverride>,
     /// All TanzuKubernetesReleases. Decodable ones are read from `whole`.
     releases: Store<TanzuKubernetesRelease>,
     /// Kind whose watch has panicked.
@@ -140,11 +142,13 @@ impl Stores {
             requeue_owner::<App>,
         );
         let images = opening.images(Api::all(client.clone()), &whole);
+        let overrides = opening.overrides(Api::all(client.clone()), &whole);
         let templates = Api::namespaced(client.clone(), system_namespace);
         let stores = Self {
             has_packages: !handlers.without_packages,
             upgrade_gates: opening.upgrade_gates(),
             images,
+            overrides,
             clusters,
             bootstraps,
             templates: opening.of_packages(templates, all(), |_| {}, EventHandlers::template),
@@ -273,6 +277,7 @@ stored!(
     MachineDeployment: machine_deployments,
     MachinePool: machine_pools,
     Package: packages,
+    UpgradeOverride: overrides,
 );
 
 /// One snapshot has the releases by name and all of them.
@@ -352,6 +357,11 @@ impl stores::Stores for Stores {
     fn gates_of(&self, namespace: &str) -> Vec<GateFound> {
         let stores = self.upgrade_gates.as_ref();
         stores.map_or_else(Vec::new, |stores| stores.of_namespace(namespace))
+    }
+
+    fn overrides_of(&self, namespace: &str, cluster: &str) -> Option<Vec<Arc<UpgradeOverride>>> {
+        let is_listed = self.overrides.is_filled();
+        is_listed.then(|| lock(&self.whole).overrides.of_cluster(namespace, cluster))
     }
 
     fn class_with(&self, namespace: &str, version: &str) -> Option<Arc<ClusterClass>> {
@@ -463,6 +473,33 @@ impl Opening<'_> {
         };
         let followed = FollowedStore::of_named_kind();
         self.open(api, all(), followed, first, |handlers, _| handlers.marked())
+    }
+
+    /// Opens the store of UpgradeOverrides, for which nothing waits. A change requeues the Cluster that the override names.
+    fn overrides(
+        &mut self,
+        api: Api<Item<UpgradeOverride>>,
+        whole: &Arc<Mutex<Whole>>,
+    ) -> Store<UpgradeOverride> {
+        if self.handlers.without_packages {
+            return Store::unwatched();
+        }
+        let (whole, handlers) = (Arc::clone(whole), self.handlers.clone());
+        let first = move |seen: &Seen<'_, UpgradeOverride>| {
+            let mut named = Vec::new();
+            let mut whole = lock(&whole);
+            seen.each(|of, presence| {
+                whole.overrides.saw(of, presence == Presence::There);
+                let namespace = of.metadata.namespace.as_deref().unwrap_or_default();
+                named.push(ClusterRef::new(namespace, &of.spec.cluster_name));
+            });
+            drop(whole);
+            for cluster in named {
+                handlers.overridden(cluster);
+            }
+        };
+        let followed = FollowedStore::of_named_kind();
+        self.open(api, all(), followed, first, |_, _| {})
     }
 
     /// Opens the store of a kind that only packages need.

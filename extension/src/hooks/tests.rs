@@ -74,6 +74,7 @@ fn call() -> HookCall<'static> {
         first_step: Some("v1.35.4"),
         deleted_at: None,
         now: None,
+        clock: None,
     }
 }
 

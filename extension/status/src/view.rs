@@ -115,7 +115,7 @@ mod tests {
         decode::Undecodable,
         packages::{bootstrap::Catalogue, requirements::ManagementPackages},
     };
-    use sluice_crds::labels::label;
+    use sluice_crds::{labels::label, lifecycle::UpgradeOverride};
 
     use super::*;
 
@@ -166,6 +166,10 @@ mod tests {
     }
 
     impl Stores for Given {
+        fn overrides_of(&self, _: &str, _: &str) -> Option<Vec<Arc<UpgradeOverride>>> {
+            None
+        }
+
         fn releases(&self) -> Arc<Releases> {
             Arc::default()
         }

@@ -10,7 +10,7 @@ use sluice_crds::{
     foreign::{
         App, Cluster, ClusterClass, ControlPlane, MachineDeployment, MachinePool, Package, PackageInstall,
     },
-    lifecycle::{ClusterUpgrade, UpgradeGate},
+    lifecycle::{ClusterUpgrade, UpgradeGate, UpgradeOverride},
     run::{ClusterBootstrap, ClusterBootstrapTemplate, OSImage, TanzuKubernetesRelease},
 };
 
@@ -33,13 +33,24 @@ pub trait Cached: Resource + Serialize + Decode {
     /// Drops unused fields.
     fn prune(&mut self) {
         let meta = self.meta_mut();
-        meta.managed_fields = None;
-        meta.self_link = None;
-        meta.generate_name = None;
         meta.creation_timestamp = None;
-        if let Some(annotations) = &mut meta.annotations {
-            annotations.remove(LAST_APPLIED);
-        }
+        prune(meta);
+    }
+}
+
+fn prune(meta: &mut ObjectMeta) {
+    meta.managed_fields = None;
+    meta.self_link = None;
+    meta.generate_name = None;
+    if let Some(annotations) = &mut meta.annotations {
+        annotations.remove(LAST_APPLIED);
+    }
+}
+
+impl Cached for UpgradeOverride {
+    /// The time of its creation limits its expiry.
+    fn prune(&mut self) {
+        prune(&mut self.metadata);
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use kube::{Resource, ResourceExt as _, core::ObjectMeta};
 use sluice_crds::{
     foreign::{App, Cluster, ClusterClass, MachineDeployment, MachinePool, Package, PackageInstall},
-    lifecycle::{ClusterUpgrade, UpgradeGate},
+    lifecycle::{ClusterUpgrade, UpgradeGate, UpgradeOverride},
     run::{ClusterBootstrap, ClusterBootstrapTemplate, OSImage, TanzuKubernetesRelease},
 };
 
@@ -53,6 +53,8 @@ pub struct Snapshot {
     pub gates: Vec<Arc<UpgradeGate>>,
     /// ClusterUpgrades.
     pub upgrades: Vec<Arc<ClusterUpgrade>>,
+    /// UpgradeOverrides.
+    pub overrides: Vec<Arc<UpgradeOverride>>,
     /// `None` stands for [`GateKinds::Off`].
     pub gate_kinds: Option<GateKinds>,
     /// Whether the installation manages no packages.
@@ -111,7 +113,7 @@ macro_rules! stored {
 stored!(
     Cluster: clusters, ClusterBootstrap: bootstraps, ClusterBootstrapTemplate: templates, TanzuKubernetesRelease: releases,
     ClusterClass: classes, MachineDeployment: machine_deployments, MachinePool: machine_pools, Package: packages,
-    UpgradeGate: gates, ClusterUpgrade: upgrades
+    UpgradeGate: gates, ClusterUpgrade: upgrades, UpgradeOverride: overrides
 );
 
 impl Stores for Snapshot {
@@ -171,6 +173,13 @@ impl Stores for Snapshot {
             .map(|gate| Ok(Arc::clone(gate)))
             .chain(undecodable)
             .collect()
+    }
+
+    fn overrides_of(&self, namespace: &str, cluster: &str) -> Option<Vec<Arc<UpgradeOverride>>> {
+        let belongs = |of: &&Arc<UpgradeOverride>| {
+            of.namespace().as_deref() == Some(namespace) && of.spec.cluster_name == cluster
+        };
+        Some(self.overrides.iter().filter(belongs).cloned().collect())
     }
 
     fn class_with(&self, namespace: &str, version: &str) -> Option<Arc<ClusterClass>> {

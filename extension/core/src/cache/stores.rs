@@ -8,7 +8,7 @@ use sluice_crds::{
         App, Cluster, ClusterClass, ControlPlane, MachineDeployment, MachinePool, Package, PackageInstall,
     },
     labels::{annotation, label},
-    lifecycle::{ClusterUpgrade, UpgradeGate},
+    lifecycle::{ClusterUpgrade, UpgradeGate, UpgradeOverride},
     run::{ClusterBootstrap, ClusterBootstrapTemplate, OSImage, TanzuKubernetesRelease},
 };
 
@@ -90,6 +90,7 @@ pub trait Stores:
     + Stored<Package>
     + Stored<UpgradeGate>
     + Stored<ClusterUpgrade>
+    + Stored<UpgradeOverride>
 {
     /// Returns all releases, by name.
     fn releases(&self) -> Arc<Releases>;
@@ -111,6 +112,9 @@ pub trait Stores:
 
     /// Returns all UpgradeGates of a namespace, by name. Every hook call of the namespace looks them up, so a store keeps them parsed.
     fn gates_of(&self, namespace: &str) -> Vec<FoundGate>;
+
+    /// Returns the UpgradeOverrides of a Cluster that can be decoded; `None` before their first list. Nothing waits for them.
+    fn overrides_of(&self, namespace: &str, cluster: &str) -> Option<Vec<Arc<UpgradeOverride>>>;
 
     /// Returns a ClusterClass of a namespace that lists a Kubernetes version. It is only a suggestion, so not every store looks for one.
     fn class_with(&self, _namespace: &str, _version: &str) -> Option<Arc<ClusterClass>> {
@@ -143,8 +147,39 @@ pub struct Whole {
     pub images: Arc<Images>,
     /// PackageInstalls and Apps of the system namespace that releases may require.
     pub management_packages: Arc<ManagementPackages>,
+    /// UpgradeOverrides.
+    pub overrides: OverridesByName,
     /// Number of requirements of each package that releases require.
     required: BTreeMap<String, usize>,
+}
+
+/// UpgradeOverrides by namespace and name.
+#[derive(Debug, Default)]
+pub struct OverridesByName(BTreeMap<String, BTreeMap<String, Arc<UpgradeOverride>>>);
+
+impl OverridesByName {
+    /// Returns the overrides of a Cluster.
+    #[must_use]
+    pub fn of_cluster(&self, namespace: &str, cluster: &str) -> Vec<Arc<UpgradeOverride>> {
+        let here = self.0.get(namespace).into_iter().flat_map(BTreeMap::values);
+        here.filter(|of| of.spec.cluster_name == cluster)
+            .cloned()
+            .collect()
+    }
+
+    /// Observes an existing or deleted UpgradeOverride.
+    pub fn saw(&mut self, object: &UpgradeOverride, is_there: bool) {
+        let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
+        if is_there {
+            let here = self.0.entry(namespace).or_default();
+            here.insert(name, Arc::new(object.clone()));
+        } else if let Some(here) = self.0.get_mut(&namespace) {
+            here.remove(&name);
+            if here.is_empty() {
+                self.0.remove(&namespace);
+            }
+        }
+    }
 }
 
 impl Whole {
@@ -336,6 +371,10 @@ pub(crate) mod tests {
     }
 
     impl Stores for Filling {
+        fn overrides_of(&self, namespace: &str, cluster: &str) -> Option<Vec<Arc<UpgradeOverride>>> {
+            self.given.overrides_of(namespace, cluster)
+        }
+
         fn releases(&self) -> Arc<Releases> {
             self.given.releases()
         }

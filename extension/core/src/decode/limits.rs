@@ -9,7 +9,7 @@ use sluice_crds::{
     foreign::{
         App, Cluster, ClusterClass, ControlPlane, MachineDeployment, MachinePool, Package, PackageInstall,
     },
-    lifecycle::{ClusterUpgrade, UpgradeGate},
+    lifecycle::{ClusterUpgrade, UpgradeGate, UpgradeOverride},
     run::{ClusterBootstrap, ClusterBootstrapTemplate, OSImage, TanzuKubernetesRelease},
 };
 
@@ -61,7 +61,7 @@ decode! {
 // All objects of a Cluster are decoded at once.
 decode! {
     Limit::projected(CACHED / 4);
-    MachineDeployment, MachinePool,
+    MachineDeployment, MachinePool, UpgradeOverride,
 }
 
 // Selectors of identities may match any label of a Namespace. A control plane, a source of values, may contain files.

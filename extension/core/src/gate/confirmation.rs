@@ -14,7 +14,7 @@ use kube::{
 use serde::Deserialize;
 use sluice_crds::{
     foreign::{Cluster, ClusterClass, MachineDeployment, MachinePool, Package},
-    lifecycle::{ClusterUpgrade, UpgradeGate},
+    lifecycle::{ClusterUpgrade, UpgradeGate, UpgradeOverride},
     run::{ClusterBootstrap, ClusterBootstrapTemplate, TanzuKubernetesRelease},
 };
 
@@ -25,7 +25,7 @@ use crate::{
     },
     decode::{Decode, Item, Undecodable},
     gate::{
-        decision::{Decision, needs_no_knowledge},
+        decision::{Decision, needs_no_knowledge, override_of},
         hook_call::{Hook, HookCall},
         index::{Index, Pace},
         retry::{RetryAfter, RetryPolicy},
@@ -330,7 +330,8 @@ read!(
     Cluster,
     ClusterClass,
     TanzuKubernetesRelease,
-    ClusterUpgrade
+    ClusterUpgrade,
+    UpgradeOverride
 );
 
 fn decode<K: Decode>(text: &str) -> Option<Found<K>> {
@@ -463,6 +464,10 @@ impl<S: Stores> Stores for Confirmed<'_, S> {
         self.stores.gate_kinds()
     }
 
+    fn overrides_of(&self, namespace: &str, cluster: &str) -> Option<Vec<Arc<UpgradeOverride>>> {
+        self.stores.overrides_of(namespace, cluster)
+    }
+
     fn packages_enabled(&self) -> bool {
         self.stores.packages_enabled()
     }
@@ -524,6 +529,18 @@ impl<S: Stores, N: Fn(&str) -> Option<Hold>> Index<'_, S, N> {
         objects
     }
 
+    /// Returns the override that has opened the gate of a call.
+    fn override_of(&self, call: &HookCall<'_>) -> Option<ReleaseObject> {
+        let bootstrap: Found<ClusterBootstrap> = self.stores.found(Some(call.namespace), call.name);
+        let bootstrap = bootstrap.ok().flatten()?;
+        let by = override_of(bootstrap.status.as_ref()?.upgrade.as_ref()?, call)?;
+        Some(ReleaseObject::new(
+            ReadKind::UpgradeOverride,
+            call.namespace,
+            &by.name,
+        ))
+    }
+
     /// Returns the objects that a release by the packages of the Cluster depends on.
     fn objects_of_packages(&self, call: &HookCall<'_>, policy: &RetryPolicy) -> BTreeSet<ReleaseObject> {
         if needs_no_knowledge(call, policy) {
@@ -533,7 +550,9 @@ impl<S: Stores, N: Fn(&str) -> Option<Hold>> Index<'_, S, N> {
         let cluster = ReleaseObject::new(ReadKind::Cluster, call.namespace, call.name);
         if self.manages(call) {
             let waits_for_nothing = call.hook == Hook::BeforeClusterCreate && self.is_custom(call);
-            return BTreeSet::from([if waits_for_nothing { cluster } else { bootstrap }]);
+            let mut objects = BTreeSet::from([if waits_for_nothing { cluster } else { bootstrap }]);
+            objects.extend(self.override_of(call));
+            return objects;
         }
         let mut objects = BTreeSet::from([bootstrap]);
         match call.label.filter(|label| !label.is_empty()) {

@@ -12,6 +12,7 @@ use sluice_crds::run::{Hook, UpgradeRecord};
 pub(super) use self::by_gates::lists_enforced;
 pub use self::by_gates::{CachedGates, GateKnowledge, GateObjects, decide_by_gates, is_gated};
 use self::record::RecordFields;
+pub(in crate::gate) use self::record::override_of;
 use crate::cache::stored_kind::StoredKind;
 use crate::cluster::is_managed;
 use crate::gate::hook_call::HookCall;
@@ -77,6 +78,8 @@ pub struct CachedCluster<'a> {
     pub legacy: bool,
     /// Whether the Cluster waits for a ClusterBootstrap that a user creates.
     pub custom: bool,
+    /// Whether the override of the gate does not exist any more.
+    pub revoked: bool,
     /// Hold for a release or template without which no record can exist.
     pub missing: Option<Hold>,
     /// Whether no replica leads, so that nothing updates the record.
@@ -193,7 +196,7 @@ struct Clause<Objection> {
 }
 
 /// All conditions of a release by the packages of a Cluster. Without a record, all but the first five are met.
-const CLAUSES: [Clause<PackageObjection>; 15] = [
+const CLAUSES: [Clause<PackageObjection>; 17] = [
     Clause {
         name: "all objects that the Cluster depends on can be decoded",
         objection: undecodable,
@@ -251,6 +254,14 @@ const CLAUSES: [Clause<PackageObjection>; 15] = [
         objection: |call, cached| cached.fields()?.closed(call),
     },
     Clause {
+        name: "the override of the gate exists",
+        objection: revoked,
+    },
+    Clause {
+        name: "the override of the gate has not expired",
+        objection: expired,
+    },
+    Clause {
         name: "a replica leads",
         objection: leaderless,
     },
@@ -303,6 +314,25 @@ fn behind_the_label(call: &HookCall<'_>, cached: &CachedCluster<'_>) -> Option<H
         held(
             CallReason::LabelNotObserved,
             format!("waiting for Sluice to observe label {label}"),
+        )
+    })
+}
+
+fn revoked(call: &HookCall<'_>, cached: &CachedCluster<'_>) -> Option<Hold<HoldReason>> {
+    let by = override_of(cached.record?, call).filter(|_| cached.revoked)?;
+    Some(held(
+        CallReason::OverrideRevoked,
+        format!("UpgradeOverride {} was deleted", by.name),
+    ))
+}
+
+fn expired(call: &HookCall<'_>, cached: &CachedCluster<'_>) -> Option<Hold<HoldReason>> {
+    let by = override_of(cached.record?, call)?;
+    let has_expired = call.clock.is_none_or(|now| now >= by.expires_at.0);
+    has_expired.then(|| {
+        held(
+            CallReason::OverrideExpired,
+            format!("UpgradeOverride {} has expired", by.name),
         )
     })
 }

@@ -37,6 +37,8 @@ pub struct HookCall<'a> {
     pub deleted_at: Option<Timestamp>,
     /// Time of the management API server, which stamps deletions, at the arrival of the call; `None` while it is unknown.
     pub now: Option<Timestamp>,
+    /// Time of this replica at the arrival of the call; `None` while it is unknown.
+    pub clock: Option<Timestamp>,
 }
 
 impl HookCall<'_> {
@@ -102,6 +104,7 @@ pub struct OwnedHookCall {
     first_step: Option<String>,
     deleted_at: Option<Timestamp>,
     now: Option<Timestamp>,
+    clock: Option<Timestamp>,
 }
 
 impl From<&HookCall<'_>> for OwnedHookCall {
@@ -118,6 +121,7 @@ impl From<&HookCall<'_>> for OwnedHookCall {
             first_step: call.first_step.map(str::to_owned),
             deleted_at: call.deleted_at,
             now: call.now,
+            clock: call.clock,
         }
     }
 }
@@ -138,6 +142,7 @@ impl OwnedHookCall {
             first_step: self.first_step.as_deref(),
             deleted_at: self.deleted_at,
             now: self.now,
+            clock: self.clock,
         }
     }
 }
@@ -199,6 +204,7 @@ mod tests {
             first_step: None,
             deleted_at: None,
             now: None,
+            clock: None,
         };
         let parsed = call.parsed_labels().map(|labels| {
             let pairs: Vec<String> = labels

@@ -11,6 +11,7 @@ use kube::ResourceExt;
 use sluice_crds::{
     foreign::Cluster,
     labels::label,
+    lifecycle::UpgradeOverride,
     run::{ClusterBootstrap, ClusterBootstrapTemplate, Hook, TanzuKubernetesRelease, UpgradeRecord},
 };
 
@@ -26,7 +27,7 @@ use crate::{
     },
     cluster::{is_custom, is_managed, is_stopped, release_of},
     gate::{
-        decision::{CachedCluster, Decision, Knowledge, decide},
+        decision::{CachedCluster, Decision, Knowledge, decide, override_of},
         hook_call::HookCall,
         retry::RetryPolicy,
         stuck::{Counted, Held, ProgressHash, Stuck},
@@ -145,12 +146,25 @@ impl<S: Stores, N: Fn(&str) -> Option<Hold>> Index<'_, S, N> {
             undecodable,
             unlisted: unlisted.first().copied(),
             legacy: is_legacy_release(&release),
+            revoked: record.is_some_and(|record| self.is_revoked(call, record)),
             custom: is_custom_of(cluster.as_deref(), call.uid),
             missing,
             leaderless,
             still: still.unwrap_or_default(),
         };
         decide(call, &Knowledge::synced(call.label, known), &pace.policy)
+    }
+
+    /// Whether the override of the gate of a call does not exist any more.
+    fn is_revoked(&self, call: &HookCall<'_>, record: &UpgradeRecord) -> bool {
+        let Some(by) = override_of(record, call) else {
+            return false;
+        };
+        let found: Found<UpgradeOverride> = self.stores.found(Some(call.namespace), &by.name);
+        let is_it = |of: &UpgradeOverride| {
+            of.metadata.uid.as_ref() == Some(&by.uid) && of.metadata.deletion_timestamp.is_none()
+        };
+        !found.is_ok_and(|found| found.as_deref().is_some_and(is_it))
     }
 
     /// Whether Sluice manages the Cluster of a call.

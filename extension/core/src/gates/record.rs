@@ -12,6 +12,7 @@ use sluice_crds::{
 use crate::reasons::{GateReason, Hold};
 use crate::upgrade::course::{self, ClusterFacts, Course, Draft, End, Judged, Situation, View, Workload};
 use crate::upgrade::hop::{ControlPlaneFacts, Plan, Progress, UpgradeDirection, WorkerFacts, progress_after};
+use crate::upgrade::overrides::Passed;
 use crate::upgrade::tkr::plan_unknown;
 use crate::version::{reached, same};
 
@@ -271,7 +272,7 @@ fn enforced<'a>(judged: &'a [CheckJudgement], phases: &[Phase]) -> impl Iterator
 impl Judged for Checks<'_> {
     const HOLDS_ALL_HOOKS: bool = false;
 
-    fn inputs(&self, progress: &Progress) -> Option<Hold> {
+    fn inputs(&self, progress: &Progress, _: Passed<'_>) -> Option<Hold> {
         if !self.seen.enforces() {
             return None;
         }
@@ -290,7 +291,7 @@ impl Judged for Checks<'_> {
         enforced(judged, phases).any(|check| check.on_workload)
     }
 
-    fn unproven(&self, phases: &[Phase]) -> Option<Hold> {
+    fn unproven(&self, phases: &[Phase], _: Passed<'_>) -> Option<Hold> {
         if !self.seen.enforces() {
             return None;
         }

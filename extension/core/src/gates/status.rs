@@ -302,6 +302,7 @@ fn history(
                 outcome: None,
                 longest_wait: None,
                 longest_wait_seconds: None,
+                overrides: Vec::new(),
             },
         );
         history.truncate(KEPT_UPGRADES);

@@ -104,6 +104,20 @@ impl<R> Hold<R> {
     }
 }
 
+/// Adds a hold as [`graver`] does.
+pub(crate) fn add_problem(problem: &mut Option<Hold>, hold: Hold) {
+    *problem = graver(problem.take(), Some(hold));
+}
+
+/// Returns the first hold, unless an override of every package passes it and not the other one.
+pub(crate) fn graver(first: Option<Hold>, other: Option<Hold>) -> Option<Hold> {
+    let is_passed = |hold: &Hold| hold.reason.overridable().is_passed_by_every();
+    match (first, other) {
+        (Some(first), Some(other)) if is_passed(&first) && !is_passed(&other) => Some(other),
+        (first, other) => first.or(other),
+    }
+}
+
 impl<R: fmt::Display> fmt::Display for Hold<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.message.is_empty() {

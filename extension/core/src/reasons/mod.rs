@@ -6,6 +6,7 @@ mod class;
 mod gate;
 mod hold;
 mod macros;
+mod overridable;
 mod package;
 mod table;
 
@@ -14,7 +15,9 @@ pub use check::CheckReason;
 pub use class::Class;
 pub use gate::GateReason;
 pub use hold::{Hold, HoldReason};
+pub(crate) use hold::{add_problem, graver};
 pub(crate) use macros::reasons;
+pub use overridable::Overridable;
 pub use package::PackageReason;
 pub(crate) use table::put_table;
 pub use table::{PAGE, with_tables};

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write as _};
 
-use super::{CallReason, CheckReason, GateReason, PackageReason};
+use super::{CallReason, CheckReason, GateReason, Overridable, PackageReason};
 
 /// Path of the page with the tables, relative to the root of the repository.
 pub const PAGE: &str = "docs/failure-modes.md";
@@ -61,6 +61,7 @@ pub(super) struct Row {
     pub(super) carried_by: &'static str,
     /// Short text for a column of kubectl.
     pub(super) text: &'static str,
+    pub(super) overridable: Overridable,
     pub(super) what_to_do: Remedy,
 }
 
@@ -71,10 +72,10 @@ pub(super) struct Table {
     pub(super) rows: &'static [Row],
 }
 
-/// Declares reasons by heading: meaning, carriers, short text, class and remedy of each.
+/// Declares reasons by heading: meaning, carriers, short text, class, overrides that pass it, and remedy of each.
 macro_rules! held {
     ($(#[$of:meta])* $Reason:ident: $($heading:literal {
-        $($(#[doc = $meaning:literal])+ $name:ident($carried_by:literal): $text:literal, $class:ident, $what_to_do:expr,)+
+        $($(#[doc = $meaning:literal])+ $name:ident($carried_by:literal): $text:literal, $class:ident, $overridable:ident, $what_to_do:expr,)+
     })+) => {
         $crate::reasons::reasons! {
             $(#[$of])* $Reason: $($($(#[doc = $meaning])+ $name,)+)+
@@ -89,6 +90,7 @@ macro_rules! held {
                         meaning: concat!($($meaning),+),
                         carried_by: $carried_by,
                         text: $text,
+                        overridable: $crate::reasons::Overridable::$overridable,
                         what_to_do: $what_to_do,
                     }),+],
                 }),+
@@ -107,6 +109,14 @@ macro_rules! held {
             pub const fn class(self) -> $crate::reasons::Class {
                 match self {
                     $($(Self::$name => $crate::reasons::Class::$class),+),+
+                }
+            }
+
+            /// Returns which overrides pass the reason.
+            #[must_use]
+            pub const fn overridable(self) -> $crate::reasons::Overridable {
+                match self {
+                    $($(Self::$name => $crate::reasons::Overridable::$overridable),+),+
                 }
             }
         }
@@ -159,13 +169,13 @@ impl Table {
 
     fn markdown(&self) -> String {
         let mut text =
-            "| reason | meaning | carried by | short text | what to do |\n|---|---|---|---|---|\n".to_owned();
+            "| reason | meaning | carried by | short text | override | what to do |\n|---|---|---|---|---|---|\n".to_owned();
         for row in self.rows {
             let (meaning, carried_by) = (row.meaning.trim(), row.carried_by);
             let written = writeln!(
                 text,
-                "| `{}` | {meaning} | {carried_by} | {} | {} |",
-                row.reason, row.text, row.what_to_do
+                "| `{}` | {meaning} | {carried_by} | {} | {} | {} |",
+                row.reason, row.text, row.overridable, row.what_to_do
             );
             debug_assert!(written.is_ok(), "a String takes every line");
         }

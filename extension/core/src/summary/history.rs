@@ -76,5 +76,6 @@ fn new(from: &str, record: &UpgradeRecord, began: &Time) -> PastUpgrade {
         outcome: None,
         longest_wait: None,
         longest_wait_seconds: None,
+        overrides: Vec::new(),
     }
 }

@@ -18,6 +18,7 @@ fn gate(hook: Hook, reason: &str) -> Gate {
         open: reason.is_empty(),
         reason: reason.to_owned(),
         message: format!("about {reason}"),
+        overridden_by: None,
     }
 }
 
@@ -431,6 +432,7 @@ fn the_longest_wait_of_an_upgrade_is_kept() {
         outcome: Some(Outcome::Completed),
         longest_wait: Some("antrea 3.0.0".to_owned()),
         longest_wait_seconds: Some(30),
+        overrides: Vec::new(),
     };
     assert_eq!(
         status.history,

@@ -16,6 +16,7 @@ use sluice_crds::{
 
 pub(crate) use self::gates::{ALL, View};
 use super::hop::{Plan, Progress, UpgradeDirection, WorkerFacts};
+use super::overrides::{Override, Passed};
 use crate::reasons::Hold;
 use crate::version::same;
 
@@ -164,7 +165,7 @@ pub(crate) trait Judged {
     }
 
     /// Returns the hold of invalid inputs.
-    fn inputs(&self, progress: &Progress) -> Option<Hold>;
+    fn inputs(&self, progress: &Progress, passed: Passed<'_>) -> Option<Hold>;
 
     /// Whether the workload cluster has objects of these phases.
     fn needs_workload(&self, _phases: &[Phase]) -> bool {
@@ -172,7 +173,17 @@ pub(crate) trait Judged {
     }
 
     /// Returns the hold of objects of these phases without a proof.
-    fn unproven(&self, phases: &[Phase]) -> Option<Hold>;
+    fn unproven(&self, phases: &[Phase], passed: Passed<'_>) -> Option<Hold>;
+
+    /// Returns the overrides that may open gates of this upgrade.
+    fn overrides(&self) -> impl Iterator<Item = &Override> {
+        std::iter::empty()
+    }
+
+    /// Whether an override is for the release of the hop.
+    fn is_of_release(&self, _by: &Override) -> bool {
+        false
+    }
 
     /// Returns the hold of objects that have not settled, with the time since which only that is missing.
     fn settling(&self, _since: Option<&Time>) -> Option<Hold> {
@@ -426,6 +437,7 @@ pub(crate) fn withhold(gates: &mut [Gate], previous: Option<Course<'_>>, hold: &
             gate.open = false;
             gate.reason = hold.reason.to_string();
             gate.message.clone_from(&hold.message);
+            gate.overridden_by = None;
         }
     }
 }
@@ -442,5 +454,6 @@ pub(crate) fn gate(hook: Hook, version: &str, hold: Option<Hold>) -> Gate {
         open,
         reason,
         message,
+        overridden_by: None,
     }
 }

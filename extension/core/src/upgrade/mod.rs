@@ -1,7 +1,8 @@
-//! Evidence record, hops of an upgrade, the release of each hop, and machines of another release.
+//! Evidence record, hops of an upgrade, the release of each hop, machines of another release, rollbacks and overrides.
 
 pub mod course;
 pub mod hop;
+pub mod overrides;
 pub mod record;
 pub mod rollback;
 pub mod swap;

@@ -19,6 +19,7 @@ use crate::proof::Judgement;
 use crate::reasons::{GateReason, Hold};
 use crate::upgrade::course::{self, Draft, End, Judged, Situation, View, holds::pause as paused};
 use crate::upgrade::hop::{ControlPlaneFacts, Plan, Progress, UpgradeDirection, WorkerFacts, progress};
+use crate::upgrade::overrides::{self, Override, Overrides, Passed};
 use crate::upgrade::rollback;
 use crate::upgrade::swap::{SwapFacts, is_cancelled_swap};
 use crate::version::{reached, same};
@@ -84,6 +85,8 @@ pub struct Observed<'a> {
     pub packages: Option<PackageSet<'a>>,
     /// Hold from an error of the controller, if any.
     pub problem: Option<&'a Hold>,
+    /// Overrides of its gates.
+    pub overrides: Overrides<'a>,
     /// Whether Sluice installs kapp-controller in the workload cluster, once that is decided.
     pub kapp_controller: Option<KappControllerMode>,
     /// Answer of the management API server about the Supervisor of the Cluster, if it was asked.
@@ -185,7 +188,17 @@ fn step(previous: Option<&UpgradeRecord>, seen: &Observed<'_>) -> UpgradeRecord 
     let cancelled_swap = previous.is_some_and(is_cancelled_swap);
     let mut draft = Draft::of(course, situation, &progress, begins, cancelled_swap);
     let judged = fitting(previous, seen, &progress);
-    let packages = Packages { seen, judged };
+    let spent = overrides::spent(
+        previous,
+        seen.overrides,
+        (seen.cluster.topology_version, begins),
+        &progress,
+    );
+    let packages = Packages {
+        seen,
+        judged,
+        spent: spent.as_deref(),
+    };
     // The gates of the version were opened by the packages that go back.
     let of_gates = course.filter(|_| !begins_rollback);
     let view = View::new(of_gates, situation, &packages, &progress, begins);
@@ -201,7 +214,7 @@ fn step(previous: Option<&UpgradeRecord>, seen: &Observed<'_>) -> UpgradeRecord 
     let swap = if is_closed {
         previous.and_then(|record| record.swap.clone())
     } else {
-        swap::next(previous, seen, &progress, &draft, begins)
+        swap::next(previous, &packages, &progress, &draft, begins)
     };
     draft.settling_since = settling_since(&draft, swap.as_ref(), seen.now);
     draft.begin(seen.now);
@@ -254,6 +267,7 @@ fn step(previous: Option<&UpgradeRecord>, seen: &Observed<'_>) -> UpgradeRecord 
         swap,
         supervisor: supervisor(previous, seen),
         rollback,
+        spent_overrides: None,
     }
 }
 
@@ -281,6 +295,8 @@ struct Packages<'a> {
     seen: &'a Observed<'a>,
     /// Packages, if they were judged for this hop, release and stage.
     judged: Option<&'a [Judgement]>,
+    /// UIDs of the overrides that do not count; `None` if none counts.
+    spent: Option<&'a [String]>,
 }
 
 impl Judged for Packages<'_> {
@@ -290,18 +306,26 @@ impl Judged for Packages<'_> {
         bootstrap_pause(self.seen.bootstrap.paused)
     }
 
-    fn inputs(&self, progress: &Progress) -> Option<Hold> {
-        holds::inputs(self.seen, progress)
+    fn inputs(&self, progress: &Progress, passed: Passed<'_>) -> Option<Hold> {
+        holds::inputs(self.seen, progress, passed)
     }
 
-    fn unproven(&self, phases: &[Phase]) -> Option<Hold> {
-        let hold = holds::packages(self.judged, phases)?;
+    fn unproven(&self, phases: &[Phase], passed: Passed<'_>) -> Option<Hold> {
+        let hold = holds::packages(self.judged, phases, passed)?;
         Some(match self.seen.rollback {
             Some(_) if hold.reason == GateReason::PackagesNotReady => {
                 Hold::new(GateReason::RollbackInProgress, hold.message)
             }
             _ => hold,
         })
+    }
+
+    fn overrides(&self) -> impl Iterator<Item = &Override> {
+        overrides::of_upgrade(self.spent, self.seen.overrides)
+    }
+
+    fn is_of_release(&self, by: &Override) -> bool {
+        self.seen.tkr.is_ok_and(|tkr| tkr == by.release)
     }
 
     fn settling(&self, since: Option<&Time>) -> Option<Hold> {

@@ -176,6 +176,7 @@ impl Walk {
             first_step: step.map(|step| VERSIONS[step]),
             deleted_at: None,
             now: None,
+            clock: None,
         };
         let is_released = self.replica.releases(&self.servers, &call);
         let cached = &self.replica.seen;

@@ -13,6 +13,7 @@ use sluice_core::{
     decode::Undecodable,
     packages::{bootstrap::Catalogue, requirements::ManagementPackages},
 };
+use sluice_crds::lifecycle::UpgradeOverride;
 
 use crate::servers::{Servers, of};
 
@@ -50,6 +51,10 @@ impl<K: Resource<DynamicType = ()> + DeserializeOwned> Stored<K> for Shown<'_> {
 }
 
 impl Stores for Shown<'_> {
+    fn overrides_of(&self, _: &str, _: &str) -> Option<Vec<Arc<UpgradeOverride>>> {
+        None
+    }
+
     fn releases(&self) -> Arc<Releases> {
         Arc::default()
     }

@@ -621,6 +621,7 @@ impl ClusterApi {
             first_step: step.map(|step| VERSIONS[step]),
             deleted_at: deleting.then(|| time_at(now)),
             now: Some(time_at(now)),
+            clock: None,
         };
         let Answer { released, asked: at } = self.replica.answer(servers, &call, self.reading, now);
         if released {

@@ -16,6 +16,7 @@ use sluice_core::{
 };
 use sluice_crds::{
     foreign::Cluster,
+    lifecycle::UpgradeOverride,
     run::{OSImage, TanzuKubernetesRelease},
 };
 
@@ -135,6 +136,14 @@ impl<K: kube::Resource<DynamicType = ()> + DeserializeOwned> Stored<K> for Shown
 }
 
 impl Stores for Shown<'_> {
+    fn overrides_of(&self, namespace: &str, cluster: &str) -> Option<Vec<Arc<UpgradeOverride>>> {
+        let there = self
+            .of::<UpgradeOverride>()
+            .filter(|(place, _)| place.2 == namespace);
+        let decoded = there.filter_map(|(_, object)| decoded::<UpgradeOverride>(object).map(Arc::new));
+        Some(decoded.filter(|of| of.spec.cluster_name == cluster).collect())
+    }
+
     fn releases(&self) -> Arc<Releases> {
         let there = self.of::<TanzuKubernetesRelease>();
         let there = there.filter_map(|(place, object)| Some((place.3.clone(), Arc::new(decoded(object)?))));

@@ -126,6 +126,7 @@ impl<'a> Request<'a> {
             first_step: self.first_step.as_deref(),
             deleted_at: self.deleted_at,
             now: None,
+            clock: None,
         }
     }
 

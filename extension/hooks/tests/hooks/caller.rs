@@ -123,6 +123,7 @@ impl Gate for Always {
             first_step,
             deleted_at,
             now: _,
+            clock: _,
         } = call;
         self.asked.lock().unwrap().push(format!(
             "{hook} {namespace}/{name} uid={uid} generation={generation} label={label:?} version={version} \

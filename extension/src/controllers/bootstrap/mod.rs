@@ -12,7 +12,7 @@ use kube::{Client, Resource as _, ResourceExt};
 use sluice_core::{
     cache::stores::{Stored as _, Stores as _},
     error_chain::error_chain,
-    events::Notice,
+    events::{Event, Notice},
     limits::Again,
     packages::build::FIELD_MANAGER,
     reasons::Hold,
@@ -384,6 +384,14 @@ async fn apply(ctx: &Context, facts: &Facts, effects: Effects) {
     let cluster = facts.cluster.object_ref(&());
     for event in &effects.events {
         ctx.events.publish(&cluster, Notice::of(event)).await;
+        if let Event::Overridden(note) = event {
+            let (namespace, name) = (&facts.owner.namespace, &facts.owner.name);
+            warn!(namespace, name, %note, "Overridden gate");
+            if let Some(bootstrap) = &facts.bootstrap {
+                let bootstrap = bootstrap.object_ref(&());
+                ctx.events.publish(&bootstrap, Notice::of(event)).await;
+            }
+        }
     }
 }
 

@@ -10,6 +10,7 @@ use prometheus_client::{
 use sluice_core::{
     gate::index::Counting, gates::reconcile::GateCount, reasons::CheckReason, reconcile::cluster::Count,
 };
+use sluice_crds::lifecycle::OverriddenGate;
 
 /// Buckets around one second, the usual retry of Cluster API, up to half an hour for a Cluster with rare hook calls.
 const LAG_SECONDS: [f64; 12] = [
@@ -19,6 +20,11 @@ const LAG_SECONDS: [f64; 12] = [
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct HookLabel {
     hook: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct GateLabel {
+    gate: &'static str,
 }
 
 /// Reason of a check, of which there are few.
@@ -73,6 +79,7 @@ impl HoldMetrics {
 pub struct UpgradeMetrics {
     lag: Histogram,
     ungated: Counter,
+    overrides: Family<GateLabel, Counter>,
     audited: Family<CheckLabel, Counter>,
     expression_errors: Family<CheckLabel, Counter>,
     held_by_gates: Gauge,
@@ -83,6 +90,7 @@ impl Default for UpgradeMetrics {
         Self {
             lag: Histogram::new(LAG_SECONDS),
             ungated: Counter::default(),
+            overrides: Family::default(),
             audited: Family::default(),
             expression_errors: Family::default(),
             held_by_gates: Gauge::default(),
@@ -102,6 +110,15 @@ impl UpgradeMetrics {
             "sluice_ungated_versions",
             "Versions that a control plane or workers took while their gate was closed",
             self.ungated.clone(),
+        );
+        // An alert on an increase needs the series before the first use.
+        for gate in OverriddenGate::ALL.map(OverriddenGate::as_str) {
+            drop(self.overrides.get_or_create_owned(&GateLabel { gate }));
+        }
+        registry.register(
+            "sluice_upgrade_overrides",
+            "Gates that an UpgradeOverride has opened, by gate",
+            self.overrides.clone(),
         );
         registry.register(
             "sluice_audit_would_hold",
@@ -156,6 +173,10 @@ impl UpgradeMetrics {
             Count::Released(lag) => self.lag.observe(lag.as_secs_f64()),
             Count::Ungated(_) => {
                 self.ungated.inc();
+            }
+            Count::Overridden(gate) => {
+                let label = GateLabel { gate: gate.as_str() };
+                self.overrides.get_or_create(&label).inc();
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use sluice_crds::{
     lifecycle::{GATE_SCHEMA, GateRecord},
-    run::{Gate, Hook, SCHEMA, UpgradeRecord},
+    run::{Gate, GateOverride, Hook, SCHEMA, UpgradeRecord},
 };
 
 use super::{held, said};
@@ -10,6 +10,7 @@ use crate::{
     explanation::hold_of,
     gate::hook_call::HookCall,
     reasons::{CallReason, Hold, HoldReason},
+    upgrade::overrides::are_workers_done,
 };
 
 /// Fields that both records have. Each method returns the hold if a condition on them is not met.
@@ -90,6 +91,16 @@ impl RecordFields<'_> {
         let unknown = || held(CallReason::GateClosed, gate.message.clone());
         Some(hold_of(gate).map_or_else(unknown, Hold::of_call))
     }
+}
+
+/// Returns the override without which the gate of a call would be closed. Once the workers specify the version, the step was made.
+pub(in crate::gate) fn override_of<'a>(
+    record: &'a UpgradeRecord,
+    call: &HookCall<'_>,
+) -> Option<&'a GateOverride> {
+    let gate = record.gates.iter().find(|gate| answers(gate, call))?;
+    let is_made = are_workers_done(record.gates.iter(), &gate.version);
+    gate.overridden_by.as_ref().filter(|_| gate.open && !is_made)
 }
 
 fn answers(gate: &Gate, call: &HookCall<'_>) -> bool {

@@ -28,6 +28,7 @@ fn gate(hook: Hook, version: &str, open: bool) -> Gate {
         open,
         reason: reason.into(),
         message: message.into(),
+        overridden_by: None,
     }
 }
 
@@ -64,6 +65,7 @@ fn call(hook: Hook) -> HookCall<'static> {
         first_step: (hook == Hook::BeforeClusterUpgrade).then_some("v1.35.4"),
         deleted_at: (hook == Hook::BeforeClusterDelete).then(|| Timestamp::from_second(DELETED_AT).unwrap()),
         now: Timestamp::from_second(DELETED_AT + 5).ok(),
+        clock: None,
     }
 }
 
@@ -78,6 +80,7 @@ struct Scene {
     unlisted: Option<StoredKind>,
     legacy: bool,
     custom: bool,
+    revoked: bool,
     missing: Option<Hold>,
     leaderless: bool,
     still: Duration,
@@ -101,6 +104,7 @@ impl Scene {
             unlisted: None,
             legacy: false,
             custom: false,
+            revoked: false,
             missing: None,
             leaderless: false,
             still: Duration::ZERO,
@@ -120,6 +124,7 @@ impl Scene {
             unlisted: self.unlisted,
             legacy: self.legacy,
             custom: self.custom,
+            revoked: self.revoked,
             missing: self.missing.clone(),
             leaderless: self.leaderless,
             still: self.still,

@@ -57,6 +57,7 @@ mod tests {
             first_step: None,
             deleted_at: None,
             now: None,
+            clock: None,
         }
     }
 

@@ -32,6 +32,7 @@ fn record() -> UpgradeRecord {
             open: false,
             reason: "PackagesNotReady".into(),
             message: "waiting for antrea 1.9.0".into(),
+            overridden_by: None,
         }],
         packages: vec![
             package("antrea", PackageState::Reconciling),
@@ -96,6 +97,7 @@ fn record_of_gates() -> GateRecord {
             open: false,
             reason: "ChecksNotReady".into(),
             message: "cni/chart: HelmReleaseProxy cilium is not at 1.18.2".into(),
+            overridden_by: None,
         }],
         checks: vec![
             check("chart", CheckState::Waiting),

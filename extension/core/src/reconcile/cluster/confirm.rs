@@ -30,7 +30,7 @@ use crate::{
         build::{self, Repair},
     },
     proof::is_made_from,
-    reasons::{GateReason, Hold},
+    reasons::{GateReason, Hold, add_problem},
 };
 
 /// PackageInstall and App of one package.
@@ -103,7 +103,7 @@ pub(super) fn confirm(
     packages.judged = judged;
     packages.reach = Reach::Reached { uid };
     if let Some(hold) = management::confirm(context, packages.ownership)? {
-        packages.problem.get_or_insert(hold);
+        add_problem(&mut packages.problem, hold);
     }
     let unknown = |message| Hold::new(GateReason::PackagesUnknown, message);
     if let Some(package) = changed {
@@ -112,7 +112,7 @@ pub(super) fn confirm(
         let changed = unknown(format!(
             "package {package} changed while Sluice confirmed its proof"
         ));
-        packages.problem.get_or_insert(changed);
+        add_problem(&mut packages.problem, changed);
     }
     if let Ok(release) = &validated.release
         && !is_template_current(context, release)?
@@ -120,7 +120,7 @@ pub(super) fn confirm(
         let changed = unknown(format!(
             "the template of {release} changed while Sluice confirmed its packages"
         ));
-        packages.problem.get_or_insert(changed);
+        add_problem(&mut packages.problem, changed);
     }
     Ok(())
 }

@@ -277,6 +277,7 @@ mod tests {
             open,
             reason: String::new(),
             message: String::new(),
+            overridden_by: None,
         };
         let record = |gates: [(Hook, bool); 4]| UpgradeRecord {
             gates: gates.map(|(hook, open)| gate(hook, open)).into(),

@@ -104,6 +104,7 @@ mod tests {
             open,
             reason: String::new(),
             message: String::new(),
+            overridden_by: None,
         };
         UpgradeRecord {
             hop: Some(HOP.to_owned()),

@@ -3,6 +3,8 @@
 use crate::events::Event;
 use std::time::Duration;
 
+use sluice_crds::lifecycle::OverriddenGate;
+
 use super::LocalState;
 use crate::{reasons::Hold, upgrade::record::Ungated, value_kinds::ConfigRef};
 
@@ -13,6 +15,8 @@ pub enum Count {
     Released(Duration),
     /// A version that no open gate released.
     Ungated(Ungated),
+    /// A gate that an override has opened.
+    Overridden(OverriddenGate),
 }
 
 /// Results of a reconcile.

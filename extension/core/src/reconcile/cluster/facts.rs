@@ -10,6 +10,7 @@ use sluice_crds::{
         cluster::{ClusterStatus, ObjectReference, Topology},
     },
     labels::{annotation, label},
+    lifecycle::UpgradeOverride,
     run::{ClusterBootstrap, ClusterBootstrapTemplate, TanzuKubernetesRelease, UpgradeRecord},
 };
 
@@ -157,6 +158,8 @@ pub struct Facts {
     pub catalogue: Arc<Catalogue>,
     /// PackageInstalls and Apps of the system namespace that releases may require.
     pub management_packages: Arc<ManagementPackages>,
+    /// Its UpgradeOverrides; `None` before their first list.
+    pub overrides: Option<Vec<Arc<UpgradeOverride>>>,
 }
 
 impl Facts {
@@ -243,6 +246,7 @@ impl Facts {
             undecodable_release: stores.undecodable_release(),
             catalogue: stores.catalogue(),
             management_packages: stores.management_packages(),
+            overrides: stores.overrides_of(&owner.namespace, &owner.name),
             cluster: Arc::clone(cluster),
             owner,
             label,

@@ -23,6 +23,7 @@ mod local_state;
 mod local_states;
 mod management;
 mod opening;
+mod overrides;
 mod owners;
 mod packages;
 mod plan;
@@ -71,7 +72,7 @@ pub use crate::{
 use crate::{
     packages::{bootstrap::too_many, build::Owner},
     protocol::{self, Reconciler, context, interrupt, read, write},
-    reasons::Hold,
+    reasons::{Hold, graver},
 };
 
 /// Requeue delay of a Cluster that waits for a state of its workload that no watch shows.
@@ -181,8 +182,9 @@ fn packages_of(context: &Context<'_>, effects: &mut Effects, hold: Option<Hold>)
     }
     // A user may have edited the ClusterBootstrap since Sluice merged the packages of the release into it.
     let problem = match problem {
-        Some(problem) => Some(problem),
-        None => validate::below_release(context, &validated, &bootstrap)?,
+        // No override passes a package below the release.
+        Some(problem) if !problem.reason.overridable().is_passed_by_every() => Some(problem),
+        problem => graver(problem, validate::below_release(context, &validated, &bootstrap)?),
     };
     if problem.is_none()
         && let Some(left) = at_rest::rests(context, effects, &validated, &bootstrap)

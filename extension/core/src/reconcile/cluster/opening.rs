@@ -2,11 +2,11 @@
 
 use sluice_crds::run::{Gate, Hook, PackageRecord, PackageState, UpgradeRecord};
 
-use crate::proof::Judgement;
 use crate::reasons::{GateReason, Hold};
 use crate::upgrade::course::{self, withhold};
 use crate::upgrade::record::opens_swap;
 
+use super::packages::Packages;
 pub(super) use crate::upgrade::course::{is_before_control_plane, releases_step};
 
 /// Whether a gate opens that releases the control plane or workers.
@@ -25,18 +25,30 @@ pub(super) fn opens_any_gate(previous: Option<&UpgradeRecord>, next: &UpgradeRec
 pub(super) fn unconfirmed(
     previous: Option<&UpgradeRecord>,
     next: &UpgradeRecord,
-    judged: &[Judgement],
+    packages: &Packages,
     taken: bool,
 ) -> Option<Hold> {
     let needs_proof = |gate: &&Gate| {
         let is_ahead = !taken && Some(&gate.version) == next.hop.as_ref();
         releases_step(gate) && (is_ahead || !is_before_control_plane(gate.hook))
     };
-    let mut open = next.gates.iter().filter(needs_proof);
-    if open.all(|gate| was_open(previous, gate)) && !opens_swap(next) {
+    let open = next.gates.iter().filter(needs_proof);
+    let opening: Vec<&Gate> = open.filter(|gate| !was_open(previous, gate)).collect();
+    let swap = next.swap.as_ref().filter(|_| opens_swap(next));
+    if opening.is_empty() && swap.is_none() {
         return None;
     }
-    let judged = judged.iter().find(|judged| judged.ready() && !judged.confirmed)?;
+    let overrides = &packages.overrides;
+    // A package that every opening gate passes needs no proof.
+    let is_needed = |package: &str| {
+        opening
+            .iter()
+            .any(|gate| !overrides.passes(gate.overridden_by.as_ref(), package))
+            || swap.is_some_and(|swap| !overrides.passes(swap.overridden_by.as_ref(), package))
+    };
+    let mut judged = packages.judged.iter();
+    let judged =
+        judged.find(|judged| judged.ready() && !judged.confirmed && is_needed(&judged.record.name))?;
     let name = &judged.record.name;
     let message = format!("waiting for the API servers to confirm the proof of package {name}");
     Some(Hold::new(GateReason::PackagesUnknown, message))
@@ -65,6 +77,7 @@ pub(super) fn withheld(
         swap.open = false;
         swap.reason = hold.reason.to_string();
         swap.message.clone_from(&hold.message);
+        swap.overridden_by = None;
     }
     withhold(&mut record.gates, previous.map(Into::into), hold);
     record
@@ -101,6 +114,7 @@ mod tests {
     use sluice_crds::run::{Gate, Phase};
 
     use super::*;
+    use crate::proof::Judgement;
 
     fn record(hook: Hook, open: bool) -> UpgradeRecord {
         let gate = Gate {
@@ -109,6 +123,7 @@ mod tests {
             open,
             reason: String::new(),
             message: String::new(),
+            overridden_by: None,
         };
         UpgradeRecord {
             gates: vec![gate],
@@ -148,19 +163,23 @@ mod tests {
             hop: Some("v1.36.3".to_owned()),
             ..record(hook, true)
         };
-        let judged = [Judgement {
+        let judged = Judgement {
             record: proven_at(2),
             phase: Phase::BeforeControlPlane,
             settled: true,
             kept: false,
             confirmed,
-        }];
+        };
+        let mut packages = Packages::of(Vec::new(), None);
+        packages.judged = vec![judged];
         let closed = record(hook, false);
-        let hold = |previous| unconfirmed(previous, &open, &judged, taken);
+        let hold = |previous| unconfirmed(previous, &open, &packages, taken);
         assert_eq!(hold(None).is_some(), held);
         assert_eq!(hold(Some(&closed)).is_some(), held);
         assert_eq!(hold(Some(&open)), None, "it was open");
-        assert_eq!(unconfirmed(None, &open, &[], taken), None, "no proof opens it");
+        packages.judged.clear();
+        let opened = unconfirmed(None, &open, &packages, taken);
+        assert_eq!(opened, None, "no proof opens it");
     }
 
     fn proven_at(generation: i64) -> PackageRecord {

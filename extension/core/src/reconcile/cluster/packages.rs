@@ -18,6 +18,7 @@ use super::{
     interrupt::{in_order, together},
     local_state::Need,
     management::{self, Ownership},
+    overrides,
     plan::{Plan, Planned, plan},
     preserved,
     read::{Read, ReadPoint},
@@ -31,7 +32,7 @@ use crate::{
     packages::bootstrap::Role,
     proof::{JudgedOn, Judgement, ProofStatus, proof_status},
     protocol::LastDriftCheck,
-    reasons::Hold,
+    reasons::{Hold, add_problem, graver},
     schedule::spread_back,
     upgrade::record::may_keep,
 };
@@ -90,6 +91,8 @@ pub(super) struct Packages {
     pub(super) altered: Vec<String>,
     /// Installer of kapp-controller.
     pub(super) ownership: Ownership,
+    /// Overrides of gates.
+    pub(super) overrides: overrides::Known,
 }
 
 /// Plans and judges the packages of `bootstrap`. Returns them and whether writes are allowed.
@@ -127,7 +130,8 @@ pub(super) fn packages(
     }
     // The hold of a package whose provider cannot be read takes precedence over that of the plan.
     let given = problem.cloned().or(refused);
-    packages.problem = given.clone().or(plan_problem);
+    packages.problem = graver(given.clone(), plan_problem);
+    packages.overrides = overrides::Known::of(context);
     let mut may_keep = may_keep(
         record,
         &validated.progress,
@@ -161,11 +165,11 @@ pub(super) fn packages(
         packages.planned = there.planned;
         packages.ownership = there.ownership;
         management::report(context, effects, there.ownership);
-        packages.problem = given.or(there.problem);
+        packages.problem = graver(given, there.problem);
         forbids_writes = there.forbids_writes;
     }
     if let Some(hold) = unknown {
-        packages.problem.get_or_insert(hold);
+        add_problem(&mut packages.problem, hold);
         forbids_writes = true;
     }
     if let Err(stop) =
@@ -176,7 +180,7 @@ pub(super) fn packages(
             return Err(Interrupt::Failed(failure));
         }
         // A PackageInstall that cannot be compared is not written.
-        packages.problem.get_or_insert(silent(&failure));
+        add_problem(&mut packages.problem, silent(&failure));
         forbids_writes = true;
     }
     packages.record_first = packages.supervisor.is_some();
@@ -211,6 +215,7 @@ impl Packages {
             workload_uid: workload_uid.map(str::to_owned),
             altered: Vec::new(),
             ownership: Ownership::Managed,
+            overrides: overrides::Known::default(),
         }
     }
 

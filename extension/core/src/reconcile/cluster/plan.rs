@@ -23,7 +23,7 @@ use crate::{
         build::{self, Install, Owner, Place, Values, with_tkgs_values},
     },
     proof::{JudgedOn, Target},
-    reasons::{GateReason, Hold},
+    reasons::{GateReason, Hold, add_problem},
 };
 
 /// One package to install.
@@ -205,7 +205,7 @@ pub(super) fn plan(
             Ok(values) => values,
             Err(stop) => {
                 plan.forbids_writes |= role == Role::KappController;
-                plan.problem.get_or_insert(stop.held()?);
+                add_problem(&mut plan.problem, stop.held()?);
                 continue;
             }
         };
@@ -231,13 +231,13 @@ pub(super) fn plan(
                 let unlabelled = on.and_then(|on| on.unlabelled.as_ref());
                 if let Some(hold) = unlabelled.filter(|_| one.facts.lacked.selects_nodes()) {
                     plan.forbids_writes = true;
-                    plan.problem.get_or_insert_with(|| hold.clone());
+                    add_problem(&mut plan.problem, hold.clone());
                 }
                 plan.planned.push(one);
             }
             Err(hold) => {
                 plan.forbids_writes = true;
-                plan.problem.get_or_insert(hold);
+                add_problem(&mut plan.problem, hold);
             }
         }
     }

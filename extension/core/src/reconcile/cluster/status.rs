@@ -5,7 +5,10 @@ mod writing;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use sluice_crds::run::{ClusterBootstrap, ClusterBootstrapStatus, Condition, Hook, UpgradeRecord};
+use sluice_crds::{
+    lifecycle::OverriddenGate,
+    run::{ClusterBootstrap, ClusterBootstrapStatus, Condition, GateOverride, Hook, UpgradeRecord},
+};
 
 use self::writing::write;
 use super::{
@@ -13,10 +16,11 @@ use super::{
     confirm::confirm,
     confirm_cluster::{confirm_cluster, rests_on_control_plane},
     counts::{count, date_release},
-    effects::Effects,
+    effects::{Count, Effects},
     install::tidy,
     interrupt::{needs_of, together},
     opening::{has_new_proof, opens_a_gate, opens_any_gate, unconfirmed, withheld},
+    overrides,
     packages::{DriftCheckResult, Packages},
     requirements, rollback, swap,
     upgrade_warnings::{self, Warnings},
@@ -39,7 +43,9 @@ use crate::{
         rollback::rollback_event,
         summarize, until_deadline,
     },
+    text::one_line,
     upgrade::{
+        overrides::{Overrides, newly_used},
         record::{
             self, BootstrapFacts, Observed, PackageSet, Workload, advance, ends_swap, held_for, is_urgent,
             of_cluster,
@@ -48,6 +54,9 @@ use crate::{
         swap::{NO_SWAP, has_ended},
     },
 };
+
+/// Maximum length of the note of an event about an override, in characters. The API server refuses notes of more than 1,024 bytes.
+const LONGEST_NOTE: usize = 250;
 
 /// Requeue delay of a hot Cluster without changes.
 const HOT: Duration = Duration::from_secs(10);
@@ -127,15 +136,20 @@ fn evaluate(
             None => Ok(None),
         };
         let required = requirements::confirm(context, validated);
+        let overridden = overrides::confirm(context, validated, &packages.overrides);
         together([
             needs_of(&cluster),
             needs_of(&proofs),
             needs_of(&of_swap),
             needs_of(&required),
+            needs_of(&overridden),
         ])?;
         let confirmed = cluster?;
         proofs?;
         unmet = required?;
+        if let Some(overridden) = overridden? {
+            packages.overrides = overridden;
+        }
         effects.rolled_back = confirmed.rolled_back;
         outdated = confirmed.outdated.or(of_swap?);
         record = advance(previous, &observe(context, validated, bootstrap, packages));
@@ -148,7 +162,8 @@ fn evaluate(
     if let Some(hold) = outdated
         .clone()
         .or(unmet)
-        .or_else(|| unconfirmed(previous, &record, &packages.judged, taken))
+        .or_else(|| unconfirmed(previous, &record, packages, taken))
+        .or_else(|| overrides::unconfirmed(previous, &record, &packages.overrides))
     {
         record = withheld(previous, record, &hold);
     }
@@ -234,6 +249,11 @@ pub(super) fn status(
     let status = composed(context, validated, (bootstrap, record), &packages, warnings)?;
     let policy = bootstrap.spec.upgrade_policy.as_ref();
     let next = until_deadline(&status, policy, context.began.now).map_or(next, |left| next.min(left));
+    // A gate closes as its override expires.
+    let next = packages
+        .overrides
+        .until_expiry(context.began.now)
+        .map_or(next, |left| next.min(left));
     effects.events.extend(event(&status, packages.unseen()));
     let opens_swap = opens_swap && !packages.record_first;
     // A write without changes confirms that the API server has no other status.
@@ -250,11 +270,16 @@ pub(super) fn status(
     }
     let completed = completes(&current, &status);
     let told = [late(&current, &status), rollback_event(&current, &status)];
+    let overridden = used_overrides(previous, &status);
     let progress_writes = progress_writes(context, &current, &status);
     let status = with_columns(context, status);
     let stored = write(context, effects, bootstrap, status)?.filter(|_| opens_swap);
     effects.local.progress_writes = progress_writes;
     effects.events.extend(told.into_iter().flatten());
+    for (gate, note) in overridden {
+        effects.events.push(Event::Overridden(note));
+        effects.counts.push(Count::Overridden(gate));
+    }
     if packages.drift_check == DriftCheckResult::Seen {
         effects.local.drift_check_made(next, context.began.instant);
     }
@@ -616,6 +641,7 @@ pub(super) fn observe<'a>(
             judged,
         }),
         problem: packages.problem.as_ref(),
+        overrides: packages.overrides.seen(),
         kapp_controller: packages.ownership.recorded(),
         supervisor: packages.supervisor.as_ref(),
         restored: validated.restored,
@@ -642,6 +668,7 @@ fn blank<'a>(context: &'a Context<'_>) -> Observed<'a> {
         awaits_rollback: false,
         packages: None,
         problem: None,
+        overrides: Overrides::default(),
         kapp_controller: None,
         supervisor: None,
         uninstalled: false,
@@ -691,6 +718,31 @@ fn not_yet(
         return None;
     }
     until_write(context.local.progress_writes, since_written(context)?)
+}
+
+/// Returns each override that opens a gate by this status and did not before, with the note of its event.
+fn used_overrides(
+    previous: Option<&UpgradeRecord>,
+    next: &ClusterBootstrapStatus,
+) -> Vec<(OverriddenGate, String)> {
+    let Some(next) = &next.upgrade else {
+        return Vec::new();
+    };
+    let mut used: Vec<(OverriddenGate, String)> = newly_used(previous, next)
+        .map(|(gate, version, by)| {
+            let GateOverride {
+                name, user, reason, ..
+            } = by;
+            let note = format!(
+                "gate {} of {version} is opened without proof by UpgradeOverride {name} of {user}: {reason}",
+                gate.as_str()
+            );
+            (gate, one_line(&note, LONGEST_NOTE))
+        })
+        .collect();
+    // A gate has two hooks.
+    used.dedup();
+    used
 }
 
 fn completes(current: &ClusterBootstrapStatus, next: &ClusterBootstrapStatus) -> bool {

@@ -28,6 +28,7 @@ pub(crate) fn facts() -> Facts {
     });
     let cluster: sluice_crds::foreign::Cluster = serde_json::from_value(cluster).unwrap();
     Facts {
+        overrides: None,
         undecodable_release: None,
         server_now: None,
         management_uid: Some("management".into()),

@@ -39,6 +39,7 @@ fn event(before: &[Condition], now: &[Condition]) -> Option<(&'static str, bool)
         Event::Said(reason, _) => Some((reason, false)),
         Event::Warned(reason, _) => Some((reason, true)),
         Event::Held(hold) => panic!("{hold}"),
+        Event::Overridden(note) => panic!("{note}"),
     }
 }
 

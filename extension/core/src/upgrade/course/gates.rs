@@ -1,17 +1,45 @@
 //! Gates of a record, version by version, in the order of the hook calls of Cluster API.
 
-use sluice_crds::run::{Gate, Hook, Phase};
+use sluice_crds::run::{Gate, GateOverride, Hook, Phase};
 
 use super::{Course, Draft, Judged, Situation, gate, holds};
 use crate::reasons::Hold;
 use crate::upgrade::hop::{ControlPlanePhase, Progress, UpgradeDirection};
+use crate::upgrade::overrides::{Passed, are_workers_done, gate_of};
 use crate::version::{reached, same};
 
 const BEFORE: &[Phase] = &[Phase::BeforeControlPlane];
 pub(crate) const ALL: &[Phase] = &[Phase::BeforeControlPlane, Phase::AfterControlPlane];
 
-/// Verdict of a gate: hook, version, and the hold if it is closed.
-type Verdict<'a> = (Hook, &'a str, Option<Hold>);
+/// Verdict of a gate: hook, version, and its state.
+type Verdict<'a> = (Hook, &'a str, State);
+
+/// State of a gate.
+#[derive(Clone, Debug, Default)]
+struct State {
+    /// The hold, if it is closed.
+    hold: Option<Hold>,
+    /// The override without which it would be closed, if it is open by one.
+    by: Option<GateOverride>,
+}
+
+impl State {
+    const OPEN: Self = Self { hold: None, by: None };
+
+    /// Returns this state if it is closed, otherwise another one.
+    fn or_else(&self, other: impl FnOnce() -> Self) -> Self {
+        match &self.hold {
+            Some(_) => self.clone(),
+            None => other(),
+        }
+    }
+}
+
+impl From<Option<Hold>> for State {
+    fn from(hold: Option<Hold>) -> Self {
+        Self { hold, by: None }
+    }
+}
 
 /// Inputs of the gates.
 pub(crate) struct View<'a, J> {
@@ -73,20 +101,24 @@ impl<'a, J: Judged> View<'a, J> {
                     *hook == Hook::AfterWorkersUpgrade && same(version, &record.to)
                 });
                 workers_done
-                    .and_then(|(_, _, hold)| hold.clone())
+                    .and_then(|(_, _, state)| state.hold.clone())
                     .or_else(|| self.pause.clone())
                     .or_else(|| self.judged.settling(record.settling_since.as_ref()))
+                    .into()
             });
             verdicts.push((Hook::AfterClusterUpgrade, &record.to, hold));
         }
         if let Some((version, hold)) = &next {
             for hook in [Hook::BeforeClusterUpgrade, Hook::BeforeControlPlaneUpgrade] {
-                verdicts.push((hook, version, Some(hold.clone())));
+                verdicts.push((hook, version, Some(hold.clone()).into()));
             }
         }
         let gates = verdicts
             .into_iter()
-            .map(|(hook, version, hold)| gate(hook, version, hold))
+            .map(|(hook, version, state)| Gate {
+                overridden_by: state.by,
+                ..gate(hook, version, state.hold)
+            })
             .collect();
         self.with_deletion(gates)
     }
@@ -155,17 +187,21 @@ impl<'a, J: Judged> View<'a, J> {
         let before = [Hook::BeforeClusterUpgrade, Hook::BeforeControlPlaneUpgrade]
             .into_iter()
             .filter(|hook| self.carries(*hook, version))
-            .map(|hook| (hook, version, None));
+            .map(|hook| (hook, version, State::OPEN));
+        let unproven = |passed: Passed<'_>| self.unproven(false, ALL, passed);
         let after_control_plane = self.kept(Hook::AfterControlPlaneUpgrade, version, || {
-            self.unproven(false, ALL)
+            self.opened(Hook::AfterControlPlaneUpgrade, version, unproven)
         });
         // A package may have failed since the control plane was released.
-        let before_workers = after_control_plane
-            .clone()
-            .or_else(|| self.kept(Hook::BeforeWorkersUpgrade, version, || self.unproven(false, ALL)));
+        let before_workers = after_control_plane.or_else(|| {
+            self.kept(Hook::BeforeWorkersUpgrade, version, || {
+                self.opened(Hook::BeforeWorkersUpgrade, version, unproven)
+            })
+        });
         let after_workers = J::HOLDS_ALL_HOOKS.then(|| {
-            let hold = self.kept(Hook::AfterWorkersUpgrade, version, || before_workers.clone());
-            (Hook::AfterWorkersUpgrade, version, hold)
+            let hold = || before_workers.hold.clone().into();
+            let state = self.kept(Hook::AfterWorkersUpgrade, version, hold);
+            (Hook::AfterWorkersUpgrade, version, state)
         });
         let after = [
             (Hook::AfterControlPlaneUpgrade, version, after_control_plane),
@@ -181,36 +217,47 @@ impl<'a, J: Judged> View<'a, J> {
         if record.from.is_none() {
             if J::HOLDS_ALL_HOOKS {
                 let hold = (!self.progress.taken).then(|| self.uncreated()).flatten();
-                gates.push((Hook::BeforeClusterCreate, hop, hold));
+                gates.push((Hook::BeforeClusterCreate, hop, hold.into()));
             }
         } else {
             for hook in [Hook::BeforeClusterUpgrade, Hook::BeforeControlPlaneUpgrade] {
-                let hold = (!self.progress.taken)
-                    .then(|| self.unproven(self.was_open(hook, hop), BEFORE))
-                    .flatten();
-                gates.push((hook, hop, hold));
+                let state = if self.progress.taken {
+                    State::OPEN
+                } else {
+                    let was_open = self.was_open(hook, hop);
+                    self.opened(hook, hop, |passed| self.unproven(was_open, BEFORE, passed))
+                };
+                gates.push((hook, hop, state));
             }
         }
         let after_control_plane = self.kept(Hook::AfterControlPlaneUpgrade, hop, || {
-            holds::control_plane(self.progress).or_else(|| self.unproven(false, ALL))
-        });
-        let before_workers = after_control_plane
-            .clone()
-            .or_else(|| self.pause.clone())
-            .or_else(|| self.judged.inputs(self.progress))
-            .or_else(|| {
-                // An open gate stays open while the workload cluster does not respond, however long; but silence opens no gate.
-                let was_open = self.was_open(Hook::BeforeWorkersUpgrade, hop);
-                (!was_open && self.judged.needs_workload(ALL))
-                    .then(|| holds::workload(self.seen.workload, false, self.seen.now))
-                    .flatten()
+            self.opened(Hook::AfterControlPlaneUpgrade, hop, |passed| {
+                holds::control_plane(self.progress).or_else(|| self.unproven(false, ALL, passed))
             })
-            .or_else(|| self.judged.unproven(ALL));
+        });
+        let before_workers = after_control_plane.or_else(|| {
+            if let Some(made) = self.made(Hook::BeforeWorkersUpgrade, hop) {
+                return made;
+            }
+            self.opened(Hook::BeforeWorkersUpgrade, hop, |passed| {
+                self.pause
+                    .clone()
+                    .or_else(|| self.judged.inputs(self.progress, passed))
+                    .or_else(|| {
+                        // An open gate stays open while the workload cluster does not respond, however long; but silence opens no gate.
+                        let was_open = self.was_open(Hook::BeforeWorkersUpgrade, hop);
+                        let silent = (!was_open && self.judged.needs_workload(ALL))
+                            .then(|| holds::workload(self.seen.workload, false, self.seen.now))
+                            .flatten();
+                        passed.left(silent)
+                    })
+                    .or_else(|| self.judged.unproven(ALL, passed))
+            })
+        });
         let after_workers = || {
             self.kept(Hook::AfterWorkersUpgrade, hop, || {
-                before_workers
-                    .clone()
-                    .or_else(|| holds::workers(self.seen.workers, hop))
+                let hold = before_workers.hold.clone();
+                hold.or_else(|| holds::workers(self.seen.workers, hop)).into()
             })
         };
         let after_workers = J::HOLDS_ALL_HOOKS.then(|| (Hook::AfterWorkersUpgrade, hop, after_workers()));
@@ -226,42 +273,99 @@ impl<'a, J: Judged> View<'a, J> {
     }
 
     /// Returns the hold of judgements of these phases that lack a proof on the running API server.
-    fn unproven(&self, was_open: bool, phases: &[Phase]) -> Option<Hold> {
+    fn unproven(&self, was_open: bool, phases: &[Phase], passed: Passed<'_>) -> Option<Hold> {
         self.pause
             .clone()
-            .or_else(|| self.judged.inputs(self.progress))
+            .or_else(|| self.judged.inputs(self.progress, passed))
             .or_else(|| match self.progress.phase {
                 ControlPlanePhase::Creating => holds::control_plane(self.progress),
                 _ => None,
             })
             .or_else(|| {
                 let needed = self.judged.needs_workload(phases);
-                needed
+                let silent = needed
                     .then(|| holds::workload(self.seen.workload, was_open, self.seen.now))
-                    .flatten()
+                    .flatten();
+                passed.left(silent)
             })
-            .or_else(|| self.judged.unproven(phases))
+            .or_else(|| self.judged.unproven(phases, passed))
     }
 
-    /// Returns the hold of a gate that never closes again, unless the control plane went back below its version.
-    fn kept(&self, hook: Hook, version: &str, hold: impl FnOnce() -> Option<Hold>) -> Option<Hold> {
-        let step_was_made = self.progress.taken || !same(version, &self.progress.hop);
-        if step_was_made && self.was_open(hook, version) {
-            None
-        } else {
-            hold()
+    /// Returns the state of a gate: open if nothing holds it, or if nothing does that one override leaves.
+    fn opened(&self, hook: Hook, version: &str, hold: impl Fn(Passed<'_>) -> Option<Hold>) -> State {
+        let Some(objection) = hold(Passed::NONE) else {
+            return State::OPEN;
+        };
+        let is_hop = same(version, &self.progress.hop);
+        let mut overrides = self.judged.overrides().filter(|by| {
+            // The release of an earlier version is not known any more, and the packages of the hop are judged for it.
+            gate_of(hook) == Some(by.gate)
+                && by.version == version
+                && (!is_hop || self.judged.is_of_release(by))
+        });
+        match overrides.find(|by| hold(Passed(Some(by))).is_none()) {
+            Some(by) => State {
+                hold: None,
+                by: Some(by.by.clone()),
+            },
+            None => Some(objection).into(),
         }
     }
 
+    /// Returns the state of a gate that never closes again, unless the control plane went back below its version, or the override that has
+    /// opened it has no effect any more before the step was made.
+    fn kept(&self, hook: Hook, version: &str, state: impl FnOnce() -> State) -> State {
+        let step_was_made = self.progress.taken || !same(version, &self.progress.hop);
+        let carried = self
+            .carried(hook, version)
+            .filter(|gate| gate.open && step_was_made);
+        match carried.map(|gate| &gate.overridden_by) {
+            Some(None) => State::OPEN,
+            Some(Some(by)) if self.is_in_effect(by, version) => {
+                // The proof may have arrived since.
+                let state = state();
+                match state.hold {
+                    None => state,
+                    Some(_) => State {
+                        hold: None,
+                        by: Some(by.clone()),
+                    },
+                }
+            }
+            Some(Some(_)) | None => state(),
+        }
+    }
+
+    /// Whether the override of a gate still keeps it open: it may be used, or the workers specify the version already.
+    fn is_in_effect(&self, by: &GateOverride, version: &str) -> bool {
+        let is_usable = self.judged.overrides().any(|usable| usable.by.uid == by.uid);
+        let gates = self.carried.iter().copied();
+        is_usable || are_workers_done(gates, version)
+    }
+
+    /// Returns the state of a gate of workers that an override has opened, if the workers specify the version already.
+    fn made(&self, hook: Hook, version: &str) -> Option<State> {
+        let carried = self.carried(hook, version).filter(|gate| gate.open)?;
+        let by = carried.overridden_by.as_ref()?;
+        let gates = self.carried.iter().copied();
+        are_workers_done(gates, version).then(|| State {
+            hold: None,
+            by: Some(by.clone()),
+        })
+    }
+
+    fn carried(&self, hook: Hook, version: &str) -> Option<&'a Gate> {
+        let mut carried = self.carried.iter();
+        carried
+            .find(|gate| gate.hook == hook && same(&gate.version, version))
+            .copied()
+    }
+
     fn was_open(&self, hook: Hook, version: &str) -> bool {
-        self.carried
-            .iter()
-            .any(|gate| gate.hook == hook && same(&gate.version, version) && gate.open)
+        self.carried(hook, version).is_some_and(|gate| gate.open)
     }
 
     fn carries(&self, hook: Hook, version: &str) -> bool {
-        self.carried
-            .iter()
-            .any(|gate| gate.hook == hook && same(&gate.version, version))
+        self.carried(hook, version).is_some()
     }
 }

@@ -42,6 +42,7 @@ fn record(to: &str, hop: &str, proven_on: &[&str]) -> UpgradeRecord {
                 open: true,
                 reason: String::new(),
                 message: String::new(),
+                overridden_by: None,
             })
         })
         .collect();

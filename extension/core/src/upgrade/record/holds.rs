@@ -9,17 +9,18 @@ use crate::proof::Judgement;
 use crate::reasons::{GateReason, Hold};
 use crate::upgrade::course::holds::{downgrade, listed};
 use crate::upgrade::hop::{Progress, UpgradeDirection};
+use crate::upgrade::overrides::Passed;
 
 /// Time that AfterClusterUpgrade waits for packages to settle. It protects nothing, but blocks the next upgrade.
 const SETTLING: SignedDuration = SignedDuration::from_mins(30);
 
 /// Returns the hold of invalid inputs of an upgrade, independent of its packages.
-pub(super) fn inputs(seen: &Observed<'_>, progress: &Progress) -> Option<Hold> {
+pub(super) fn inputs(seen: &Observed<'_>, progress: &Progress, passed: Passed<'_>) -> Option<Hold> {
     if let Some(hold) = downgrade(progress, seen.cluster.topology_version) {
         return Some(hold);
     }
-    if let Some(problem) = seen.problem {
-        return Some(problem.clone());
+    if let Some(problem) = passed.left(seen.problem.cloned()) {
+        return Some(problem);
     }
     if progress.direction == UpgradeDirection::Cancelled {
         return None;
@@ -36,14 +37,17 @@ pub(super) fn inputs(seen: &Observed<'_>, progress: &Progress) -> Option<Hold> {
     })
 }
 
-/// Returns the hold of packages of these phases without a proof. A set without packages needs none.
-pub(super) fn packages(judged: Option<&[Judgement]>, phases: &[Phase]) -> Option<Hold> {
+/// Returns the hold of packages of these phases without a proof, except of those that an override passes. A set without packages needs none.
+pub(super) fn packages(judged: Option<&[Judgement]>, phases: &[Phase], passed: Passed<'_>) -> Option<Hold> {
+    if passed.every() {
+        return None;
+    }
     let Some(judged) = judged else {
         return Some(unknown());
     };
     let concerned: Vec<&Judgement> = judged
         .iter()
-        .filter(|judgement| phases.contains(&judgement.phase))
+        .filter(|judgement| phases.contains(&judgement.phase) && !passed.passes(&judgement.record.name))
         .collect();
     failed(concerned.iter().map(|judgement| &judgement.record)).or_else(|| {
         let waits = concerned.iter().any(|judgement| !judgement.ready());

@@ -1,14 +1,18 @@
 //! Gate of a swap: whether the entry of another release may be written, and whether its machines are in place.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use sluice_crds::run::{Swap, UpgradeRecord};
+use sluice_crds::{
+    lifecycle::OverriddenGate,
+    run::{GateOverride, Swap, UpgradeRecord},
+};
 
-use super::{Observed, bootstrap_pause, fitting, holds};
+use super::{Observed, Packages, bootstrap_pause, holds};
 use crate::{
     reasons::{GateReason, Hold},
     upgrade::{
-        course::{self, ALL, Draft},
+        course::{self, ALL, Draft, Judged as _},
         hop::Progress,
+        overrides::Passed,
         swap::SwapRequest,
     },
     version::same,
@@ -55,23 +59,27 @@ pub(super) fn is_over(swap: &Swap) -> bool {
 /// Returns the swap of an open record.
 pub(super) fn next(
     previous: Option<&UpgradeRecord>,
-    seen: &Observed<'_>,
+    packages: &Packages<'_>,
     progress: &Progress,
     record: &Draft,
     begins: bool,
 ) -> Option<Swap> {
+    let seen = packages.seen;
     let before = previous
         .filter(|_| !begins)
         .and_then(|record| record.swap.as_ref());
     match &seen.swap.request {
         Some(request) if request.replaces() => {
-            let hold = hold(previous, seen, progress);
-            Some(swap(request, hold))
+            let (hold, overridden_by) = hold(previous, packages, progress, request);
+            Some(Swap {
+                overridden_by,
+                ..swap(request, hold)
+            })
         }
         Some(request) => kept(previous, before, request, record, begins),
         None => {
             let before = before?;
-            written(before, previous, seen, progress, record).or_else(|| interrupted(before, seen, progress))
+            written(before, packages, record).or_else(|| interrupted(before, seen, progress))
         }
     }
 }
@@ -111,16 +119,35 @@ fn with(swap: Swap, hold: Option<Hold>) -> Swap {
     }
 }
 
-/// Returns the hold of an entry that is still to be written. An annotation that holds the start of an upgrade holds it at any time.
-fn hold(previous: Option<&UpgradeRecord>, seen: &Observed<'_>, progress: &Progress) -> Option<Hold> {
+/// Returns the hold of an entry that is still to be written, or the override without which it would be held. An annotation that holds the
+/// start of an upgrade holds it at any time.
+fn hold(
+    previous: Option<&UpgradeRecord>,
+    packages: &Packages<'_>,
+    progress: &Progress,
+    request: &SwapRequest,
+) -> (Option<Hold>, Option<GateOverride>) {
+    let seen = packages.seen;
     let course = previous.map(Into::into);
-    let bootstrap_pause = bootstrap_pause(seen.bootstrap.paused);
-    course::holds::pause(course, progress, &seen.cluster, bootstrap_pause)
-        .or_else(|| seen.cluster.start_held.then(course::holds::start_held))
-        .or_else(|| holds::inputs(seen, progress))
-        .or_else(|| course::holds::workload(&seen.workload, false, seen.now))
-        .or_else(|| holds::packages(fitting(previous, seen, progress), ALL))
-        .or_else(|| seen.swap.hold.clone())
+    let held = |passed: Passed<'_>| {
+        let bootstrap_pause = bootstrap_pause(seen.bootstrap.paused);
+        course::holds::pause(course, progress, &seen.cluster, bootstrap_pause)
+            .or_else(|| seen.cluster.start_held.then(course::holds::start_held))
+            .or_else(|| holds::inputs(seen, progress, passed))
+            .or_else(|| passed.left(course::holds::workload(&seen.workload, false, seen.now)))
+            .or_else(|| holds::packages(packages.judged, ALL, passed))
+            .or_else(|| seen.swap.hold.clone())
+    };
+    let Some(objection) = held(Passed::NONE) else {
+        return (None, None);
+    };
+    let mut overrides = packages.overrides().filter(|by| {
+        by.gate == OverriddenGate::Machines && by.version == request.version && by.release == request.to
+    });
+    match overrides.find(|by| held(Passed(Some(by))).is_none()) {
+        Some(by) => (None, Some(by.by.clone())),
+        None => (Some(objection), None),
+    }
 }
 
 /// Returns the swap of a Cluster whose packages follow the label and whose machines stay. It is reported for the upgrade in which the
@@ -151,13 +178,8 @@ fn kept(
 }
 
 /// Returns the swap whose entry was written; `None` if its release is not requested any more.
-fn written(
-    before: &Swap,
-    previous: Option<&UpgradeRecord>,
-    seen: &Observed<'_>,
-    progress: &Progress,
-    record: &Draft,
-) -> Option<Swap> {
+fn written(before: &Swap, packages: &Packages<'_>, record: &Draft) -> Option<Swap> {
+    let seen = packages.seen;
     let is_written = !is_kept(before)
         && seen.swap.made_of.as_deref() == Some(before.to.as_str())
         && same(&before.version, seen.cluster.topology_version);
@@ -168,10 +190,7 @@ fn written(
     let outdated = seen.swap.outdated.clone();
     let hold = outdated
         .map(|machines| Hold::new(GateReason::ReplacingMachines, machines))
-        .or_else(|| {
-            let judged = fitting(previous, seen, progress);
-            holds::settling(judged, seen, record.settling_since.as_ref())
-        });
+        .or_else(|| holds::settling(packages.judged, seen, record.settling_since.as_ref()));
     Some(with(
         Swap {
             written_at,

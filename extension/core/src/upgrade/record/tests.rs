@@ -101,6 +101,7 @@ impl Scene {
                 judged("antrea", PackageState::Ready),
             ]),
             judged_for: (None, None, None),
+            overrides: Overrides::default(),
             problem: None,
             swap: SwapFacts::default(),
             rollback: None,

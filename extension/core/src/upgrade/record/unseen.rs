@@ -18,6 +18,7 @@ pub fn held_for(record: &UpgradeRecord, hold: &Hold) -> UpgradeRecord {
         swap.open = false;
         hold.reason.as_str().clone_into(&mut swap.reason);
         swap.message.clone_from(&hold.message);
+        swap.overridden_by = None;
     }
     for gate in &mut next.gates {
         let withdrawn = matches!(
@@ -33,6 +34,7 @@ pub fn held_for(record: &UpgradeRecord, hold: &Hold) -> UpgradeRecord {
             gate.open = false;
             hold.reason.as_str().clone_into(&mut gate.reason);
             gate.message.clone_from(&hold.message);
+            gate.overridden_by = None;
         }
     }
     next
@@ -53,6 +55,7 @@ mod tests {
             open,
             reason: reason.to_owned(),
             message: reason.to_lowercase(),
+            overridden_by: None,
         };
         let record = UpgradeRecord {
             gates: vec![

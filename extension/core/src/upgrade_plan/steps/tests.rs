@@ -759,6 +759,7 @@ fn a_step_that_is_not_the_recorded_hop_is_held(
         open: true,
         reason: String::new(),
         message: String::new(),
+        overridden_by: None,
     };
     let record = UpgradeRecord {
         schema: SCHEMA,
@@ -784,6 +785,7 @@ fn a_step_that_is_not_the_recorded_hop_is_held(
         first_step: Some(first_step),
         deleted_at: None,
         now: None,
+        clock: None,
     };
     let cached = CachedCluster {
         record: Some(&record),

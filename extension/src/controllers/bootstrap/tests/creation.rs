@@ -31,6 +31,7 @@ fn held(context: &Context) -> Option<HoldReason> {
         first_step: None,
         deleted_at: None,
         now: None,
+        clock: None,
     };
     match context.index.decide(&call) {
         Decision::Release => None,

@@ -41,6 +41,7 @@ fn open_record() -> GateRecord {
         open: true,
         reason: String::new(),
         message: String::new(),
+        overridden_by: None,
     };
     GateRecord {
         schema: GATE_SCHEMA,
@@ -82,6 +83,7 @@ fn call(hook: Hook) -> HookCall<'static> {
         first_step: is_of_upgrade.then_some("v1.35.4"),
         deleted_at: None,
         now: None,
+        clock: None,
     }
 }
 

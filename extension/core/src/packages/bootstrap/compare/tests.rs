@@ -285,6 +285,7 @@ fn record(from: Option<&str>, outcome: Option<Outcome>, workers_asked: bool) -> 
             open: workers_asked,
             reason: String::new(),
             message: String::new(),
+            overridden_by: None,
         }],
         ..UpgradeRecord::default()
     }

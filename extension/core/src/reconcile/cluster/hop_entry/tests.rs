@@ -77,6 +77,7 @@ fn record(facts: &mut Facts, hook: Hook, open: bool, outcome: Option<Outcome>) {
         open,
         reason: String::new(),
         message: String::new(),
+        overridden_by: None,
     };
     let record = UpgradeRecord {
         schema: SCHEMA,

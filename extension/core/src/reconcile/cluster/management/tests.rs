@@ -97,6 +97,7 @@ fn given(own: Option<&str>, labelled: bool, recorded: Recorded) -> Facts {
             open: false,
             reason: reason.as_str().to_owned(),
             message: String::new(),
+            overridden_by: None,
         };
         let package = |(name, state): &(&str, PackageState)| {
             let record = json!({"name": name, "version": "1.0.0", "state": state});

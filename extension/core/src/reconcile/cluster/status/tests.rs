@@ -138,6 +138,7 @@ fn a_deadline_that_passes_during_failed_reconciles_is_warned_of_once() {
             open: false,
             reason: "ReconcileError".to_owned(),
             message: "a".to_owned(),
+            overridden_by: None,
         }],
         ..UpgradeRecord::default()
     };

@@ -36,6 +36,7 @@ fn record(hop: &str, open: bool) -> UpgradeRecord {
             open,
             reason: String::new(),
             message: String::new(),
+            overridden_by: None,
         }],
         ..UpgradeRecord::default()
     }

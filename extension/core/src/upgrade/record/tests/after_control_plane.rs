@@ -201,6 +201,7 @@ fn versions_that_the_control_plane_has_reached(#[case] hook: Hook, #[case] open:
         open,
         reason: String::new(),
         message: String::new(),
+        overridden_by: None,
     });
     let record = Scene::ready().with_control_plane(V35, V35).advance(Some(&before));
     assert!(lists(&record, V35), "it runs");

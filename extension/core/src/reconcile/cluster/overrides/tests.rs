@@ -1,0 +1,1 @@
+//! Tests of the reads that confirm overrides.

@@ -1,0 +1,329 @@
+//! Overrides: packages that one gate of one upgrade does not wait for, because a user has asked for that.
+//!
+//! An override only removes packages from the needs of a gate. It counts for one step of one upgrade: it names the UID of the Cluster, the
+//! version and the release, did not exist when the upgrade began, and expires.
+
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use kube::ResourceExt;
+use sluice_crds::{
+    lifecycle::{EVERY_PACKAGE, MAX_DAYS, MAX_PACKAGES, OverriddenGate, UpgradeOverride},
+    run::{Gate, GateOverride, Hook, UpgradeRecord},
+};
+
+use super::hop::Progress;
+use crate::{
+    reasons::Hold,
+    version::{reached, same},
+};
+
+/// Maximum number of overrides of a Cluster. With more of them, none counts: their UIDs are part of the record.
+pub const MAX_OVERRIDES: usize = 64;
+
+/// Maximum number of overrides that may open the gates of one step. Each of them is read before.
+pub const MAX_OF_STEP: usize = 4;
+
+/// Longest reason of an override, in characters.
+const LONGEST_REASON: usize = 1024;
+
+/// Name of the ValidatingAdmissionPolicy, and of its binding, without which no override counts: it ensures that `requestedBy` is the user who
+/// created the override.
+pub const POLICY: &str = "sluice-overrides";
+
+/// Override that is complete and has not expired.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Override {
+    /// Name, UID, user, reason and expiry.
+    pub by: GateOverride,
+    /// The gate.
+    pub gate: OverriddenGate,
+    /// The Kubernetes version of the step.
+    pub version: String,
+    /// The release of the step.
+    pub release: String,
+    /// Short names of the packages; empty for every package.
+    packages: Vec<String>,
+}
+
+/// Reason why an override has no effect, whatever the state of its Cluster is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unusable {
+    /// `requestedBy` or `clusterUID` is missing.
+    Incomplete,
+    /// `clusterUID` is that of another Cluster of the name.
+    OtherCluster,
+    /// The override is being deleted.
+    Deleted,
+    /// `expiresAt` has passed.
+    Expired,
+    /// `expiresAt` is more than seven days after the creation.
+    ExpiresTooLate,
+    /// A field is empty, too long or has control characters.
+    Malformed,
+}
+
+impl Unusable {
+    /// Every reason.
+    pub const ALL: [Self; 6] = [
+        Self::Incomplete,
+        Self::OtherCluster,
+        Self::Deleted,
+        Self::Expired,
+        Self::ExpiresTooLate,
+        Self::Malformed,
+    ];
+
+    /// Returns the spelling in conditions.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Incomplete => "Incomplete",
+            Self::OtherCluster => "OtherCluster",
+            Self::Deleted => "Deleted",
+            Self::Expired => "Expired",
+            Self::ExpiresTooLate => "ExpiresTooLate",
+            Self::Malformed => "Malformed",
+        }
+    }
+
+    /// Returns an explanation with the way out.
+    #[must_use]
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::Incomplete => {
+                "spec.requestedBy or spec.clusterUID is missing: the webhook of Sluice did not complete the override; create it again"
+            }
+            Self::OtherCluster => {
+                "spec.clusterUID is that of another Cluster of this name; create the override again"
+            }
+            Self::Deleted => "the override is being deleted",
+            Self::Expired => "spec.expiresAt has passed; create another override if it is still needed",
+            Self::ExpiresTooLate => {
+                "spec.expiresAt is more than seven days after the creation; create an override that expires earlier"
+            }
+            Self::Malformed => {
+                "a field of the spec is empty, too long or has control characters; create the override again"
+            }
+        }
+    }
+}
+
+impl Override {
+    /// Returns the override of an object for the Cluster with this UID.
+    ///
+    /// # Errors
+    /// The override has no effect.
+    pub fn of(object: &UpgradeOverride, cluster_uid: &str, now: Timestamp) -> Result<Self, Unusable> {
+        let spec = &object.spec;
+        let (Some(user), Some(of_uid), Some(uid)) = (
+            spec.requested_by.as_deref().filter(|user| !user.is_empty()),
+            &spec.cluster_uid,
+            object.metadata.uid.as_ref(),
+        ) else {
+            return Err(Unusable::Incomplete);
+        };
+        if of_uid != cluster_uid {
+            return Err(Unusable::OtherCluster);
+        }
+        if object.metadata.deletion_timestamp.is_some() {
+            return Err(Unusable::Deleted);
+        }
+        if is_malformed(&spec.reason, LONGEST_REASON)
+            || is_malformed(user, LONGEST_REASON)
+            || spec.packages.is_empty()
+            || spec.packages.len() > MAX_PACKAGES
+        {
+            return Err(Unusable::Malformed);
+        }
+        let expires = spec.expires_at.0;
+        let created = object.metadata.creation_timestamp.as_ref().map(|time| time.0);
+        let longest = SignedDuration::from_hours(24 * MAX_DAYS);
+        if created.is_none_or(|created| expires.duration_since(created) > longest) {
+            return Err(Unusable::ExpiresTooLate);
+        }
+        if now >= expires {
+            return Err(Unusable::Expired);
+        }
+        let every = spec.packages.iter().any(|package| package == EVERY_PACKAGE);
+        Ok(Self {
+            by: GateOverride {
+                name: object.name_any(),
+                uid: uid.clone(),
+                user: user.to_owned(),
+                reason: spec.reason.clone(),
+                expires_at: spec.expires_at.clone(),
+            },
+            gate: spec.gate,
+            version: spec.target.kubernetes_version.clone(),
+            release: spec.target.release.clone(),
+            packages: if every { Vec::new() } else { spec.packages.clone() },
+        })
+    }
+
+    /// Whether the gate does not wait for a package.
+    #[must_use]
+    pub fn passes(&self, package: &str) -> bool {
+        self.is_of_every() || self.packages.iter().any(|name| name == package)
+    }
+
+    /// Whether the override names every package.
+    #[must_use]
+    pub const fn is_of_every(&self) -> bool {
+        self.packages.is_empty()
+    }
+}
+
+/// Whether a text of a user is empty, too long, or has control characters.
+fn is_malformed(text: &str, longest: usize) -> bool {
+    text.trim().is_empty() || text.chars().count() > longest || text.chars().any(char::is_control)
+}
+
+/// Overrides of a Cluster.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Overrides<'a> {
+    /// UIDs of all existing ones; `None` before their first list, and if there are too many of them.
+    pub existing: Option<&'a [String]>,
+    /// Those that are complete and have not expired, by name.
+    pub usable: &'a [Override],
+}
+
+/// Returns the UIDs of all overrides of a Cluster, and those that may be used.
+#[must_use]
+pub fn usable(
+    objects: &[Arc<UpgradeOverride>],
+    cluster_uid: &str,
+    now: Timestamp,
+) -> (Option<Vec<String>>, Vec<Override>) {
+    if objects.len() > MAX_OVERRIDES {
+        return (None, Vec::new());
+    }
+    let existing = objects.iter().filter_map(|object| object.metadata.uid.clone());
+    let mut usable: Vec<Override> = objects
+        .iter()
+        .filter_map(|object| Override::of(object, cluster_uid, now).ok())
+        .collect();
+    usable.sort_by(|one, other| one.by.name.cmp(&other.by.name));
+    (Some(existing.collect()), usable)
+}
+
+/// Packages that a gate does not wait for, by an override.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Passed<'a>(pub(crate) Option<&'a Override>);
+
+impl Passed<'_> {
+    /// No package.
+    pub(crate) const NONE: Self = Self(None);
+
+    /// Whether the gate does not wait for any package.
+    pub(crate) fn every(self) -> bool {
+        self.0.is_some_and(Override::is_of_every)
+    }
+
+    /// Whether the gate does not wait for this package.
+    pub(crate) fn passes(self, package: &str) -> bool {
+        self.0.is_some_and(|of| of.passes(package))
+    }
+
+    /// Returns a hold about values or the workload cluster, unless an override of every package passes it.
+    pub(crate) fn left(self, hold: Option<Hold>) -> Option<Hold> {
+        hold.filter(|hold| !(self.every() && hold.reason.overridable().is_passed_by_every()))
+    }
+}
+
+/// Overrides that may open a gate of this upgrade.
+pub(crate) fn of_upgrade<'a>(
+    spent: Option<&'a [String]>,
+    overrides: Overrides<'a>,
+) -> impl Iterator<Item = &'a Override> {
+    let counts = move |of: &&Override| spent.is_some_and(|spent| !spent.contains(&of.by.uid));
+    overrides.usable.iter().filter(counts)
+}
+
+/// Returns the gate of a hook that an override can pass.
+#[must_use]
+pub const fn gate_of(hook: Hook) -> Option<OverriddenGate> {
+    match hook {
+        Hook::BeforeClusterUpgrade | Hook::BeforeControlPlaneUpgrade => Some(OverriddenGate::ControlPlane),
+        Hook::AfterControlPlaneUpgrade | Hook::BeforeWorkersUpgrade => Some(OverriddenGate::Workers),
+        Hook::BeforeClusterCreate
+        | Hook::AfterControlPlaneInitialized
+        | Hook::AfterWorkersUpgrade
+        | Hook::AfterClusterUpgrade
+        | Hook::BeforeClusterDelete => None,
+    }
+}
+
+/// Returns the overrides that do not count for the next record: all that existed when its target was set, and those by which a step was made.
+pub(crate) fn spent(
+    previous: Option<&UpgradeRecord>,
+    overrides: Overrides<'_>,
+    (to, begins): (&str, bool),
+    progress: &Progress,
+) -> Option<Vec<String>> {
+    let continued = previous.filter(|previous| !begins && previous.to == to);
+    let before = continued.and_then(|record| record.spent_overrides.clone());
+    let mut spent = before.or_else(|| overrides.existing.map(<[String]>::to_vec))?;
+    for used in continued.into_iter().flat_map(|record| made(record, progress)) {
+        if !spent.contains(&used.uid) {
+            spent.push(used.uid.clone());
+        }
+    }
+    Some(spent)
+}
+
+/// Returns the overrides of a record by which a step was made.
+fn made<'a>(record: &'a UpgradeRecord, progress: &'a Progress) -> impl Iterator<Item = &'a GateOverride> {
+    let is_made = |gate: &&Gate| match gate_of(gate.hook) {
+        Some(OverriddenGate::ControlPlane) => {
+            progress.taken && same(&gate.version, &progress.hop)
+                || progress
+                    .stage()
+                    .is_some_and(|stage| reached(stage, &gate.version))
+        }
+        Some(OverriddenGate::Workers) => are_workers_done(record.gates.iter(), &gate.version),
+        Some(OverriddenGate::Machines) | None => false,
+    };
+    let of_gates = record.gates.iter().filter(is_made);
+    let of_swap = record.swap.iter().filter(|swap| swap.written_at.is_some());
+    of_gates
+        .filter_map(|gate| gate.overridden_by.as_ref())
+        .chain(of_swap.filter_map(|swap| swap.overridden_by.as_ref()))
+}
+
+/// Whether all workers specify a version, by gate AfterWorkersUpgrade.
+pub(crate) fn are_workers_done<'a>(mut gates: impl Iterator<Item = &'a Gate>, version: &str) -> bool {
+    gates.any(|gate| gate.open && gate.hook == Hook::AfterWorkersUpgrade && same(&gate.version, version))
+}
+
+/// Returns the overrides by which `next` opens a gate that `previous` has closed, or open by another override.
+pub(crate) fn newly_used<'a>(
+    previous: Option<&'a UpgradeRecord>,
+    next: &'a UpgradeRecord,
+) -> impl Iterator<Item = (OverriddenGate, &'a str, &'a GateOverride)> {
+    fn used(record: &UpgradeRecord) -> impl Iterator<Item = (OverriddenGate, &str, &GateOverride)> {
+        let of_gates = record.gates.iter().filter_map(|gate| {
+            Some((
+                gate_of(gate.hook)?,
+                gate.version.as_str(),
+                gate.overridden_by.as_ref()?,
+            ))
+        });
+        let of_swap = record.swap.iter().filter_map(|swap| {
+            Some((
+                OverriddenGate::Machines,
+                swap.version.as_str(),
+                swap.overridden_by.as_ref()?,
+            ))
+        });
+        of_gates.chain(of_swap)
+    }
+    used(next).filter(move |(gate, version, by)| {
+        let mut before = previous.into_iter().flat_map(used);
+        !before
+            .any(|(of_gate, of_version, of)| of_gate == *gate && of_version == *version && of.uid == by.uid)
+    })
+}
+
+#[cfg(test)]
+mod tests;
