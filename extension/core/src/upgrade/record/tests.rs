@@ -101,7 +101,6 @@ impl Scene {
                 judged("antrea", PackageState::Ready),
             ]),
             judged_for: (None, None, None),
-            overrides: Overrides::default(),
             problem: None,
             swap: SwapFacts::default(),
             rollback: None,
@@ -142,6 +141,7 @@ impl Scene {
     /// Observed state without packages.
     pub(super) fn observed(&self) -> Observed<'_> {
         Observed {
+            overrides: Overrides::default(),
             cluster: self.cluster.clone(),
             control_plane: Some(&self.control_plane),
             workers: &self.workers,
