@@ -97,6 +97,8 @@ pub const MAX_USED_OVERRIDES: usize = 8;
 pub struct UsedOverride {
     /// Name of the UpgradeOverride.
     pub name: String,
+    /// `metadata.uid` of the UpgradeOverride.
+    pub uid: String,
     /// The gate.
     pub gate: OverriddenGate,
     /// The Kubernetes version of the step.

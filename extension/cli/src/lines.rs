@@ -1,7 +1,7 @@
 //! Text output: the table of `status`, and the lines of `watch`.
 
 use console::{Style, measure_text_width, pad_str};
-use sluice_proto::status::v1::{Cluster, Gate, Outcome, Package, PackageState, Upgrade};
+use sluice_proto::status::v1::{Cluster, Gate, Outcome, Override, Package, PackageState, Upgrade};
 
 use super::terminal::{Terminal, clean};
 
@@ -46,6 +46,23 @@ fn waits(gate: &Gate) -> String {
     match message.as_str() {
         "" => clean(&text).into_owned(),
         message => clean(&format!("{text}, {message}")).into_owned(),
+    }
+}
+
+/// Renders an open gate with the override that has opened it.
+fn opened(gate: &Gate) -> String {
+    let Gate {
+        hook,
+        version,
+        overridden_by,
+        ..
+    } = gate;
+    let text = format!("{hook} {version} is open");
+    match overridden_by {
+        None => clean(&text).into_owned(),
+        Some(Override {
+            name, user, reason, ..
+        }) => clean(&format!("{text} by override {name} of {user}: {reason}")).into_owned(),
     }
 }
 
@@ -108,12 +125,12 @@ pub(super) fn changes(terminal: &Terminal, before: Option<&Cluster>, cluster: &C
     }
     let gates = before.map_or(&[][..], |before| &before.gates);
     for gate in now.gates.iter().filter(|gate| !gates.contains(gate)) {
-        let Gate {
-            hook, version, open, ..
-        } = gate;
-        changes.push(if *open {
-            let text = format!("{hook} {version} is open");
-            terminal.styled(Style::new().green().bold(), &clean(&text))
+        changes.push(if gate.open {
+            let style = match gate.overridden_by {
+                Some(_) => Style::new().yellow().bold(),
+                None => Style::new().green().bold(),
+            };
+            terminal.styled(style, &opened(gate))
         } else {
             terminal.styled(Style::new().yellow(), &waits(gate))
         });
@@ -242,6 +259,7 @@ mod tests {
                 "PackagesNotReady".to_owned()
             },
             message: message.to_owned(),
+            overridden_by: None,
         }
     }
 
@@ -303,6 +321,40 @@ mod tests {
         assert_eq!(changes(&PLAIN, Some(&before), &now), [asks]);
         assert_eq!(changes(&PLAIN, Some(&now), &now), Vec::<String>::new());
         assert!(table(&PLAIN, &[now])[1].ends_with(asks));
+    }
+
+    #[test]
+    fn an_override_is_named_with_its_user() {
+        let before = cluster(Some(held()));
+        let mut open = held();
+        open.gates[0] = Gate {
+            overridden_by: Some(Override {
+                name: "metrics".to_owned(),
+                user: "ada".to_owned(),
+                reason: "CHG-4711\u{1b}".to_owned(),
+                expires_at: None,
+            }),
+            ..gate(true, "")
+        };
+        let mut now = cluster(Some(open));
+        let changed = changes(&PLAIN, Some(&before), &now);
+        let [line] = changed.as_slice() else {
+            panic!("{changed:?}")
+        };
+        assert!(
+            line.starts_with("BeforeClusterUpgrade v1.36.3 is open by override metrics of ada: CHG-4711"),
+            "{line}"
+        );
+        assert!(!line.contains('\u{1b}'), "{line}");
+        // The proof arrives later.
+        let before = now.clone();
+        if let Some(upgrade) = &mut now.upgrade {
+            upgrade.gates[0] = gate(true, "");
+        }
+        assert_eq!(
+            changes(&PLAIN, Some(&before), &now),
+            ["BeforeClusterUpgrade v1.36.3 is open"]
+        );
     }
 
     #[test]

@@ -25,7 +25,7 @@ use crate::{
         bootstrap,
         concurrency::Limiter,
         events::Notifier,
-        fan_out, gates, providers,
+        fan_out, gates, overrides, providers,
         registration::{self, HookScope},
         releases, retrigger,
     },
@@ -144,6 +144,12 @@ impl Leader<'_> {
         handlers.values_watches.lead();
         let management_uid = ManagementUid::default();
         let (providers, context) = (self.providers(), self.clusters(&management_uid));
+        let overridden = handlers.override_statuses.listen();
+        let overrides = Arc::new(overrides::OverrideStatuses::new(
+            client.clone(),
+            stores.clone(),
+            self.parts.reconciles.clone(),
+        ));
         let heart = self.parts.health.heartbeat("reconciler", SILENT_RECONCILER);
         let concurrency = self.args.cluster_concurrency;
         let (uncalled, classes) = (Arc::clone(&handlers.uncalled), Arc::clone(&handlers.classes));
@@ -154,6 +160,7 @@ impl Leader<'_> {
                     bootstrap::run(context, requeues, heart, stop.clone()),
                     providers::run(providers, kinds(), concurrency, stop.clone()),
                     releases::run(releases, releases_changed, stop.clone()),
+                    overrides::run(overrides, overridden, stop.clone()),
                 )
             };
             tokio::select! {

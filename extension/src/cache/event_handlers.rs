@@ -54,6 +54,8 @@ pub struct EventHandlers {
     pub gate_changes: Feed<GateChange>,
     /// Namespaces whose UpgradeGates may need another status.
     pub gate_statuses: Feed<String>,
+    /// Namespaces whose UpgradeOverrides may need another status.
+    pub override_statuses: Feed<String>,
     /// Requeues provider configurations.
     pub dependents: Dependents,
     /// Requeues Clusters after changes of shared objects.
@@ -117,6 +119,7 @@ impl EventHandlers {
         self.releases.send(ReleaseEvent::Cluster(reference.clone()));
         self.shown.send(Changed::One(reference.clone()));
         self.gate_statuses.send(reference.namespace().to_owned());
+        self.override_statuses.send(reference.namespace().to_owned());
         self.triggers.enqueue_for_all(reference);
     }
 
@@ -148,7 +151,7 @@ impl EventHandlers {
         self.triggers.enqueue_gated(reference);
     }
 
-    /// Handles a change of an UpgradeOverride of a Cluster.
+    /// Handles a change of an UpgradeOverride of a Cluster, other than one of its status.
     pub(crate) fn overridden(&self, cluster: ClusterRef) {
         lock(&self.uncounted).one(cluster.clone());
         self.triggers.enqueue(cluster);
@@ -157,6 +160,7 @@ impl EventHandlers {
     pub(crate) fn bootstrap(&self, bootstrap: &ObjectMeta) {
         let reference = ClusterRef::in_meta(bootstrap);
         lock(&self.uncounted).one(reference.clone());
+        self.override_statuses.send(reference.namespace().to_owned());
         self.shown.send(Changed::One(reference));
         self.triggers.enqueue_owner::<ClusterBootstrap>(bootstrap);
     }

@@ -1,6 +1,7 @@
 //! Caches of all watched kinds of the management cluster.
 
 use std::{
+    collections::BTreeSet,
     panic::AssertUnwindSafe,
     sync::{Arc, Mutex, OnceLock},
     time::Instant,
@@ -227,6 +228,21 @@ impl Stores {
     /// Waits until every store is filled, except those for which nothing waits.
     pub async fn synced(&self) {
         self.filled.clone().await;
+    }
+
+    /// Returns the namespaces with UpgradeOverrides.
+    pub(crate) fn override_namespaces(&self) -> Vec<String> {
+        lock(&self.whole).overrides.namespaces()
+    }
+
+    /// Returns the UpgradeOverrides of a namespace that can be decoded, by name.
+    pub(crate) fn overrides_in(&self, namespace: &str) -> Vec<Arc<UpgradeOverride>> {
+        let names = lock(&self.whole).overrides.names_in(namespace);
+        // The store also has the last resourceVersion.
+        let found = names
+            .iter()
+            .filter_map(|name| self.overrides.get(Some(namespace), name));
+        found.collect()
     }
 
     /// Returns the namespaces with UpgradeGates.
@@ -475,7 +491,8 @@ impl Opening<'_> {
         self.open(api, all(), followed, first, |handlers, _| handlers.marked())
     }
 
-    /// Opens the store of UpgradeOverrides, for which nothing waits. A change requeues the Cluster that the override names.
+    /// Opens the store of UpgradeOverrides, for which nothing waits. A change requeues the Cluster that the override names, unless it is one
+    /// of its status.
     fn overrides(
         &mut self,
         api: Api<Item<UpgradeOverride>>,
@@ -486,16 +503,21 @@ impl Opening<'_> {
         }
         let (whole, handlers) = (Arc::clone(whole), self.handlers.clone());
         let first = move |seen: &Seen<'_, UpgradeOverride>| {
-            let mut named = Vec::new();
+            let (mut affected, mut namespaces) = (BTreeSet::new(), BTreeSet::new());
             let mut whole = lock(&whole);
             seen.each(|of, presence| {
-                whole.overrides.saw(of, presence == Presence::There);
                 let namespace = of.metadata.namespace.as_deref().unwrap_or_default();
-                named.push(ClusterRef::new(namespace, &of.spec.cluster_name));
+                for cluster in whole.overrides.saw(of, presence == Presence::There) {
+                    affected.insert(ClusterRef::new(namespace, &cluster));
+                }
+                namespaces.insert(namespace.to_owned());
             });
             drop(whole);
-            for cluster in named {
+            for cluster in affected {
                 handlers.overridden(cluster);
+            }
+            for namespace in namespaces {
+                handlers.override_statuses.send(namespace);
             }
         };
         let followed = FollowedStore::of_named_kind();

@@ -6,6 +6,7 @@ pub mod events;
 pub mod executor;
 pub mod fan_out;
 pub mod gates;
+pub mod overrides;
 pub mod providers;
 pub mod registration;
 pub mod releases;

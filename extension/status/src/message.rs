@@ -6,12 +6,12 @@ use sluice_core::{
     explanation::{Explanation, explain},
     text::one_line,
 };
-use sluice_crds::run::{Gate, Outcome, PackageRecord, PackageState, UpgradeRecord};
+use sluice_crds::run::{Gate, GateOverride, Outcome, PackageRecord, PackageState, UpgradeRecord};
 use sluice_proto::status::v1;
 
 use super::view::ClusterView;
 
-/// Longest message of a wait, in characters. Gates and packages have the whole messages.
+/// Longest message of a wait and longest reason of an override, in characters. Gates and packages have the whole messages.
 const LONGEST_MESSAGE: usize = 256;
 
 pub(super) fn cluster(view: ClusterView) -> v1::Cluster {
@@ -78,6 +78,16 @@ fn gate(gate: Gate) -> v1::Gate {
         open: gate.open,
         reason: gate.reason,
         message: gate.message,
+        overridden_by: gate.overridden_by.map(overridden_by),
+    }
+}
+
+fn overridden_by(by: GateOverride) -> v1::Override {
+    v1::Override {
+        expires_at: Some(timestamp(&by.expires_at)),
+        name: by.name,
+        user: by.user,
+        reason: one_line(&by.reason, LONGEST_MESSAGE),
     }
 }
 
@@ -117,7 +127,12 @@ mod tests {
         let record: UpgradeRecord = serde_json::from_value(json!({
             "schema": 1, "clusterUID": "uid", "observedClusterGeneration": 7, "observedBootstrapGeneration": 12,
             "label": "r", "from": "v1", "to": "v3", "hop": "v2", "tkr": "r2", "outcome": "Cancelled",
-            "gates": [{"hook": "BeforeClusterUpgrade", "version": "v2", "open": false, "reason": "PackagesNotReady", "message": "m"}],
+            "gates": [
+                {"hook": "BeforeClusterUpgrade", "version": "v2", "open": false, "reason": "PackagesNotReady", "message": "m"},
+                {"hook": "BeforeWorkersUpgrade", "version": "v2", "open": true, "overriddenBy": {
+                    "name": "metrics", "uid": "u", "user": "ada", "reason": "o\u{1b}", "expiresAt": "2026-01-01T00:00:05Z",
+                }},
+            ],
             "packages": [{"name": "antrea", "version": "1.0.0", "state": "Failed", "reason": "AppFailed", "message": "n"}],
             "startedAt": "2026-01-01T00:00:00Z", "readyAt": "2026-01-01T00:00:01Z",
             "releasedAt": "2026-01-01T00:00:02Z", "completedAt": "2026-01-01T00:00:03Z",
@@ -146,13 +161,28 @@ mod tests {
             tkr: "r2".to_owned(),
             observed_cluster_generation: 7,
             observed_bootstrap_generation: 12,
-            gates: vec![v1::Gate {
-                hook: "BeforeClusterUpgrade".to_owned(),
-                version: "v2".to_owned(),
-                open: false,
-                reason: "PackagesNotReady".to_owned(),
-                message: "m".to_owned(),
-            }],
+            gates: vec![
+                v1::Gate {
+                    hook: "BeforeClusterUpgrade".to_owned(),
+                    version: "v2".to_owned(),
+                    open: false,
+                    reason: "PackagesNotReady".to_owned(),
+                    message: "m".to_owned(),
+                    overridden_by: None,
+                },
+                v1::Gate {
+                    hook: "BeforeWorkersUpgrade".to_owned(),
+                    version: "v2".to_owned(),
+                    open: true,
+                    overridden_by: Some(v1::Override {
+                        name: "metrics".to_owned(),
+                        user: "ada".to_owned(),
+                        reason: "o\\u{1b}".to_owned(),
+                        expires_at: at(5),
+                    }),
+                    ..v1::Gate::default()
+                },
+            ],
             packages: vec![v1::Package {
                 name: "antrea".to_owned(),
                 version: "1.0.0".to_owned(),

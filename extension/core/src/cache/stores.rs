@@ -1,6 +1,9 @@
 //! Lookups in the cache of the management cluster: synchronous and shared.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use kube::{Resource, ResourceExt as _, core::ObjectMeta};
 use sluice_crds::{
@@ -167,19 +170,47 @@ impl OverridesByName {
             .collect()
     }
 
-    /// Observes an existing or deleted UpgradeOverride.
-    pub fn saw(&mut self, object: &UpgradeOverride, is_there: bool) {
+    /// Returns the namespaces with overrides.
+    #[must_use]
+    pub fn namespaces(&self) -> Vec<String> {
+        self.0.keys().cloned().collect()
+    }
+
+    /// Returns the names of the overrides of a namespace.
+    #[must_use]
+    pub fn names_in(&self, namespace: &str) -> Vec<String> {
+        let here = self.0.get(namespace).into_iter().flat_map(BTreeMap::keys);
+        here.cloned().collect()
+    }
+
+    /// Observes an existing or deleted UpgradeOverride. Returns the names of the Clusters that a change affects. One of its status affects
+    /// none: Sluice writes it.
+    pub fn saw(&mut self, object: &UpgradeOverride, is_there: bool) -> BTreeSet<String> {
         let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
-        if is_there {
+        let before = if is_there {
             let here = self.0.entry(namespace).or_default();
-            here.insert(name, Arc::new(object.clone()));
+            here.insert(name, Arc::new(object.clone()))
         } else if let Some(here) = self.0.get_mut(&namespace) {
-            here.remove(&name);
+            let before = here.remove(&name);
             if here.is_empty() {
                 self.0.remove(&namespace);
             }
-        }
+            before
+        } else {
+            None
+        };
+        let is_same = is_there && before.as_ref().is_some_and(|before| is_same(before, object));
+        let of_both = before.as_deref().into_iter().chain([object]);
+        let named = of_both.map(|of| of.spec.cluster_name.clone());
+        named.filter(|_| !is_same).collect()
     }
+}
+
+/// Whether two states of an override have the same effect.
+fn is_same(one: &UpgradeOverride, other: &UpgradeOverride) -> bool {
+    one.metadata.uid == other.metadata.uid
+        && one.spec == other.spec
+        && one.metadata.deletion_timestamp.is_some() == other.metadata.deletion_timestamp.is_some()
 }
 
 impl Whole {
@@ -324,6 +355,7 @@ impl OfCluster for App {
 pub(crate) mod tests {
     use std::cell::Cell;
 
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
     use serde_json::{Value, json};
 
     use super::*;
@@ -544,5 +576,45 @@ pub(crate) mod tests {
         assert_eq!(belongs::<PackageInstall>("one").as_deref(), Some("annotated"));
         assert_eq!(belongs::<App>("one-kapp-controller").as_deref(), Some("one"));
         assert_eq!(belongs::<App>("one-antrea"), None);
+    }
+
+    fn override_of(cluster: &str, uid: &str) -> UpgradeOverride {
+        let object = json!({
+            "apiVersion": "lifecycle.sluice.dev/v1alpha1", "kind": "UpgradeOverride",
+            "metadata": {"name": "metrics", "namespace": "ns", "uid": uid},
+            "spec": {
+                "clusterName": cluster, "gate": "Workers", "packages": ["metrics"], "reason": "r",
+                "target": {"kubernetesVersion": "v1.36.3", "release": "r"}, "expiresAt": "2026-12-01T13:00:00Z",
+            },
+        });
+        serde_json::from_value(object).unwrap()
+    }
+
+    /// Sluice writes the status of an override, so that one may affect no Cluster.
+    #[test]
+    fn a_changed_override_affects_its_clusters_unless_its_status_has_changed() {
+        let mut overrides = OverridesByName::default();
+        let mut saw = |object: &UpgradeOverride, is_there: bool| {
+            let affected = overrides.saw(object, is_there).into_iter().collect::<Vec<_>>();
+            let held = ["one", "two"].map(|cluster| overrides.of_cluster("ns", cluster).len());
+            (affected.join(" "), held, overrides.names_in("ns").len())
+        };
+        let mut object = override_of("one", "a");
+        assert_eq!(saw(&object, true), ("one".to_owned(), [1, 0], 1));
+        object.status = serde_json::from_value(json!({"conditions": []})).ok();
+        assert_eq!(saw(&object, true), (String::new(), [1, 0], 1));
+        object.metadata.deletion_timestamp = Some(Time("2026-12-01T12:00:00Z".parse().unwrap()));
+        assert_eq!(saw(&object, true).0, "one");
+        // A list shows an override that was deleted and created again.
+        assert_eq!(
+            saw(&override_of("two", "b"), true),
+            ("one two".to_owned(), [0, 1], 1)
+        );
+        assert_eq!(saw(&override_of("two", "c"), true).0, "two");
+        assert_eq!(
+            saw(&override_of("two", "c"), false),
+            ("two".to_owned(), [0, 0], 0)
+        );
+        assert_eq!(overrides.namespaces(), Vec::<String>::new());
     }
 }

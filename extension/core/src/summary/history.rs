@@ -2,9 +2,14 @@
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use sluice_crds::run::{KEPT_UPGRADES, Outcome, PastUpgrade, UpgradeRecord};
+use sluice_crds::{
+    lifecycle::OverriddenGate,
+    run::{
+        GateOverride, KEPT_UPGRADES, MAX_USED_OVERRIDES, Outcome, PastUpgrade, UpgradeRecord, UsedOverride,
+    },
+};
 
-use crate::{explanation::Explanation, text::one_line};
+use crate::{explanation::Explanation, text::one_line, upgrade::overrides::newly_used};
 
 /// Longest version, in characters.
 const LONGEST_VERSION: usize = 32;
@@ -12,12 +17,18 @@ const LONGEST_VERSION: usize = 32;
 /// Longest name of a release, in characters; that of a label.
 const LONGEST_RELEASE: usize = 63;
 
-/// Updates `history` with the upgrade of `record`. `ended` is an ended wait.
+/// Longest name of an override and of its user, in characters.
+const LONGEST_NAME: usize = 63;
+
+/// Longest reason of an override, in characters. The record has the whole text while the gate is open by it.
+const LONGEST_REASON: usize = 128;
+
+/// Updates `history` with the upgrade of `record`, which follows `before`. `ended` is an ended wait.
 ///
 /// The first installation is no upgrade. The entry of a closed upgrade does not change.
 pub(super) fn with(
     history: &[PastUpgrade],
-    record: &UpgradeRecord,
+    (before, record): (Option<&UpgradeRecord>, &UpgradeRecord),
     ended: Option<&Explanation<'_>>,
     now: Timestamp,
 ) -> Vec<PastUpgrade> {
@@ -59,6 +70,9 @@ pub(super) fn with(
             upgrade.longest_wait_seconds = Some(seconds);
         }
     }
+    for (gate, version, by) in newly_used(before, record) {
+        add_used(&mut upgrade.overrides, gate, version, by);
+    }
     upgrade.ended.clone_from(&record.completed_at);
     upgrade.outcome = record.outcome;
     history
@@ -77,5 +91,21 @@ fn new(from: &str, record: &UpgradeRecord, began: &Time) -> PastUpgrade {
         longest_wait: None,
         longest_wait_seconds: None,
         overrides: Vec::new(),
+    }
+}
+
+/// Adds an override, unless it has opened another hook of the same gate.
+fn add_used(overrides: &mut Vec<UsedOverride>, gate: OverriddenGate, version: &str, by: &GateOverride) {
+    let version = one_line(version, LONGEST_VERSION);
+    let is_it = |used: &UsedOverride| used.uid == by.uid && used.gate == gate && used.version == version;
+    if overrides.len() < MAX_USED_OVERRIDES && !overrides.iter().any(is_it) {
+        overrides.push(UsedOverride {
+            name: one_line(&by.name, LONGEST_NAME),
+            uid: by.uid.clone(),
+            gate,
+            version,
+            user: one_line(&by.user, LONGEST_NAME),
+            reason: one_line(&by.reason, LONGEST_REASON),
+        });
     }
 }

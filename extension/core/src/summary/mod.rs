@@ -63,7 +63,7 @@ pub fn summarize(
         packages_ready: packages_ready(record),
         waiting_for: wait.as_ref().map(|wait| wait.in_column(LONGEST_WAITING_FOR)),
         since: since.or(Some(Time(now))),
-        history: history::with(&current.history, record, ended, now),
+        history: history::with(&current.history, (before, record), ended, now),
         held,
         conditions,
         ..status

@@ -1,5 +1,8 @@
 use rstest::rstest;
-use sluice_crds::run::{PackageRecord, PackageState, PastUpgrade, Rollback};
+use sluice_crds::{
+    lifecycle::OverriddenGate,
+    run::{GateOverride, MAX_USED_OVERRIDES, PackageRecord, PackageState, PastUpgrade, Rollback},
+};
 
 use super::*;
 use crate::reasons::PackageReason;
@@ -667,4 +670,162 @@ fn the_column_has_the_whole_text_of_each_reason() {
         let said = first(waits, 1).waiting_for.unwrap();
         assert!(said.starts_with(reason.text()), "{said}");
     }
+}
+
+fn by(uid: &str) -> GateOverride {
+    GateOverride {
+        name: format!("override-{uid}"),
+        uid: uid.to_owned(),
+        user: "ada".to_owned(),
+        reason: "CHG-4711".to_owned(),
+        expires_at: Time(at(3600)),
+    }
+}
+
+fn overridden(hook: Hook, uid: &str) -> Gate {
+    Gate {
+        overridden_by: Some(by(uid)),
+        ..gate(hook, "")
+    }
+}
+
+fn unproven(gates: Vec<Gate>) -> UpgradeRecord {
+    let mut record = record(gates);
+    record.packages[1] = package("metrics", PackageState::Failed, "AppFailed");
+    record
+}
+
+/// The record forgets the override of a gate once its step is made or its proof has arrived; the history does not.
+#[test]
+fn history_names_every_override_of_an_upgrade_once() {
+    let used = |status: &ClusterBootstrapStatus| {
+        let used = status.history[0].overrides.iter();
+        used.map(|used| (used.uid.clone(), used.gate)).collect::<Vec<_>>()
+    };
+    let status = first(record(vec![gate(Hook::BeforeClusterUpgrade, WAITS)]), 0);
+    assert!(used(&status).is_empty());
+    let gates =
+        [Hook::BeforeClusterUpgrade, Hook::BeforeControlPlaneUpgrade].map(|hook| overridden(hook, "a"));
+    let status = next(&status, unproven(gates.to_vec()), None, 10);
+    let control_plane = ("a".to_owned(), OverriddenGate::ControlPlane);
+    assert_eq!(used(&status), [control_plane.clone()], "a gate has two hooks");
+    let upgrade = &status.history[0].overrides[0];
+    assert_eq!(
+        (
+            upgrade.version.as_str(),
+            upgrade.user.as_str(),
+            upgrade.reason.as_str()
+        ),
+        (V36, "ada", "CHG-4711")
+    );
+    let status = next(
+        &status,
+        record(vec![gate(Hook::AfterControlPlaneUpgrade, WAITS)]),
+        None,
+        20,
+    );
+    let workers = overridden(Hook::BeforeWorkersUpgrade, "b");
+    let status = next(&status, unproven(vec![workers.clone()]), None, 30);
+    let both = [control_plane, ("b".to_owned(), OverriddenGate::Workers)];
+    assert_eq!(used(&status), both);
+    let done = UpgradeRecord {
+        outcome: Some(Outcome::Completed),
+        completed_at: Some(Time(at(40))),
+        ..record(vec![workers.clone()])
+    };
+    let status = next(&status, done, None, 40);
+    assert_eq!(used(&status), both);
+    // The next record keeps the gates of the running version.
+    let begun = UpgradeRecord {
+        from: Some(V36.to_owned()),
+        to: "v1.37.1".to_owned(),
+        started_at: Some(Time(at(50))),
+        ..record(vec![workers])
+    };
+    let status = next(&status, begun, None, 50);
+    assert_eq!((status.history.len(), used(&status)), (2, Vec::new()));
+    assert_eq!(status.history[1].overrides.len(), 2);
+}
+
+#[test]
+fn history_names_the_override_of_replaced_machines() {
+    let mut replaced = record(Vec::new());
+    replaced.from = Some(V36.to_owned());
+    replaced.swap = Some(Swap {
+        version: V36.to_owned(),
+        open: true,
+        overridden_by: Some(by("a")),
+        ..Swap::default()
+    });
+    let status = first(replaced, 1);
+    let used = &status.history[0].overrides[0];
+    assert_eq!((used.uid.as_str(), used.gate), ("a", OverriddenGate::Machines));
+}
+
+#[test]
+fn overrides_in_the_history_are_bounded() {
+    let mut status = first(record(Vec::new()), 0);
+    for number in 0..20 {
+        let mut of = overridden(Hook::BeforeWorkersUpgrade, &format!("{number:036}"));
+        if let Some(by) = &mut of.overridden_by {
+            by.name = "n".repeat(253);
+            (by.user, by.reason) = ("u".repeat(1024), "\u{1b}".repeat(1024));
+        }
+        of.version = format!("{V36}+{}", "v".repeat(1024));
+        status = next(&status, record(vec![of]), None, number);
+    }
+    let used = &status.history[0].overrides;
+    assert_eq!(
+        (used.len(), used[0].uid.as_str()),
+        (MAX_USED_OVERRIDES, &*"0".repeat(36))
+    );
+    let size = serde_json::to_string(&status.history).unwrap().len();
+    assert!(size <= 5 * 1024, "{size}");
+    assert!(!used[0].reason.contains('\u{1b}'), "{}", used[0].reason);
+}
+
+/// A package that no gate waits for is not ready all the same.
+#[rstest]
+#[case::control_plane(
+    vec![
+        overridden(Hook::BeforeClusterUpgrade, "a"),
+        overridden(Hook::BeforeControlPlaneUpgrade, "a"),
+        gate(Hook::AfterControlPlaneUpgrade, "ControlPlaneUpgrading"),
+    ],
+    ClusterPhase::UpgradingControlPlane,
+    None
+)]
+#[case::the_workers_after_it(
+    vec![
+        overridden(Hook::BeforeClusterUpgrade, "a"),
+        gate(Hook::AfterControlPlaneUpgrade, WAITS),
+    ],
+    ClusterPhase::ProvingPackages,
+    Some(Hook::AfterControlPlaneUpgrade)
+)]
+#[case::workers(
+    vec![
+        overridden(Hook::AfterControlPlaneUpgrade, "a"),
+        overridden(Hook::BeforeWorkersUpgrade, "a"),
+        gate(Hook::AfterWorkersUpgrade, "WorkersUpgrading"),
+    ],
+    ClusterPhase::UpgradingWorkers,
+    None
+)]
+fn an_overridden_cluster_is_not_ready(
+    #[case] gates: Vec<Gate>,
+    #[case] phase: ClusterPhase,
+    #[case] held: Option<Hook>,
+) {
+    let status = first(unproven(gates), 1);
+    assert_eq!(status.phase, Some(phase));
+    assert_eq!(ready(&status), ("False", "AppFailed", 1));
+    assert_eq!(status.packages_ready.as_deref(), Some("1/2"));
+    assert_eq!(status.held.as_ref().map(|held| held.hook), held);
+    let waits_for = status.waiting_for.as_deref().unwrap();
+    assert_eq!(
+        waits_for.starts_with("metrics 3.0.0: App failed"),
+        held.is_some(),
+        "{waits_for}"
+    );
 }

@@ -3,6 +3,8 @@
 //! An override only removes packages from the needs of a gate. It counts for one step of one upgrade: it names the UID of the Cluster, the
 //! version and the release, did not exist when the upgrade began, and expires.
 
+pub mod status;
+
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};

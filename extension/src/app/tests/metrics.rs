@@ -14,7 +14,7 @@ use super::{
 use crate::{cache::rollbacks::Rollbacks, controllers::bootstrap::world::World};
 
 /// Series that each replica shows whether it leads or not.
-const SHOWN: [&str; 45] = [
+const SHOWN: [&str; 46] = [
     "certwatcher_read_certificate_total",
     "controller_runtime_active_workers",
     "controller_runtime_max_concurrent_reconciles",
@@ -52,6 +52,7 @@ const SHOWN: [&str; 45] = [
     "sluice_slow_reconciles_canceled_total",
     "sluice_ungated_versions_total",
     "sluice_unselected_clusters",
+    "sluice_upgrade_overrides_total",
     "sluice_watch_panics_total",
     "workqueue_adds_total",
     "workqueue_depth",

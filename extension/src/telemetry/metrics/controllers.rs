@@ -81,6 +81,8 @@ pub struct Controllers {
     pub cluster_upgrade: ControllerMetrics,
     /// The controller of the status of UpgradeGates.
     pub upgrade_gate: ControllerMetrics,
+    /// The controller of the status of UpgradeOverrides.
+    pub upgrade_override: ControllerMetrics,
 }
 
 impl Default for Controllers {
@@ -101,6 +103,7 @@ impl Default for Controllers {
             release: ControllerMetrics::new("release", &families),
             cluster_upgrade: ControllerMetrics::new("clusterupgrade", &families),
             upgrade_gate: ControllerMetrics::new("upgradegate", &families),
+            upgrade_override: ControllerMetrics::new("upgradeoverride", &families),
             families,
         }
     }
