@@ -1,5 +1,7 @@
 //! Reviews of UpgradeOverrides, over the caches of a Cluster.
 
+use std::{collections::BTreeSet, fs, path::Path};
+
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use jiff::{SignedDuration, Timestamp};
 
@@ -132,4 +134,19 @@ async fn no_override_is_admitted_before_the_caches_are_filled() {
     anonymous["request"].as_object_mut().unwrap().remove("userInfo");
     let (status, text) = ask_of(&admission, Webhook::Override, anonymous.to_string()).await;
     assert_eq!(status, StatusCode::BAD_REQUEST, "{text}");
+}
+
+/// The API server calls each webhook by the path in its configuration.
+#[test]
+fn manifests_register_every_webhook() {
+    let base = Path::new(env!("CARGO_MANIFEST_DIR")).join("../manifests/base");
+    let files = ["webhooks.yaml", "gate-webhook.yaml"];
+    let texts = files
+        .map(|file| fs::read_to_string(base.join(file)).unwrap())
+        .concat();
+    let registered: BTreeSet<&str> = texts
+        .lines()
+        .filter_map(|line| line.strip_prefix("        path: "))
+        .collect();
+    assert_eq!(registered, Webhook::ALL.map(Webhook::path).into());
 }

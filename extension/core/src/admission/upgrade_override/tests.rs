@@ -1,5 +1,7 @@
 //! Creates over a cached Cluster, by one changed field each.
 
+use std::{fs, path::Path};
+
 use jiff::ToSpan as _;
 use rstest::rstest;
 use serde_json::{Value, json};
@@ -8,7 +10,7 @@ use sluice_crds::lifecycle::UpgradeOverride;
 use super::*;
 use crate::{
     cache::stores::tests::{Given, object, undecodable},
-    upgrade::overrides::{Override, Unusable},
+    upgrade::overrides::{Override, POLICY, Unusable},
 };
 
 const RELEASE: &str = "v1.36.3---a.1";
@@ -246,4 +248,19 @@ fn the_limits_of_the_expiry_are_exact() {
     assert!(!at(now()));
     assert!(at(now() + (7 * 24).hours()));
     assert!(!at(now() + (7 * 24).hours() + 1.second()));
+}
+
+/// Overrides count only while these objects exist.
+#[test]
+fn the_manifest_has_the_policy_that_overrides_need() {
+    let base = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../manifests/base/override-policy.yaml");
+    let manifest = fs::read_to_string(base).unwrap();
+    let objects: Vec<Value> = serde_saphyr::from_multiple(&manifest).unwrap();
+    let named: Vec<_> = objects
+        .iter()
+        .map(|object| (object["kind"].as_str(), object["metadata"]["name"].as_str()))
+        .collect();
+    let expected = ["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"];
+    assert_eq!(named, expected.map(|kind| (Some(kind), Some(POLICY))));
+    assert_eq!(objects[1]["spec"]["policyName"], POLICY);
 }
