@@ -14,7 +14,7 @@ BUILT := $(or $(CARGO_TARGET_DIR),target)/release
 SOAK_SEEDS := 10 27 30
 
 # Tests of the product on real components: modules of tests/tests/real, and a target. The longest is first.
-REAL := configurations leader install install_gates status gate_definitions gate_admission example_gates crds examples extension install_wrong policies standby ranges
+REAL := configurations leader install install_gates status gate_definitions gate_admission override_admission example_gates crds examples extension install_wrong policies standby ranges
 # How many of them run at once. Two cores are busy with three; with all of them leaders lose their leases.
 REAL_AT_ONCE := 3
 # Targets of tests that no component is started for.

@@ -84,6 +84,8 @@ fn definitions_belong_to_the_provider_and_say_what_moves() {
         ),
         // The leader creates it again after a move.
         ("ClusterUpgrade", vec![]),
+        // It names the UID of a Cluster, which a move changes.
+        ("UpgradeOverride", vec![]),
     ]);
     let configuration = vec!["clusterctl.cluster.x-k8s.io"];
     for crd in sluice_crds::crds() {
@@ -164,6 +166,13 @@ fn required_fields_are_the_promised_ones() {
             "status.upgrade.selected[]": ["generation", "mode", "name", "uid"],
             "status.upgrade.checks[]": ["gate", "name", "state"],
             "status.history[]": ["began", "from", "to"],
+        },
+        // The webhook sets clusterUID and requestedBy.
+        "UpgradeOverride": {
+            "": ["spec"],
+            "spec": ["clusterName", "expiresAt", "gate", "packages", "reason", "target"],
+            "spec.target": ["kubernetesVersion", "release"],
+            "status.conditions[]": ["lastTransitionTime", "message", "reason", "status", "type"],
         },
     });
     for crd in sluice_crds::crds() {

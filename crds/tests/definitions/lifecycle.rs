@@ -2,14 +2,15 @@
 
 #![expect(
     clippy::expect_used,
+    clippy::panic,
     clippy::unwrap_used,
     reason = "a test fails by panicking"
 )]
 
-use std::{fs, path::Path};
+use std::{collections::BTreeMap, fs, path::Path};
 
 use serde_json::Value;
-use sluice_crds::lifecycle::{MAX_CHECKS, MAX_KEYS, MAX_ROWS, UpgradeGate};
+use sluice_crds::lifecycle::{MAX_CHECKS, MAX_KEYS, MAX_PACKAGES, MAX_ROWS, UpgradeGate};
 
 /// The schema of each kind.
 fn schemas() -> Vec<(String, Value)> {
@@ -36,38 +37,40 @@ fn visit(path: &str, schema: &Value, see: &mut impl FnMut(&str, &Value)) {
     }
 }
 
-/// The API server estimates what a rule costs from these limits, and refuses a definition with a rule that costs too much.
-#[test]
-fn all_that_rules_of_a_gate_read_is_limited() {
+/// Returns the limits of all texts, lists and maps of the spec of a kind, by their paths. A time has none: its format limits it.
+fn limits_of(kind: &str) -> BTreeMap<String, u64> {
     let schemas = schemas();
-    let (_, gate) = schemas.iter().find(|(kind, _)| kind == "UpgradeGate").unwrap();
-    let mut limits = Vec::new();
-    visit("spec", &gate["properties"]["spec"], &mut |path, schema| {
+    let (_, found) = schemas.iter().find(|(found, _)| found == kind).unwrap();
+    let mut limits = BTreeMap::new();
+    visit("spec", &found["properties"]["spec"], &mut |path, schema| {
         let limit = match schema["type"].as_str() {
-            Some("string") if schema.get("enum").is_some() => return,
+            Some("string") if schema.get("enum").is_some() || schema["format"] == "date-time" => return,
             Some("string") => "maxLength",
             Some("array") => "maxItems",
             Some("object") if schema.get("additionalProperties").is_some() => "maxProperties",
             _ => return,
         };
         let most = schema.get(limit).and_then(Value::as_u64);
-        limits.push((
-            path.to_owned(),
-            most.unwrap_or_else(|| panic!("{path} has no {limit}")),
-        ));
+        let most = most.unwrap_or_else(|| panic!("{kind} {path} has no {limit}"));
+        limits.insert(path.to_owned(), most);
     });
-    let limit = |path: &str| {
-        limits
-            .iter()
-            .find(|(found, _)| found == path)
-            .map(|(_, most)| *most)
-    };
-    for (path, most) in [
-        ("spec.checks", MAX_CHECKS),
-        ("spec.versions", MAX_ROWS),
-        ("spec.versions[].values", MAX_KEYS),
+    limits
+}
+
+/// The API server estimates what a rule costs from these limits, and refuses a definition with a rule that costs too much.
+#[test]
+fn all_that_rules_read_is_limited() {
+    let (gate, of) = (limits_of("UpgradeGate"), limits_of("UpgradeOverride"));
+    for (limits, path, most) in [
+        (&gate, "spec.checks", MAX_CHECKS),
+        (&gate, "spec.versions", MAX_ROWS),
+        (&gate, "spec.versions[].values", MAX_KEYS),
+        (&of, "spec.packages", MAX_PACKAGES),
+        (&of, "spec.packages[]", 253),
+        (&of, "spec.reason", 1024),
+        (&of, "spec.requestedBy", 1024),
     ] {
-        assert_eq!(limit(path), u64::try_from(most).ok(), "{path}");
+        assert_eq!(limits.get(path).copied(), u64::try_from(most).ok(), "{path}");
     }
 }
 

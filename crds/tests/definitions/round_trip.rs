@@ -46,6 +46,7 @@ fn full_objects_survive_their_types() {
     assert_lossless::<csi::AzureFileCSIConfig>("AzureFileCSIConfig");
     assert_lossless::<lifecycle::UpgradeGate>("UpgradeGate");
     assert_lossless::<lifecycle::ClusterUpgrade>("ClusterUpgrade");
+    assert_lossless::<lifecycle::UpgradeOverride>("UpgradeOverride");
 }
 
 /// Otherwise "full" would be a promise: a field added to a type has to appear in its fixture.

@@ -45,6 +45,14 @@ impl<'a> ReviewedObject<'a> {
             name,
         }
     }
+
+    pub(super) const fn upgrade_override(name: &'a str) -> Self {
+        Self {
+            group: "lifecycle.sluice.dev",
+            kind: "UpgradeOverride",
+            name,
+        }
+    }
 }
 
 /// Maximum length of a warning that API servers show in full.

@@ -15,7 +15,10 @@ use serde::{
     de::{DeserializeOwned, IgnoredAny},
 };
 use sluice_core::{
-    admission::{Completion, Lookup, LookupResult, Lookups, Review, Verdict, complete, judge},
+    admission::{
+        Completion, Lookup, LookupResult, Lookups, Review, Verdict, complete, judge,
+        upgrade_override::OverrideVerdict,
+    },
     cache::{Discoveries, NamedKind, Turn, stores::Stores as _},
     cluster::{is_stopped, release_of},
     limits::Shares,
@@ -34,7 +37,7 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-use super::{clusters, upgrades};
+use super::{clusters, overrides, upgrades};
 use crate::{
     cache::{control_plane::ControlPlanes, stores::Stores},
     clock::now,
@@ -178,6 +181,16 @@ impl Caches {
             ..
         } = self;
         upgrades::checked(update, denies, stores, control_planes, settings)
+    }
+
+    /// Judges a new UpgradeOverride from the caches, see [`overrides::judged`].
+    pub(super) fn judge_override(
+        &self,
+        namespace: &str,
+        new: &overrides::New,
+        system_namespace: &str,
+    ) -> OverrideVerdict {
+        overrides::judged(namespace, new, &self.stores, system_namespace)
     }
 
     /// Completes when the kind of control plane of the cached Cluster is listed, or cannot be.

@@ -2,7 +2,7 @@
 //!
 //! They have a listener and a thread of their own. A gate would hold for the same faults, so an object whose lookups time out is admitted
 //! with a warning, and so is an upgrade that cannot be checked. An UpgradeGate is refused instead, because nothing else checks the rights
-//! of its author.
+//! of its author, and an UpgradeOverride, because it has no effect without the fields that its webhook fills in.
 
 mod answer;
 mod clusters;
@@ -10,6 +10,7 @@ mod gates;
 mod kept;
 mod lookups;
 mod metrics;
+mod overrides;
 mod patch;
 mod upgrades;
 mod wire;
@@ -35,6 +36,7 @@ use sluice_core::{
         cluster_upgrade::{is_checked, unchecked},
         complete, judge,
         upgrade_gate::GateVerdict,
+        upgrade_override::OverrideVerdict,
     },
     limits::Shares,
     resolver::{Asked, Resolution, Unknown},
@@ -121,10 +123,14 @@ impl Admission {
         self.0.rights.get_or_init(|| rights);
     }
 
-    /// Returns the routes for packages, which are those of the addons-manager, and those for UpgradeGates.
+    /// Returns the routes for packages, which are those of the addons-manager and that of UpgradeOverrides, and those for UpgradeGates.
     pub fn router(&self, packages: bool, gates: bool) -> Router {
         let is_served = |webhook: &Webhook| match webhook {
-            Webhook::Default | Webhook::Resolve | Webhook::Upgrade | Webhook::Validate(_) => packages,
+            Webhook::Default
+            | Webhook::Resolve
+            | Webhook::Upgrade
+            | Webhook::Override
+            | Webhook::Validate(_) => packages,
             Webhook::Gate => gates,
         };
         let mut router = Router::new();
@@ -213,6 +219,7 @@ impl Admission {
             Webhook::Default => self.completed(bytes).map(Parsed::Answered),
             Webhook::Resolve => self.resolved(bytes),
             Webhook::Upgrade => self.checked(bytes),
+            Webhook::Override => self.overridden(bytes).map(Parsed::Answered),
             Webhook::Gate => Ok(Parsed::Gate(Box::new(gates::parse(bytes)?))),
             Webhook::Validate(kind) => {
                 let wire::Asked { uid, review, .. } = wire::parse(kind, bytes)?;
@@ -326,6 +333,34 @@ impl Admission {
         said(Webhook::Default, &review.namespace, &review.name, outcome);
         let of = ReviewedObject::kind(kind, &review.name);
         Ok((outcome, reviewed(&uid, of, &verdict, patch.as_deref())))
+    }
+
+    /// Responds to a review of an UpgradeOverride from the caches alone.
+    fn overridden(&self, bytes: &[u8]) -> Result<(Outcome, Response), Malformed> {
+        let overrides::Review {
+            uid,
+            namespace,
+            name,
+            new,
+        } = overrides::parse(bytes)?;
+        let judged = match new {
+            None => OverrideVerdict::default(),
+            Some(Err(verdict)) => OverrideVerdict {
+                verdict,
+                ..OverrideVerdict::default()
+            },
+            Some(Ok(new)) => {
+                let Some(caches) = self.0.caches.get() else {
+                    return Ok(starting());
+                };
+                caches.judge_override(&namespace, &new, &self.0.system_namespace)
+            }
+        };
+        let outcome = Outcome::of(&judged.verdict);
+        said(Webhook::Override, &namespace, &name, outcome);
+        let of = ReviewedObject::upgrade_override(&name);
+        let patch = overrides::patch(&judged);
+        Ok((outcome, reviewed(&uid, of, &judged.verdict, patch.as_deref())))
     }
 
     /// Responds from the caches alone, unless control planes have to be read first.
@@ -503,6 +538,8 @@ enum Webhook {
     Resolve,
     /// Validation of the upgrade of a Cluster.
     Upgrade,
+    /// Validation and completion of an UpgradeOverride.
+    Override,
     /// Validation of an object.
     Validate(Kind),
     /// Validation of an UpgradeGate, and of the rights of its author.
@@ -510,10 +547,11 @@ enum Webhook {
 }
 
 impl Webhook {
-    const ALL: [Self; 6] = [
+    const ALL: [Self; 7] = [
         Self::Default,
         Self::Resolve,
         Self::Upgrade,
+        Self::Override,
         Self::Validate(Kind::Bootstrap),
         Self::Validate(Kind::Template),
         Self::Gate,
@@ -526,6 +564,7 @@ impl Webhook {
             Self::Resolve | Self::Upgrade => "Cluster",
             Self::Validate(kind) => kind.as_str(),
             Self::Gate => "UpgradeGate",
+            Self::Override => "UpgradeOverride",
         }
     }
 
@@ -539,6 +578,7 @@ impl Webhook {
                 "/validate-run-tanzu-vmware-com-v1alpha3-clusterbootstraptemplate"
             }
             Self::Gate => "/validate-lifecycle-sluice-dev-v1alpha1-upgradegate",
+            Self::Override => "/mutate-lifecycle-sluice-dev-v1alpha1-upgradeoverride",
         }
     }
 
@@ -551,6 +591,7 @@ impl Webhook {
             Self::Validate(Kind::Bootstrap) => "clusterbootstrap",
             Self::Validate(Kind::Template) => "clusterbootstraptemplate",
             Self::Gate => "upgradegate",
+            Self::Override => "upgradeoverride",
         }
     }
 }

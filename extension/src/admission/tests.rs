@@ -13,6 +13,7 @@ use tokio::time::Instant as Later;
 
 mod flood;
 mod gates;
+mod overrides;
 mod upgrades;
 
 use super::*;

@@ -114,7 +114,7 @@ fn answers(Case { json, place, .. }: &Case) {
 }
 
 /// Paths of webhooks, and the group, version and kind of objects that they review.
-const WEBHOOKS: [(&str, [&str; 3]); 5] = [
+const WEBHOOKS: [(&str, [&str; 3]); 6] = [
     ("/mutate-cluster", ["cluster.x-k8s.io", "v1beta2", "Cluster"]),
     ("/validate-cluster", ["cluster.x-k8s.io", "v1beta2", "Cluster"]),
     (
@@ -129,6 +129,10 @@ const WEBHOOKS: [(&str, [&str; 3]); 5] = [
         "/validate-lifecycle-sluice-dev-v1alpha1-upgradegate",
         ["lifecycle.sluice.dev", "v1alpha1", "UpgradeGate"],
     ),
+    (
+        "/mutate-lifecycle-sluice-dev-v1alpha1-upgradeoverride",
+        ["lifecycle.sluice.dev", "v1alpha1", "UpgradeOverride"],
+    ),
 ];
 
 /// Reviews of any Pod.
@@ -140,8 +144,14 @@ fn reviews(runtime: &Runtime, webhooks: &Router, Case { json, place, .. }: &Case
         } else {
             json.as_str()
         };
+        // Only a new override is decoded.
+        let operation = if kind == "UpgradeOverride" {
+            "CREATE"
+        } else {
+            "UPDATE"
+        };
         let body = format!(
-            r#"{{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{{"uid":"u","kind":{{"group":"{group}","version":"{version}","kind":"{kind}"}},"operation":"UPDATE","namespace":"team-a","name":"one","object":{json},"oldObject":{old},"userInfo":{{"username":"a"}}}}}}"#
+            r#"{{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{{"uid":"u","kind":{{"group":"{group}","version":"{version}","kind":"{kind}"}},"operation":"{operation}","namespace":"team-a","name":"one","object":{json},"oldObject":{old},"userInfo":{{"username":"a"}}}}}}"#
         );
         // The body is there once as it was sent, and once as it is read.
         let most = (3 * body.len()).max(body.len() + 2 * OF_TENANT) + SLACK;

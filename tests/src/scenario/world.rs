@@ -168,9 +168,11 @@ pub fn sluice_definitions() -> Result<Vec<serde_json::Value>> {
     Ok(definitions)
 }
 
-/// Those of the kinds of gates.
+/// Those of the kinds of gates, as they are shipped without packages.
 pub fn gate_definitions() -> Result<Vec<serde_json::Value>> {
     let mut definitions = sluice_definitions()?;
-    definitions.retain(|definition| definition["spec"]["group"] == GATES);
+    definitions.retain(|definition| {
+        definition["spec"]["group"] == GATES && definition["spec"]["names"]["kind"] != "UpgradeOverride"
+    });
     Ok(definitions)
 }

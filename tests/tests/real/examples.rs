@@ -45,8 +45,8 @@ async fn examples_match_the_definitions_of_their_kinds() -> Result<()> {
     ] {
         run(&site, &format!("{DRY_RUN} -k examples/{directory}")).await?;
     }
-    for gates in ["gate.yaml", "gates"] {
-        run(&site, &format!("{DRY_RUN} --filename examples/{gates}")).await?;
+    for files in ["gate.yaml", "gates", "override.yaml"] {
+        run(&site, &format!("{DRY_RUN} --filename examples/{files}")).await?;
     }
 
     // Each definition is strict.

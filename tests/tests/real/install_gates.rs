@@ -90,7 +90,7 @@ fn has_nothing_of_packages(installed: &Installed) -> Result<()> {
 const LIFECYCLE: &str = "lifecycle.sluice.dev";
 
 /// Verbs, API group and resource, and whether Sluice has these rights before it may read further kinds.
-const RIGHTS: [(&[&str], &str, &str, bool); 16] = [
+const RIGHTS: [(&[&str], &str, &str, bool); 18] = [
     (&["get"], "", "secrets", true),
     (
         &["list", "watch", "create", "update", "patch", "delete"],
@@ -126,6 +126,14 @@ const RIGHTS: [(&[&str], &str, &str, bool); 16] = [
         false,
     ),
     (&["update", "patch"], "cluster.x-k8s.io", "clusters/status", false),
+    // Overrides are for packages alone.
+    (&["get", "list", "watch"], LIFECYCLE, "upgradeoverrides", false),
+    (
+        &["get"],
+        "admissionregistration.k8s.io",
+        "validatingadmissionpolicies",
+        false,
+    ),
     (&["create"], "authorization.k8s.io", "subjectaccessreviews", true),
     (&["create"], "authentication.k8s.io", "tokenreviews", false),
     (&["get"], "run.tanzu.vmware.com", "clusterbootstraps", false),
@@ -276,6 +284,8 @@ async fn authors(site: &Site, page: &Guide) -> Result<()> {
         ("author", "update", "clusterupgrades/status"),
         ("author", "delete", "clusterupgrades"),
         ("editor", "create", "upgradegates"),
+        ("editor", "create", "upgradeoverrides"),
+        ("author", "create", "upgradeoverrides"),
         ("editor", "read-workload", "upgradegates"),
         ("editor", "update", "clusterupgrades/status"),
     ] {

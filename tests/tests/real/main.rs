@@ -11,6 +11,7 @@ mod install;
 mod install_gates;
 mod install_wrong;
 mod leader;
+mod override_admission;
 mod policies;
 mod ranges;
 mod standby;

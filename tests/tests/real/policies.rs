@@ -1,6 +1,7 @@
 //! Policy `sluice-clusters` of `manifests/base` on a real kube-apiserver, without Cluster API: what Sluice may write to a Cluster.
 
 mod gates;
+mod overrides;
 
 use std::fs;
 use std::time::Duration;

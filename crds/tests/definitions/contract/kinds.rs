@@ -46,7 +46,7 @@ const BOOTSTRAP: [Column; 13] = [
     ),
 ];
 
-pub(super) const CONTRACTS: [Contract; 16] = [
+pub(super) const CONTRACTS: [Contract; 17] = [
     (
         "run.tanzu.vmware.com",
         "TanzuKubernetesRelease",
@@ -318,6 +318,34 @@ pub(super) const CONTRACTS: [Contract; 16] = [
             AGE,
             ("Message", "string", ".status.message", 1),
             ("Target", "string", ".status.upgrade.to", 1),
+        ],
+    ),
+    (
+        "lifecycle.sluice.dev",
+        "UpgradeOverride",
+        "upgradeoverrides",
+        "Namespaced",
+        Some("uo"),
+        true,
+        &[
+            ("Cluster", "string", ".spec.clusterName", 0),
+            ("Gate", "string", ".spec.gate", 0),
+            ("Version", "string", ".spec.target.kubernetesVersion", 0),
+            (
+                "Accepted",
+                "string",
+                ".status.conditions[?(@.type=='Accepted')].status",
+                0,
+            ),
+            (
+                "Used",
+                "string",
+                ".status.conditions[?(@.type=='Used')].status",
+                0,
+            ),
+            ("Requested By", "string", ".spec.requestedBy", 0),
+            ("Expires", "string", ".spec.expiresAt", 0),
+            ("Reason", "string", ".spec.reason", 1),
         ],
     ),
 ];

@@ -4,10 +4,12 @@
 //! The rules are those that a reconcile holds for, by the same functions. Changed fields are judged more strictly than unchanged ones,
 //! so a missing object does not block the correction of another field.
 //!
-//! [`cluster_upgrade`] validates changes of version and release of Clusters, and [`upgrade_gate`] UpgradeGates.
+//! [`cluster_upgrade`] validates changes of version and release of Clusters, [`upgrade_gate`] UpgradeGates, and [`upgrade_override`] new
+//! UpgradeOverrides.
 
 pub mod cluster_upgrade;
 pub mod upgrade_gate;
+pub mod upgrade_override;
 
 mod bootstrap;
 mod complete;

@@ -27,7 +27,7 @@ pub const MAX_OVERRIDES: usize = 64;
 pub const MAX_OF_STEP: usize = 4;
 
 /// Longest reason of an override, in characters.
-const LONGEST_REASON: usize = 1024;
+pub(crate) const LONGEST_REASON: usize = 1024;
 
 /// Name of the ValidatingAdmissionPolicy, and of its binding, without which no override counts: it ensures that `requestedBy` is the user who
 /// created the override.
@@ -177,7 +177,7 @@ impl Override {
 }
 
 /// Whether a text of a user is empty, too long, or has control characters.
-fn is_malformed(text: &str, longest: usize) -> bool {
+pub(crate) fn is_malformed(text: &str, longest: usize) -> bool {
     text.trim().is_empty() || text.chars().count() > longest || text.chars().any(char::is_control)
 }
 

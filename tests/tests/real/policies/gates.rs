@@ -275,7 +275,7 @@ async fn reviews(client: &Client) -> Result<()> {
 }
 
 /// Checks that a request is admitted, or refused with this text.
-fn is_answered(what: &str, answered: Option<&str>, says: Option<&str>) -> Result<()> {
+pub(super) fn is_answered(what: &str, answered: Option<&str>, says: Option<&str>) -> Result<()> {
     let is_expected = match says {
         None => answered.is_none(),
         Some(says) => answered.is_some_and(|message| message.contains(says)),
@@ -309,7 +309,7 @@ async fn deleted(client: &Client, user: &str, path: &str) -> Result<Option<Strin
     refusal(client, request).await
 }
 
-async fn refusal(client: &Client, request: http::Request<Vec<u8>>) -> Result<Option<String>> {
+pub(super) async fn refusal(client: &Client, request: http::Request<Vec<u8>>) -> Result<Option<String>> {
     match client.request::<Value>(request).await {
         Ok(_) => Ok(None),
         Err(kube::Error::Api(status)) => Ok(Some(status.message.clone())),
