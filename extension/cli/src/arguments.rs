@@ -116,12 +116,9 @@ pub struct PlanArgs {
     /// Check also the workload cluster, by the Secret with its kubeconfig
     #[arg(long)]
     pub workload: bool,
-    /// Kubeconfig of the management cluster (default: the files of KUBECONFIG, ~/.kube/config, or the service account of the pod)
-    #[arg(long, value_name = "FILE")]
-    pub kubeconfig: Option<PathBuf>,
-    /// Context of the kubeconfig (default: its current context)
-    #[arg(long, value_name = "NAME")]
-    pub context: Option<String>,
+    /// Kubeconfig and context.
+    #[command(flatten)]
+    pub management: ManagementArgs,
     /// Namespace of templates and Package objects: `--system-namespace` of Sluice
     #[arg(
         long,
@@ -133,12 +130,23 @@ pub struct PlanArgs {
     pub system_namespace: String,
     /// Output format
     #[arg(short, long, default_value = "table", value_name = "FORMAT")]
-    pub output: PlanOutput,
+    pub output: OutputFormat,
 }
 
-/// Output format of a plan.
+/// Connection to the management cluster.
+#[derive(Debug, Clone, ClapArgs)]
+pub struct ManagementArgs {
+    /// Kubeconfig of the management cluster (default: the files of KUBECONFIG, ~/.kube/config, or the service account of the pod)
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// Context of the kubeconfig (default: its current context)
+    #[arg(long, value_name = "NAME")]
+    pub context: Option<String>,
+}
+
+/// Output format of a verb that reads the management cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum PlanOutput {
+pub enum OutputFormat {
     /// Human-readable text
     Table,
     /// Machine-readable JSON

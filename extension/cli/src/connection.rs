@@ -38,9 +38,9 @@ pub(super) enum Trouble {
     /// No release is the target that the user names.
     #[error("--to {}", clean(.0))]
     Target(String),
-    /// No plan can be made, for this reason.
+    /// The management cluster does not give the answer, for this reason.
     #[error("{}", clean(.0))]
-    NotPlanned(String),
+    NotAnswered(String),
     #[error("{server} {}", refusal(.status))]
     Refused { server: String, status: Box<Status> },
     #[error("{server} {}; --token-file {} has no other token", refusal(.status), file.display())]
@@ -83,7 +83,7 @@ impl Trouble {
             Self::NoOtherToken { .. }
             | Self::Usage(_)
             | Self::Target(_)
-            | Self::NotPlanned(_)
+            | Self::NotAnswered(_)
             | Self::Output(_) => false,
         }
     }

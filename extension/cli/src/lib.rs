@@ -6,17 +6,23 @@
 pub mod value;
 
 mod arguments;
+mod client_error;
 mod connection;
+mod documents;
 mod json;
 mod lines;
+mod management;
 mod plan;
+mod reader;
 mod status;
 mod terminal;
 mod watch;
 
 use std::{io, process::ExitCode};
 
-pub use self::arguments::{Output, PlanArgs, PlanOutput, ServerArgs, StatusArgs, Verb, WatchArgs};
+pub use self::arguments::{
+    ManagementArgs, Output, OutputFormat, PlanArgs, ServerArgs, StatusArgs, Verb, WatchArgs,
+};
 use self::{connection::Trouble, terminal::Terminal};
 
 /// The upgrade was cancelled, or the Cluster deleted.
