@@ -38,6 +38,9 @@ pub(super) enum Trouble {
     /// No release is the target that the user names.
     #[error("--to {}", clean(.0))]
     Target(String),
+    /// A value of a flag that does not fit the Cluster.
+    #[error("{}", clean(.0))]
+    Flag(String),
     /// The management cluster does not give the answer, for this reason.
     #[error("{}", clean(.0))]
     NotAnswered(String),
@@ -63,7 +66,7 @@ impl Trouble {
     /// Returns the exit code.
     pub(super) fn code(&self) -> ExitCode {
         match self {
-            Self::Target(_) => ExitCode::from(WRONG_USAGE),
+            Self::Target(_) | Self::Flag(_) => ExitCode::from(WRONG_USAGE),
             _ => ExitCode::FAILURE,
         }
     }
@@ -83,6 +86,7 @@ impl Trouble {
             Self::NoOtherToken { .. }
             | Self::Usage(_)
             | Self::Target(_)
+            | Self::Flag(_)
             | Self::NotAnswered(_)
             | Self::Output(_) => false,
         }
