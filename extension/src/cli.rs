@@ -40,12 +40,25 @@ pub fn usage_error(error: &clap::Error) -> String {
     }
 }
 
+/// Returns a command with the commands before it, as the usage in the error spells them.
+fn below_chosen(error: &clap::Error, command: &str) -> String {
+    let usage = error.get(ContextKind::Usage);
+    let usage = usage.map(ToString::to_string).unwrap_or_default();
+    let words = usage.split_whitespace().skip_while(|word| *word != "sluice");
+    let chosen = words
+        .skip(1)
+        .take_while(|word| word.bytes().all(|byte| byte.is_ascii_lowercase()));
+    chosen.chain([command]).collect::<Vec<_>>().join(" ")
+}
+
 /// The command for a misspelled one, and `serve` for flags of the extension without a command. A command that does not have such a flag
 /// was chosen on purpose.
 fn meant(error: &clap::Error) -> Option<String> {
     match (error.kind(), error.get(ContextKind::SuggestedSubcommand)) {
-        (_, Some(ContextValue::Strings(commands))) => commands.first().cloned(),
-        (_, Some(ContextValue::String(command))) => Some(command.clone()),
+        (_, Some(ContextValue::Strings(commands))) => {
+            commands.first().map(|command| below_chosen(error, command))
+        }
+        (_, Some(ContextValue::String(command))) => Some(below_chosen(error, command)),
         (ErrorKind::UnknownArgument, _) => {
             let Some(ContextValue::String(argument)) = error.get(ContextKind::InvalidArg) else {
                 return None;

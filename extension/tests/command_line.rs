@@ -65,6 +65,10 @@ fn a_wrong_command_is_a_usage_error_that_names_the_right_one() -> TestResult {
             "sluice: unexpected argument '--kubeconfig' found\n",
         ),
         (&["deploy"], "sluice: unrecognized subcommand 'deploy'\n"),
+        (
+            &["override", "creat"],
+            "sluice: unrecognized subcommand 'creat'; did you mean `sluice override create`?\n",
+        ),
     ] {
         let output = sluice(words)?;
         assert_eq!(output.status.code(), Some(2));
@@ -276,13 +280,30 @@ fn help_of_verbs_names_flags_and_exit_codes() -> TestResult {
         assert!(output.status.success());
         insta::assert_snapshot!(format!("help_of_{verb}"), text(&output.stdout));
     }
+    for verb in ["create", "list", "revoke"] {
+        let output = sluice(&["override", verb, "--help"])?;
+        assert!(output.status.success());
+        insta::assert_snapshot!(format!("help_of_override_{verb}"), text(&output.stdout));
+    }
     Ok(())
 }
 
 #[test]
 fn a_verb_that_is_used_wrongly_says_so_on_one_line() -> TestResult {
     let server = ["--server", "localhost:9445", "--ca", "ca.crt"];
-    let wrong: [(&[&str], &str); 11] = [
+    // Flags of an override that are in order.
+    let create = [
+        "override",
+        "create",
+        "demo",
+        "--gate=workers",
+        "--reason=CHG-4711",
+    ];
+    let no_package = [&create[..], &["--expires-in=4h"]].concat();
+    let no_expiry = [&create[..], &["--package=metrics"]].concat();
+    let too_long = [&no_expiry[..], &["--expires-in=169h"]].concat();
+    let past = [&no_expiry[..], &["--expires-at=2020-01-01T00:00:00Z"]].concat();
+    let wrong: [(&[&str], &str); 18] = [
         (&["watch", "demo"], "--server"),
         (&["watch"], "<CLUSTER>"),
         (
@@ -300,9 +321,27 @@ fn a_verb_that_is_used_wrongly_says_so_on_one_line() -> TestResult {
         (&["plan"], "<CLUSTER>"),
         (&["plan", "De/mo"], "De/mo is not the name of an object"),
         (&["plan", "demo", "-o", "xml"], "xml"),
+        (&["override"], "requires a subcommand"),
+        (&no_package, "--package"),
+        (&no_expiry, "--expires-in"),
+        (&too_long, "--expires-in is more than 7 days ahead"),
+        (&past, "--expires-at is not in the future"),
+        (
+            &[
+                "override",
+                "create",
+                "demo",
+                "--gate=workers",
+                "--all-packages",
+                "--expires-in=4h",
+                "--reason= ",
+            ],
+            "it is empty",
+        ),
+        (&["override", "revoke"], "<NAME>"),
     ];
     for (words, said) in wrong {
-        let has_no_server = matches!(words[0], "completions" | "plan");
+        let has_no_server = matches!(words[0], "completions" | "override" | "plan");
         let names_server = words.contains(&"--server") || said == "--server" || has_no_server;
         let server = if names_server { &[][..] } else { &server[..] };
         let output = sluice(&[words, server].concat())?;
@@ -357,7 +396,7 @@ fn what_keeps_a_verb_from_its_service_is_one_line() -> TestResult {
 }
 
 #[test]
-fn what_keeps_a_plan_from_its_cluster_is_one_line() -> TestResult {
+fn what_keeps_a_verb_from_the_management_cluster_is_one_line() -> TestResult {
     let directory = tempfile::tempdir()?;
     let file = |name: &str| directory.path().join(name).to_string_lossy().into_owned();
     // Port 1 is not listened to.
@@ -366,15 +405,33 @@ fn what_keeps_a_plan_from_its_cluster_is_one_line() -> TestResult {
                       users: [{name: one, user: {token: canary}}]\n\
                       contexts: [{name: one, context: {cluster: one, user: one}}]\n";
     std::fs::write(file("kubeconfig"), kubeconfig)?;
-    let wrong: [(&str, &[&str], &str); 3] = [
-        ("missing", &[], "use --kubeconfig "),
-        ("kubeconfig", &["--context", "other"], "use --kubeconfig "),
-        ("kubeconfig", &[], "read Cluster default/demo: "),
+    let plan = ["plan", "demo"];
+    let create = [
+        "override",
+        "create",
+        "demo",
+        "--gate=workers",
+        "--all-packages",
+        "--reason=CHG-4711",
+        "--expires-in=4h",
     ];
-    for (name, more, said) in wrong {
+    let wrong: [(&[&str], &str, &[&str], &str); 6] = [
+        (&plan, "missing", &[], "use --kubeconfig "),
+        (&plan, "kubeconfig", &["--context", "other"], "use --kubeconfig "),
+        (&plan, "kubeconfig", &[], "read Cluster default/demo: "),
+        (&create, "kubeconfig", &[], "read ClusterBootstrap default/demo: "),
+        (&["override", "list"], "kubeconfig", &[], "list upgradeoverrides."),
+        (
+            &["override", "revoke", "demo"],
+            "kubeconfig",
+            &[],
+            "read UpgradeOverride default/demo: ",
+        ),
+    ];
+    for (verb, name, more, said) in wrong {
         let kubeconfig = file(name);
-        let words = ["plan", "demo", "--kubeconfig", &kubeconfig];
-        let output = sluice(&[&words[..], more].concat())?;
+        let words = ["--kubeconfig", &kubeconfig];
+        let output = sluice(&[verb, &words[..], more].concat())?;
         let stderr = text(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{stderr}");
         let is_said = stderr.starts_with(&format!("sluice: {said}")) && stderr.lines().count() == 1;

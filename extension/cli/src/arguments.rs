@@ -3,8 +3,10 @@
 use std::{path::PathBuf, time::Duration};
 
 use clap::{Args as ClapArgs, Subcommand, ValueEnum};
+use jiff::Timestamp;
+use sluice_crds::lifecycle::OverriddenGate;
 
-use crate::value::{duration, namespace, object};
+use crate::value::{duration, namespace, object, package, reason, timestamp};
 
 /// Commands other than running the extension.
 #[derive(Debug, Subcommand)]
@@ -21,6 +23,9 @@ pub enum Verb {
     /// Show the steps of an upgrade, and what will hold it
     #[command(after_help = "Exit codes: 0 ready, 1 not answered, 2 wrong usage, 3 blocked")]
     Plan(PlanArgs),
+    /// Let a gate pass without the proof of packages: create, list and revoke overrides
+    #[command(subcommand, arg_required_else_help = false)]
+    Override(OverrideVerb),
     /// Print shell completions
     Completions {
         /// Shell to generate completions for
@@ -116,12 +121,9 @@ pub struct PlanArgs {
     /// Check also the workload cluster, by the Secret with its kubeconfig
     #[arg(long)]
     pub workload: bool,
-    /// Kubeconfig of the management cluster (default: the files of KUBECONFIG, ~/.kube/config, or the service account of the pod)
-    #[arg(long, value_name = "FILE")]
-    pub kubeconfig: Option<PathBuf>,
-    /// Context of the kubeconfig (default: its current context)
-    #[arg(long, value_name = "NAME")]
-    pub context: Option<String>,
+    /// Kubeconfig and context.
+    #[command(flatten)]
+    pub management: ManagementArgs,
     /// Namespace of templates and Package objects: `--system-namespace` of Sluice
     #[arg(
         long,
@@ -133,12 +135,161 @@ pub struct PlanArgs {
     pub system_namespace: String,
     /// Output format
     #[arg(short, long, default_value = "table", value_name = "FORMAT")]
-    pub output: PlanOutput,
+    pub output: OutputFormat,
 }
 
-/// Output format of a plan.
+/// Verbs of `sluice override`.
+#[derive(Debug, Subcommand)]
+pub enum OverrideVerb {
+    /// Create an UpgradeOverride for the gate that holds a Cluster
+    #[command(after_help = "Exit codes: 0 created, 1 not held at the gate, or not answered, 2 wrong usage")]
+    Create(CreateOverrideArgs),
+    /// List UpgradeOverrides
+    #[command(after_help = "Exit codes: 0 listed, 1 not answered, 2 wrong usage")]
+    List(ListOverridesArgs),
+    /// Delete an UpgradeOverride: its gate closes again, unless Cluster API has made the step
+    #[command(after_help = "Exit codes: 0 deleted, 1 not found, or not answered, 2 wrong usage")]
+    Revoke(RevokeOverrideArgs),
+}
+
+/// Arguments of `sluice override create`.
+#[derive(Debug, ClapArgs)]
+pub struct CreateOverrideArgs {
+    /// Name of the Cluster
+    #[arg(value_name = "CLUSTER", value_parser = object)]
+    pub cluster: String,
+    /// Gate to pass
+    #[arg(long, value_name = "GATE")]
+    pub gate: GateArg,
+    /// Short name of a package that the gate does not wait for, such as metrics-server; may be repeated, or several separated by commas
+    #[arg(
+        long = "package",
+        value_name = "PACKAGE",
+        value_parser = package,
+        value_delimiter = ',',
+        required_unless_present = "all_packages",
+        conflicts_with = "all_packages"
+    )]
+    pub packages: Vec<String>,
+    /// Wait for no package, and pass holds about values and the workload cluster
+    #[arg(long)]
+    pub all_packages: bool,
+    /// Reason for the override, for those who read about it later
+    #[arg(long, value_name = "TEXT", value_parser = reason)]
+    pub reason: String,
+    /// Time until the override expires, such as 4h; at most 168h
+    #[arg(
+        long,
+        value_name = "DURATION",
+        value_parser = duration,
+        required_unless_present = "expires_at",
+        conflicts_with = "expires_at"
+    )]
+    pub expires_in: Option<Duration>,
+    /// Time at which the override expires, such as 2026-12-01T18:00:00Z; at most seven days ahead
+    #[arg(long, value_name = "TIME", value_parser = timestamp)]
+    pub expires_at: Option<Timestamp>,
+    /// Kubernetes version of a step that need not be held yet (default: that of the step that is held)
+    #[arg(long, value_name = "VERSION", requires = "release")]
+    pub to_version: Option<String>,
+    /// TanzuKubernetesRelease of that step
+    #[arg(long, value_name = "NAME", value_parser = object, requires = "to_version")]
+    pub release: Option<String>,
+    /// Name of the UpgradeOverride (default: Cluster, gate and current time)
+    #[arg(long = "name", value_name = "NAME", value_parser = object)]
+    pub named: Option<String>,
+    /// Print the manifest, and create nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Namespace of the Cluster (default: that of the context)
+    #[arg(short, long, value_name = "NAMESPACE", value_parser = namespace)]
+    pub namespace: Option<String>,
+    /// Kubeconfig and context.
+    #[command(flatten)]
+    pub management: ManagementArgs,
+}
+
+/// Arguments of `sluice override list`.
+#[derive(Debug, ClapArgs)]
+pub struct ListOverridesArgs {
+    /// Name of a Cluster (default: all Clusters of the namespace)
+    #[arg(value_name = "CLUSTER", value_parser = object, conflicts_with = "all_namespaces")]
+    pub cluster: Option<String>,
+    /// Namespace of the UpgradeOverrides (default: that of the context)
+    #[arg(short, long, value_name = "NAMESPACE", value_parser = namespace)]
+    pub namespace: Option<String>,
+    /// List UpgradeOverrides of all namespaces
+    #[arg(short = 'A', long, conflicts_with = "namespace")]
+    pub all_namespaces: bool,
+    /// Kubeconfig and context.
+    #[command(flatten)]
+    pub management: ManagementArgs,
+    /// Output format
+    #[arg(short, long, default_value = "table", value_name = "FORMAT")]
+    pub output: OutputFormat,
+}
+
+/// Arguments of `sluice override revoke`.
+#[derive(Debug, ClapArgs)]
+pub struct RevokeOverrideArgs {
+    /// Name of the UpgradeOverride
+    #[arg(value_name = "NAME", value_parser = object)]
+    pub name: String,
+    /// Namespace of the UpgradeOverride (default: that of the context)
+    #[arg(short, long, value_name = "NAMESPACE", value_parser = namespace)]
+    pub namespace: Option<String>,
+    /// Kubeconfig and context.
+    #[command(flatten)]
+    pub management: ManagementArgs,
+}
+
+/// Connection to the management cluster.
+#[derive(Debug, Clone, ClapArgs)]
+pub struct ManagementArgs {
+    /// Kubeconfig of the management cluster (default: the files of KUBECONFIG, ~/.kube/config, or the service account of the pod)
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// Context of the kubeconfig (default: its current context)
+    #[arg(long, value_name = "NAME")]
+    pub context: Option<String>,
+}
+
+/// Gate that an override passes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum PlanOutput {
+pub enum GateArg {
+    /// The control plane takes the version
+    ControlPlane,
+    /// The workers take the version
+    Workers,
+    /// Machines are replaced by those of another release
+    Machines,
+}
+
+impl GateArg {
+    /// Returns the gate of the API.
+    #[must_use]
+    pub const fn gate(self) -> OverriddenGate {
+        match self {
+            Self::ControlPlane => OverriddenGate::ControlPlane,
+            Self::Workers => OverriddenGate::Workers,
+            Self::Machines => OverriddenGate::Machines,
+        }
+    }
+
+    /// Returns the spelling on the command line.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::ControlPlane => "control-plane",
+            Self::Workers => "workers",
+            Self::Machines => "machines",
+        }
+    }
+}
+
+/// Output format of a verb that reads the management cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum OutputFormat {
     /// Human-readable text
     Table,
     /// Machine-readable JSON

@@ -38,9 +38,12 @@ pub(super) enum Trouble {
     /// No release is the target that the user names.
     #[error("--to {}", clean(.0))]
     Target(String),
-    /// No plan can be made, for this reason.
+    /// A value of a flag that does not fit the Cluster.
     #[error("{}", clean(.0))]
-    NotPlanned(String),
+    Flag(String),
+    /// The management cluster does not give the answer, for this reason.
+    #[error("{}", clean(.0))]
+    NotAnswered(String),
     #[error("{server} {}", refusal(.status))]
     Refused { server: String, status: Box<Status> },
     #[error("{server} {}; --token-file {} has no other token", refusal(.status), file.display())]
@@ -63,7 +66,7 @@ impl Trouble {
     /// Returns the exit code.
     pub(super) fn code(&self) -> ExitCode {
         match self {
-            Self::Target(_) => ExitCode::from(WRONG_USAGE),
+            Self::Target(_) | Self::Flag(_) => ExitCode::from(WRONG_USAGE),
             _ => ExitCode::FAILURE,
         }
     }
@@ -83,7 +86,8 @@ impl Trouble {
             Self::NoOtherToken { .. }
             | Self::Usage(_)
             | Self::Target(_)
-            | Self::NotPlanned(_)
+            | Self::Flag(_)
+            | Self::NotAnswered(_)
             | Self::Output(_) => false,
         }
     }

@@ -1,22 +1,30 @@
-//! Verbs of the binary: `status`, `watch`, `plan`, and `completions` of shells for all verbs.
+//! Verbs of the binary: `status`, `watch`, `plan`, `override`, and `completions` of shells for all verbs.
 //!
-//! `status` and `watch` are clients of the gRPC service alone. `plan` reads the management cluster with the rights of the user, and decides
-//! nothing itself: `sluice-core` does.
+//! `status` and `watch` are clients of the gRPC service alone. `plan` and `override` use the management cluster with the rights of the user,
+//! and decide nothing themselves: `sluice-core` does.
 
 pub mod value;
 
 mod arguments;
+mod client_error;
 mod connection;
+mod documents;
 mod json;
 mod lines;
+mod management;
+mod overrides;
 mod plan;
+mod reader;
 mod status;
 mod terminal;
 mod watch;
 
 use std::{io, process::ExitCode};
 
-pub use self::arguments::{Output, PlanArgs, PlanOutput, ServerArgs, StatusArgs, Verb, WatchArgs};
+pub use self::arguments::{
+    CreateOverrideArgs, GateArg, ListOverridesArgs, ManagementArgs, Output, OutputFormat, OverrideVerb,
+    PlanArgs, RevokeOverrideArgs, ServerArgs, StatusArgs, Verb, WatchArgs,
+};
 use self::{connection::Trouble, terminal::Terminal};
 
 /// The upgrade was cancelled, or the Cluster deleted.
@@ -38,6 +46,7 @@ pub fn run(verb: Verb, command: &mut clap::Command) -> ExitCode {
         }
         Verb::Status(asked) => block_on(status::status(&asked, &Terminal::of_process())),
         Verb::Plan(asked) => block_on(plan::plan(&asked, &Terminal::of_process())),
+        Verb::Override(verb) => block_on(overrides::run(&verb, &Terminal::of_process())),
         Verb::Watch(asked) => block_on(watch::watch(&asked, &Terminal::of_process())),
     };
     outcome.unwrap_or_else(|trouble| {

@@ -1,7 +1,6 @@
 //! `sluice plan`: shows the steps of an upgrade and what will hold it, by reads with the rights of the user.
 
 mod client;
-mod client_error;
 mod ignored;
 mod not_made;
 mod objects;
@@ -14,22 +13,19 @@ use std::{process::ExitCode, time::Instant};
 use jiff::Timestamp;
 use sluice_core::{
     clock::Clock,
-    protocol::{Failure, ReadResult},
+    protocol::ReadResult,
     reasons::Hold,
     reconcile::cluster::{Context, Interrupt, LocalState, Unknown},
     upgrade_plan::{self, Finding, FindingReason, MAX_ROUNDS, Scope, UpgradePlan, WarningReason},
 };
 use sluice_crds::foreign::ClusterClass;
 
-use self::{
-    not_made::NotMade,
-    objects::Objects,
-    output::Document,
-    reads::{Reader, one},
-};
+use self::{not_made::NotMade, objects::Objects, output::Document};
 use crate::{
-    arguments::{PlanArgs, PlanOutput},
+    arguments::{OutputFormat, PlanArgs},
     connection::Trouble,
+    management,
+    reader::{Reader, one},
     terminal::{Terminal, escaped, print},
 };
 
@@ -42,20 +38,14 @@ const VALUES: &str = "values";
 /// Name of the checks of the workload cluster.
 const WORKLOAD: &str = "workload";
 
-impl From<Failure> for Trouble {
-    fn from(failure: Failure) -> Self {
-        Self::NotPlanned(one(&failure.text))
-    }
-}
-
 pub(super) async fn plan(asked: &PlanArgs, terminal: &Terminal) -> Result<ExitCode, Trouble> {
-    let (client, of_context) = client::of_management(asked).await?;
+    let (client, of_context) = management::client(&asked.management).await?;
     let namespace = asked.namespace.as_deref().unwrap_or(&of_context);
     let mut reader = Reader::new(client);
     let (plan, not_made) = planned(&mut reader, namespace, asked).await?;
     let document = Document::of((namespace, asked.name.as_str()), &plan, &not_made);
     match asked.output {
-        PlanOutput::Table => {
+        OutputFormat::Table => {
             for line in document.steps(terminal) {
                 terminal.line(&line)?;
             }
@@ -64,8 +54,8 @@ pub(super) async fn plan(asked: &PlanArgs, terminal: &Terminal) -> Result<ExitCo
                 print(&line)?;
             }
         }
-        PlanOutput::Json => print(&escaped(&document.json()?))?,
-        PlanOutput::Yaml => print(escaped(&document.yaml()?).trim_end())?,
+        OutputFormat::Json => print(&escaped(&document.json()?))?,
+        OutputFormat::Yaml => print(escaped(&document.yaml()?).trim_end())?,
     }
     Ok(if plan.is_blocked() {
         ExitCode::from(BLOCKED)
@@ -149,7 +139,7 @@ async fn of_management(
         values: false,
     };
     let plan = rounds(reader, objects, &mut context, scope).await;
-    let plan = plan.map_err(Trouble::NotPlanned)?;
+    let plan = plan.map_err(Trouble::NotAnswered)?;
     if !values {
         not_made.push(NotMade::not_asked(VALUES, "--values"));
         return Ok(plan);

@@ -9,10 +9,8 @@ use sluice_core::{
 };
 use tokio::time::{Instant, timeout_at};
 
-use super::{
-    not_made::NotMade,
-    reads::{Reader, one},
-};
+use super::not_made::NotMade;
+use crate::reader::{Reader, one};
 
 /// Name of the check.
 const CHECK: &str = "ignoredSelections";

@@ -27,8 +27,7 @@ use sluice_crds::{
     run::{ClusterBootstrap, TanzuKubernetesRelease},
 };
 
-use super::reads::Reader;
-use crate::{arguments::PlanArgs, connection::Trouble};
+use crate::{arguments::PlanArgs, connection::Trouble, reader::Reader};
 
 /// Control plane of a Cluster, or the reason why too little is known of it.
 type KnownControlPlane = Result<Option<CachedControlPlane>, Unknown>;
@@ -47,7 +46,7 @@ pub(super) struct Objects {
 /// An object that is missing or cannot be read, or a target that does not exist.
 pub(super) async fn read(reader: &mut Reader, namespace: &str, asked: &PlanArgs) -> Result<Objects, Trouble> {
     let name = &asked.name;
-    let not_planned = |why: &str| Trouble::NotPlanned(format!("Cluster {namespace}/{name} {why}"));
+    let not_planned = |why: &str| Trouble::NotAnswered(format!("Cluster {namespace}/{name} {why}"));
     let cluster: Option<Arc<Cluster>> = reader.get(Some(namespace), name).await?;
     let mut cluster = cluster.ok_or_else(|| not_planned("does not exist"))?;
     let topology = cluster.spec.topology.clone();

@@ -2,12 +2,12 @@
 
 use console::Style;
 use serde::Serialize;
-use serde_saphyr::ser_options;
 use sluice_core::upgrade_plan::{Effect, Finding, Hop, UpgradePlan};
 
 use super::not_made::NotMade;
 use crate::{
     connection::Trouble,
+    documents,
     lines::columns,
     terminal::{Terminal, clean},
 };
@@ -73,7 +73,7 @@ impl<'a> Document<'a> {
     /// # Errors
     /// It cannot be encoded.
     pub(super) fn json(&self) -> Result<String, Trouble> {
-        serde_json::to_string_pretty(self).map_err(|error| not_encoded(&error))
+        documents::json(self)
     }
 
     /// Returns the document as YAML.
@@ -81,9 +81,7 @@ impl<'a> Document<'a> {
     /// # Errors
     /// It cannot be encoded.
     pub(super) fn yaml(&self) -> Result<String, Trouble> {
-        // Long messages are not folded.
-        let options = ser_options! { folded_wrap_chars: usize::MAX };
-        serde_saphyr::to_string_with_options(self, options).map_err(|error| not_encoded(&error))
+        documents::yaml(self)
     }
 
     /// Renders the versions with the verdict, and the table of steps.
@@ -153,10 +151,6 @@ impl<'a> Document<'a> {
         lines.extend(not_made.map(|check| format!("NOT MADE  {}  {}", check.check, clean(&check.why))));
         lines
     }
-}
-
-fn not_encoded(error: &dyn std::fmt::Display) -> Trouble {
-    Trouble::NotPlanned(format!("encode the plan: {error}"))
 }
 
 /// Renders a step, one row for each package.
