@@ -162,6 +162,7 @@ impl<'a> Story<'a> {
             Event::FalseSuccess { .. }
             | Event::ProvenAgain { .. }
             | Event::RolledBack { .. }
+            | Event::Overridden { .. }
             | Event::Paused { paused: false }
             | Event::Labelled { .. }
             | Event::Bootstrapped

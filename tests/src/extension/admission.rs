@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
 };
@@ -101,6 +102,81 @@ pub(crate) async fn register_upgrades(
         apply::apply(client, &configuration).await?;
     }
     Ok(())
+}
+
+/// Registers the webhooks of UpgradeOverrides under `name` for one namespace, and waits until the API server asks them about overrides of a
+/// Cluster there.
+pub(crate) async fn register_overrides(
+    client: &Client,
+    name: &str,
+    url: &str,
+    ca_bundle: &str,
+    (namespace, cluster): (&str, &str),
+) -> Result<()> {
+    let base = Base::read()?;
+    let has_one = |object: &&Value| {
+        let mut webhooks = object["webhooks"].as_array().into_iter().flatten();
+        webhooks.any(reviews_overrides)
+    };
+    let shipped: Vec<&str> = base
+        .objects()
+        .iter()
+        .filter(has_one)
+        .filter_map(|object| object["metadata"]["name"].as_str())
+        .collect();
+    ensure!(
+        !shipped.is_empty(),
+        "manifests/base without webhooks of UpgradeOverrides"
+    );
+    for mut configuration in configurations(&shipped, name, url, ca_bundle, &[namespace])? {
+        if let Some(webhooks) = configuration["webhooks"].as_array_mut() {
+            webhooks.retain(reviews_overrides);
+        }
+        apply::apply(client, &configuration).await?;
+    }
+    let what = format!("the API server to ask the webhook {name} about UpgradeOverrides");
+    wait::until(what, Duration::from_secs(30), || async {
+        let user = completed(client, namespace, cluster).await?;
+        if user.is_string() {
+            Ok(())
+        } else {
+            wait::not_yet("an override without user is refused, or stays without")
+        }
+    })
+    .await?;
+    Ok(())
+}
+
+fn reviews_overrides(webhook: &Value) -> bool {
+    webhook["rules"][0]["resources"][0] == "upgradeoverrides"
+}
+
+/// `requestedBy` of an override that is created without it; null if it is refused. It is not stored in any case.
+async fn completed(client: &Client, namespace: &str, cluster: &str) -> Result<Value> {
+    let expires = Timestamp::now() + SignedDuration::from_hours(1);
+    let object = json!({
+        "apiVersion": "lifecycle.sluice.dev/v1alpha1",
+        "kind": "UpgradeOverride",
+        "metadata": {"name": "admission-probe", "namespace": namespace},
+        "spec": {
+            "clusterName": cluster,
+            "target": {"kubernetesVersion": "v1.0.0", "release": "none"},
+            "gate": "Workers",
+            "packages": ["*"],
+            "reason": "probe",
+            "expiresAt": expires.to_string(),
+        },
+    });
+    let path =
+        format!("/apis/lifecycle.sluice.dev/v1alpha1/namespaces/{namespace}/upgradeoverrides?dryRun=All");
+    let request = http::Request::post(path)
+        .header("content-type", "application/json")
+        .body(serde_json::to_vec(&object)?)?;
+    match client.request::<Value>(request).await {
+        Ok(mut created) => Ok(created["spec"]["requestedBy"].take()),
+        Err(kube::Error::Api(_)) => Ok(Value::Null),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Takes the webhooks of packages back.

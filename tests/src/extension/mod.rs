@@ -257,6 +257,18 @@ impl Extension {
         .await
     }
 
+    /// Has the API server ask it about UpgradeOverrides of a namespace, which has this Cluster, and about nothing else; see [`admission`].
+    pub async fn admit_overrides(&self, name: &str, namespace: &str, cluster: &str) -> Result<()> {
+        admission::register_overrides(
+            &self.client,
+            name,
+            self.admission.url(),
+            &self.ca_bundle,
+            (namespace, cluster),
+        )
+        .await
+    }
+
     /// All replicas.
     #[must_use]
     pub fn replicas(&self) -> &[Replica] {

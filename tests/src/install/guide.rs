@@ -148,6 +148,7 @@ mod tests {
         asks_for_each_mark("docs/gitops.md", &["scenarios/gitops.rs"]);
         asks_for_each_mark("docs/how-to/cancel.md", &["scenarios/rolled_back.rs"]);
         asks_for_each_mark("docs/how-to/roll-back.md", &["scenarios/rolled_back.rs"]);
+        asks_for_each_mark("docs/how-to/override.md", &["scenarios/overrides.rs"]);
     }
 
     fn asks_for_each_mark(page: &str, tests: &[&str]) {

@@ -170,6 +170,6 @@ impl Exceptions {
 }
 
 /// The short name of a package: its refName up to the first dot.
-fn short(ref_name: &str) -> &str {
+pub(super) fn short(ref_name: &str) -> &str {
     ref_name.split('.').next().unwrap_or_default()
 }

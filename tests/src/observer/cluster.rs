@@ -41,6 +41,10 @@ pub(super) struct ClusterView {
     pub(super) answered: Option<Answered>,
     /// Generation of the Cluster whose write changed the target last; none before a change.
     pub(super) aimed: Option<i64>,
+    /// Revision of that write.
+    pub(super) aimed_at: Revision,
+    /// Revision of the write that changed the label of the release last.
+    pub(super) labelled_at: Revision,
     /// A version whose gate was open when the user moved the target back. Cluster API may still write it.
     pub(super) withdrawn: Option<String>,
     /// When packages went back last.
@@ -50,6 +54,8 @@ pub(super) struct ClusterView {
 /// Observed fields of the Cluster object.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct ClusterObject {
+    /// `metadata.uid`.
+    pub(super) uid: String,
     /// Its labels.
     pub(super) labels: BTreeMap<String, String>,
     /// `spec.topology.version`; empty without a topology.
@@ -122,6 +128,7 @@ impl ClusterObject {
     pub(super) fn read(cluster: &Value) -> Self {
         let pending = annotation(cluster, PENDING_HOOKS);
         Self {
+            uid: text(cluster, "/metadata/uid"),
             labels: labels(cluster),
             target: text(cluster, "/spec/topology/version"),
             generation: cluster["metadata"]["generation"].as_i64(),

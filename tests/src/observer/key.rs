@@ -27,6 +27,7 @@ pub(super) enum Kind {
     /// A machine of a Supervisor.
     VirtualMachine,
     UpgradeGate,
+    UpgradeOverride,
     /// An object that a check of an UpgradeGate may name, or that proves one.
     Checked(Checked),
     /// Any other custom resource of the management cluster: it may name a Secret with the values of a package.
@@ -131,6 +132,7 @@ fn kind(group: &str, resource: &str) -> Option<Kind> {
         ("kappctrl.k14s.io", "apps") => Kind::App,
         ("vmoperator.vmware.com", "virtualmachines") => Kind::VirtualMachine,
         ("lifecycle.sluice.dev", "upgradegates") => Kind::UpgradeGate,
+        ("lifecycle.sluice.dev", "upgradeoverrides") => Kind::UpgradeOverride,
         ("addons.cluster.x-k8s.io", "helmchartproxies") => Kind::Checked(Checked::HelmChartProxy),
         ("addons.cluster.x-k8s.io", "helmreleaseproxies") => Kind::Checked(Checked::HelmReleaseProxy),
         ("helm.toolkit.fluxcd.io", "helmreleases") => Kind::Checked(Checked::HelmRelease),

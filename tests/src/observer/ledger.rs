@@ -2,13 +2,15 @@
 
 mod checks;
 mod judgement;
+mod overrides;
 mod rollback;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use self::judgement::Step;
+use self::judgement::{Missing, Step};
+use self::overrides::{Early, Overrides};
 use super::answer::{Answered, NextGate};
 use super::bootstrap::{Bootstrap, WantedPackage, packages};
 use super::cluster::{ClusterObject, ClusterView, Reproof};
@@ -51,6 +53,7 @@ pub struct Ledger {
     evidence: BTreeMap<(Place, Name), Evidence>,
     sources: Sources,
     gates: Gates,
+    overrides: Overrides,
     milestones: Vec<Milestone>,
     violations: Vec<Violation>,
     revision: Revision,
@@ -81,6 +84,7 @@ impl Ledger {
                 self.gates.gate_written(name, change.object.as_ref());
                 return self.look_at_checks(change, &key);
             }
+            Kind::UpgradeOverride => return self.overrides.written(change, key),
             Kind::Checked(kind) => {
                 self.gates
                     .object_written(key.clone(), kind, change.object.clone());
@@ -114,7 +118,10 @@ impl Ledger {
                 self.on_supervisor.insert((key.namespace, cluster));
             }
             // Taken before.
-            (Kind::Secret | Kind::Provider | Kind::UpgradeGate | Kind::Checked(_), _) => {}
+            (
+                Kind::Secret | Kind::Provider | Kind::UpgradeGate | Kind::UpgradeOverride | Kind::Checked(_),
+                _,
+            ) => {}
             (kind, None) => self.deleted(kind, key),
         }
     }
@@ -178,6 +185,7 @@ impl Ledger {
             | Kind::Secret
             | Kind::VirtualMachine
             | Kind::UpgradeGate
+            | Kind::UpgradeOverride
             | Kind::Checked(_)
             | Kind::Provider => {}
         }
@@ -197,6 +205,7 @@ impl Ledger {
             Some(before) => self.judge_rollback(change, &name, &before),
         }
         self.keep_set(&name);
+        self.overrides.recorded(&name, object);
         if let Some(cluster) = self.clusters.get_mut(&name) {
             let at = (change.revision, change.seen);
             cluster.gate = NextGate::recorded(cluster.gate.take(), at, &cluster.version, object);
@@ -211,7 +220,10 @@ impl Ledger {
         let before = cluster.object.replace(now.clone());
         cluster.withdrawn = withdrawn;
         if before.as_ref().is_some_and(|before| before.target != now.target) {
-            cluster.aimed = now.generation;
+            (cluster.aimed, cluster.aimed_at) = (now.generation, change.revision);
+        }
+        if before.as_ref().is_some_and(|before| before.tkr != now.tkr) {
+            cluster.labelled_at = change.revision;
         }
         let version = cluster.version.clone();
         let known = before.clone().unwrap_or_default();
@@ -455,17 +467,32 @@ impl Ledger {
             .and_then(|cluster| cluster.gate.as_ref())
             .filter(|gate| gate.version == version);
         let answered = cluster.and_then(|cluster| cluster.answered);
-        let missing: Vec<String> = self
+        let missing: Vec<Missing> = self
             .missing(name, version, step)
             .into_iter()
             .filter(|missing| !gate.is_some_and(|gate| gate.excuses(&missing.of, answered, change.seen)))
-            .map(|missing| missing.text)
             .collect();
         if missing.is_empty() {
             return;
         }
+        let early = Early {
+            name,
+            version,
+            step,
+            missing: &missing,
+            seen: change.seen,
+        };
+        let (rule, write) = match self.overridden(&early) {
+            Ok(uid) => return self.note_override(change, &early, &uid),
+            Err(objections) if self.overrides.is_recorded(&early) => (
+                Rule::InvalidOverride,
+                format!("{write} by an override ({})", objections.join("; ")),
+            ),
+            Err(_) => (Rule::ReleasedBeforePackages, write),
+        };
+        let missing = missing.into_iter().map(|missing| missing.text).collect();
         self.violations.push(Violation {
-            rule: Rule::ReleasedBeforePackages,
+            rule,
             revision: change.revision,
             namespace: name.0.clone(),
             cluster: name.1.clone(),
@@ -538,6 +565,7 @@ impl Ledger {
             | Kind::MachineDeployment
             | Kind::MachinePool
             | Kind::UpgradeGate
+            | Kind::UpgradeOverride
             | Kind::Checked(_) => false,
             Kind::Cluster | Kind::Bootstrap => (&key.namespace, &key.name) == (&name.0, &name.1),
             Kind::PackageInstall | Kind::App => {

@@ -87,6 +87,15 @@ pub enum Event {
         /// Name of the release.
         release: String,
     },
+    /// A version was written, or a hook was passed, without the proof of packages that an UpgradeOverride names.
+    Overridden {
+        /// Name of the UpgradeOverride.
+        name: String,
+        /// Its gate.
+        gate: &'static str,
+        /// The version.
+        version: String,
+    },
     /// All packages have been proven again by the API server of this version, for the first time.
     ProvenAgain {
         /// The version.

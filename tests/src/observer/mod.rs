@@ -21,6 +21,10 @@
 //!   before, the label names their release, the control plane is at the target, and Cluster API has reconciled the target. What they
 //!   had proven is worth nothing then: hooks that were not passed yet, and workers, need a new proof.
 //!
+//! - A proof of a package is not needed for a step if the record names an UpgradeOverride that the observer has read: for the UID of the
+//!   Cluster, the version, the release and the gate, created by a user after the target was set, and not expired or deleted for
+//!   longer than an answer takes. It has to name every package that is not proven. Module `ledger::overrides` has the rule.
+//!
 //! UpgradeGates have rules of their own, in module `gates`.
 //!
 //! What came after an answer that could not be called back is in module `answer`.

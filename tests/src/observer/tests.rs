@@ -4,6 +4,7 @@ mod answer;
 mod exceptions;
 mod flux;
 mod gates;
+mod overrides;
 mod placed;
 mod proof;
 mod release_data;

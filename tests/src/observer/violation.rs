@@ -11,6 +11,8 @@ pub enum Rule {
     ReleasedBeforeGate,
     /// What packages need before they go back.
     RolledBackEarly,
+    /// That of the packages of its release, although the record names an override: none that exists allows the write.
+    InvalidOverride,
 }
 
 /// A version that was written before its packages, or the checks of its gates, had proof; or packages that went back too early.

@@ -118,6 +118,19 @@ impl ClusterPki {
         )
     }
 
+    /// A kubeconfig of a user without groups, with inline certificates.
+    pub fn user_kubeconfig(&self, server: &str, user: &str) -> Result<String> {
+        let user = self.client_certificate(user, None)?;
+        Ok(kubeconfig(
+            server,
+            &self.ca(),
+            &json!({
+                "client-certificate-data": STANDARD.encode(&user.certificate),
+                "client-key-data": STANDARD.encode(&user.key),
+            }),
+        ))
+    }
+
     /// A kubeconfig that authenticates with a bearer token.
     #[must_use]
     pub fn token_kubeconfig(&self, server: &str, token: &str) -> String {

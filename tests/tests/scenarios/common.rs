@@ -11,9 +11,19 @@ use sluice_tests::stack::kubelet::Delay;
 
 /// A shell whose kubectl uses the namespace of the scenario. `home` names its home directory.
 pub(crate) async fn shell(scene: &Scene, home: &str) -> Result<Shell> {
-    let stack = scene.world().stack();
-    let kubeconfig = stack.management().admin_kubeconfig();
-    let shell = Shell::open(stack.core(), home, &kubeconfig).await?;
+    let kubeconfig = scene.world().stack().management().admin_kubeconfig();
+    shell_with(scene, home, &kubeconfig).await
+}
+
+/// The same with the rights of a user, who is in no group.
+pub(crate) async fn shell_of(scene: &Scene, home: &str, user: &str) -> Result<Shell> {
+    let management = scene.world().stack().management();
+    let kubeconfig = management.pki().user_kubeconfig(&management.url(), user)?;
+    shell_with(scene, home, &kubeconfig).await
+}
+
+async fn shell_with(scene: &Scene, home: &str, kubeconfig: &str) -> Result<Shell> {
+    let shell = Shell::open(scene.world().stack().core(), home, kubeconfig).await?;
     let context = format!(
         "kubectl config set-context --current --namespace {}",
         scene.namespace()

@@ -43,6 +43,7 @@ mod observer_catches;
 mod older_cluster_api;
 mod on_its_way;
 mod order_of_edits;
+mod overrides;
 mod package_edited;
 mod package_range;
 mod package_stopped;
@@ -189,6 +190,7 @@ fn main() -> ExitCode {
         needed_things::scenario(),
         frozen_leader::scenario(),
         rolled_back::scenario(),
+        overrides::scenario(),
         etcd_restored::scenario(),
         leader_lost::scenario(),
         started_without::scenario(),

@@ -29,6 +29,8 @@ pub(super) enum Step<'a> {
 pub(super) struct Missing {
     /// refName of the package, or what else it is.
     pub(super) of: String,
+    /// Whether it is the proof of a package.
+    pub(super) is_proof: bool,
     pub(super) text: String,
 }
 
@@ -65,6 +67,7 @@ impl Missing {
     fn new(what: String) -> Self {
         Self {
             of: what.clone(),
+            is_proof: false,
             text: what,
         }
     }
@@ -149,6 +152,7 @@ impl Ledger {
             if !lacks.is_empty() {
                 missing.push(Missing {
                     of: wanted.ref_name,
+                    is_proof: true,
                     text: format!("{} ({})", wanted.package.name, lacks.join(", ")),
                 });
             }
@@ -157,7 +161,7 @@ impl Ledger {
     }
 
     /// Name of the release whose packages belong to `version`: the wanted one, else the only one there is.
-    fn release(&self, tkr: &str, version: &str) -> Result<&str, String> {
+    pub(super) fn release(&self, tkr: &str, version: &str) -> Result<&str, String> {
         let mut fitting = self
             .releases
             .iter()

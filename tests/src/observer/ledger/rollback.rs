@@ -4,6 +4,7 @@ use std::cmp::Ordering;
 
 use jiff::{SignedDuration, Timestamp};
 
+use super::overrides::Early;
 use super::{Ledger, Name, Step};
 use crate::observer::bootstrap::Bootstrap;
 use crate::observer::cluster::{ClusterObject, Reproof};
@@ -147,8 +148,17 @@ impl Ledger {
         }
         let gate = cluster.gate.as_ref().filter(|gate| gate.may_be_answered(seen))?;
         let version = &gate.version;
-        let missing = self.missing(name, version, Step::ControlPlane);
-        missing.is_empty().then(|| version.clone())
+        let step = Step::ControlPlane;
+        let missing = self.missing(name, version, step);
+        let early = Early {
+            name,
+            version,
+            step,
+            missing: &missing,
+            seen,
+        };
+        let is_released = missing.is_empty() || self.overridden(&early).is_ok();
+        is_released.then(|| version.clone())
     }
 
     /// Whether the user has withdrawn a version that Cluster API may still write.

@@ -45,7 +45,7 @@ impl Story {
             ledger: Ledger::default(),
             revision: 0,
             now: Timestamp::UNIX_EPOCH,
-            cluster: json!({}),
+            cluster: json!({"metadata": {"uid": "c"}}),
             values: Value::Null,
             app: Value::Null,
             server: "/wl/u",

@@ -23,7 +23,8 @@ pub(super) fn moved(
     (is_moved && policy.is_some_and(UpgradePolicy::rolls_back)).then(|| {
         format!(
             "ControlPlaneMoved: the control plane has {version} already, so packages stay; set topology.version to {version} again with \
-             the label of its release, then correct the values or the Package, or set the label to a repaired release"
+             the label of its release, then correct the values or the Package, set the label to a repaired release, or create an \
+             UpgradeOverride for the workers"
         )
     })
 }
