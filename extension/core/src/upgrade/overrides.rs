@@ -366,4 +366,4 @@ pub(crate) fn newly_used<'a>(
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

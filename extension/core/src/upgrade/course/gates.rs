@@ -200,7 +200,8 @@ impl<'a, J: Judged> View<'a, J> {
         });
         let after_workers = J::HOLDS_ALL_HOOKS.then(|| {
             let hold = || before_workers.hold.clone().into();
-            let state = self.after_workers(version, hold);
+            let before = [&after_control_plane, &before_workers];
+            let state = self.after_workers(version, before, hold);
             (Hook::AfterWorkersUpgrade, version, state)
         });
         let after = [
@@ -224,8 +225,9 @@ impl<'a, J: Judged> View<'a, J> {
                 let state = if self.progress.taken {
                     State::OPEN
                 } else {
-                    let was_open = self.was_open(hook, hop);
-                    self.opened(hook, hop, |passed| self.unproven(was_open, BEFORE, passed))
+                    self.opened(hook, hop, |passed| {
+                        self.unproven(self.was_open(hook, hop, passed), BEFORE, passed)
+                    })
                 };
                 gates.push((hook, hop, state));
             }
@@ -245,7 +247,7 @@ impl<'a, J: Judged> View<'a, J> {
                     .or_else(|| self.judged.inputs(self.progress, passed))
                     .or_else(|| {
                         // An open gate stays open while the workload cluster does not respond, however long; but silence opens no gate.
-                        let was_open = self.was_open(Hook::BeforeWorkersUpgrade, hop);
+                        let was_open = self.was_open(Hook::BeforeWorkersUpgrade, hop, passed);
                         let silent = (!was_open && self.judged.needs_workload(ALL))
                             .then(|| holds::workload(self.seen.workload, false, self.seen.now))
                             .flatten();
@@ -255,7 +257,7 @@ impl<'a, J: Judged> View<'a, J> {
             })
         });
         let after_workers = || {
-            self.after_workers(hop, || {
+            self.after_workers(hop, [&after_control_plane, &before_workers], || {
                 let hold = before_workers.hold.clone();
                 hold.or_else(|| holds::workers(self.seen.workers, hop)).into()
             })
@@ -336,13 +338,13 @@ impl<'a, J: Judged> View<'a, J> {
     }
 
     /// Returns the state of gate AfterWorkersUpgrade. It closes again with gates before it that an override has opened.
-    fn after_workers(&self, version: &str, state: impl FnOnce() -> State) -> State {
-        let before = [Hook::AfterControlPlaneUpgrade, Hook::BeforeWorkersUpgrade];
-        let is_overridden = before.iter().any(|hook| {
+    fn after_workers(&self, version: &str, before: [&State; 2], state: impl FnOnce() -> State) -> State {
+        let hooks = [Hook::AfterControlPlaneUpgrade, Hook::BeforeWorkersUpgrade];
+        let was_overridden = hooks.iter().any(|hook| {
             self.carried(*hook, version)
                 .is_some_and(|gate| gate.overridden_by.is_some())
         });
-        if is_overridden {
+        if was_overridden || before.iter().any(|state| state.by.is_some()) {
             state()
         } else {
             self.kept(Hook::AfterWorkersUpgrade, version, state)
@@ -372,8 +374,10 @@ impl<'a, J: Judged> View<'a, J> {
             .copied()
     }
 
-    fn was_open(&self, hook: Hook, version: &str) -> bool {
-        self.carried(hook, version).is_some_and(|gate| gate.open)
+    /// Whether a gate was open by a proof, or, if an override is tried, also by one.
+    fn was_open(&self, hook: Hook, version: &str, passed: Passed<'_>) -> bool {
+        self.carried(hook, version)
+            .is_some_and(|gate| gate.open && (gate.overridden_by.is_none() || passed.0.is_some()))
     }
 
     fn carries(&self, hook: Hook, version: &str) -> bool {
