@@ -140,6 +140,42 @@ mod tests {
     }
 
     #[test]
+    fn a_problem_that_an_override_passes_hides_no_other_one() {
+        let hold = |reason| Some(Hold::new(reason, "why"));
+        let (passed, other) = (
+            hold(GateReason::WorkloadUnreachable),
+            hold(GateReason::ValuesNotFound),
+        );
+        let (kept, later) = (
+            hold(GateReason::PackageBelowRelease),
+            hold(GateReason::PackageMissing),
+        );
+        // One that only some overrides pass is never passed as a problem.
+        let of_package = hold(GateReason::PackageFailed);
+        for (first, second, graver_one) in [
+            (&passed, &other, &passed),
+            (&passed, &kept, &kept),
+            (&kept, &passed, &kept),
+            (&kept, &later, &kept),
+            (&passed, &of_package, &of_package),
+            (&passed, &None, &passed),
+            (&None, &passed, &passed),
+            (&None, &None, &None),
+        ] {
+            assert_eq!(
+                graver(first.clone(), second.clone()),
+                *graver_one,
+                "{first:?} {second:?}"
+            );
+            if let Some(hold) = second {
+                let mut problem = first.clone();
+                add_problem(&mut problem, hold.clone());
+                assert_eq!(problem, *graver_one);
+            }
+        }
+    }
+
+    #[test]
     fn a_hold_reads_as_reason_and_message() {
         let hold = Hold::new(GateReason::PackagesNotReady, "waiting for antrea 1.9.0");
         assert_eq!(hold.to_string(), "PackagesNotReady: waiting for antrea 1.9.0");

@@ -390,10 +390,15 @@ pub(crate) fn is_before_control_plane(hook: Hook) -> bool {
     matches!(hook, Hook::BeforeClusterUpgrade | Hook::BeforeControlPlaneUpgrade)
 }
 
-/// Whether the previous record has this gate open.
+/// Whether the previous record has this gate open, by a proof or by the same override. Otherwise a gate would stay open by evidence that
+/// no read has confirmed.
 pub(crate) fn was_open(previous: Option<Course<'_>>, gate: &Gate) -> bool {
+    fn evidence(gate: &Gate) -> (Hook, &str, Option<&str>) {
+        let by = gate.overridden_by.as_ref().map(|by| by.uid.as_str());
+        (gate.hook, &gate.version, by)
+    }
     let mut gates = previous.into_iter().flat_map(|record| record.gates);
-    gates.any(|other| other.open && (other.hook, &other.version) == (gate.hook, &gate.version))
+    gates.any(|other| other.open && evidence(other) == evidence(gate))
 }
 
 /// Whether a gate opens that releases the control plane or workers.

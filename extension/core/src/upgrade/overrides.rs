@@ -11,10 +11,13 @@ use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 use sluice_crds::{
     lifecycle::{EVERY_PACKAGE, MAX_DAYS, MAX_PACKAGES, OverriddenGate, UpgradeOverride},
-    run::{Gate, GateOverride, Hook, UpgradeRecord},
+    run::{Gate, GateOverride, Hook, Swap, UpgradeRecord},
 };
 
-use super::hop::Progress;
+use super::{
+    course::holds,
+    hop::{Progress, WorkerFacts},
+};
 use crate::{
     reasons::Hold,
     version::{reached, same},
@@ -261,41 +264,78 @@ pub(crate) fn spent(
     previous: Option<&UpgradeRecord>,
     overrides: Overrides<'_>,
     (to, begins): (&str, bool),
-    progress: &Progress,
+    steps: Steps<'_>,
 ) -> Option<Vec<String>> {
     let continued = previous.filter(|previous| !begins && previous.to == to);
     let before = continued.and_then(|record| record.spent_overrides.clone());
-    let mut spent = before.or_else(|| overrides.existing.map(<[String]>::to_vec))?;
-    for used in continued.into_iter().flat_map(|record| made(record, progress)) {
-        if !spent.contains(&used.uid) {
-            spent.push(used.uid.clone());
+    let spent = before.or_else(|| overrides.existing.map(<[String]>::to_vec));
+    match continued {
+        Some(record) => with_made(spent, (&record.gates, record.swap.as_ref()), steps),
+        None => spent,
+    }
+}
+
+/// Returns the spent overrides with those by which a step was made, by these gates and this swap.
+pub(crate) fn with_made(
+    spent: Option<Vec<String>>,
+    (gates, swap): (&[Gate], Option<&Swap>),
+    steps: Steps<'_>,
+) -> Option<Vec<String>> {
+    let mut spent = spent?;
+    let of_gates = gates.iter().filter(|gate| steps.has_made(gate));
+    let of_swap = swap.filter(|swap| swap.written_at.is_some());
+    let made = of_gates
+        .filter_map(|gate| gate.overridden_by.as_ref())
+        .chain(of_swap.and_then(|swap| swap.overridden_by.as_ref()));
+    for by in made {
+        if !spent.contains(&by.uid) {
+            spent.push(by.uid.clone());
         }
     }
     Some(spent)
 }
 
-/// Returns the overrides of a record by which a step was made.
-fn made<'a>(record: &'a UpgradeRecord, progress: &'a Progress) -> impl Iterator<Item = &'a GateOverride> {
-    let is_made = |gate: &&Gate| match gate_of(gate.hook) {
-        Some(OverriddenGate::ControlPlane) => {
-            progress.taken && same(&gate.version, &progress.hop)
-                || progress
-                    .stage()
-                    .is_some_and(|stage| reached(stage, &gate.version))
-        }
-        Some(OverriddenGate::Workers) => are_workers_done(record.gates.iter(), &gate.version),
-        Some(OverriddenGate::Machines) | None => false,
-    };
-    let of_gates = record.gates.iter().filter(is_made);
-    let of_swap = record.swap.iter().filter(|swap| swap.written_at.is_some());
-    of_gates
-        .filter_map(|gate| gate.overridden_by.as_ref())
-        .chain(of_swap.filter_map(|swap| swap.overridden_by.as_ref()))
+/// Steps of an upgrade that were made.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Steps<'a> {
+    pub(crate) progress: &'a Progress,
+    pub(crate) workers: &'a [WorkerFacts],
 }
 
-/// Whether all workers specify a version, by gate AfterWorkersUpgrade.
-pub(crate) fn are_workers_done<'a>(mut gates: impl Iterator<Item = &'a Gate>, version: &str) -> bool {
-    gates.any(|gate| gate.open && gate.hook == Hook::AfterWorkersUpgrade && same(&gate.version, version))
+impl Steps<'_> {
+    /// Whether the step that a gate releases was made. Gate AfterWorkersUpgrade does not show that of the workers: in a chain it is open for
+    /// versions that they skip, and they may take such a version after another edit of the target.
+    fn has_made(self, gate: &Gate) -> bool {
+        let Self { progress, workers } = self;
+        match gate_of(gate.hook) {
+            Some(OverriddenGate::ControlPlane) => {
+                progress.taken && same(&gate.version, &progress.hop)
+                    || progress
+                        .stage()
+                        .is_some_and(|stage| reached(stage, &gate.version))
+            }
+            Some(OverriddenGate::Workers) => are_workers_at(workers, &gate.version),
+            Some(OverriddenGate::Machines) | None => false,
+        }
+    }
+}
+
+/// Whether no worker is left to take a version.
+pub(crate) fn are_workers_at(workers: &[WorkerFacts], version: &str) -> bool {
+    holds::workers(workers, version).is_none()
+}
+
+/// Returns the first override without which a gate would be closed, preferably that of the previous record: another one of an earlier name
+/// does not replace it.
+pub(crate) fn first_that<'a>(
+    overrides: impl Iterator<Item = &'a Override>,
+    before: Option<&GateOverride>,
+    opens: impl Fn(&Override) -> bool,
+) -> Option<GateOverride> {
+    let mut overrides: Vec<&Override> = overrides.collect();
+    overrides.sort_by_key(|of| before.is_none_or(|before| before.uid != of.by.uid));
+    let found = overrides.into_iter().find(|of| opens(of))?;
+    Some(found.by.clone())
 }
 
 /// Returns the overrides by which `next` opens a gate that `previous` has closed, or open by another override.
@@ -328,4 +368,4 @@ pub(crate) fn newly_used<'a>(
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

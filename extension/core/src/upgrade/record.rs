@@ -19,7 +19,7 @@ use crate::proof::Judgement;
 use crate::reasons::{GateReason, Hold};
 use crate::upgrade::course::{self, Draft, End, Judged, Situation, View, holds::pause as paused};
 use crate::upgrade::hop::{ControlPlaneFacts, Plan, Progress, UpgradeDirection, WorkerFacts, progress};
-use crate::upgrade::overrides::{self, Override, Overrides, Passed};
+use crate::upgrade::overrides::{self, Override, Overrides, Passed, Steps};
 use crate::upgrade::rollback;
 use crate::upgrade::swap::{SwapFacts, is_cancelled_swap};
 use crate::version::{reached, same};
@@ -188,12 +188,12 @@ fn step(previous: Option<&UpgradeRecord>, seen: &Observed<'_>) -> UpgradeRecord 
     let cancelled_swap = previous.is_some_and(is_cancelled_swap);
     let mut draft = Draft::of(course, situation, &progress, begins, cancelled_swap);
     let judged = fitting(previous, seen, &progress);
-    let spent = overrides::spent(
-        previous,
-        seen.overrides,
-        (seen.cluster.topology_version, begins),
-        &progress,
-    );
+    let steps = Steps {
+        progress: &progress,
+        workers: seen.workers,
+    };
+    let target = (seen.cluster.topology_version, begins);
+    let spent = overrides::spent(previous, seen.overrides, target, steps);
     let packages = Packages {
         seen,
         judged,
@@ -218,6 +218,11 @@ fn step(previous: Option<&UpgradeRecord>, seen: &Observed<'_>) -> UpgradeRecord 
     };
     draft.settling_since = settling_since(&draft, swap.as_ref(), seen.now);
     draft.begin(seen.now);
+    let spent_overrides = if is_closed {
+        previous.and_then(|record| record.spent_overrides.clone())
+    } else {
+        overrides::with_made(spent.clone(), (&draft.gates, swap.as_ref()), steps)
+    };
     let (tkr, packages) = set(previous, seen, judged, &draft.hop);
     let of_hop = previous.filter(|previous| previous.hop.as_deref() == Some(draft.hop.as_str()));
     let proven = judged.is_some_and(|judged| judged.iter().all(Judgement::ready));
@@ -267,7 +272,7 @@ fn step(previous: Option<&UpgradeRecord>, seen: &Observed<'_>) -> UpgradeRecord 
         swap,
         supervisor: supervisor(previous, seen),
         rollback,
-        spent_overrides: None,
+        spent_overrides,
     }
 }
 

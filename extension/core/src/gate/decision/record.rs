@@ -10,7 +10,6 @@ use crate::{
     explanation::hold_of,
     gate::hook_call::HookCall,
     reasons::{CallReason, Hold, HoldReason},
-    upgrade::overrides::are_workers_done,
 };
 
 /// Fields that both records have. Each method returns the hold if a condition on them is not met.
@@ -93,14 +92,16 @@ impl RecordFields<'_> {
     }
 }
 
-/// Returns the override without which the gate of a call would be closed. Once the workers specify the version, the step was made.
+/// Returns the override without which the gate of a call would be closed. A spent one has kept it open because the step was made.
 pub(in crate::gate) fn override_of<'a>(
     record: &'a UpgradeRecord,
     call: &HookCall<'_>,
 ) -> Option<&'a GateOverride> {
     let gate = record.gates.iter().find(|gate| answers(gate, call))?;
-    let is_made = are_workers_done(record.gates.iter(), &gate.version);
-    gate.overridden_by.as_ref().filter(|_| gate.open && !is_made)
+    let by = gate.overridden_by.as_ref().filter(|_| gate.open)?;
+    let mut spent = record.spent_overrides.iter().flatten();
+    let is_made = spent.any(|uid| *uid == by.uid);
+    (!is_made).then_some(by)
 }
 
 fn answers(gate: &Gate, call: &HookCall<'_>) -> bool {

@@ -79,8 +79,28 @@ pub(super) fn withheld(
         swap.message.clone_from(&hold.message);
         swap.overridden_by = None;
     }
+    let used: Vec<String> = uids(&record).collect();
     withhold(&mut record.gates, previous.map(Into::into), hold);
+    // The step of a gate that did not open was not made by its override.
+    let is_used = |uid: &str| uids(&record).any(|of| of == uid);
+    let was_spent = |uid: &String| {
+        let mut spent = previous.into_iter().flat_map(|record| &record.spent_overrides);
+        spent.any(|spent| spent.contains(uid))
+    };
+    let unused: Vec<String> = used
+        .into_iter()
+        .filter(|uid| !is_used(uid) && !was_spent(uid))
+        .collect();
+    if let Some(spent) = &mut record.spent_overrides {
+        spent.retain(|uid| !unused.contains(uid));
+    }
     record
+}
+
+/// Returns the UIDs of the overrides that keep gates of a record open.
+fn uids(record: &UpgradeRecord) -> impl Iterator<Item = String> {
+    let by = record.gates.iter().filter_map(|gate| gate.overridden_by.as_ref());
+    by.map(|by| by.uid.clone())
 }
 
 fn was_open(previous: Option<&UpgradeRecord>, gate: &Gate) -> bool {

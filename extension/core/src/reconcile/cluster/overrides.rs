@@ -20,7 +20,7 @@ use crate::{
     reasons::{GateReason, Hold},
     upgrade::{
         course,
-        overrides::{MAX_OF_STEP, Override, Overrides, POLICY, usable},
+        overrides::{MAX_OF_STEP, Override, Overrides, POLICY, of_upgrade, usable},
         record::opens_swap,
     },
 };
@@ -74,9 +74,14 @@ impl Known {
     }
 }
 
-/// Returns the overrides that the API server has, of those that may open a gate of this step. None counts without the policy that binds
-/// `requestedBy` to the caller, nor if one of the objects cannot be read.
-pub(super) fn confirm(context: &Context<'_>, validated: &Validated, known: &Known) -> Step<Option<Known>> {
+/// Returns the overrides that the API server has, of those that keep a gate of `record` open or may open one of its step. None counts
+/// without the policy that binds `requestedBy` to the caller, nor if one of the objects cannot be read.
+pub(super) fn confirm(
+    context: &Context<'_>,
+    validated: &Validated,
+    record: &UpgradeRecord,
+    known: &Known,
+) -> Step<Known> {
     let facts = context.facts;
     let version = &validated.progress.hop;
     let release = validated.release.as_deref().ok();
@@ -86,9 +91,18 @@ pub(super) fn confirm(context: &Context<'_>, validated: &Validated, known: &Know
             request.is_some_and(|request| request.version == of.version && request.to == of.release);
         of.version == *version && release == Some(of.release.as_str()) || is_of_swap
     };
-    let wanted: Vec<&Override> = known.usable.iter().filter(is_of_step).take(MAX_OF_STEP).collect();
+    let opens = |of: &&Override| by_uids(record).any(|uid| uid == of.by.uid);
+    let opening = known.usable.iter().filter(opens);
+    // Not those that were left behind by another upgrade, however many they are.
+    let others = of_upgrade(record.spent_overrides.as_deref(), known.seen());
+    let others = others.filter(|of| !opens(of) && is_of_step(of));
+    let wanted: Vec<&Override> = opening.chain(others).take(MAX_OF_STEP).collect();
     if wanted.is_empty() {
-        return Ok(None);
+        return Ok(Known {
+            existing: known.existing.clone(),
+            usable: Vec::new(),
+            is_confirmed: true,
+        });
     }
     let namespace = Some(facts.owner.namespace.as_str());
     let policy =
@@ -112,11 +126,18 @@ pub(super) fn confirm(context: &Context<'_>, validated: &Validated, known: &Know
         // An override of the same name is another one.
         found.extend(read.filter(|read| read == of));
     }
-    Ok(Some(Known {
+    Ok(Known {
         existing: known.existing.clone(),
         usable: found,
         is_confirmed: true,
-    }))
+    })
+}
+
+/// Returns the UIDs of the overrides that keep gates and the swap of a record open.
+fn by_uids(record: &UpgradeRecord) -> impl Iterator<Item = &str> {
+    let of_gates = record.gates.iter().filter_map(|gate| gate.overridden_by.as_ref());
+    let of_swap = record.swap.iter().filter_map(|swap| swap.overridden_by.as_ref());
+    of_gates.chain(of_swap).map(|by| by.uid.as_str())
 }
 
 /// Returns what was read; `None` also if the read failed: then no override counts.

@@ -136,7 +136,11 @@ fn evaluate(
             None => Ok(None),
         };
         let required = requirements::confirm(context, validated);
-        let overridden = overrides::confirm(context, validated, &packages.overrides);
+        let overridden = if has_proof {
+            overrides::confirm(context, validated, &record, &packages.overrides).map(Some)
+        } else {
+            Ok(None)
+        };
         together([
             needs_of(&cluster),
             needs_of(&proofs),

@@ -5,7 +5,7 @@ use sluice_crds::run::{Gate, GateOverride, Hook, Phase};
 use super::{Course, Draft, Judged, Situation, gate, holds};
 use crate::reasons::Hold;
 use crate::upgrade::hop::{ControlPlanePhase, Progress, UpgradeDirection};
-use crate::upgrade::overrides::{Passed, are_workers_done, gate_of};
+use crate::upgrade::overrides::{Passed, are_workers_at, first_that, gate_of};
 use crate::version::{reached, same};
 
 const BEFORE: &[Phase] = &[Phase::BeforeControlPlane];
@@ -200,7 +200,8 @@ impl<'a, J: Judged> View<'a, J> {
         });
         let after_workers = J::HOLDS_ALL_HOOKS.then(|| {
             let hold = || before_workers.hold.clone().into();
-            let state = self.kept(Hook::AfterWorkersUpgrade, version, hold);
+            let before = [&after_control_plane, &before_workers];
+            let state = self.after_workers(version, before, hold);
             (Hook::AfterWorkersUpgrade, version, state)
         });
         let after = [
@@ -224,8 +225,9 @@ impl<'a, J: Judged> View<'a, J> {
                 let state = if self.progress.taken {
                     State::OPEN
                 } else {
-                    let was_open = self.was_open(hook, hop);
-                    self.opened(hook, hop, |passed| self.unproven(was_open, BEFORE, passed))
+                    self.opened(hook, hop, |passed| {
+                        self.unproven(self.was_open(hook, hop, passed), BEFORE, passed)
+                    })
                 };
                 gates.push((hook, hop, state));
             }
@@ -245,7 +247,7 @@ impl<'a, J: Judged> View<'a, J> {
                     .or_else(|| self.judged.inputs(self.progress, passed))
                     .or_else(|| {
                         // An open gate stays open while the workload cluster does not respond, however long; but silence opens no gate.
-                        let was_open = self.was_open(Hook::BeforeWorkersUpgrade, hop);
+                        let was_open = self.was_open(Hook::BeforeWorkersUpgrade, hop, passed);
                         let silent = (!was_open && self.judged.needs_workload(ALL))
                             .then(|| holds::workload(self.seen.workload, false, self.seen.now))
                             .flatten();
@@ -255,7 +257,7 @@ impl<'a, J: Judged> View<'a, J> {
             })
         });
         let after_workers = || {
-            self.kept(Hook::AfterWorkersUpgrade, hop, || {
+            self.after_workers(hop, [&after_control_plane, &before_workers], || {
                 let hold = before_workers.hold.clone();
                 hold.or_else(|| holds::workers(self.seen.workers, hop)).into()
             })
@@ -296,17 +298,16 @@ impl<'a, J: Judged> View<'a, J> {
         let Some(objection) = hold(Passed::NONE) else {
             return State::OPEN;
         };
-        let is_hop = same(version, &self.progress.hop);
-        let mut overrides = self.judged.overrides().filter(|by| {
-            // The release of an earlier version is not known any more, and the packages of the hop are judged for it.
-            gate_of(hook) == Some(by.gate)
-                && by.version == version
-                && (!is_hop || self.judged.is_of_release(by))
+        // Gates of an earlier version wait for the packages of the hop, too: the override names their release.
+        let overrides = self.judged.overrides().filter(|by| {
+            gate_of(hook) == Some(by.gate) && by.version == version && self.judged.is_of_release(by)
         });
-        match overrides.find(|by| hold(Passed(Some(by))).is_none()) {
+        let before = self.carried(hook, version);
+        let before = before.and_then(|gate| gate.overridden_by.as_ref());
+        match first_that(overrides, before, |by| hold(Passed(Some(by))).is_none()) {
             Some(by) => State {
                 hold: None,
-                by: Some(by.by.clone()),
+                by: Some(by),
             },
             None => Some(objection).into(),
         }
@@ -336,19 +337,31 @@ impl<'a, J: Judged> View<'a, J> {
         }
     }
 
+    /// Returns the state of gate AfterWorkersUpgrade. It closes again with gates before it that an override has opened.
+    fn after_workers(&self, version: &str, before: [&State; 2], state: impl FnOnce() -> State) -> State {
+        let hooks = [Hook::AfterControlPlaneUpgrade, Hook::BeforeWorkersUpgrade];
+        let was_overridden = hooks.iter().any(|hook| {
+            self.carried(*hook, version)
+                .is_some_and(|gate| gate.overridden_by.is_some())
+        });
+        if was_overridden || before.iter().any(|state| state.by.is_some()) {
+            state()
+        } else {
+            self.kept(Hook::AfterWorkersUpgrade, version, state)
+        }
+    }
+
     /// Whether the override of a gate still keeps it open: it may be used, or the workers specify the version already.
     fn is_in_effect(&self, by: &GateOverride, version: &str) -> bool {
         let is_usable = self.judged.overrides().any(|usable| usable.by.uid == by.uid);
-        let gates = self.carried.iter().copied();
-        is_usable || are_workers_done(gates, version)
+        is_usable || are_workers_at(self.seen.workers, version)
     }
 
     /// Returns the state of a gate of workers that an override has opened, if the workers specify the version already.
     fn made(&self, hook: Hook, version: &str) -> Option<State> {
         let carried = self.carried(hook, version).filter(|gate| gate.open)?;
         let by = carried.overridden_by.as_ref()?;
-        let gates = self.carried.iter().copied();
-        are_workers_done(gates, version).then(|| State {
+        are_workers_at(self.seen.workers, version).then(|| State {
             hold: None,
             by: Some(by.clone()),
         })
@@ -361,8 +374,10 @@ impl<'a, J: Judged> View<'a, J> {
             .copied()
     }
 
-    fn was_open(&self, hook: Hook, version: &str) -> bool {
-        self.carried(hook, version).is_some_and(|gate| gate.open)
+    /// Whether a gate was open by a proof, or, if an override is tried, also by one.
+    fn was_open(&self, hook: Hook, version: &str, passed: Passed<'_>) -> bool {
+        self.carried(hook, version)
+            .is_some_and(|gate| gate.open && (gate.overridden_by.is_none() || passed.0.is_some()))
     }
 
     fn carries(&self, hook: Hook, version: &str) -> bool {

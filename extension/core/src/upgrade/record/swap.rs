@@ -12,7 +12,7 @@ use crate::{
     upgrade::{
         course::{self, ALL, Draft, Judged as _},
         hop::Progress,
-        overrides::Passed,
+        overrides::{Passed, first_that},
         swap::SwapRequest,
     },
     version::same,
@@ -92,7 +92,12 @@ fn interrupted(before: &Swap, seen: &Observed<'_>, progress: &Progress) -> Optio
         .err()
         .cloned()
         .or_else(|| course::holds::control_plane(progress));
-    Some(with(before.clone(), Some(hold.filter(|_| is_of_target)?)))
+    let hold = hold.filter(|_| is_of_target)?;
+    let closed = Swap {
+        overridden_by: None,
+        ..before.clone()
+    };
+    Some(with(closed, Some(hold)))
 }
 
 fn swap(request: &SwapRequest, hold: Option<Hold>) -> Swap {
@@ -141,11 +146,12 @@ fn hold(
     let Some(objection) = held(Passed::NONE) else {
         return (None, None);
     };
-    let mut overrides = packages.overrides().filter(|by| {
+    let overrides = packages.overrides().filter(|by| {
         by.gate == OverriddenGate::Machines && by.version == request.version && by.release == request.to
     });
-    match overrides.find(|by| held(Passed(Some(by))).is_none()) {
-        Some(by) => (None, Some(by.by.clone())),
+    let before = previous.and_then(|record| record.swap.as_ref()?.overridden_by.as_ref());
+    match first_that(overrides, before, |by| held(Passed(Some(by))).is_none()) {
+        Some(by) => (None, Some(by)),
         None => (Some(objection), None),
     }
 }

@@ -10,6 +10,7 @@ use crate::reasons::GateReason;
 
 mod after_control_plane;
 mod courses;
+mod overrides;
 mod properties;
 mod rollbacks;
 mod starts;
@@ -66,6 +67,9 @@ pub(super) struct Scene {
     /// Hop, release and stage of the judgement; those of the scene, unless set.
     pub(super) judged_for: (Option<&'static str>, Option<&'static str>, Option<&'static str>),
     pub(super) problem: Option<Hold>,
+    /// UIDs of the existing overrides, if they are known.
+    pub(super) existing: Option<Vec<String>>,
+    pub(super) usable: Vec<Override>,
     pub(super) swap: SwapFacts,
     pub(super) rollback: Option<Rollback>,
     pub(super) awaits_rollback: bool,
@@ -102,6 +106,8 @@ impl Scene {
             ]),
             judged_for: (None, None, None),
             problem: None,
+            existing: None,
+            usable: Vec::new(),
             swap: SwapFacts::default(),
             rollback: None,
             awaits_rollback: false,
@@ -141,7 +147,10 @@ impl Scene {
     /// Observed state without packages.
     pub(super) fn observed(&self) -> Observed<'_> {
         Observed {
-            overrides: Overrides::default(),
+            overrides: Overrides {
+                existing: self.existing.as_deref(),
+                usable: &self.usable,
+            },
             cluster: self.cluster.clone(),
             control_plane: Some(&self.control_plane),
             workers: &self.workers,

@@ -4,7 +4,8 @@ use sluice_crds::run::{FirstSeenRun, PackageRecord, PackageState, Swap, UpgradeR
 
 use super::swap::is_over;
 
-/// Whether `new` changes a hook decision of `old`, or an input of the next judgement: a first seen run, or the loss of a proof.
+/// Whether `new` changes a hook decision of `old`, or an input of the next judgement: a first seen run, the loss of a proof, or the overrides
+/// that do not count. An override that is created before these are written would be one of them.
 #[must_use]
 pub fn is_urgent(old: &UpgradeRecord, new: &UpgradeRecord) -> bool {
     let answers = |record: &UpgradeRecord| {
@@ -18,6 +19,7 @@ pub fn is_urgent(old: &UpgradeRecord, new: &UpgradeRecord) -> bool {
             record.swap.as_ref().map(without_progress),
             record.supervisor.clone(),
             record.rollback.clone(),
+            record.spent_overrides.clone(),
         )
     };
     answers(old) != answers(new)
@@ -95,6 +97,7 @@ mod tests {
     #[case::another_target(|r: &mut UpgradeRecord| r.to = "v1.40.0".into(), true)]
     #[case::an_answer_about_the_supervisor(|r: &mut UpgradeRecord| r.supervisor = Some(SupervisorAnswer::default()), true)]
     #[case::a_rollback(|r: &mut UpgradeRecord| r.rollback = Some(Rollback::default()), true)]
+    #[case::overrides_that_do_not_count(|r: &mut UpgradeRecord| r.spent_overrides = Some(Vec::new()), true)]
     #[case::another_label(|r: &mut UpgradeRecord| r.label = "40-1".into(), true)]
     fn urgent_changes(#[case] edit: fn(&mut UpgradeRecord), #[case] urgent: bool) {
         let mut package = judged("antrea", PackageState::Ready);

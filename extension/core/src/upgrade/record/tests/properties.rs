@@ -1,6 +1,11 @@
 //! Properties of every record, for any observations in any order.
 
+use std::sync::Arc;
+
+use sluice_crds::lifecycle::OverriddenGate;
+
 use super::*;
+use crate::upgrade::overrides::{gate_of, tests::object, usable};
 
 fn any_version() -> impl Strategy<Value = &'static str> {
     prop::sample::select(vec![V34, V35, V36])
@@ -69,6 +74,38 @@ prop_compose! {
             now: at(NOW + waited),
             ..Scene::ready()
         }
+    }
+}
+
+/// Gate, version, release and packages of an override.
+type AnyOverride = (
+    OverriddenGate,
+    &'static str,
+    &'static str,
+    &'static [&'static str],
+);
+
+fn any_override() -> impl Strategy<Value = AnyOverride> {
+    let gate = prop::sample::select(OverriddenGate::ALL.to_vec());
+    let release = prop::sample::select(vec!["34-1", "35-1", "36-1"]);
+    let packages: Vec<&'static [&'static str]> =
+        vec![&["*"][..], &["antrea"][..], &["antrea", "kapp-controller"][..]];
+    (gate, any_version(), release, prop::sample::select(packages))
+}
+
+/// Returns the scene with some of the overrides, which are numbered.
+fn with_overrides(scene: &Scene, overrides: &[AnyOverride], is_there: impl Fn(usize) -> bool) -> Scene {
+    let objects = overrides.iter().enumerate().filter(|(each, _)| is_there(*each));
+    let objects: Vec<_> = objects
+        .map(|(each, &(gate, version, release, packages))| {
+            Arc::new(object(&each.to_string(), gate, (version, release), packages))
+        })
+        .collect();
+    let (existing, usable) = usable(&objects, scene.cluster.uid, scene.now);
+    Scene {
+        existing,
+        usable,
+        ..scene.clone()
     }
 }
 
@@ -206,6 +243,64 @@ proptest! {
         let one = scene.clone().with_package(1, before).advance(None);
         let other = scene.with_package(1, after).advance(Some(&one));
         prop_assert_eq!(one.gates, other.gates);
+    }
+
+    /// Without a usable override of exactly the gate, no gate opens that is closed without overrides. It is closed again in the next record
+    /// without the override, unless the step was made.
+    #[test]
+    fn only_overrides_of_the_gate_open_it(
+        overrides in prop::collection::vec(any_override(), 1..5),
+        scenes in prop::collection::vec((any_scene(), any::<u8>()), 1..6),
+    ) {
+        let mut record: Option<UpgradeRecord> = None;
+        for (scene, there) in &scenes {
+            let scene = with_overrides(scene, &overrides, |each| there & (1 << each) != 0);
+            let next = scene.advance(record.as_ref());
+            if record.as_ref().is_some_and(|record| is_older((scene.cluster.generation, scene.bootstrap.generation), record)) {
+                prop_assert_eq!(Some(&next), record.as_ref());
+                continue;
+            }
+            // A closed record changes no more, or is that of a cancelled upgrade, whose gates are those of its hop.
+            if next.outcome.is_some() {
+                record = Some(next);
+                continue;
+            }
+            let none = Scene { usable: Vec::new(), ..scene.clone() };
+            let without = none.advance(record.as_ref());
+            for gate in next.gates.iter().filter(|gate| gate.open) {
+                let Some(of_gate) = gate_of(gate.hook) else { continue };
+                let at_version = scene.workers.iter().all(|worker| {
+                    let version = worker.spec_version.as_deref();
+                    version.is_some_and(|version| crate::version::reached(version, &gate.version))
+                });
+                let Some(by) = &gate.overridden_by else {
+                    let spec = scene.control_plane.spec_version.as_deref();
+                    let is_taken = spec.is_some_and(|spec| crate::version::reached(spec, &gate.version));
+                    let is_made = of_gate == OverriddenGate::ControlPlane && is_taken;
+                    prop_assert!(is_made || is_open(&without, gate.hook, &gate.version), "{:?}\n{:?}", gate, without);
+                    continue;
+                };
+                let is_spent = next.spent_overrides.iter().flatten().any(|uid| *uid == by.uid);
+                prop_assert!(!is_spent || of_gate == OverriddenGate::Workers && at_version, "{:?}", gate);
+                let number: usize = by.name.parse().unwrap();
+                prop_assert_eq!((overrides[number].0, overrides[number].1), (of_gate, gate.version.as_str()));
+                let was_open = record.iter().flat_map(|record| &record.gates).any(|before| {
+                    before.open && before.overridden_by.as_ref() == Some(by)
+                });
+                let is_usable = scene.usable.iter().any(|of| of.by == *by);
+                let is_of_release = scene.tkr.as_deref().is_ok_and(|tkr| tkr == overrides[number].2);
+                prop_assert!(is_usable || at_version, "{:?}", gate);
+                prop_assert!(was_open || is_usable && is_of_release, "{:?}", gate);
+            }
+            let after = none.advance(Some(&next));
+            for gate in after.gates.iter().filter(|gate| gate.overridden_by.is_some()) {
+                let left = crate::upgrade::course::holds::workers(&scene.workers, &gate.version);
+                prop_assert!(gate_of(gate.hook) == Some(OverriddenGate::Workers) && left.is_none(), "{:?}", gate);
+            }
+            let fixed = Scene { judged_for: judged_for(&scene, record.as_ref()), ..scene.clone() };
+            prop_assert_eq!(&fixed.advance(Some(&next)), &next);
+            record = Some(next);
+        }
     }
 
     /// A closed gate has a reason; an open one has none.

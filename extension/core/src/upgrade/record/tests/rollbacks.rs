@@ -3,7 +3,7 @@
 use super::courses::gates;
 use super::*;
 
-const OLD: &str = "35-1";
+pub(super) const OLD: &str = "35-1";
 
 fn to_old() -> Rollback {
     Rollback {
@@ -22,7 +22,7 @@ impl Scene {
     }
 
     /// The same while its packages go back. The ClusterBootstrap has those of the snapshot.
-    fn rolling_back() -> Self {
+    pub(super) fn rolling_back() -> Self {
         let mut scene = Self::cancelled();
         scene.bootstrap.generation = 13;
         (scene.tkr, scene.bootstrap.resolved_tkr) = (Ok(OLD.into()), Some(OLD));
@@ -31,7 +31,7 @@ impl Scene {
     }
 
     /// The same before the ClusterBootstrap is written.
-    fn recording() -> Self {
+    pub(super) fn recording() -> Self {
         let mut scene = Self::rolling_back();
         scene.bootstrap = Self::cancelled().bootstrap;
         scene.problem = Some(rollback::not_recorded());
@@ -49,7 +49,7 @@ fn begun() -> UpgradeRecord {
     scene.advance(Some(&before))
 }
 
-fn cancelled() -> UpgradeRecord {
+pub(super) fn cancelled() -> UpgradeRecord {
     let record = Scene::cancelled().advance(Some(&begun()));
     assert_eq!(
         (record.outcome, gates(&record, V35).as_str()),

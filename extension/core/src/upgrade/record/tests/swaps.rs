@@ -7,7 +7,7 @@ use super::*;
 use crate::upgrade::swap::SwapRequest;
 
 const MACHINES: &str = "35-1";
-const WANTED: &str = "35-2";
+pub(super) const WANTED: &str = "35-2";
 
 fn request(to: &str) -> SwapRequest {
     SwapRequest {
@@ -20,7 +20,7 @@ fn request(to: &str) -> SwapRequest {
 
 impl Scene {
     /// Cluster at v1.35.4 whose label names this release, with every package proven.
-    fn labelled(release: &'static str) -> Self {
+    pub(super) fn labelled(release: &'static str) -> Self {
         let mut scene = Self::ready().toward(V35, release);
         scene.cluster.label = release;
         scene.swap = SwapFacts {
@@ -32,7 +32,7 @@ impl Scene {
     }
 
     /// The same after the entry was written.
-    fn written(mut self, outdated: Option<&str>) -> Self {
+    pub(super) fn written(mut self, outdated: Option<&str>) -> Self {
         self.swap = SwapFacts {
             made_of: self.tkr.as_ref().ok().cloned(),
             outdated: outdated.map(str::to_owned),
@@ -42,14 +42,14 @@ impl Scene {
     }
 
     /// The record of the upgrade that has led here.
-    fn completed() -> UpgradeRecord {
+    pub(super) fn completed() -> UpgradeRecord {
         let record = Self::labelled(MACHINES).advance(None);
         assert_eq!(record.outcome, Some(Outcome::Completed));
         record
     }
 }
 
-fn swap(record: &UpgradeRecord) -> &Swap {
+pub(super) fn swap(record: &UpgradeRecord) -> &Swap {
     record.swap.as_ref().unwrap()
 }
 
