@@ -393,7 +393,11 @@ pub(crate) fn is_before_control_plane(hook: Hook) -> bool {
 /// Whether the previous record has this gate open.
 pub(crate) fn was_open(previous: Option<Course<'_>>, gate: &Gate) -> bool {
     let mut gates = previous.into_iter().flat_map(|record| record.gates);
-    gates.any(|other| other.open && (other.hook, &other.version) == (gate.hook, &gate.version))
+    gates.any(|other| {
+        other.open
+            && (other.hook, &other.version, &other.overridden_by)
+                == (gate.hook, &gate.version, &gate.overridden_by)
+    })
 }
 
 /// Whether a gate opens that releases the control plane or workers.

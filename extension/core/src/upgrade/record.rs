@@ -267,7 +267,7 @@ fn step(previous: Option<&UpgradeRecord>, seen: &Observed<'_>) -> UpgradeRecord 
         swap,
         supervisor: supervisor(previous, seen),
         rollback,
-        spent_overrides: None,
+        spent_overrides: spent,
     }
 }
 
