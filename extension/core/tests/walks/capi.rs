@@ -23,6 +23,7 @@ use crate::{
         LATER, PlannedBy, RELEASED, TEAM, VERSIONS, additional, bootstrap, cluster, control_plane, is_below,
         is_unmanaged, kubeconfig, minor, planned_by, release, release_of_version, worker,
     },
+    overridden::Overrides,
     replica::{Answer, Reading, Replica},
     servers::{Place, Servers},
 };
@@ -45,6 +46,8 @@ pub(crate) struct ClusterApi {
     plans: BTreeMap<[usize; 3], (Vec<usize>, u64)>,
     /// Last time at which the server's record was about the current Cluster and ClusterBootstrap, and had each gate open.
     open: BTreeMap<(&'static str, String), u64>,
+    /// Overrides that existed, and the gates that they have opened.
+    pub(crate) overrides: Overrides,
     /// Last time at which the Cluster had neither label nor ClusterBootstrap.
     unmanaged: Option<u64>,
     /// Whether the additional package was uninstalled, or cannot be, at some moment of the deletion.
@@ -212,6 +215,16 @@ fn every_step(at: usize, to: usize) -> Vec<usize> {
     (0..RELEASED).filter(is_step).collect()
 }
 
+/// Whether a hook releases a version that Cluster API has not written yet.
+fn is_ahead(servers: &Servers, hook: Hook, version: usize) -> bool {
+    let place = match hook {
+        Hook::BeforeClusterUpgrade | Hook::BeforeControlPlaneUpgrade => control_plane(),
+        Hook::AfterControlPlaneUpgrade | Hook::BeforeWorkersUpgrade => worker(),
+        _ => return false,
+    };
+    is_below(version_at(servers, &place, "spec"), version)
+}
+
 /// Steps of control plane and workers.
 struct Steps {
     control_plane: Vec<usize>,
@@ -256,9 +269,10 @@ fn mark_step(servers: &mut Servers, shown: bool, is_under_way: bool) {
 }
 
 impl ClusterApi {
-    /// Forgets which gates were open, and when the Cluster was unmanaged.
+    /// Forgets which gates were open, when the Cluster was unmanaged, and all overrides.
     pub(crate) fn forget(&mut self) {
         self.open.clear();
+        self.overrides = Overrides::default();
         self.unmanaged = None;
     }
 
@@ -368,6 +382,7 @@ impl ClusterApi {
         {
             if gate.open {
                 self.open.insert((gate.hook.as_str(), gate.version.clone()), now);
+                self.overrides.note(gate, now);
             }
         }
     }
@@ -621,11 +636,17 @@ impl ClusterApi {
             first_step: step.map(|step| VERSIONS[step]),
             deleted_at: deleting.then(|| time_at(now)),
             now: Some(time_at(now)),
-            clock: None,
+            clock: Some(self.replica.shown_clock(now)),
         };
         let Answer { released, asked: at } = self.replica.answer(servers, &call, self.reading, now);
         if released {
-            self.judge(hook, step.unwrap_or(asked), at);
+            let next = step.unwrap_or(asked);
+            self.judge(hook, next, at);
+            let is_managed = self.unmanaged.is_none_or(|unmanaged| unmanaged < at);
+            if is_managed && is_ahead(servers, hook, next) {
+                let clock = self.replica.clock(now);
+                self.overrides.judge(&call, VERSIONS[next], clock, (at, now));
+            }
             let observed = record(servers).map(|record| record.observed_cluster_generation);
             let is_earlier = observed.is_some_and(|observed| call.generation < observed);
             // Late answers are about an earlier record, and a deletion may exceed its limit.

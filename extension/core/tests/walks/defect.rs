@@ -8,10 +8,12 @@ use sluice_crds::labels::{annotation, label, name};
 use sluice_test_store::merge;
 
 use crate::{
+    connection::time_at,
     objects::{
         PACKAGES, RELEASED, a_release, a_template, bootstrap, cluster, control_plane, package, package_name,
         package_place, release, template, worker,
     },
+    overridden::OVERRIDES,
     servers::{Place, Servers, place, place_of},
     supervisor::tkgs_values,
 };
@@ -101,6 +103,26 @@ pub(crate) enum Defect {
     ShownStepsUnseen,
     /// A replica takes the gates of a record for those of any step.
     StepOfGateUnseen,
+    /// A leader opens gates by overrides without a read of them.
+    OverrideUnread,
+    /// ... of the policy by which they name their user.
+    PolicyUnread,
+    /// A leader takes every override for one of the current Cluster.
+    ClusterOfOverrideUnseen,
+    /// ... of the version of the hop.
+    VersionOfOverrideUnseen,
+    /// ... of the release of the hop.
+    ReleaseOfOverrideUnseen,
+    /// ... of the workers.
+    GateOfOverrideUnseen,
+    /// ... of every package.
+    PackagesOfOverrideUnseen,
+    /// ... that has not expired.
+    ExpiryUnseen,
+    /// A leader does not observe which overrides existed before the upgrade.
+    SpentOverridesUnseen,
+    /// A replica takes every override for one that has not expired.
+    ClockUnseen,
 }
 
 impl Defect {
@@ -114,6 +136,8 @@ impl Defect {
             Self::ClassUnread => plural == "clusterclasses",
             Self::ReleaseUnread => plural == "tanzukubernetesreleases",
             Self::ImagesUnread => plural == "osimages",
+            Self::OverrideUnread => plural == OVERRIDES,
+            Self::PolicyUnread => plural.starts_with("validatingadmissionpolic"),
             _ => false,
         }
     }
@@ -156,6 +180,11 @@ impl Defect {
                     remove(record, |field| field == "supervisor");
                 }
             }
+            Self::SpentOverridesUnseen if *place == bootstrap() => {
+                if let Some(record) = object.pointer_mut("/status/upgrade") {
+                    record["spentOverrides"] = json!([]);
+                }
+            }
             Self::ReleaseOfPackagesUnseen if *place == bootstrap() => {
                 let record = &object["status"]["upgrade"];
                 let release = record["rollback"]["release"].clone();
@@ -196,6 +225,31 @@ impl Defect {
                 object["status"]["upToDateReplicas"] = object["status"]["replicas"].clone();
             }
             _ => {}
+        }
+        object
+    }
+
+    /// Returns an override as a leader with these caches observes it.
+    pub(crate) fn overridden(self, seen: &Servers, mut object: Value) -> Value {
+        let at = |place: &Place, field: &str| {
+            let found = seen.get(place).and_then(|found| found.pointer(field));
+            found.cloned().unwrap_or_default()
+        };
+        let (field, value) = match self {
+            Self::ClusterOfOverrideUnseen => ("/clusterUID", at(&cluster(), "/metadata/uid")),
+            Self::VersionOfOverrideUnseen => (
+                "/target/kubernetesVersion",
+                at(&bootstrap(), "/status/upgrade/hop"),
+            ),
+            Self::ReleaseOfOverrideUnseen => ("/target/release", at(&bootstrap(), "/status/upgrade/tkr")),
+            Self::GateOfOverrideUnseen => ("/gate", json!("Workers")),
+            Self::PackagesOfOverrideUnseen => ("/packages", json!(["*"])),
+            // Within seven days after the creation.
+            Self::ExpiryUnseen => ("/expiresAt", json!(time_at(600_000).to_string())),
+            _ => return object,
+        };
+        if let Some(seen) = object["spec"].pointer_mut(field) {
+            *seen = value;
         }
         object
     }

@@ -35,6 +35,7 @@ use crate::{
     fault::{Fault, make},
     objects::{MANAGEMENT_UID, SYSTEM, TEAM, control_plane, control_plane_key},
     odd::{Shown, are_brought, undecodable},
+    overridden::OVERRIDES,
     servers::{Late, Place, Servers, digest, place, place_of, refused},
     supervisor::virtual_machines,
 };
@@ -104,6 +105,8 @@ pub(crate) struct Leader {
     pub(crate) saw: Servers,
     /// Whether the caches were up to date at that time.
     pub(crate) saw_all: bool,
+    /// Whether it has listed overrides.
+    pub(crate) lists_overrides: bool,
     /// Writes of the last step that took effect.
     pub(crate) made: Vec<Write>,
     /// Whether the last step was told that the workload has no list of PackageInstalls.
@@ -234,6 +237,7 @@ impl Leader {
             return;
         }
         self.seen.take_over_but(Server::Management, kind, servers);
+        self.lists_overrides |= kind != OVERRIDES;
         let mut kinds = WATCHED.to_vec();
         kinds.retain(|watched| *watched != kind);
         if self.watch_workload(servers, &kinds, now) {
@@ -248,6 +252,7 @@ impl Leader {
     pub(crate) fn watch_store(&mut self, servers: &Servers, server: Server, kinds: &[&str], now: u64) {
         if server == Server::Management || self.watch_workload(servers, kinds, now) {
             self.seen.take_over_kinds(server, kinds, servers);
+            self.lists_overrides |= kinds.contains(&OVERRIDES);
         }
     }
 
@@ -461,6 +466,9 @@ impl Leader {
             Some(spec) => deployed_with(spec, &place.1, object),
             None => object,
         };
+        if place.1 == OVERRIDES {
+            return defect.overridden(&self.seen, object);
+        }
         defect.seen(place, object)
     }
 
@@ -540,6 +548,7 @@ impl Leader {
         Some(Facts {
             server_now: Some(time_at(around.now)),
             management_uid: (!around.servers.is_management_unread).then(|| own.into()),
+            overrides: found.overrides.filter(|_| self.lists_overrides),
             ..found
         })
     }

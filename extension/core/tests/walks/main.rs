@@ -35,6 +35,13 @@
 //! - unproven: the record of a rollback opens a gate, or ends, only once the packages that went back are deployed;
 //! - refused: Cluster API accepts the steps that GenerateUpgradePlan returns;
 //! - unplanned: the next hop of a record is the first step that Cluster API shows;
+//! - overridden: an override opens only the gate that it names, of the version, release and Cluster that it names, and each other gate and
+//!   package still needs a proof;
+//! - left, reused: an override that existed before its upgrade opens no gate, and each releases one step;
+//! - revoked, expired, unenforced: an override opens a gate only if it exists, has not expired by the clock of the leader, and its policy
+//!   exists, at some time during the reconcile; and the gate releases a call only while it exists, and has not expired by the clock of the
+//!   replica;
+//! - incomplete: a record is completed only after all packages were deployed, whatever was overridden;
 //! - early: no swap ends before all machines are made of the new images;
 //! - after a crash at any step, or a refused or unanswered request, the final state equals that of the undisturbed run.
 //!
@@ -58,6 +65,8 @@ mod machines;
 mod named;
 mod objects;
 mod odd;
+mod overridden;
+mod overrides;
 mod planned;
 mod planted;
 mod pruned;

@@ -117,7 +117,7 @@ fn edits() -> impl Strategy<Value = Edit> {
     ]
 }
 
-fn readings() -> impl Strategy<Value = Reading> {
+pub(crate) fn readings() -> impl Strategy<Value = Reading> {
     prop_oneof![
         4 => Just(Reading::AtOnce),
         1 => Just(Reading::Fails),
@@ -126,7 +126,7 @@ fn readings() -> impl Strategy<Value = Reading> {
 }
 
 /// Most steps are undisturbed: otherwise few walks open a gate.
-fn steps() -> impl Strategy<Value = Step> {
+pub(crate) fn steps() -> impl Strategy<Value = Step> {
     let package = || 0..3_usize;
     let leader = || prop_oneof![4 => Just(0_usize), 1 => Just(1_usize)];
     let kind = || prop::sample::select(CACHES);
@@ -278,7 +278,7 @@ fn no_package_goes_back_early_and_no_rollback_lasts_forever() {
 }
 
 /// Takes one walk.
-fn take(mut walk: Walk, planned: PlannedBy, steps: &[Step], finish: impl FnOnce(&mut Walk)) {
+pub(crate) fn take(mut walk: Walk, planned: PlannedBy, steps: &[Step], finish: impl FnOnce(&mut Walk)) {
     walk.step(Step::User(Edit::Steps(planned)));
     walk.take(steps);
     walk.calm();

@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use jiff::{SignedDuration, Timestamp};
 use kube::core::Status;
 use serde_json::{Value, json};
 use sluice_core::{
@@ -27,6 +28,7 @@ use sluice_crds::{
 };
 
 use crate::{
+    connection::time_at,
     defect::Defect,
     objects::{SYSTEM, TEAM, control_plane},
     odd::{Shown, text},
@@ -71,6 +73,8 @@ pub(crate) struct Replica {
     in_flight: Option<Servers>,
     /// The call whose answers are late, its time, and the state that was read.
     late: Option<(String, u64, Servers)>,
+    /// Seconds by which its clock is ahead of all others.
+    pub(crate) ahead: i64,
     pub(crate) defect: Option<Defect>,
 }
 
@@ -96,6 +100,19 @@ impl Replica {
 
     pub(crate) fn forget(&mut self) {
         self.seen = Servers::default();
+    }
+
+    /// Returns the time of its clock.
+    pub(crate) fn clock(&self, now: u64) -> Timestamp {
+        time_at(now) + SignedDuration::from_secs(self.ahead)
+    }
+
+    /// Returns the time that it compares with that of an expiry.
+    pub(crate) fn shown_clock(&self, now: u64) -> Timestamp {
+        match self.defect {
+            Some(Defect::ClockUnseen) => time_at(0),
+            _ => self.clock(now),
+        }
     }
 
     /// Another call about the Cluster arrives. The answer to its read stays under way.

@@ -22,8 +22,8 @@ use crate::{
 /// Whether a package is correctly deployed, by Kubernetes version.
 pub(crate) type Right = [bool; VERSIONS.len()];
 
-/// Whether all packages are correctly deployed, by release.
-pub(crate) type Fits = [bool; RELEASES.len()];
+/// Whether each package is correctly deployed, by release.
+pub(crate) type Fits = [[bool; RELEASES.len()]; PACKAGES.len()];
 
 /// Whether the gate is open and releases a step that Cluster API has not taken yet.
 pub(crate) fn releases_step(servers: &Servers, gate: &Gate) -> bool {
@@ -41,9 +41,14 @@ pub(crate) fn opened<'a>(
     before: Option<&UpgradeRecord>,
     after: &'a UpgradeRecord,
 ) -> Vec<&'a Gate> {
+    // A gate that is open by another override, or by a proof instead of an override, opens.
     let was_open = |gate: &Gate| {
         let mut gates = before.into_iter().flat_map(|record| &record.gates);
-        gates.any(|other| other.open && (other.hook, &other.version) == (gate.hook, &gate.version))
+        gates.any(|other| {
+            other.open
+                && (other.hook, &other.version, &other.overridden_by)
+                    == (gate.hook, &gate.version, &gate.overridden_by)
+        })
     };
     let gates = after.gates.iter();
     gates
@@ -217,16 +222,14 @@ fn is_enough(servers: &Servers, package: usize, version: &str, release: usize) -
     least.is_some_and(|least| least <= format!("{}.{version}", ref_name(package)))
 }
 
-/// Returns the releases for which all packages are deployed with their current ClusterBootstrap, Package and values.
+/// Returns the releases for which each package is deployed with its current ClusterBootstrap, Package and values.
 pub(crate) fn fits(servers: &Servers, kapp: &Kapp) -> Fits {
-    let deployed = PACKAGES.map(|package| deployed_versions(servers, kapp, package));
-    let fits = |release: usize| {
-        let mut each = PACKAGES.iter().zip(&deployed);
-        each.all(|(package, versions)| {
-            versions[release].is_some_and(|version| is_enough(servers, *package, version, release))
+    PACKAGES.map(|package| {
+        let versions = deployed_versions(servers, kapp, package);
+        std::array::from_fn(|release| {
+            versions[release].is_some_and(|version| is_enough(servers, package, version, release))
         })
-    };
-    std::array::from_fn(fits)
+    })
 }
 
 /// Whether the control plane runs the version of a gate that comes after it.

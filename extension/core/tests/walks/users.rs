@@ -16,6 +16,7 @@ use crate::{
         release_of_version, short_name, template, values, values_source, version_of_release, worker,
     },
     odd,
+    overridden::{override_place, remove_all, set_binding, set_policy},
     servers::{Place, Servers, place},
     supervisor,
     truth::snapshot,
@@ -159,6 +160,12 @@ pub(crate) enum Edit {
     Snapshot(Edited),
     /// No rollback goes back from a version of a package.
     NoWayBack(usize, usize),
+    /// The override of this name is deleted.
+    Revoke(&'static str),
+    /// The policy of overrides exists, or does not.
+    OverridePolicy(bool),
+    /// Its binding exists, or does not.
+    OverrideBinding(bool),
 }
 
 /// Annotation of a ClusterBootstrap with the snapshot before and after an edit.
@@ -384,6 +391,9 @@ pub(crate) fn edit(servers: &mut Servers, edit: Edit) {
                 package["metadata"]["annotations"] = json!({annotation::ROLLBACK: "false"});
             });
         }
+        Edit::Revoke(name) => servers.remove(&override_place(name)),
+        Edit::OverridePolicy(exists) => set_policy(servers, exists),
+        Edit::OverrideBinding(exists) => set_binding(servers, exists),
     }
 }
 
@@ -604,6 +614,7 @@ fn moved(servers: &mut Servers) {
         });
     }
     servers.remove(&of_package(0, "apps"));
+    remove_all(servers);
 }
 
 /// Sets a target above the first version, and corrects all its inputs, with the package versions if they were `chosen`. Returns the

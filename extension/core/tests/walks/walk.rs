@@ -24,6 +24,7 @@ use crate::{
     leader::{Leader, Surroundings},
     machines::{admit, servers_with_images},
     objects::{PACKAGES, VERSIONS, cluster, control_plane, is_unmanaged, kube_system, servers, worker},
+    overridden::{Asked, Existing, create},
     replica::Reading,
     servers::{Late, Place, Servers},
     supervisor::{self, servers_on_supervisor},
@@ -97,6 +98,10 @@ pub(crate) enum Step {
     /// The garbage collector deletes one dependent of deleted owners; a round deletes all of them.
     Collect(u8),
     Wait(u64),
+    /// A user creates an override.
+    Override(Asked),
+    /// The clock of the replica is ahead of all others by these seconds.
+    ReplicaClock(i64),
     User(Edit),
     /// Only reconciles happen for a while.
     Calm,
@@ -120,6 +125,7 @@ struct Observed {
     is_first_deployed: bool,
     record: Option<UpgradeRecord>,
     swaps: Option<Moment>,
+    overrides: Existing,
 }
 
 #[derive(Clone)]
@@ -288,6 +294,8 @@ impl Walk {
             }
             Step::Collect(which) => servers.collect_one(which),
             Step::Wait(seconds) => self.now += seconds,
+            Step::Override(asked) => create(servers, asked, now),
+            Step::ReplicaClock(ahead) => self.capi.replica.ahead = ahead,
             Step::User(Edit::Move) => {
                 edit(servers, Edit::Move);
                 // The management cluster and the processes are new.
@@ -390,6 +398,7 @@ impl Walk {
                     || is_first_deployed(&self.servers, &self.kapp),
                 record: record(&self.servers),
                 swaps: Moment::of(&self.servers, &self.kapp),
+                overrides: Existing::of(&self.servers),
             });
         }
         let Some(observed) = &self.observed else { return };
@@ -403,6 +412,7 @@ impl Walk {
         if observed.is_first_deployed {
             self.first_deployed_at = Some(self.now);
         }
+        self.capi.overrides.observe(&observed.overrides, self.now);
         self.capi
             .note(&observed.servers, observed.record.as_ref(), self.now);
         if let Some(state) = cluster_state(&observed.servers) {
@@ -442,7 +452,9 @@ impl Walk {
             if let Some(written) = record(&self.servers) {
                 plans::assert_next_step(&self.leaders[which], before.as_ref(), &written);
             }
+            self.note_target(which, before.as_ref());
             self.judge(before.as_ref(), &write, began);
+            self.judge_completion(which, before.as_ref());
         }
         self.judge_swaps(which, &there);
         supervisor::judge(&there, &self.servers, &self.leaders[which].made);

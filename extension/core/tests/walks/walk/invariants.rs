@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use sluice_core::reconcile::cluster::{Server, Verb, Write};
 use sluice_crds::{
     labels::{annotation, label},
-    run::{Hook, Outcome, PackageState, UpgradeRecord},
+    run::{Gate, Hook, Outcome, PackageState, UpgradeRecord},
 };
 
 use super::{Step, Walk};
@@ -114,10 +114,13 @@ impl Walk {
                 self.swaps.judge_gate(gate, began);
             }
             let version = version_of(gate);
+            let overrides = &self.capi.overrides;
+            overrides.assert_opens(&record, gate, began);
             for package in concerned(&self.servers, gate.hook) {
                 let right = self.right_at[package][version];
+                let by = gate.overridden_by.as_ref();
                 assert!(
-                    right.is_some_and(|at| at >= began),
+                    right.is_some_and(|at| at >= began) || overrides.passes(by, package),
                     "early: {:?} {} is opened by a reconcile that began at {began}, and package {package} was last correct at {right:?}; \
                      {write:?}; {:?}, {}",
                     gate.hook,
@@ -127,6 +130,56 @@ impl Walk {
                 );
             }
         }
+    }
+
+    /// Records which overrides a leader knew when it recorded a target.
+    pub(super) fn note_target(&mut self, which: usize, before: Option<&UpgradeRecord>) {
+        if let Some(record) = record(&self.servers) {
+            let leader = &self.leaders[which];
+            let saw = leader.lists_overrides.then_some(&leader.saw);
+            self.capi.overrides.record(before, &record, saw);
+        }
+    }
+
+    /// Asserts that a record that a leader has completed from current caches had proofs of all packages, whatever was overridden.
+    pub(super) fn judge_completion(&self, which: usize, before: Option<&UpgradeRecord>) {
+        let is_complete = |record: &UpgradeRecord| record.outcome == Some(Outcome::Completed);
+        let Some(record) = record(&self.servers).filter(is_complete) else {
+            return;
+        };
+        let leader = &self.leaders[which];
+        if self.capi.overrides.is_empty() || !leader.saw_all || before.is_some_and(is_complete) {
+            return;
+        }
+        let version = VERSIONS.iter().position(|version| *version == record.to);
+        let version = version.expect("a version of the walk");
+        let mut needed = concerned(&self.servers, Hook::AfterClusterUpgrade);
+        let unproven = needed.find(|package| self.right_at[*package][version].is_none());
+        assert!(
+            unproven.is_none(),
+            "incomplete: package {unproven:?} was never correct; {}",
+            brief(Some(&record)),
+        );
+    }
+
+    /// Whether an override keeps a gate open. Asserts that it is in force, unless the step of the gate was made, or no gate changes any more.
+    fn is_kept_open(&self, record: &UpgradeRecord, gate: &Gate) -> bool {
+        let Some(by) = &gate.overridden_by else {
+            return false;
+        };
+        let mut gates = record.gates.iter();
+        let is_made = gates.any(|other| {
+            other.open && other.hook == Hook::AfterWorkersUpgrade && other.version == gate.version
+        });
+        let began = self.leaders[0].began;
+        assert!(
+            is_made || self.is_deleting() || self.capi.overrides.is_in_force(by, began),
+            "open: {:?} {} stays open by {by:?} at {began}; {}",
+            gate.hook,
+            gate.version,
+            brief(Some(record)),
+        );
+        true
     }
 
     /// Runs only reconciles, then asserts that all gates with invalid proofs are closed.
@@ -164,6 +217,7 @@ impl Walk {
             .filter(|gate| releases_step(&self.servers, gate))
         {
             let version = version_of(gate);
+            let is_kept = self.is_kept_open(&record, gate);
             let stays = match gate.hook {
                 Hook::AfterControlPlaneUpgrade => true,
                 // A gate of a passed version stays open, and an unresponsive workload closes none.
@@ -173,11 +227,14 @@ impl Walk {
             if stays {
                 continue;
             }
+            let (overrides, by) = (&self.capi.overrides, gate.overridden_by.as_ref());
             let wrong: Vec<usize> = concerned(&self.servers, gate.hook)
                 .filter(|package| !right(&self.servers, &self.kapp, *package)[version])
+                .filter(|package| !(is_kept && overrides.passes(by, *package)))
                 .collect();
+            let is_silent = self.servers.silent && !overrides.passes_every(by);
             assert!(
-                wrong.is_empty() && !self.servers.silent && !is_paused && is_known(&self.servers, version),
+                wrong.is_empty() && !is_silent && !is_paused && is_known(&self.servers, version),
                 "open: {:?} {} stays open, packages {wrong:?} are wrong, paused: {is_paused}; last {:?}, {:?}, {}",
                 gate.hook,
                 gate.version,

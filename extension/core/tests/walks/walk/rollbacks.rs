@@ -7,7 +7,7 @@ use sluice_core::{
 };
 use sluice_crds::{
     labels::annotation,
-    run::{Hook, Outcome, UpgradeRecord},
+    run::{Gate, Hook, Outcome, UpgradeRecord},
 };
 
 use super::Walk;
@@ -104,9 +104,10 @@ impl Walk {
         let is_over = |record: &UpgradeRecord| record.outcome == Some(Outcome::RolledBack);
         let ends = is_over(record) && !before.is_some_and(is_over);
         let opened = opened(&self.servers, before, record);
-        let mut hooks: Vec<Hook> = opened.iter().map(|gate| gate.hook).collect();
+        let of_gate = |gate: &&Gate| (gate.hook, gate.overridden_by.clone());
+        let mut hooks: Vec<_> = opened.iter().map(of_gate).collect();
         if ends {
-            hooks.push(Hook::AfterControlPlaneUpgrade);
+            hooks.push((Hook::AfterControlPlaneUpgrade, None));
         }
         let marked = self.servers.get(&bootstrap()).map(mark);
         let is_restored = marked.is_some_and(|marked| *marked == *rollback.release);
@@ -114,8 +115,11 @@ impl Walk {
             !ends || is_restored,
             "unrestored: {rollback:?} ends with the packages of {marked:?}"
         );
-        for hook in hooks {
-            let unproven = concerned(&self.servers, hook).find(|package| !self.rollbacks.deployed[*package]);
+        for (hook, by) in hooks {
+            let mut concerned = concerned(&self.servers, hook);
+            let unproven = concerned.find(|package| {
+                !self.rollbacks.deployed[*package] && !self.capi.overrides.passes(by.as_ref(), *package)
+            });
             assert!(
                 is_restored && unproven.is_none(),
                 "unproven: {hook:?} is opened by {rollback:?} with the packages of {marked:?}, and package {unproven:?} was not deployed; {}",

@@ -9,7 +9,7 @@ use sluice_core::{
 };
 use sluice_crds::{
     labels::{annotation, name},
-    run::{Gate, Hook, Outcome, Swap, UpgradeRecord},
+    run::{Gate, GateOverride, Hook, Outcome, Swap, UpgradeRecord},
 };
 
 use super::{Step, Walk, invariants::ROUNDS};
@@ -20,7 +20,9 @@ use crate::{
         are_entered, are_replaced, brief_entry, entries, has_image, has_images, images, is_declared,
         labelled, made_of, pinned, release_in, rendered,
     },
-    objects::{RELEASES, VERSIONS, bootstrap, cluster, control_plane, is_below, version_of_release, worker},
+    objects::{
+        PACKAGES, RELEASES, VERSIONS, bootstrap, cluster, control_plane, is_below, version_of_release, worker,
+    },
     servers::{Servers, place_of},
     truth::{Fits, fits, recorded_cluster, version_of},
     users::mend_target,
@@ -86,8 +88,8 @@ fn is_allowed(servers: &Servers) -> bool {
 /// Last times at which facts were true, and all entries that were written.
 #[derive(Clone, Default)]
 pub(crate) struct Swaps {
-    /// All packages were correctly deployed for each release.
-    fit_at: [Option<u64>; RELEASES.len()],
+    /// Each package was correctly deployed for each release.
+    fit_at: [[Option<u64>; RELEASES.len()]; PACKAGES.len()],
     /// The objects of the API server gave this entry: part, release and entry.
     rendered_at: BTreeMap<(usize, usize, String), u64>,
     /// The class declared the variable.
@@ -112,7 +114,8 @@ pub(crate) struct Swaps {
 
 impl Swaps {
     pub(super) fn observe(&mut self, moment: &Moment, now: u64) {
-        for (fits, at) in moment.fits.iter().zip(&mut self.fit_at) {
+        let fits = moment.fits.iter().flatten();
+        for (fits, at) in fits.zip(self.fit_at.iter_mut().flatten()) {
             if *fits {
                 *at = Some(now);
             }
@@ -193,15 +196,17 @@ impl Swaps {
         );
     }
 
-    /// Asserts that the packages of a release were deployed, that its entries could be written, and that nothing forbade it, at some time
-    /// during a reconcile.
-    fn judge(&self, what: &str, to: usize, began: u64) {
+    /// Asserts that the packages of a release, except those that an override passes, were deployed, that its entries could be written, and
+    /// that nothing forbade it, at some time during a reconcile.
+    fn judge(&self, what: &str, to: usize, passed: [bool; PACKAGES.len()], began: u64) {
         let held = |at: Option<u64>| at.is_some_and(|at| at >= began);
-        assert!(
-            held(self.fit_at[to]),
-            "early: {what} by a reconcile that began at {began}, and its packages were last deployed at {:?}",
-            self.fit_at[to],
-        );
+        for package in PACKAGES {
+            let fit_at = self.fit_at[package][to];
+            assert!(
+                passed[package] || held(fit_at),
+                "early: {what} by a reconcile that began at {began}, and package {package} was last deployed at {fit_at:?}",
+            );
+        }
         assert!(
             held(self.allowed_at),
             "paused: {what} by a reconcile that began at {began}, and nothing forbade it last at {:?}",
@@ -379,8 +384,15 @@ impl Walk {
             swap.from,
             swap.to
         );
-        self.swaps
-            .judge(&format!("the swap to {} is opened", swap.to), to, began);
+        self.capi.overrides.assert_opens_swap(record, swap, began);
+        let passed = self.passed(swap.overridden_by.as_ref());
+        let what = format!("the swap to {} is opened", swap.to);
+        self.swaps.judge(&what, to, passed, began);
+    }
+
+    /// Returns which packages an override passes.
+    fn passed(&self, by: Option<&GateOverride>) -> [bool; PACKAGES.len()] {
+        PACKAGES.map(|package| self.capi.overrides.passes(by, package))
     }
 
     /// Asserts the same for written entries, which replace those of the version of all machines, and nothing else.
@@ -409,7 +421,13 @@ impl Walk {
             permitted.is_some_and(|at| at >= began),
             "unrecorded: {what} by a reconcile that began at {began}, and the record permitted them last at {permitted:?}",
         );
-        self.swaps.judge(&what, to, began);
+        let permitting = record(&self.servers);
+        let swap = permitting.as_ref().and_then(|record| record.swap.as_ref());
+        if let Some((record, swap)) = permitting.as_ref().zip(swap) {
+            self.capi.overrides.assert_opens_swap(record, swap, began);
+        }
+        let passed = self.passed(swap.and_then(|swap| swap.overridden_by.as_ref()));
+        self.swaps.judge(&what, to, passed, began);
         self.assert_rendered(&what, to, written, began);
     }
 
