@@ -20,7 +20,7 @@ use sluice_core::{
     packages::build::FIELD_MANAGER,
     protocol::{Failure, Write},
     upgrade::overrides::{
-        POLICY,
+        POLICY, enforced_since,
         status::{NamedCluster, OverrideState, Policy, write},
     },
 };
@@ -104,7 +104,7 @@ impl OverrideStatuses {
         }
         let policy = read_policy(&self.client).await;
         let wait = match policy {
-            Policy::Exists => FOUND_FOR,
+            Policy::Since(_) => FOUND_FOR,
             Policy::Missing | Policy::Unreadable => MISSED_FOR,
         };
         *known = Some((policy, now + wait));
@@ -117,11 +117,13 @@ async fn read_policy(client: &Client) -> Policy {
     let policies = Api::<ValidatingAdmissionPolicy>::all(client.clone());
     let bindings = Api::<ValidatingAdmissionPolicyBinding>::all(client.clone());
     let (policy, binding) = tokio::join!(
-        policies.get_metadata_opt(POLICY),
-        bindings.get_metadata_opt(POLICY)
+        policies.get_opt(POLICY),
+        bindings.get_opt(POLICY)
     );
     match (policy, binding) {
-        (Ok(Some(_)), Ok(Some(_))) => Policy::Exists,
+        (Ok(Some(policy)), Ok(Some(binding))) => {
+            enforced_since(&policy, &binding).map_or(Policy::Missing, Policy::Since)
+        }
         (Ok(None), _) | (_, Ok(None)) => Policy::Missing,
         (Err(error), _) | (_, Err(error)) => {
             warn!(error = %error_chain(&error), "Failed to read ValidatingAdmissionPolicy {POLICY} or its binding");
@@ -207,9 +209,9 @@ async fn reconcile(
         let policy = if state.needs_policy() {
             let (policy, wait) = statuses.policy().await;
             sooner(Some(wait));
-            policy
+            Some(policy)
         } else {
-            Policy::Exists
+            None
         };
         sooner(state.until_expiry(of, clock().now));
         if let Some(write) = write(of, &state, policy, clock().now) {

@@ -8,6 +8,10 @@ pub mod status;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::admissionregistration::v1::{
+    ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
 use sluice_crds::{
     lifecycle::{EVERY_PACKAGE, MAX_DAYS, MAX_PACKAGES, OverriddenGate, UpgradeOverride},
@@ -35,6 +39,34 @@ pub(crate) const LONGEST_REASON: usize = 1024;
 /// Name of the ValidatingAdmissionPolicy, and of its binding, without which no override counts: it ensures that `requestedBy` is the user who
 /// created the override.
 pub const POLICY: &str = "sluice-overrides";
+
+/// Returns the time since which `requestedBy` of each new override is the user who created it; `None` if the policy is being deleted, or its
+/// binding does not deny.
+#[must_use]
+pub fn enforced_since(
+    policy: &ValidatingAdmissionPolicy,
+    binding: &ValidatingAdmissionPolicyBinding,
+) -> Option<Timestamp> {
+    let spec = binding.spec.as_ref()?;
+    let denies = spec.validation_actions.iter().flatten().any(|action| action == "Deny");
+    if !denies || spec.policy_name.as_deref() != Some(POLICY) {
+        return None;
+    }
+    let created = |metadata: &ObjectMeta| {
+        let created = metadata.creation_timestamp.as_ref().map(|time| time.0);
+        created.filter(|_| metadata.deletion_timestamp.is_none())
+    };
+    Some(created(&policy.metadata)?.max(created(&binding.metadata)?))
+}
+
+/// Whether an override was created under the policy.
+#[must_use]
+pub fn is_enforced(object: &UpgradeOverride, since: Option<Timestamp>) -> bool {
+    let created = object.metadata.creation_timestamp.as_ref();
+    since
+        .zip(created)
+        .is_some_and(|(since, created)| created.0 >= since)
+}
 
 /// Override that is complete and has not expired.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -103,7 +103,11 @@ fn set(servers: &mut Servers, at: Place, kind: &str, exists: bool) {
     if !exists {
         servers.remove(&at);
     } else if servers.get(&at).is_none() {
-        let object = json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": {}, "spec": {}});
+        let object = json!({
+            "apiVersion": "admissionregistration.k8s.io/v1", "kind": kind,
+            "metadata": {"creationTimestamp": time_at(0).to_string()},
+            "spec": {"policyName": POLICY, "validationActions": ["Deny"]},
+        });
         servers.put(at, object);
     }
 }

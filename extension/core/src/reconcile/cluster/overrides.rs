@@ -20,7 +20,9 @@ use crate::{
     reasons::{GateReason, Hold},
     upgrade::{
         course,
-        overrides::{MAX_OF_STEP, Override, Overrides, POLICY, of_upgrade, usable},
+        overrides::{
+            MAX_OF_STEP, Override, Overrides, POLICY, enforced_since, is_enforced, of_upgrade, usable,
+        },
         record::opens_swap,
     },
 };
@@ -75,7 +77,7 @@ impl Known {
 }
 
 /// Returns the overrides that the API server has, of those that keep a gate of `record` open or may open one of its step. None counts
-/// without the policy that binds `requestedBy` to the caller, nor if one of the objects cannot be read.
+/// that was created without the policy that binds `requestedBy` to the caller, nor if one of the objects cannot be read.
 pub(super) fn confirm(
     context: &Context<'_>,
     validated: &Validated,
@@ -117,11 +119,13 @@ pub(super) fn confirm(
         context.read::<UpgradeOverride>(&of.by.name, at, ReadPhase::Confirm)
     }));
     together([needs_of(&policy), needs_of(&binding), needs_of(&objects)])?;
-    let is_enforced = readable(policy)?.is_some() && readable(binding)?.is_some();
+    let since = readable(policy)?
+        .zip(readable(binding)?)
+        .and_then(|(policy, binding)| enforced_since(&policy, &binding));
     let (uid, now) = (&facts.owner.uid, context.began.now);
     let mut found = Vec::new();
     for (of, object) in wanted.into_iter().zip(objects?) {
-        let object = readable(object)?.filter(|_| is_enforced);
+        let object = readable(object)?.filter(|object| is_enforced(object, since));
         let read = object.and_then(|object| Override::of(&object, uid, now).ok());
         // An override of the same name is another one.
         found.extend(read.filter(|read| read == of));

@@ -13,7 +13,7 @@ use sluice_crds::{
     run::{ClusterBootstrapStatus, GateOverride, UpgradeRecord},
 };
 
-use super::{MAX_OVERRIDES, Override, POLICY};
+use super::{MAX_OVERRIDES, Override, POLICY, is_enforced};
 use crate::{
     protocol::{Key, Server, Write},
     text::one_line,
@@ -40,12 +40,12 @@ pub struct NamedCluster<'a> {
     pub status: Option<&'a ClusterBootstrapStatus>,
 }
 
-/// Whether ValidatingAdmissionPolicy [`POLICY`] and its binding exist.
+/// Whether ValidatingAdmissionPolicy [`POLICY`] and its binding are in force.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
-    /// Both exist.
-    Exists,
-    /// One of them does not exist.
+    /// Both exist, since this time.
+    Since(Timestamp),
+    /// One of them does not exist, or the binding does not deny.
     Missing,
     /// One of them cannot be read.
     Unreadable,
@@ -180,16 +180,17 @@ fn unknown_packages<'a>(of: &'a Override, record: &UpgradeRecord) -> Vec<&'a str
     named.filter(|name| !is_known(name)).collect()
 }
 
-/// Returns the write of the status of `object`, if it differs. `policy` is only used if the state [needs](OverrideState::needs_policy) it.
+/// Returns the write of the status of `object`, if it differs. `policy` matters only if the state
+/// [needs](OverrideState::needs_policy) it.
 #[must_use]
 pub fn write(
     object: &UpgradeOverride,
     state: &OverrideState,
-    policy: Policy,
+    policy: Option<Policy>,
     now: Timestamp,
 ) -> Option<Write> {
     let ours = [
-        since_changed(object, ACCEPTED, said(state, policy), now),
+        since_changed(object, ACCEPTED, said(object, state, policy), now),
         since_changed(object, USED, used_said(object, state), now),
     ];
     let is_other = |condition: &&Condition| ![ACCEPTED, USED].contains(&condition.type_.as_str());
@@ -216,25 +217,31 @@ pub fn write(
 type Said = (&'static str, &'static str, String);
 
 /// Returns condition `Accepted`.
-fn said(state: &OverrideState, policy: Policy) -> Said {
+fn said(object: &UpgradeOverride, state: &OverrideState, policy: Option<Policy>) -> Said {
     let message = match state.accepted.clone() {
         Err((reason, message)) => return ("False", reason, message),
         Ok(message) => message,
     };
-    match policy {
-        Policy::Missing if state.needs_policy() => {
+    match policy.filter(|_| state.needs_policy()) {
+        Some(Policy::Missing) => {
             let message = format!(
-                "ValidatingAdmissionPolicy {POLICY} or its binding does not exist, so no override has an effect; install it"
+                "ValidatingAdmissionPolicy {POLICY} or its binding does not exist, or does not deny, so no override has an effect; install them"
             );
             ("False", "PolicyMissing", message)
         }
-        Policy::Unreadable if state.needs_policy() => {
+        Some(Policy::Since(since)) if !is_enforced(object, Some(since)) => {
+            let message = format!(
+                "the override was created before ValidatingAdmissionPolicy {POLICY}, which checks spec.requestedBy; create it again"
+            );
+            ("False", "PolicyMissing", message)
+        }
+        Some(Policy::Unreadable) => {
             let message = format!(
                 "ValidatingAdmissionPolicy {POLICY} or its binding cannot be read; no override has an effect until then"
             );
             ("Unknown", "PolicyUnreadable", message)
         }
-        Policy::Exists | Policy::Missing | Policy::Unreadable => ("True", "Accepted", message),
+        Some(Policy::Since(_)) | None => ("True", "Accepted", message),
     }
 }
 

@@ -232,3 +232,29 @@ fn only_gates_that_release_a_step_can_be_passed() {
         ]
     );
 }
+
+type PolicyEdit = fn(&mut ValidatingAdmissionPolicy, &mut ValidatingAdmissionPolicyBinding);
+
+/// The user of an override that was created at another time may be anybody.
+#[rstest]
+#[case::in_force(|_, _| {}, true)]
+#[case::policy_is_younger(|policy, _| policy.metadata.creation_timestamp = Some(Time(at(CREATED + 1))), false)]
+#[case::binding_is_younger(|_, binding| binding.metadata.creation_timestamp = Some(Time(at(CREATED + 1))), false)]
+#[case::policy_is_deleted(|policy, _| policy.metadata.deletion_timestamp = Some(Time(at(CREATED + 1))), false)]
+#[case::binding_is_deleted(|_, binding| binding.metadata.deletion_timestamp = Some(Time(at(CREATED + 1))), false)]
+#[case::of_unknown_age(|policy, _| policy.metadata.creation_timestamp = None, false)]
+#[case::only_warns(|_, binding| binding.spec.as_mut().unwrap().validation_actions = Some(vec!["Warn".into()]), false)]
+#[case::of_another_policy(|_, binding| binding.spec.as_mut().unwrap().policy_name = Some("sluice-gates".into()), false)]
+fn the_policy_is_in_force_at_the_creation(#[case] edit: PolicyEdit, #[case] expected: bool) {
+    let mut policy = ValidatingAdmissionPolicy::default();
+    policy.metadata.creation_timestamp = Some(Time(at(CREATED)));
+    let mut binding = ValidatingAdmissionPolicyBinding {
+        metadata: policy.metadata.clone(),
+        ..ValidatingAdmissionPolicyBinding::default()
+    };
+    let spec = binding.spec.get_or_insert_default();
+    spec.policy_name = Some(POLICY.to_owned());
+    spec.validation_actions = Some(vec!["Deny".to_owned(), "Audit".to_owned()]);
+    edit(&mut policy, &mut binding);
+    assert_eq!(is_enforced(&given(), enforced_since(&policy, &binding)), expected);
+}

@@ -15,6 +15,11 @@ fn now() -> Timestamp {
     at("2026-12-01T12:00:00Z")
 }
 
+/// The policy, as old as the override.
+fn enforced() -> Policy {
+    Policy::Since(at("2026-12-01T11:00:00Z"))
+}
+
 /// Returns an override for the control plane that was created an hour ago and expires in an hour.
 fn object() -> UpgradeOverride {
     serde_json::from_value(json!({
@@ -68,7 +73,7 @@ fn judged(object: &UpgradeOverride, status: &Value, policy: Policy) -> (Override
         status: Some(&status),
     };
     let state = OverrideState::of(object, Some(cluster), now());
-    let written = write(object, &state, policy, now()).map(|write| write.body);
+    let written = write(object, &state, Some(policy), now()).map(|write| write.body);
     (state, written)
 }
 
@@ -85,7 +90,7 @@ fn condition<'a>(body: &'a Value, type_: &str) -> (&'a str, &'a str) {
 #[test]
 fn an_override_is_accepted_and_written_once() {
     let mut object = object();
-    let (state, body) = judged(&object, &status(), Policy::Exists);
+    let (state, body) = judged(&object, &status(), enforced());
     let body = body.unwrap();
     assert_eq!(condition(&body, "Accepted"), ("True", "Accepted"));
     assert_eq!(condition(&body, "Used"), ("False", "NotUsed"));
@@ -97,7 +102,7 @@ fn an_override_is_accepted_and_written_once() {
     assert!(state.needs_policy());
     assert_eq!(state.until_expiry(&object, now()), Some(Duration::from_hours(1)));
     object.status = serde_json::from_value(body["status"].clone()).unwrap();
-    assert_eq!(judged(&object, &status(), Policy::Exists).1, None);
+    assert_eq!(judged(&object, &status(), enforced()).1, None);
 }
 
 #[rstest]
@@ -137,7 +142,7 @@ fn an_override_of_no_cluster_or_of_many_is_refused() {
     };
     let reason = |cluster: Option<NamedCluster<'_>>| {
         let state = OverrideState::of(&object, cluster, now());
-        let body = write(&object, &state, Policy::Exists, now()).unwrap().body;
+        let body = write(&object, &state, Some(enforced()), now()).unwrap().body;
         condition(&body, "Accepted").1.to_owned()
     };
     assert_eq!(reason(None), "ClusterNotFound");
@@ -146,7 +151,8 @@ fn an_override_of_no_cluster_or_of_many_is_refused() {
 }
 
 #[rstest]
-#[case(Policy::Exists, ("True", "Accepted"))]
+#[case(enforced(), ("True", "Accepted"))]
+#[case(Policy::Since(at("2026-12-01T11:00:01Z")), ("False", "PolicyMissing"))]
 #[case(Policy::Missing, ("False", "PolicyMissing"))]
 #[case(Policy::Unreadable, ("Unknown", "PolicyUnreadable"))]
 fn without_the_policy_no_override_is_accepted(#[case] policy: Policy, #[case] expected: (&str, &str)) {
@@ -174,7 +180,7 @@ fn unknown_packages_are_named(
     object.spec.packages = packages.iter().copied().map(str::to_owned).collect();
     let mut status = status();
     edit(&mut status);
-    let body = judged(&object, &status, Policy::Exists).1.unwrap();
+    let body = judged(&object, &status, enforced()).1.unwrap();
     assert_eq!(condition(&body, "Accepted").0 == "True", is_accepted);
     let message = body["status"]["conditions"][0]["message"].as_str().unwrap();
     assert_eq!(message.is_empty(), named.is_empty(), "{message}");
@@ -189,7 +195,7 @@ fn packages_of_a_swap_are_those_of_its_release() {
     let mut status = status();
     status["upgrade"]["swap"] = json!({"version": VERSION, "to": "another", "open": false});
     let reason = |status: &Value| {
-        let body = judged(&object, status, Policy::Exists).1.unwrap();
+        let body = judged(&object, status, enforced()).1.unwrap();
         condition(&body, "Accepted").1.to_owned()
     };
     assert_eq!(reason(&status), "Accepted");
@@ -215,7 +221,7 @@ fn a_use_is_kept(#[case] edit: fn(&mut Value), #[case] is_used: bool) {
     let mut object = object();
     let mut seen = status();
     edit(&mut seen);
-    let (state, body) = judged(&object, &seen, Policy::Exists);
+    let (state, body) = judged(&object, &seen, enforced());
     let body = body.unwrap();
     assert_eq!(condition(&body, "Used").0 == "True", is_used);
     assert_eq!(state.needs_policy(), !is_used);
@@ -223,7 +229,7 @@ fn a_use_is_kept(#[case] edit: fn(&mut Value), #[case] is_used: bool) {
     // The ClusterBootstrap may be created again, without the history.
     let mut later = status();
     later["upgrade"]["spentOverrides"] = json!(["override"]);
-    let written = judged(&object, &later, Policy::Exists).1;
+    let written = judged(&object, &later, enforced()).1;
     if is_used {
         assert_eq!(written, None);
     } else {
@@ -241,7 +247,7 @@ fn times_and_other_conditions_stay() {
         "type": "Accepted", "status": "True", "reason": "Accepted", "message": "", "lastTransitionTime": "2026-12-01T11:00:00Z",
     });
     object.status = serde_json::from_value(json!({"conditions": [other, before]})).unwrap();
-    let body = judged(&object, &status(), Policy::Exists).1.unwrap();
+    let body = judged(&object, &status(), enforced()).1.unwrap();
     let conditions = body["status"]["conditions"].as_array().unwrap();
     assert_eq!(conditions[0]["lastTransitionTime"], before["lastTransitionTime"]);
     assert_eq!(conditions[2], other);
