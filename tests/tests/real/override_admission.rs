@@ -159,10 +159,9 @@ fn refused() -> [(Value, &'static str); 8] {
         (with("reason", json!("")), "spec.reason: Invalid value"),
         // Control characters beyond ASCII, which the definition admits.
         (with("reason", json!("a\u{9b}2J")), "spec.reason: Invalid value"),
-        // The policy.
         (
             with("requestedBy", json!("eve")),
-            "spec.requestedBy must be the user",
+            "spec.requestedBy: Invalid value",
         ),
     ]
 }

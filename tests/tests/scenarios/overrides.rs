@@ -178,7 +178,7 @@ async fn control_plane_only(site: &Site, cluster: &Cluster) -> Result<Revision> 
     let mut forged = site.manifest(cluster, "forged", "ControlPlane", SignedDuration::from_hours(1));
     forged["spec"]["requestedBy"] = json!("bob");
     let commands = format!("kubectl create -f - <<'EOF'\n{forged}\nEOF\n");
-    site.user.run(&commands, &[]).await?.refused("sluice-overrides")?;
+    site.user.run(&commands, &[]).await?.refused("spec.requestedBy")?;
 
     site.run(&site.user, "override the control plane", cluster)
         .await?;

@@ -85,6 +85,7 @@ pub fn judge(
 ) -> OverrideVerdict {
     let spec = new.spec;
     let mut faults = malformed(new);
+    faults.extend(user(new));
     faults.extend(expiry(spec.expires_at.0, now));
     let mut cluster_uid = None;
     match uid_of(new, stores) {
@@ -120,7 +121,6 @@ pub fn judge(
     }
     OverrideVerdict {
         verdict: Verdict::default(),
-        // The policy compares a given user with the caller.
         requested_by: spec.requested_by.is_none().then(|| new.user.to_owned()),
         cluster_uid,
     }
@@ -158,6 +158,16 @@ fn malformed(new: &NewOverride<'_>) -> Vec<Fault> {
         faults.push(fault("packages", &count.to_string(), rule));
     }
     faults
+}
+
+/// Returns the fault of a given user who is not the caller. The policy refuses it as well, but only some time after its installation.
+fn user(new: &NewOverride<'_>) -> Option<Fault> {
+    let given = new.spec.requested_by.as_ref().filter(|given| *given != new.user)?;
+    Some(fault(
+        "requestedBy",
+        given,
+        "another user creates the UpgradeOverride; remove the field, and Sluice sets it",
+    ))
 }
 
 fn expiry(expires: Timestamp, now: Timestamp) -> Option<Fault> {

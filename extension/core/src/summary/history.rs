@@ -17,8 +17,11 @@ const LONGEST_VERSION: usize = 32;
 /// Longest name of a release, in characters; that of a label.
 const LONGEST_RELEASE: usize = 63;
 
-/// Longest name of an override and of its user, in characters.
+/// Longest name of an override, in characters. The entry has its UID as well.
 const LONGEST_NAME: usize = 63;
+
+/// Longest user of an override, in characters. Names of ServiceAccounts begin with that of their namespace.
+const LONGEST_USER: usize = 253;
 
 /// Longest reason of an override, in characters. The record has the whole text while the gate is open by it.
 const LONGEST_REASON: usize = 128;
@@ -104,7 +107,7 @@ fn add_used(overrides: &mut Vec<UsedOverride>, gate: OverriddenGate, version: &s
             uid: by.uid.clone(),
             gate,
             version,
-            user: one_line(&by.user, LONGEST_NAME),
+            user: one_line(&by.user, LONGEST_USER),
             reason: one_line(&by.reason, LONGEST_REASON),
         });
     }

@@ -181,7 +181,7 @@ pub(crate) trait Judged {
     }
 
     /// Whether an override is for the release of the hop.
-    fn is_of_release(&self, _by: &Override) -> bool {
+    fn is_of_release(&self, _by: &Override, _progress: &Progress) -> bool {
         false
     }
 

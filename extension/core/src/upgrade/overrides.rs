@@ -21,6 +21,7 @@ use sluice_crds::{
 use super::{
     course::holds,
     hop::{Progress, WorkerFacts},
+    swap::SwapRequest,
 };
 use crate::{
     reasons::Hold,
@@ -40,6 +41,9 @@ pub(crate) const LONGEST_REASON: usize = 1024;
 /// created the override.
 pub const POLICY: &str = "sluice-overrides";
 
+/// Time after which each API server applies a policy that was stored.
+pub(crate) const POLICY_DELAY: SignedDuration = SignedDuration::from_secs(30);
+
 /// Returns the time since which `requestedBy` of each new override is the user who created it; `None` if the policy is being deleted, or its
 /// binding does not deny.
 #[must_use]
@@ -56,7 +60,8 @@ pub fn enforced_since(
         let created = metadata.creation_timestamp.as_ref().map(|time| time.0);
         created.filter(|_| metadata.deletion_timestamp.is_none())
     };
-    Some(created(&policy.metadata)?.max(created(&binding.metadata)?))
+    let stored = created(&policy.metadata)?.max(created(&binding.metadata)?);
+    stored.checked_add(POLICY_DELAY).ok()
 }
 
 /// Whether an override was created under the policy.
@@ -307,6 +312,26 @@ pub(crate) fn spent(
     }
 }
 
+/// Returns the spent overrides with those of machines that existed when the record's swap got another release.
+pub(crate) fn with_earlier_of_swap(
+    spent: Option<Vec<String>>,
+    before: Option<&Swap>,
+    request: Option<&SwapRequest>,
+    usable: &[Override],
+) -> Option<Vec<String>> {
+    let mut spent = spent?;
+    let is_another = request.is_some_and(|request| {
+        request.replaces()
+            && before.is_none_or(|before| (&before.version, &before.to) != (&request.version, &request.to))
+    });
+    let earlier = usable
+        .iter()
+        .filter(|of| is_another && of.gate == OverriddenGate::Machines && !spent.contains(&of.by.uid));
+    let earlier: Vec<String> = earlier.map(|of| of.by.uid.clone()).collect();
+    spent.extend(earlier);
+    Some(spent)
+}
+
 /// Returns the spent overrides with those by which a step was made, by these gates and this swap.
 pub(crate) fn with_made(
     spent: Option<Vec<String>>,
@@ -346,15 +371,16 @@ impl Steps<'_> {
                         .stage()
                         .is_some_and(|stage| reached(stage, &gate.version))
             }
-            Some(OverriddenGate::Workers) => are_workers_at(workers, &gate.version),
+            Some(OverriddenGate::Workers) => has_worker_at(workers, &gate.version),
             Some(OverriddenGate::Machines) | None => false,
         }
     }
 }
 
-/// Whether no worker is left to take a version.
-pub(crate) fn are_workers_at(workers: &[WorkerFacts], version: &str) -> bool {
-    holds::workers(workers, version).is_none()
+/// Whether a worker has taken a version, or none is left to take it. The others follow without another hook call.
+pub(crate) fn has_worker_at(workers: &[WorkerFacts], version: &str) -> bool {
+    let mut specs = workers.iter().filter_map(|worker| worker.spec_version.as_deref());
+    specs.any(|spec| reached(spec, version)) || holds::workers(workers, version).is_none()
 }
 
 /// Returns the first override without which a gate would be closed, preferably that of the previous record: another one of an earlier name

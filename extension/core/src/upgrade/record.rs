@@ -71,8 +71,10 @@ pub struct Observed<'a> {
     pub plan: &'a Plan,
     /// ClusterBootstrap.
     pub bootstrap: BootstrapFacts<'a>,
-    /// Release of the hop, from [`for_hop`](crate::upgrade::tkr::for_hop).
+    /// Release of [`Self::hop`], from [`for_hop`](crate::upgrade::tkr::for_hop).
     pub tkr: Result<&'a str, &'a Hold>,
+    /// Hop at the beginning of the reconcile, if one is known. That of the record is another one once its packages are proven.
+    pub hop: Option<&'a str>,
     /// Reachability of the workload cluster.
     pub workload: Workload<'a>,
     /// Machines of another release of the Kubernetes version.
@@ -194,6 +196,13 @@ fn step(previous: Option<&UpgradeRecord>, seen: &Observed<'_>) -> UpgradeRecord 
     };
     let target = (seen.cluster.topology_version, begins);
     let spent = overrides::spent(previous, seen.overrides, target, steps);
+    let swap_before = previous.and_then(|record| record.swap.as_ref());
+    let spent = overrides::with_earlier_of_swap(
+        spent,
+        swap_before,
+        seen.swap.request.as_ref(),
+        seen.overrides.usable,
+    );
     let packages = Packages {
         seen,
         judged,
@@ -329,8 +338,10 @@ impl Judged for Packages<'_> {
         overrides::of_upgrade(self.spent, self.seen.overrides)
     }
 
-    fn is_of_release(&self, by: &Override) -> bool {
-        self.seen.tkr.is_ok_and(|tkr| tkr == by.release)
+    fn is_of_release(&self, by: &Override, progress: &Progress) -> bool {
+        let is_of_hop = same(&by.version, &progress.hop);
+        let is_resolved = !is_of_hop || self.seen.hop == Some(progress.hop.as_str());
+        is_resolved && self.seen.tkr.is_ok_and(|tkr| tkr == by.release)
     }
 
     fn settling(&self, since: Option<&Time>) -> Option<Hold> {

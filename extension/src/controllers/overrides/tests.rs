@@ -47,8 +47,16 @@ fn world() -> World {
 
 /// Installs the policy and its binding.
 fn install_policy(world: &World) {
+    bind_policy(world, "Deny");
+}
+
+/// Installs the policy, and its binding with this action.
+fn bind_policy(world: &World, action: &str) {
+    let created = (Timestamp::now() - SignedDuration::from_hours(1)).to_string();
     for path in POLICIES {
-        world.management.put(path, json!({"metadata": {}}));
+        let spec = json!({"policyName": "sluice-overrides", "validationActions": [action]});
+        let object = json!({"metadata": {"creationTimestamp": created}, "spec": spec});
+        world.management.put(path, object);
     }
 }
 

@@ -40,13 +40,14 @@ type Pair = (Option<PackageInstall>, Option<App>);
 type Found = (Inputs, Option<Package>);
 
 /// Judges each package by reads from the API servers, because a watch may be behind. Only a recorded proof counts: the judgement of
-/// this reconcile from watches must not confirm itself.
+/// this reconcile from watches must not confirm itself. No opening gate waits for packages that are `unneeded`.
 pub(super) fn confirm(
     context: &Context<'_>,
     effects: &mut Effects,
     validated: &Validated,
     bootstrap: &ClusterBootstrap,
     packages: &mut Packages,
+    unneeded: &[String],
 ) -> Step<()> {
     if !packages.connected && packages.drift_check != DriftCheckResult::Seen {
         return Ok(());
@@ -86,7 +87,10 @@ pub(super) fn confirm(
             (inputs.values, inputs.copy) = (Input::Unknown, Input::Unknown);
         }
         if inputs.source == Input::Differs || inputs.are_altered() {
-            changed.get_or_insert(&planned.package_name);
+            // The next reconcile finds and repairs the alteration.
+            effects.local.forget_checks();
+            let is_needed = !unneeded.contains(&cached.record.name);
+            changed = changed.or_else(|| is_needed.then_some(&planned.package_name));
         }
         let watched = packages.watched(context, planned)?;
         let evidence = Evidence {
@@ -107,8 +111,6 @@ pub(super) fn confirm(
     }
     let unknown = |message| Hold::new(GateReason::PackagesUnknown, message);
     if let Some(package) = changed {
-        // The next reconcile finds and repairs the alteration.
-        effects.local.forget_checks();
         let changed = unknown(format!(
             "package {package} changed while Sluice confirmed its proof"
         ));

@@ -2,6 +2,7 @@
 
 use sluice_crds::run::{Gate, Hook, PackageRecord, PackageState, UpgradeRecord};
 
+use crate::proof::Judgement;
 use crate::reasons::{GateReason, Hold};
 use crate::upgrade::course::{self, withhold};
 use crate::upgrade::record::opens_swap;
@@ -30,28 +31,48 @@ pub(super) fn unconfirmed(
 ) -> Option<Hold> {
     let needs_proof = |gate: &&Gate| {
         let is_ahead = !taken && Some(&gate.version) == next.hop.as_ref();
-        releases_step(gate) && (is_ahead || !is_before_control_plane(gate.hook))
+        is_ahead || !is_before_control_plane(gate.hook)
     };
-    let open = next.gates.iter().filter(needs_proof);
-    let opening: Vec<&Gate> = open.filter(|gate| !was_open(previous, gate)).collect();
-    let swap = next.swap.as_ref().filter(|_| opens_swap(next));
-    if opening.is_empty() && swap.is_none() {
+    let mut opening = opening(previous, next);
+    opening.retain(needs_proof);
+    if opening.is_empty() && !opens_swap(next) {
         return None;
     }
-    let overrides = &packages.overrides;
-    // A package that every opening gate passes needs no proof.
-    let is_needed = |package: &str| {
-        opening
-            .iter()
-            .any(|gate| !overrides.passes(gate.overridden_by.as_ref(), package))
-            || swap.is_some_and(|swap| !overrides.passes(swap.overridden_by.as_ref(), package))
-    };
+    let is_needed = |judged: &&Judgement| is_needed(&opening, next, packages, &judged.record.name);
     let mut judged = packages.judged.iter();
-    let judged =
-        judged.find(|judged| judged.ready() && !judged.confirmed && is_needed(&judged.record.name))?;
+    let judged = judged.find(|judged| judged.ready() && !judged.confirmed && is_needed(judged))?;
     let name = &judged.record.name;
     let message = format!("waiting for the API servers to confirm the proof of package {name}");
     Some(Hold::new(GateReason::PackagesUnknown, message))
+}
+
+/// Returns the gates that open and release the control plane or workers.
+fn opening<'a>(previous: Option<&UpgradeRecord>, next: &'a UpgradeRecord) -> Vec<&'a Gate> {
+    let open = next.gates.iter().filter(|gate| releases_step(gate));
+    open.filter(|gate| !was_open(previous, gate)).collect()
+}
+
+/// Whether one of the opening gates, or the swap, waits for the proof of a package.
+fn is_needed(opening: &[&Gate], next: &UpgradeRecord, packages: &Packages, package: &str) -> bool {
+    let of_gates = opening.iter().map(|gate| gate.overridden_by.as_ref());
+    let of_swap = next.swap.iter().filter(|_| opens_swap(next));
+    let mut by = of_gates.chain(of_swap.map(|swap| swap.overridden_by.as_ref()));
+    by.any(|by| !packages.overrides.passes(by, package))
+}
+
+/// Returns the packages that no opening gate waits for, because overrides pass them; none if no gate opens.
+pub(super) fn unneeded(
+    previous: Option<&UpgradeRecord>,
+    next: &UpgradeRecord,
+    packages: &Packages,
+) -> Vec<String> {
+    let opening = opening(previous, next);
+    if opening.is_empty() && !opens_swap(next) {
+        return Vec::new();
+    }
+    let names = packages.judged.iter().map(|judged| &judged.record.name);
+    let passed = names.filter(|name| !is_needed(&opening, next, packages, name));
+    passed.cloned().collect()
 }
 
 /// Returns a record whose gates do not open, nor stay open because of the version of the control plane, because the cache is outdated or
@@ -134,7 +155,6 @@ mod tests {
     use sluice_crds::run::{Gate, Phase};
 
     use super::*;
-    use crate::proof::Judgement;
 
     fn record(hook: Hook, open: bool) -> UpgradeRecord {
         let gate = Gate {

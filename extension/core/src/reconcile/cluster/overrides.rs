@@ -7,21 +7,24 @@ use k8s_openapi::api::admissionregistration::v1::{
     ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
 };
 use sluice_crds::{
-    lifecycle::UpgradeOverride,
+    lifecycle::{OverriddenGate, UpgradeOverride},
     run::{GateOverride, UpgradeRecord},
 };
 
 use super::{
     Context, Interrupt, ReadPhase, Server, Step,
     interrupt::{needs_of, together},
+    read::{Key, Read},
     validate::Validated,
 };
 use crate::{
+    protocol::Object,
     reasons::{GateReason, Hold},
     upgrade::{
         course,
         overrides::{
-            MAX_OF_STEP, Override, Overrides, POLICY, enforced_since, is_enforced, of_upgrade, usable,
+            MAX_OF_STEP, MAX_OVERRIDES, Override, Overrides, POLICY, enforced_since, gate_of, is_enforced,
+            of_upgrade, usable,
         },
         record::opens_swap,
     },
@@ -30,11 +33,13 @@ use crate::{
 /// Overrides of the Cluster in one reconcile.
 #[derive(Debug, Default)]
 pub(super) struct Known {
-    /// UIDs of all existing ones; `None` if they are not known, or too many.
+    /// UIDs of all that the API server has, if they were listed; `None` also if there are too many.
     existing: Option<Vec<String>>,
     /// Those that may be used: by the cache, or by the reads that confirm an opening gate.
     usable: Vec<Override>,
-    /// Whether reads have confirmed `usable`.
+    /// Whether the cache has the overrides of the Cluster, and not too many.
+    is_watched: bool,
+    /// Whether reads have confirmed all of `usable`.
     is_confirmed: bool,
 }
 
@@ -47,8 +52,9 @@ impl Known {
         };
         let (existing, usable) = usable(objects, &facts.owner.uid, context.began.now);
         Self {
-            existing,
+            existing: None,
             usable,
+            is_watched: existing.is_some(),
             is_confirmed: false,
         }
     }
@@ -74,36 +80,61 @@ impl Known {
         let mut usable = self.usable.iter();
         by.is_some_and(|by| usable.any(|of| of.by.uid == by.uid && of.passes(package)))
     }
+
+    /// Whether an override may open a gate.
+    pub(super) const fn has_usable(&self) -> bool {
+        !self.usable.is_empty()
+    }
+
+    /// Whether a record of an upgrade lacks the overrides that existed when its target was set.
+    pub(super) fn lacks_list(&self, record: &UpgradeRecord) -> bool {
+        let is_open = record.outcome.is_none() && record.from.is_some();
+        self.is_watched && self.existing.is_none() && is_open && record.spent_overrides.is_none()
+    }
+
+    /// Lists the overrides at the API server. The cache may lack some, which would count as created later.
+    pub(super) fn list(&mut self, context: &Context<'_>) -> Step<()> {
+        let owner = &context.facts.owner;
+        let namespace = owner.namespace.as_str();
+        let read = Read::Labelled {
+            server: Server::Management,
+            resource: Key::of::<UpgradeOverride>(Server::Management, Some(namespace), "").resource,
+            namespace: namespace.to_owned(),
+            labels: String::new(),
+            phase: ReadPhase::Confirm,
+        };
+        let objects = match context.listed(read) {
+            // Without the list no override counts.
+            Err(Interrupt::Failed(_)) => return Ok(()),
+            objects => objects?,
+        };
+        let of_cluster = objects
+            .iter()
+            .filter(|Object(object)| object["spec"]["clusterName"] == owner.name.as_str());
+        let uids = of_cluster.filter_map(|Object(object)| object["metadata"]["uid"].as_str());
+        let uids: Vec<String> = uids.map(str::to_owned).collect();
+        self.existing = (uids.len() <= MAX_OVERRIDES).then_some(uids);
+        Ok(())
+    }
 }
 
-/// Returns the overrides that the API server has, of those that keep a gate of `record` open or may open one of its step. None counts
-/// that was created without the policy that binds `requestedBy` to the caller, nor if one of the objects cannot be read.
+/// Returns the overrides that the API server has, of those that open gates of `record` or may open a closed one. None counts that was created
+/// without the policy that binds `requestedBy` to the caller. One that cannot be read opens no gate; a gate that it has opened before stays
+/// open, because each replica reads the override before it releases a hook.
 pub(super) fn confirm(
     context: &Context<'_>,
     validated: &Validated,
-    record: &UpgradeRecord,
+    (previous, record): (Option<&UpgradeRecord>, &UpgradeRecord),
     known: &Known,
 ) -> Step<Known> {
     let facts = context.facts;
-    let version = &validated.progress.hop;
-    let release = validated.release.as_deref().ok();
-    let is_of_step = |of: &&Override| {
-        let request = validated.swap.request.as_ref();
-        let is_of_swap =
-            request.is_some_and(|request| request.version == of.version && request.to == of.release);
-        of.version == *version && release == Some(of.release.as_str()) || is_of_swap
-    };
-    let opens = |of: &&Override| by_uids(record).any(|uid| uid == of.by.uid);
-    let opening = known.usable.iter().filter(opens);
-    // Not those that were left behind by another upgrade, however many they are.
-    let others = of_upgrade(record.spent_overrides.as_deref(), known.seen());
-    let others = others.filter(|of| !opens(of) && is_of_step(of));
-    let wanted: Vec<&Override> = opening.chain(others).take(MAX_OF_STEP).collect();
+    let wanted = wanted(validated, record, known);
     if wanted.is_empty() {
         return Ok(Known {
             existing: known.existing.clone(),
             usable: Vec::new(),
             is_confirmed: true,
+            ..*known
         });
     }
     let namespace = Some(facts.owner.namespace.as_str());
@@ -119,22 +150,54 @@ pub(super) fn confirm(
         context.read::<UpgradeOverride>(&of.by.name, at, ReadPhase::Confirm)
     }));
     together([needs_of(&policy), needs_of(&binding), needs_of(&objects)])?;
-    let since = readable(policy)?
-        .zip(readable(binding)?)
-        .and_then(|(policy, binding)| enforced_since(&policy, &binding));
+    let since = answered(policy)?
+        .zip(answered(binding)?)
+        .map(|(policy, binding)| enforced_since(&policy?, &binding?));
+    let was_used = |of: &Override| previous.is_some_and(|record| by_uids(record).any(|uid| uid == of.by.uid));
     let (uid, now) = (&facts.owner.uid, context.began.now);
-    let mut found = Vec::new();
+    let (mut found, mut is_confirmed) = (Vec::new(), true);
     for (of, object) in wanted.into_iter().zip(objects?) {
-        let object = readable(object)?.filter(|object| is_enforced(object, since));
-        let read = object.and_then(|object| Override::of(&object, uid, now).ok());
-        // An override of the same name is another one.
-        found.extend(read.filter(|read| read == of));
+        match since.zip(answered(object)?) {
+            Some((since, object)) => {
+                let object = object.filter(|object| is_enforced(object, since));
+                let read = object.and_then(|object| Override::of(&object, uid, now).ok());
+                // An override of the same name is another one.
+                found.extend(read.filter(|read| read == of));
+            }
+            None if was_used(of) => {
+                found.push(of.clone());
+                is_confirmed = false;
+            }
+            None => {}
+        }
     }
     Ok(Known {
         existing: known.existing.clone(),
         usable: found,
-        is_confirmed: true,
+        is_confirmed,
+        ..*known
     })
+}
+
+/// Returns the overrides to be confirmed: those by which gates of a record are open, and some that may open a closed one of its step.
+fn wanted<'a>(validated: &Validated, record: &'a UpgradeRecord, known: &'a Known) -> Vec<&'a Override> {
+    let release = validated.release.as_deref().ok();
+    let may_open = |of: &&Override| {
+        let mut gates = record.gates.iter();
+        let is_closed =
+            gates.any(|gate| !gate.open && gate_of(gate.hook) == Some(of.gate) && gate.version == of.version);
+        let mut swap = record.swap.iter();
+        let is_of_swap = of.gate == OverriddenGate::Machines
+            && swap.any(|swap| !swap.open && swap.version == of.version && swap.to == of.release);
+        is_closed && release == Some(of.release.as_str()) || is_of_swap
+    };
+    let opens = |of: &&Override| by_uids(record).any(|uid| uid == of.by.uid);
+    // Not those that were left behind by another upgrade, however many they are.
+    let unspent = || of_upgrade(record.spent_overrides.as_deref(), known.seen());
+    let others = unspent().filter(|of| !opens(of) && may_open(of));
+    let mut wanted: Vec<&Override> = unspent().filter(opens).collect();
+    wanted.extend(others.take(MAX_OF_STEP));
+    wanted
 }
 
 /// Returns the UIDs of the overrides that keep gates and the swap of a record open.
@@ -144,11 +207,11 @@ fn by_uids(record: &UpgradeRecord) -> impl Iterator<Item = &str> {
     of_gates.chain(of_swap).map(|by| by.uid.as_str())
 }
 
-/// Returns what was read; `None` also if the read failed: then no override counts.
-fn readable<T>(read: Step<Option<T>>) -> Step<Option<T>> {
+/// Returns what was read; `None` if the read failed.
+fn answered<T>(read: Step<T>) -> Step<Option<T>> {
     match read {
         Err(Interrupt::Failed(_)) => Ok(None),
-        other => other,
+        other => other.map(Some),
     }
 }
 

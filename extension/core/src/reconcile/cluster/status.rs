@@ -19,7 +19,7 @@ use super::{
     effects::{Count, Effects},
     install::tidy,
     interrupt::{needs_of, together},
-    opening::{has_new_proof, opens_a_gate, opens_any_gate, unconfirmed, withheld},
+    opening::{has_new_proof, opens_a_gate, opens_any_gate, unconfirmed, unneeded, withheld},
     overrides,
     packages::{DriftCheckResult, Packages},
     requirements, rollback, swap,
@@ -55,8 +55,9 @@ use crate::{
     },
 };
 
-/// Maximum length of the note of an event about an override, in characters. The API server refuses notes of more than 1,024 bytes.
-const LONGEST_NOTE: usize = 250;
+/// Maximum lengths of version, name, user and reason in the note of an event about an override, in characters. Each is cut on its own, so
+/// that none removes another. The API server refuses notes of more than 1,024 bytes; version and name are ASCII.
+const LONGEST_OF_NOTE: (usize, usize, usize, usize) = (32, 63, 100, 110);
 
 /// Requeue delay of a hot Cluster without changes.
 const HOT: Duration = Duration::from_secs(10);
@@ -100,6 +101,32 @@ struct Evaluated {
     opens_swap: bool,
 }
 
+/// Computes the next record by the caches, with overrides that the API server has. They are read before any package: an override that does not
+/// count costs no more.
+fn with_overrides(
+    context: &Context<'_>,
+    validated: &Validated,
+    bootstrap: &ClusterBootstrap,
+    packages: &mut Packages,
+) -> Step<UpgradeRecord> {
+    let previous = context.facts.recorded(bootstrap);
+    let next = |packages: &Packages| advance(previous, &observe(context, validated, bootstrap, packages));
+    let mut record = next(packages);
+    if packages.overrides.lacks_list(&record) {
+        packages.overrides.list(context)?;
+        record = next(packages);
+    }
+    let rests_on_proof = record::opens_swap(&record)
+        || opens_a_gate(previous, &record)
+        || has_new_proof(previous, &record);
+    if rests_on_proof && packages.overrides.has_usable() {
+        packages.overrides =
+            overrides::confirm(context, validated, (previous, &record), &packages.overrides)?;
+        record = next(packages);
+    }
+    Ok(record)
+}
+
 /// Computes the next record. Reads confirm the evidence of gates that open.
 fn evaluate(
     context: &Context<'_>,
@@ -110,7 +137,7 @@ fn evaluate(
 ) -> Step<Evaluated> {
     let found = context.facts;
     let previous = found.recorded(bootstrap);
-    let mut record = advance(previous, &observe(context, validated, bootstrap, packages));
+    let mut record = with_overrides(context, validated, bootstrap, packages)?;
     let opens_swap = record::opens_swap(&record);
     let ends_swap = ends_swap(previous, &record);
     let has_proof = opens_swap || opens_a_gate(previous, &record) || has_new_proof(previous, &record);
@@ -125,7 +152,8 @@ fn evaluate(
     if has_proof || needs_cluster {
         let cluster = confirm_cluster(context, &found.owner, &found.cluster, control_plane);
         let proofs = if has_proof {
-            confirm(context, effects, validated, bootstrap, packages)
+            let unneeded = unneeded(previous, &record, packages);
+            confirm(context, effects, validated, bootstrap, packages, &unneeded)
         } else {
             Ok(())
         };
@@ -136,24 +164,15 @@ fn evaluate(
             None => Ok(None),
         };
         let required = requirements::confirm(context, validated);
-        let overridden = if has_proof {
-            overrides::confirm(context, validated, &record, &packages.overrides).map(Some)
-        } else {
-            Ok(None)
-        };
         together([
             needs_of(&cluster),
             needs_of(&proofs),
             needs_of(&of_swap),
             needs_of(&required),
-            needs_of(&overridden),
         ])?;
         let confirmed = cluster?;
         proofs?;
         unmet = required?;
-        if let Some(overridden) = overridden? {
-            packages.overrides = overridden;
-        }
         effects.rolled_back = confirmed.rolled_back;
         outdated = confirmed.outdated.or(of_swap?);
         record = advance(previous, &observe(context, validated, bootstrap, packages));
@@ -274,7 +293,7 @@ pub(super) fn status(
     }
     let completed = completes(&current, &status);
     let told = [late(&current, &status), rollback_event(&current, &status)];
-    let overridden = used_overrides(previous, &status);
+    let overridden = used_overrides(&current, &status);
     let progress_writes = progress_writes(context, &current, &status);
     let status = with_columns(context, status);
     let stored = write(context, effects, bootstrap, status)?.filter(|_| opens_swap);
@@ -633,6 +652,7 @@ pub(super) fn observe<'a>(
     let resolved = ResolvedRelease::of(bootstrap).resolved(&validated.progress);
     Observed {
         tkr: validated.release.as_deref(),
+        hop: Some(&validated.progress.hop),
         bootstrap: facts(bootstrap, resolved),
         workload: packages.reach.seen(),
         swap: &validated.swap,
@@ -663,6 +683,7 @@ fn blank<'a>(context: &'a Context<'_>) -> Observed<'a> {
         plan: &found.plan,
         bootstrap: BootstrapFacts::default(),
         tkr: Ok(""),
+        hop: None,
         workload: Workload::NotYet(Hold::new(
             GateReason::ClusterDeleting,
             "the Cluster is being deleted",
@@ -724,29 +745,38 @@ fn not_yet(
     until_write(context.local.progress_writes, since_written(context)?)
 }
 
-/// Returns each override that opens a gate by this status and did not before, with the note of its event.
+/// Returns each override that opens a gate by this status and never did before, with the note of its event. A gate may close and open again
+/// by the same override.
 fn used_overrides(
-    previous: Option<&UpgradeRecord>,
+    current: &ClusterBootstrapStatus,
     next: &ClusterBootstrapStatus,
 ) -> Vec<(OverriddenGate, String)> {
     let Some(next) = &next.upgrade else {
         return Vec::new();
     };
-    let mut used: Vec<(OverriddenGate, String)> = newly_used(previous, next)
-        .map(|(gate, version, by)| {
-            let GateOverride {
-                name, user, reason, ..
-            } = by;
-            let note = format!(
-                "gate {} of {version} is opened without proof by UpgradeOverride {name} of {user}: {reason}",
-                gate.as_str()
-            );
-            (gate, one_line(&note, LONGEST_NOTE))
-        })
+    let is_known = |gate: OverriddenGate, uid: &str| {
+        let mut past = current.history.iter().flat_map(|upgrade| &upgrade.overrides);
+        past.any(|past| past.gate == gate && past.uid == uid)
+    };
+    let mut used: Vec<(OverriddenGate, String)> = newly_used(current.upgrade.as_ref(), next)
+        .filter(|(gate, _, by)| !is_known(*gate, &by.uid))
+        .map(|(gate, version, by)| (gate, note_of_use(gate, version, by)))
         .collect();
     // A gate has two hooks.
     used.dedup();
     used
+}
+
+fn note_of_use(gate: OverriddenGate, version: &str, by: &GateOverride) -> String {
+    let (of_version, of_name, of_user, of_reason) = LONGEST_OF_NOTE;
+    format!(
+        "gate {} of {} is opened without proof by UpgradeOverride {} of {}: {}",
+        gate.as_str(),
+        one_line(version, of_version),
+        one_line(&by.name, of_name),
+        one_line(&by.user, of_user),
+        one_line(&by.reason, of_reason)
+    )
 }
 
 fn completes(current: &ClusterBootstrapStatus, next: &ClusterBootstrapStatus) -> bool {

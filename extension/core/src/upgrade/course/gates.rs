@@ -5,7 +5,7 @@ use sluice_crds::run::{Gate, GateOverride, Hook, Phase};
 use super::{Course, Draft, Judged, Situation, gate, holds};
 use crate::reasons::Hold;
 use crate::upgrade::hop::{ControlPlanePhase, Progress, UpgradeDirection};
-use crate::upgrade::overrides::{Passed, are_workers_at, first_that, gate_of};
+use crate::upgrade::overrides::{Passed, has_worker_at, first_that, gate_of};
 use crate::version::{reached, same};
 
 const BEFORE: &[Phase] = &[Phase::BeforeControlPlane];
@@ -238,10 +238,7 @@ impl<'a, J: Judged> View<'a, J> {
             })
         });
         let before_workers = after_control_plane.or_else(|| {
-            if let Some(made) = self.made(Hook::BeforeWorkersUpgrade, hop) {
-                return made;
-            }
-            self.opened(Hook::BeforeWorkersUpgrade, hop, |passed| {
+            let state = self.opened(Hook::BeforeWorkersUpgrade, hop, |passed| {
                 self.pause
                     .clone()
                     .or_else(|| self.judged.inputs(self.progress, passed))
@@ -254,7 +251,9 @@ impl<'a, J: Judged> View<'a, J> {
                         passed.left(silent)
                     })
                     .or_else(|| self.judged.unproven(ALL, passed))
-            })
+            });
+            let made = || self.made(Hook::BeforeWorkersUpgrade, hop);
+            state.hold.is_some().then(made).flatten().unwrap_or(state)
         });
         let after_workers = || {
             self.after_workers(hop, [&after_control_plane, &before_workers], || {
@@ -300,7 +299,7 @@ impl<'a, J: Judged> View<'a, J> {
         };
         // Gates of an earlier version wait for the packages of the hop, too: the override names their release.
         let overrides = self.judged.overrides().filter(|by| {
-            gate_of(hook) == Some(by.gate) && by.version == version && self.judged.is_of_release(by)
+            gate_of(hook) == Some(by.gate) && by.version == version && self.judged.is_of_release(by, self.progress)
         });
         let before = self.carried(hook, version);
         let before = before.and_then(|gate| gate.overridden_by.as_ref());
@@ -351,17 +350,18 @@ impl<'a, J: Judged> View<'a, J> {
         }
     }
 
-    /// Whether the override of a gate still keeps it open: it may be used, or the workers specify the version already.
+    /// Whether the override of a gate still keeps it open: it may be used, or workers specify the version already.
     fn is_in_effect(&self, by: &GateOverride, version: &str) -> bool {
         let is_usable = self.judged.overrides().any(|usable| usable.by.uid == by.uid);
-        is_usable || are_workers_at(self.seen.workers, version)
+        is_usable || has_worker_at(self.seen.workers, version)
     }
 
-    /// Returns the state of a gate of workers that an override has opened, if the workers specify the version already.
+    /// Returns the state of a gate of workers that an override has opened, if workers specify the version already. Cluster API does not ask
+    /// again for the others.
     fn made(&self, hook: Hook, version: &str) -> Option<State> {
         let carried = self.carried(hook, version).filter(|gate| gate.open)?;
         let by = carried.overridden_by.as_ref()?;
-        are_workers_at(self.seen.workers, version).then(|| State {
+        has_worker_at(self.seen.workers, version).then(|| State {
             hold: None,
             by: Some(by.clone()),
         })

@@ -137,13 +137,16 @@ fn accepted(
         );
         return Err(("TooMany", message));
     }
-    let Some(record) = cluster.record().filter(|_| !is_used) else {
+    let Some(record) = cluster.record() else {
         return Ok(String::new());
     };
     let mut spent = record.spent_overrides.iter().flatten();
-    if spent.any(|spent| *spent == of.by.uid) {
-        let message = "the override existed before the current target of the Cluster was set; create it again if it is still needed";
+    if spent.any(|spent| *spent == of.by.uid) && !used(record).any(|by| by.uid == of.by.uid) {
+        let message = "the override was used, or existed before the current target of the Cluster was set; create it again if it is still needed";
         return Err(("Spent", message.to_owned()));
+    }
+    if is_used {
+        return Ok(String::new());
     }
     let unknown = unknown_packages(&of, record);
     if unknown.is_empty() {

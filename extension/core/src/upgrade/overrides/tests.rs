@@ -233,21 +233,22 @@ fn only_gates_that_release_a_step_can_be_passed() {
     );
 }
 
-type PolicyEdit = fn(&mut ValidatingAdmissionPolicy, &mut ValidatingAdmissionPolicyBinding);
+type Policy = ValidatingAdmissionPolicy;
+type Binding = ValidatingAdmissionPolicyBinding;
 
 /// The user of an override that was created at another time may be anybody.
 #[rstest]
-#[case::in_force(|_, _| {}, true)]
-#[case::policy_is_younger(|policy, _| policy.metadata.creation_timestamp = Some(Time(at(CREATED + 1))), false)]
-#[case::binding_is_younger(|_, binding| binding.metadata.creation_timestamp = Some(Time(at(CREATED + 1))), false)]
-#[case::policy_is_deleted(|policy, _| policy.metadata.deletion_timestamp = Some(Time(at(CREATED + 1))), false)]
-#[case::binding_is_deleted(|_, binding| binding.metadata.deletion_timestamp = Some(Time(at(CREATED + 1))), false)]
-#[case::of_unknown_age(|policy, _| policy.metadata.creation_timestamp = None, false)]
-#[case::only_warns(|_, binding| binding.spec.as_mut().unwrap().validation_actions = Some(vec!["Warn".into()]), false)]
-#[case::of_another_policy(|_, binding| binding.spec.as_mut().unwrap().policy_name = Some("sluice-gates".into()), false)]
-fn the_policy_is_in_force_at_the_creation(#[case] edit: PolicyEdit, #[case] expected: bool) {
+#[case::in_force(|_: &mut Policy, _: &mut Binding| {}, true)]
+#[case::policy_is_too_young(|policy: &mut Policy, _: &mut Binding| policy.metadata.creation_timestamp = Some(Time(at(CREATED - 29))), false)]
+#[case::binding_is_too_young(|_: &mut Policy, binding: &mut Binding| binding.metadata.creation_timestamp = Some(Time(at(CREATED - 29))), false)]
+#[case::policy_is_deleted(|policy: &mut Policy, _: &mut Binding| policy.metadata.deletion_timestamp = Some(Time(at(CREATED + 1))), false)]
+#[case::binding_is_deleted(|_: &mut Policy, binding: &mut Binding| binding.metadata.deletion_timestamp = Some(Time(at(CREATED + 1))), false)]
+#[case::of_unknown_age(|policy: &mut Policy, _: &mut Binding| policy.metadata.creation_timestamp = None, false)]
+#[case::only_warns(|_: &mut Policy, binding: &mut Binding| binding.spec.as_mut().unwrap().validation_actions = Some(vec!["Warn".into()]), false)]
+#[case::of_another_policy(|_: &mut Policy, binding: &mut Binding| binding.spec.as_mut().unwrap().policy_name = Some("sluice-gates".into()), false)]
+fn the_policy_is_in_force_at_the_creation(#[case] edit: fn(&mut Policy, &mut Binding), #[case] expected: bool) {
     let mut policy = ValidatingAdmissionPolicy::default();
-    policy.metadata.creation_timestamp = Some(Time(at(CREATED)));
+    policy.metadata.creation_timestamp = Some(Time(at(CREATED - 30)));
     let mut binding = ValidatingAdmissionPolicyBinding {
         metadata: policy.metadata.clone(),
         ..ValidatingAdmissionPolicyBinding::default()

@@ -157,6 +157,7 @@ impl Scene {
             plan: &self.plan,
             bootstrap: self.bootstrap.clone(),
             tkr: self.tkr.as_deref(),
+            hop: None,
             workload: self.workload.clone(),
             swap: &self.swap,
             rollback: self.rollback.as_ref(),
@@ -181,7 +182,13 @@ impl Scene {
             stage: stage.or(progress.stage()),
             judged,
         });
-        advance(previous, &Observed { packages, ..blank })
+        let hop = Some(hop.unwrap_or(&progress.hop));
+        let seen = Observed {
+            packages,
+            hop,
+            ..blank
+        };
+        advance(previous, &seen)
     }
 }
 

@@ -276,7 +276,7 @@ impl World {
         packages.reach = Reach::Reached { uid: UID.to_owned() };
         packages.judge(context, effects)?;
         if let Source::Reads = source {
-            confirm(context, effects, &validated, bootstrap, &mut packages)?;
+            confirm(context, effects, &validated, bootstrap, &mut packages, &[])?;
         }
         Ok((packages, String::new()))
     }

@@ -441,7 +441,9 @@ fn passed_chain() -> (UpgradeOverride, UpgradeRecord) {
         (Some(V35), "ooxxx-")
     );
     let w = object("w", OverriddenGate::Workers, (V35, "35-1"), EVERY);
-    let passed = chain("35-1").with(from_ref(&w)).advance(Some(&held));
+    // The release of the next hop is resolved by the next reconcile.
+    let early = object("early", OverriddenGate::ControlPlane, (V36, "35-1"), EVERY);
+    let passed = chain("35-1").with(&[early, w.clone()]).advance(Some(&held));
     assert_eq!(
         (passed.hop.as_deref(), gates(&passed, V35).as_str()),
         (Some(V36), "ooooo-")
@@ -532,6 +534,28 @@ fn an_entry_of_a_swap_is_permitted_by_an_override_of_the_machines() {
     assert_eq!(replaced.outcome, None, "the package is still unproven");
     let proven = Scene::labelled(WANTED).written(None).with(&[]);
     assert_eq!(proven.advance(Some(&replaced)).outcome, Some(Outcome::Completed));
+}
+
+/// The machines of one release are replaced while a package is not proven, so that the record stays open for the next release.
+#[test]
+fn an_override_for_the_next_release_of_machines_is_created_after_its_label() {
+    const NEXT: &str = "35-3";
+    let unproven = || Scene::labelled(WANTED).with_package(1, PackageState::Reconciling);
+    let held = unproven().with(&[]).advance(Some(&Scene::completed()));
+    let m = machines(ANTREA);
+    let open = unproven().with(from_ref(&m)).advance(Some(&held));
+    let next = object("n", OverriddenGate::Machines, (V35, NEXT), EVERY);
+    let both = [m, next.clone()];
+    let written = unproven().written(None).with(&both).advance(Some(&open));
+    assert_eq!((written.outcome, is_spent(&written, &next)), (None, false));
+
+    let moved = || Scene::labelled(NEXT).with_package(1, PackageState::Reconciling);
+    let waits = moved().with(&both).advance(Some(&written));
+    assert_eq!((swap(&waits).to.as_str(), opens_swap(&waits)), (NEXT, false));
+    assert!(is_spent(&waits, &next));
+    let again = object("again", OverriddenGate::Machines, (V35, NEXT), EVERY);
+    let opened = moved().with(&[next, again]).advance(Some(&waits));
+    assert!(opens_swap(&opened), "{opened:?}");
 }
 
 /// The release is not known for a moment.
