@@ -208,7 +208,7 @@ held! {
                  `--cluster-concurrency`",
             ),
         /// Reconciles of the Cluster fail with an error of the management API server: the second failure in a row, the fifth conflict in
-        /// a row, or no success within 3 s of the start of the first one. Sluice retries with backoff.
+        /// a row, or no success within 3 s of the start of the first one, or of its end if it was a conflict. Sluice retries with backoff.
         ReconcileError("gate, event"): "reconciles keep failing", Blocked, Never,
             act(
                 "the log names the request and the response (`Failed to reconcile Cluster`); if a rule is missing apply the roles in \

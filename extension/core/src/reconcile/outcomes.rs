@@ -62,7 +62,7 @@ struct Unfinished {
     since: Instant,
     /// Number of reconciles that ended with an error.
     failures: u32,
-    /// Start of the first of them.
+    /// Start of the first of them, or its end if it was a conflict.
     failing_since: Option<Instant>,
     /// Hold for the last incomplete reconcile.
     hold: Option<Hold>,
@@ -148,7 +148,9 @@ impl Outcomes {
         };
         let unfinished = self.unfinished(uid, began);
         unfinished.failures = unfinished.failures.saturating_add(1);
-        let since = unfinished.failing_since.get_or_insert(began);
+        // A conflict is found at the end of a reconcile, however long that takes on a busy machine. One alone says nothing about other clients.
+        let first = if error.is_conflict() { now } else { began };
+        let since = unfinished.failing_since.get_or_insert(first);
         let again = unfinished.failures > tolerated || now.duration_since(*since) > SLOW;
         // The next reconcile may have to wait for a permit. After a few conflicts it usually completes.
         if again || tolerated < 2 {

@@ -95,6 +95,22 @@ fn continuous_errors_close_the_gates() {
     );
 }
 
+/// A reconcile may take seconds, on a busy machine or for a slow server.
+#[test]
+fn a_conflict_of_a_slow_reconcile_closes_no_gate() {
+    let (mut outcomes, began) = (Outcomes::default(), Instant::now());
+    let slow = SLOW * 2;
+    let mut ended = |error: &Error, began: Instant| {
+        let hold = outcomes.ended("a", Err(error), began, began + slow);
+        hold.is_some()
+    };
+    assert!(!ended(&conflict(), began));
+    assert!(ended(&conflict(), began + slow), "the gates are not stale for long");
+    let refused = Error::Refused(Failure::other(Server::Management, ""));
+    let mut outcomes = Outcomes::default();
+    assert!(outcomes.ended("a", Err(&refused), began, began + slow).is_some());
+}
+
 #[test]
 fn few_conflicts_are_retried_soon() {
     let (mut outcomes, now, error) = (Outcomes::default(), Instant::now(), conflict());
