@@ -59,13 +59,14 @@ impl Waiting {
 #[derive(Debug, Default)]
 pub(super) struct Ended {
     pub(super) passed: usize,
-    pub(super) failed: usize,
+    /// What failed, and why.
+    pub(super) failed: Vec<String>,
 }
 
 impl Ended {
-    fn add(&mut self, more: &Self) {
+    fn add(&mut self, more: Self) {
         self.passed += more.passed;
-        self.failed += more.failed;
+        self.failed.extend(more.failed);
     }
 }
 
@@ -75,9 +76,9 @@ pub(super) async fn run(waiting: &Waiting, jobs: usize, lanes: usize) -> Ended {
     let (shared, lanes) = join(on_stacks(waiting, Place::Shared, jobs), lanes).await;
     let mut ended = Ended::default();
     for part in iter::once(shared).chain(lanes) {
-        ended.add(&part);
+        ended.add(part);
     }
-    ended.add(&on_stacks(waiting, Place::Alone, 1).await);
+    ended.add(on_stacks(waiting, Place::Alone, 1).await);
     ended
 }
 
@@ -86,10 +87,11 @@ async fn on_stacks(waiting: &Waiting, place: Place, jobs: usize) -> Ended {
     let mut ended = Ended::default();
     while let Some(first) = waiting.next(place, None) {
         match on_one_stack(waiting, first, jobs).await {
-            Ok(more) => ended.add(&more),
+            Ok(more) => ended.add(more),
             Err(error) => {
-                say(&format!("the stack {} failed: {error:#}", place.of()));
-                ended.failed += 1;
+                let failure = format!("the stack {} failed: {error:#}", place.of());
+                say(&failure);
+                ended.failed.push(failure);
                 break;
             }
         }
@@ -125,7 +127,7 @@ async fn on_one_stack(waiting: &Waiting, first: Scenario, jobs: usize) -> Result
         .await;
 
     let mut ended = Ended::default();
-    for part in &all {
+    for part in all {
         ended.add(part);
     }
     let directory = world.stack().core().directory();
@@ -133,11 +135,11 @@ async fn on_one_stack(waiting: &Waiting, first: Scenario, jobs: usize) -> Result
     for complaint in complaints.lines() {
         say(&complaint);
     }
-    if ended.failed == 0 && !complaints.is_empty() {
+    if ended.failed.is_empty() && !complaints.is_empty() {
         // Any of them may have caused it.
-        ended.failed = 1;
+        ended.failed.push(complaints.to_string());
     }
-    if ended.failed > 0 {
+    if !ended.failed.is_empty() {
         let kept = directory.keep_logs("scenarios");
         say(&format!("logs are kept in {}", kept.display()));
     }
@@ -156,17 +158,19 @@ async fn one_after_the_other(
     let mut ended = Ended::default();
     let mut next = first;
     while let Some(scenario) = next.take().or_else(|| waiting.next(place, Some(needs))) {
-        if perform(world, scenario).await {
-            ended.passed += 1;
-        } else {
-            ended.failed += 1;
+        match perform(world, scenario).await {
+            Ok(()) => ended.passed += 1,
+            Err(failure) => ended.failed.push(failure),
         }
     }
     ended
 }
 
-/// Runs one scenario, then has the observer judge it; whether it passed. A panic is a failure like any other.
-async fn perform(world: &Arc<World>, scenario: Scenario) -> bool {
+/// Runs one scenario, then has the observer judge it. A panic is a failure like any other.
+///
+/// # Errors
+/// The scenario has failed, with its name.
+async fn perform(world: &Arc<World>, scenario: Scenario) -> Result<(), String> {
     let began = Instant::now();
     say(&format!("start {:<26} {}", scenario.name, scenario.proves));
     let outcome = match open(world, &scenario).await {
@@ -197,7 +201,7 @@ async fn perform(world: &Arc<World>, scenario: Scenario) -> bool {
             ));
         }
     }
-    outcome.is_ok()
+    outcome.map_err(|error| format!("{}: {error:#}", scenario.name))
 }
 
 /// Prepares the namespace of a scenario. With gates, the API server asks Sluice about those in it.

@@ -279,8 +279,12 @@ fn run(arguments: &Arguments, chosen: Vec<Scenario>) -> Result<bool> {
     let waiting = Waiting::new(chosen);
     let (jobs, lanes) = (arguments.jobs.max(1), arguments.lanes.max(1));
     let ended = block_on(async { Ok(lanes::run(&waiting, jobs, lanes).await) })?;
-    say(&format!("{} passed, {} failed", ended.passed, ended.failed));
-    Ok(ended.failed == 0)
+    // Again at the end, which is all that some terminals keep.
+    for failure in &ended.failed {
+        say(&format!("failed: {failure}"));
+    }
+    say(&format!("{} passed, {} failed", ended.passed, ended.failed.len()));
+    Ok(ended.failed.is_empty())
 }
 
 fn log() {
