@@ -762,6 +762,21 @@ fn history_names_the_override_of_replaced_machines() {
     assert_eq!((used.uid.as_str(), used.gate), ("a", OverriddenGate::Machines));
 }
 
+/// The longest name of an object, as in that of a ServiceAccount.
+#[test]
+fn history_keeps_the_user_of_an_override() {
+    let user = "u".repeat(253);
+    let mut workers = overridden(Hook::BeforeWorkersUpgrade, "a");
+    workers.overridden_by = Some(GateOverride {
+        user: user.clone(),
+        ..by("a")
+    });
+    assert_eq!(
+        first(unproven(vec![workers]), 1).history[0].overrides[0].user,
+        user
+    );
+}
+
 #[test]
 fn overrides_in_the_history_are_bounded() {
     let mut status = first(record(Vec::new()), 0);

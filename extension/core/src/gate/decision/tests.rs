@@ -4,6 +4,7 @@ use rstest::rstest;
 use sluice_crds::run::{Gate, SCHEMA};
 
 use super::*;
+use crate::upgrade::overrides::tests::{EXPIRES, by};
 
 mod leaderless;
 mod stuck;
@@ -115,6 +116,14 @@ impl Scene {
         self.record.as_mut().unwrap()
     }
 
+    /// Every gate is open by an override, and the clock of the replica shows this second.
+    fn override_gates(&mut self, second: Option<i64>) {
+        self.call.clock = second.map(|second| Timestamp::from_second(second).unwrap());
+        for gate in &mut self.record().gates {
+            gate.overridden_by = Some(by("skip"));
+        }
+    }
+
     fn decide_by(&self, clauses: &[Clause<PackageObjection>]) -> Decision {
         let known = CachedCluster {
             record: self.record.as_ref(),
@@ -180,6 +189,20 @@ fn without_any_one_clause_something_wrong_is_released() {
             .collect();
         assert!(!released.is_empty(), "no case needs the clause {:?}", clause.name);
     }
+}
+
+/// A gate whose step was made stays open without its override.
+#[test]
+fn an_override_counts_until_it_expires_or_is_spent() {
+    let mut scene = Scene::released(Hook::BeforeWorkersUpgrade);
+    scene.override_gates(Some(EXPIRES - 1));
+    assert_eq!(scene.decide_by(&CLAUSES), Decision::Release);
+    scene.override_gates(None);
+    scene.revoked = true;
+    scene.record().spent_overrides = Some(vec!["another".into()]);
+    assert_ne!(scene.decide_by(&CLAUSES), Decision::Release);
+    scene.record().spent_overrides = Some(vec![by("skip").uid]);
+    assert_eq!(scene.decide_by(&CLAUSES), Decision::Release);
 }
 
 #[test]

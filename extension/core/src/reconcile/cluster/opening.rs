@@ -151,10 +151,22 @@ pub(super) fn has_new_proof(previous: Option<&UpgradeRecord>, next: &UpgradeReco
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use rstest::rstest;
-    use sluice_crds::run::{Gate, Phase};
+    use sluice_crds::{
+        lifecycle::OverriddenGate,
+        run::{Gate, Phase, Swap},
+    };
 
     use super::*;
+    use crate::{
+        reconcile::cluster::{
+            Context, Facts, LocalState, overrides,
+            tests::{clock, facts},
+        },
+        upgrade::overrides::tests::{by, object},
+    };
 
     fn record(hook: Hook, open: bool) -> UpgradeRecord {
         let gate = Gate {
@@ -220,6 +232,58 @@ mod tests {
         packages.judged.clear();
         let opened = unconfirmed(None, &open, &packages, taken);
         assert_eq!(opened, None, "no proof opens it");
+    }
+
+    /// Altered packages are ignored only if no opening gate rests on their proof.
+    #[rstest]
+    #[case::the_only_gate(|_: &mut UpgradeRecord| {}, true)]
+    #[case::by_another_override(|next: &mut UpgradeRecord| next.gates[0].overridden_by = Some(by("another")), false)]
+    #[case::by_proofs(|next: &mut UpgradeRecord| next.gates[0].overridden_by = None, false)]
+    #[case::beside_a_gate_by_proofs(
+        |next: &mut UpgradeRecord| next.gates.extend(record(Hook::BeforeClusterUpgrade, true).gates),
+        false
+    )]
+    #[case::beside_a_gate_that_releases_nothing(
+        |next: &mut UpgradeRecord| next.gates.extend(record(Hook::AfterWorkersUpgrade, true).gates),
+        true
+    )]
+    #[case::beside_a_swap_by_proofs(
+        |next: &mut UpgradeRecord| next.swap = Some(Swap { open: true, ..Swap::default() }),
+        false
+    )]
+    #[case::nothing_opens(|next: &mut UpgradeRecord| next.gates[0].open = false, false)]
+    fn packages_that_overrides_pass_are_unneeded(#[case] edit: fn(&mut UpgradeRecord), #[case] passed: bool) {
+        let skip = object(
+            "skip",
+            OverriddenGate::ControlPlane,
+            ("v1.36.3", "36-1"),
+            &["metrics"],
+        );
+        let facts = Facts {
+            overrides: Some(vec![Arc::new(skip)]),
+            ..facts()
+        };
+        let local = LocalState::default();
+        let mut packages = Packages::of(Vec::new(), None);
+        packages.overrides = overrides::Known::of(&Context::new(&facts, &local, clock()));
+        packages.judged = ["antrea", "metrics"]
+            .map(|name| Judgement {
+                record: PackageRecord {
+                    name: name.to_owned(),
+                    ..proven_at(2)
+                },
+                phase: Phase::BeforeControlPlane,
+                settled: true,
+                kept: false,
+                confirmed: false,
+            })
+            .into();
+        let mut next = record(Hook::BeforeControlPlaneUpgrade, true);
+        next.gates[0].overridden_by = Some(by("skip"));
+        edit(&mut next);
+        let expected = if passed { vec!["metrics"] } else { Vec::new() };
+        assert_eq!(unneeded(None, &next, &packages), expected);
+        assert!(unneeded(Some(&next), &next, &packages).is_empty(), "it was open");
     }
 
     fn proven_at(generation: i64) -> PackageRecord {

@@ -5,7 +5,7 @@ use sluice_crds::run::{Gate, GateOverride, Hook, Phase};
 use super::{Course, Draft, Judged, Situation, gate, holds};
 use crate::reasons::Hold;
 use crate::upgrade::hop::{ControlPlanePhase, Progress, UpgradeDirection};
-use crate::upgrade::overrides::{Passed, has_worker_at, first_that, gate_of};
+use crate::upgrade::overrides::{Passed, first_that, gate_of, has_worker_at};
 use crate::version::{reached, same};
 
 const BEFORE: &[Phase] = &[Phase::BeforeControlPlane];
@@ -25,6 +25,11 @@ struct State {
 
 impl State {
     const OPEN: Self = Self { hold: None, by: None };
+
+    /// Whether the gate is open without an override.
+    const fn is_proven(&self) -> bool {
+        self.hold.is_none() && self.by.is_none()
+    }
 
     /// Returns this state if it is closed, otherwise another one.
     fn or_else(&self, other: impl FnOnce() -> Self) -> Self {
@@ -252,8 +257,11 @@ impl<'a, J: Judged> View<'a, J> {
                     })
                     .or_else(|| self.judged.unproven(ALL, passed))
             });
-            let made = || self.made(Hook::BeforeWorkersUpgrade, hop);
-            state.hold.is_some().then(made).flatten().unwrap_or(state)
+            if state.is_proven() {
+                state
+            } else {
+                self.made(Hook::BeforeWorkersUpgrade, hop).unwrap_or(state)
+            }
         });
         let after_workers = || {
             self.after_workers(hop, [&after_control_plane, &before_workers], || {
@@ -299,7 +307,9 @@ impl<'a, J: Judged> View<'a, J> {
         };
         // Gates of an earlier version wait for the packages of the hop, too: the override names their release.
         let overrides = self.judged.overrides().filter(|by| {
-            gate_of(hook) == Some(by.gate) && by.version == version && self.judged.is_of_release(by, self.progress)
+            gate_of(hook) == Some(by.gate)
+                && by.version == version
+                && self.judged.is_of_release(by, self.progress)
         });
         let before = self.carried(hook, version);
         let before = before.and_then(|gate| gate.overridden_by.as_ref());
@@ -322,14 +332,15 @@ impl<'a, J: Judged> View<'a, J> {
         match carried.map(|gate| &gate.overridden_by) {
             Some(None) => State::OPEN,
             Some(Some(by)) if self.is_in_effect(by, version) => {
-                // The proof may have arrived since.
+                // The proof may have arrived since. Another override would be used in vain.
                 let state = state();
-                match state.hold {
-                    None => state,
-                    Some(_) => State {
+                if state.is_proven() {
+                    state
+                } else {
+                    State {
                         hold: None,
                         by: Some(by.clone()),
-                    },
+                    }
                 }
             }
             Some(Some(_)) | None => state(),

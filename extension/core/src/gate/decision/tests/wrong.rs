@@ -3,7 +3,7 @@
 use super::*;
 
 /// Defect, called hook, edit that introduces the defect, and expected reason.
-pub(super) const WRONG: [(&str, Hook, Edit, HoldReason); 23] = [
+pub(super) const WRONG: [(&str, Hook, Edit, HoldReason); 26] = [
     (
         "an object that it depends on cannot be decoded",
         Hook::BeforeControlPlaneUpgrade,
@@ -145,6 +145,27 @@ pub(super) const WRONG: [(&str, Hook, Edit, HoldReason); 23] = [
             }
         },
         HoldReason::Gate(GateReason::PackagesNotReady),
+    ),
+    (
+        "override revoked",
+        Hook::BeforeControlPlaneUpgrade,
+        |s| {
+            s.override_gates(Some(EXPIRES - 1));
+            s.revoked = true;
+        },
+        HoldReason::Call(CallReason::OverrideRevoked),
+    ),
+    (
+        "override expired",
+        Hook::BeforeControlPlaneUpgrade,
+        |s| s.override_gates(Some(EXPIRES)),
+        HoldReason::Call(CallReason::OverrideExpired),
+    ),
+    (
+        "override at an unknown time",
+        Hook::BeforeControlPlaneUpgrade,
+        |s| s.override_gates(None),
+        HoldReason::Call(CallReason::OverrideExpired),
     ),
     (
         "no replica leads",

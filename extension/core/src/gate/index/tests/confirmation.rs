@@ -1,12 +1,16 @@
 //! Releases that are confirmed by reads: the objects that are read, and the decision on them.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::{Resource, core::Status};
 use proptest::prelude::*;
 use serde::Serialize;
-use sluice_crds::lifecycle::ClusterUpgrade;
+use sluice_crds::lifecycle::{ClusterUpgrade, OverriddenGate};
 
 use super::*;
-use crate::gate::confirmation::{Confirmation, NotConfirmed, ObjectRead, Reads, ReleaseObject};
+use crate::{
+    gate::confirmation::{Confirmation, NotConfirmed, ObjectRead, Reads, ReleaseObject},
+    upgrade::overrides::tests::{EXPIRES, by, object as override_object},
+};
 
 /// Returns the response of an API server with these objects. `None` stands for a response that confirms nothing.
 fn respond(server: &Given, object: &ReleaseObject) -> Result<ObjectRead, NotConfirmed> {
@@ -20,6 +24,7 @@ fn respond(server: &Given, object: &ReleaseObject) -> Result<ObjectRead, NotConf
         "clusterclasses" => text::<ClusterClass>(server, namespace, name),
         "tanzukubernetesreleases" => text::<TanzuKubernetesRelease>(server, namespace, name),
         "clusterupgrades" => text::<ClusterUpgrade>(server, namespace, name),
+        "upgradeoverrides" => text::<UpgradeOverride>(server, namespace, name),
         other => panic!("{other} is read"),
     };
     match text {
@@ -78,6 +83,7 @@ pub(super) const BOOTSTRAP: &str = "ClusterBootstrap team-a/one";
 const CLUSTER: &str = "Cluster team-a/one";
 const CLASS: &str = "ClusterClass team-a/class";
 const RELEASE: &str = "TanzuKubernetesRelease v1.35.4---sluice.1";
+const OVERRIDE: &str = "UpgradeOverride team-a/skip";
 
 fn with_record() -> Given {
     Given {
@@ -119,6 +125,109 @@ fn an_open_gate_is_confirmed_by_the_cluster_bootstrap(
 ) {
     let (paths, reason) = confirmed(&with_record(), &server, &call());
     assert_eq!((paths, reason), (vec![BOOTSTRAP.to_owned()], expected));
+}
+
+/// Returns the objects with an override that has opened the gate.
+fn overridden() -> Given {
+    let step = ("v1.35.4", LABEL);
+    let skip = override_object("skip", OverriddenGate::ControlPlane, step, &["*"]);
+    Given {
+        overrides: vec![Arc::new(skip)],
+        ..recorded(|record| record.gates[0].overridden_by = Some(by("skip")))
+    }
+}
+
+/// Returns the same with another override.
+fn with_override(edit: impl FnOnce(&mut UpgradeOverride)) -> Given {
+    let mut given = overridden();
+    edit(Arc::make_mut(&mut given.overrides[0]));
+    given
+}
+
+fn without_override() -> Given {
+    Given {
+        overrides: Vec::new(),
+        ..overridden()
+    }
+}
+
+/// Returns the call at this second by the clock of the replica.
+fn call_at(second: i64) -> HookCall<'static> {
+    HookCall {
+        clock: Timestamp::from_second(second).ok(),
+        ..call()
+    }
+}
+
+const REVOKED: Option<HoldReason> = Some(HoldReason::Call(CallReason::OverrideRevoked));
+
+#[rstest]
+#[case::as_cached(overridden(), None)]
+#[case::proven_since(with_record(), None)]
+#[case::another_one_of_the_name(with_override(|of| of.metadata.uid = Some("another".into())), REVOKED)]
+#[case::being_deleted(with_override(|of| of.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH))), REVOKED)]
+#[case::deleted(without_override(), REVOKED)]
+fn the_override_of_a_gate_is_confirmed(#[case] server: Given, #[case] expected: Option<HoldReason>) {
+    let (paths, reason) = confirmed(&overridden(), &server, &call_at(EXPIRES - 1));
+    assert_eq!(
+        (paths, reason),
+        (vec![BOOTSTRAP.to_owned(), OVERRIDE.to_owned()], expected)
+    );
+}
+
+/// The cached gate is open by a proof.
+#[rstest]
+#[case::as_cached(overridden(), None)]
+#[case::deleted(without_override(), REVOKED)]
+fn an_override_that_only_the_read_record_names_is_confirmed(
+    #[case] server: Given,
+    #[case] expected: Option<HoldReason>,
+) {
+    let cached = Given {
+        overrides: overridden().overrides,
+        ..with_record()
+    };
+    let (paths, reason) = confirmed(&cached, &server, &call_at(EXPIRES - 1));
+    assert_eq!(
+        (paths, reason),
+        (vec![BOOTSTRAP.to_owned(), OVERRIDE.to_owned()], expected)
+    );
+    let (paths, reason) = confirmed(&with_record(), &server, &call_at(EXPIRES - 1));
+    assert_eq!(
+        (paths, reason),
+        (vec![BOOTSTRAP.to_owned()], REVOKED),
+        "not in the cache"
+    );
+}
+
+#[test]
+fn an_override_expires_by_the_clock_of_the_replica() {
+    let expired = Some(HoldReason::Call(CallReason::OverrideExpired));
+    for call in [call_at(EXPIRES), call()] {
+        assert_eq!(
+            confirmed(&overridden(), &overridden(), &call),
+            (Vec::new(), expired)
+        );
+    }
+}
+
+#[test]
+fn an_override_that_cannot_be_read_confirms_nothing() {
+    let (given, call) = (overridden(), call_at(EXPIRES - 1));
+    let pace = Pace::of("uid", &Counted::default(), 600, Duration::ZERO);
+    let bootstrap = of_call();
+    let mut reads = Reads::default();
+    let read = respond(&given, &bootstrap).unwrap();
+    reads.add(bootstrap, read);
+    let Confirmation::Needs(left) = index(&given).confirm(&call, &pace, false, &reads) else {
+        panic!("it is decided without the override");
+    };
+    let left: Vec<ReleaseObject> = left.into_iter().collect();
+    assert_eq!((left.len(), left[0].to_string().as_str()), (1, OVERRIDE));
+    let Decision::Hold { reason, .. } = left[0].not_confirmed() else {
+        panic!("it is released");
+    };
+    assert_eq!(reason, HoldReason::Call(CallReason::ReleaseNotConfirmed));
 }
 
 #[test]
@@ -369,7 +478,7 @@ fn states() -> impl Strategy<Value = usize> {
     0..STATES.len()
 }
 
-const STATES: [fn() -> Given; 10] = [
+const STATES: [fn() -> Given; 12] = [
     given,
     with_record,
     || recorded(|record| record.gates[0].open = false),
@@ -383,6 +492,8 @@ const STATES: [fn() -> Given; 10] = [
         ..given()
     },
     || custom(given()),
+    overridden,
+    without_override,
 ];
 
 proptest! {
@@ -394,7 +505,7 @@ proptest! {
         is_labelled: bool,
         hook in prop::sample::select(&Hook::ALL[..]),
     ) {
-        let call = HookCall { hook, label: is_labelled.then_some(LABEL), ..call() };
+        let call = HookCall { hook, label: is_labelled.then_some(LABEL), ..call_at(EXPIRES - 1) };
         let (cached, server) = (STATES[cached](), STATES[server]());
         let (_, held) = confirmed(&cached, &server, &call);
         if held.is_none() {

@@ -5,9 +5,12 @@ use serde_json::json;
 use sluice_crds::run::{ClusterBootstrapSpec, Gate, Hook, SCHEMA, UpgradePolicy};
 
 use super::{writing::drops_fields, *};
-use crate::reconcile::cluster::{
-    LocalState, Object,
-    tests::{clock, facts},
+use crate::{
+    reconcile::cluster::{
+        LocalState, Object,
+        tests::{clock, facts},
+    },
+    upgrade::overrides::tests::by,
 };
 
 /// A definition of an earlier release drops the field, and Sluice would rewrite the record endlessly without a report.
@@ -217,4 +220,57 @@ fn progress_is_written_after_a_delay(#[case] writes: usize, #[case] seconds: u64
     assert_eq!(progress_writes(&context, &current, &gate), writes);
     let upgrade = status(|record| record.label = "36-1".to_owned());
     assert_eq!(progress_writes(&context, &current, &upgrade), 0);
+}
+
+/// A text of one part does not remove another from the note, which the API server limits in bytes.
+#[rstest]
+#[case::ascii("u", "r")]
+#[case::of_four_bytes("\u{1f600}", "\u{1f680}")]
+fn the_note_of_an_override_names_user_and_reason(#[case] user: &str, #[case] reason: &str) {
+    let by = GateOverride {
+        name: "n".repeat(253),
+        user: user.repeat(120),
+        reason: reason.repeat(1024),
+        ..by("a")
+    };
+    let note = note_of_use(OverriddenGate::ControlPlane, &"v".repeat(128), &by);
+    assert!(note.len() < 1024, "{} bytes", note.len());
+    for part in ["n".repeat(62), user.repeat(99), reason.repeat(109)] {
+        assert!(note.contains(&part), "{note}");
+    }
+}
+
+/// A gate has two hooks, and closes for a moment.
+#[test]
+fn a_use_of_an_override_is_reported_once() {
+    let record = |by: Option<&GateOverride>| UpgradeRecord {
+        from: Some("v1.35.4".to_owned()),
+        to: "v1.36.3".to_owned(),
+        started_at: Some(Time(Timestamp::UNIX_EPOCH)),
+        gates: [Hook::BeforeClusterUpgrade, Hook::BeforeControlPlaneUpgrade]
+            .map(|hook| Gate {
+                hook,
+                version: "v1.36.3".to_owned(),
+                open: by.is_some(),
+                reason: by.map_or("PackagesNotReady", |_| "").to_owned(),
+                message: String::new(),
+                overridden_by: by.cloned(),
+            })
+            .into(),
+        ..UpgradeRecord::default()
+    };
+    let mut bootstrap = ClusterBootstrap::new("one", ClusterBootstrapSpec::default());
+    let mut reported = Vec::new();
+    for name in [None, Some("a"), Some("a"), None, Some("a"), Some("b"), Some("a")] {
+        let by = name.map(by);
+        let next = ClusterBootstrapStatus {
+            upgrade: Some(record(by.as_ref())),
+            ..ClusterBootstrapStatus::default()
+        };
+        let next = with_summary(&bootstrap, next, Timestamp::UNIX_EPOCH);
+        let current = bootstrap.status.unwrap_or_default();
+        reported.push(used_overrides(&current, &next).len());
+        bootstrap.status = Some(next);
+    }
+    assert_eq!(reported, [0, 1, 0, 0, 0, 1, 0]);
 }

@@ -262,6 +262,51 @@ fn a_gate_closes_again_until_its_step_was_made(#[case] second: i64, #[case] left
     assert_eq!(gates(&back, V36), "ooxxxx");
 }
 
+/// Cluster API does not ask again for the other workers once one has taken the version.
+#[test]
+fn one_of_two_workers_makes_the_step() {
+    let w = workers(EVERY);
+    let scene = |one: &str, two: &str| {
+        let mut scene = Scene::unproven().with_control_plane(V36, V36);
+        let two = WorkerFacts {
+            name: "other".into(),
+            ..worker(two)
+        };
+        scene.workers = vec![worker(one), two];
+        scene
+    };
+    let open = scene(V35, V35)
+        .with(from_ref(&w))
+        .advance(Some(&waiting_for_workers()));
+    let revoked = scene(V35, V35).with(&[]).advance(Some(&open));
+    assert_eq!(
+        (gates(&open, V36).as_str(), gates(&revoked, V36).as_str()),
+        ("ooooxx", "ooxxxx")
+    );
+    let one = scene(V36, V35).with(&[]).advance(Some(&open));
+    assert_eq!((gates(&one, V36).as_str(), is_spent(&one, &w)), ("ooooxx", true));
+    assert_eq!(scene(V36, V35).with(&[]).advance(Some(&one)), one);
+    let both = scene(V36, V36).with(&[]).advance(Some(&one));
+    assert_eq!(gates(&both, V36), "ooooox");
+}
+
+/// Other overrides of the gate stay unused, although that of the gate is spent.
+#[test]
+fn a_step_that_was_made_uses_no_other_override() {
+    let all = ["a", "b", "c", "d"].map(|name| object(name, OverriddenGate::Workers, STEP, EVERY));
+    let at_hop = || Scene::unproven().with_control_plane(V36, V36).with(&all);
+    let open = at_hop().advance(Some(&waiting_for_workers()));
+    let rolled = at_hop().with_workers(V36).advance(Some(&open));
+    for hook in [Hook::AfterControlPlaneUpgrade, Hook::BeforeWorkersUpgrade] {
+        assert_eq!(by(&rolled, hook, V36).as_deref(), Some("a"), "{hook}");
+    }
+    assert_eq!(
+        all.each_ref().map(|of| is_spent(&rolled, of)),
+        [true, false, false, false]
+    );
+    assert_eq!(at_hop().with_workers(V36).advance(Some(&rolled)), rolled);
+}
+
 #[test]
 fn a_cluster_without_workers_has_no_step_of_workers_left() {
     let mut scene = Scene::unproven().with_control_plane(V36, V36);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use sluice_crds::lifecycle::OverriddenGate;
 
 use super::*;
-use crate::upgrade::overrides::{gate_of, tests::object, usable};
+use crate::upgrade::overrides::{gate_of, has_worker_at, tests::object, usable};
 
 fn any_version() -> impl Strategy<Value = &'static str> {
     prop::sample::select(vec![V34, V35, V36])
@@ -250,11 +250,12 @@ proptest! {
     #[test]
     fn only_overrides_of_the_gate_open_it(
         overrides in prop::collection::vec(any_override(), 1..5),
-        scenes in prop::collection::vec((any_scene(), any::<u8>()), 1..6),
+        scenes in prop::collection::vec((any_scene(), any::<u8>(), prop::option::of(any_version())), 1..6),
     ) {
         let mut record: Option<UpgradeRecord> = None;
-        for (scene, there) in &scenes {
-            let scene = with_overrides(scene, &overrides, |each| there & (1 << each) != 0);
+        for (scene, there, other) in &scenes {
+            let mut scene = with_overrides(scene, &overrides, |each| there & (1 << each) != 0);
+            scene.workers.extend(other.map(|version| WorkerFacts { name: "other".into(), ..worker(version) }));
             let next = scene.advance(record.as_ref());
             if record.as_ref().is_some_and(|record| is_older((scene.cluster.generation, scene.bootstrap.generation), record)) {
                 prop_assert_eq!(Some(&next), record.as_ref());
@@ -269,10 +270,7 @@ proptest! {
             let without = none.advance(record.as_ref());
             for gate in next.gates.iter().filter(|gate| gate.open) {
                 let Some(of_gate) = gate_of(gate.hook) else { continue };
-                let at_version = scene.workers.iter().all(|worker| {
-                    let version = worker.spec_version.as_deref();
-                    version.is_some_and(|version| crate::version::reached(version, &gate.version))
-                });
+                let at_version = has_worker_at(&scene.workers, &gate.version);
                 let Some(by) = &gate.overridden_by else {
                     let spec = scene.control_plane.spec_version.as_deref();
                     let is_taken = spec.is_some_and(|spec| crate::version::reached(spec, &gate.version));
@@ -294,8 +292,8 @@ proptest! {
             }
             let after = none.advance(Some(&next));
             for gate in after.gates.iter().filter(|gate| gate.overridden_by.is_some()) {
-                let left = crate::upgrade::course::holds::workers(&scene.workers, &gate.version);
-                prop_assert!(gate_of(gate.hook) == Some(OverriddenGate::Workers) && left.is_none(), "{:?}", gate);
+                let is_made = has_worker_at(&scene.workers, &gate.version);
+                prop_assert!(gate_of(gate.hook) == Some(OverriddenGate::Workers) && is_made, "{:?}", gate);
             }
             let fixed = Scene { judged_for: judged_for(&scene, record.as_ref()), ..scene.clone() };
             prop_assert_eq!(&fixed.advance(Some(&next)), &next);
