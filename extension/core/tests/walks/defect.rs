@@ -119,8 +119,16 @@ pub(crate) enum Defect {
     PackagesOfOverrideUnseen,
     /// ... that has not expired.
     ExpiryUnseen,
+    /// A leader does not observe that an override is gone.
+    RevocationUnseen,
+    /// A leader takes the policy of overrides, and its binding, for as old as the API server.
+    PolicyAgeUnseen,
     /// A leader does not observe which overrides existed before the upgrade.
     SpentOverridesUnseen,
+    /// A leader takes the overrides in its cache for all that exist.
+    OverridesUnlisted,
+    /// A leader does not observe which overrides have opened the gates of its record.
+    SpentStepUnseen,
     /// A replica takes every override for one that has not expired.
     ClockUnseen,
 }
@@ -136,10 +144,15 @@ impl Defect {
             Self::ClassUnread => plural == "clusterclasses",
             Self::ReleaseUnread => plural == "tanzukubernetesreleases",
             Self::ImagesUnread => plural == "osimages",
-            Self::OverrideUnread => plural == OVERRIDES,
+            Self::OverrideUnread | Self::RevocationUnseen => plural == OVERRIDES,
             Self::PolicyUnread => plural.starts_with("validatingadmissionpolic"),
             _ => false,
         }
+    }
+
+    /// Whether a leader takes objects of this kind from the cache where it must list them.
+    pub(crate) fn is_unlisted(self, plural: &str) -> bool {
+        self.is_unread(plural) || self == Self::OverridesUnlisted && plural == OVERRIDES
     }
 
     /// Returns an object as a leader observes it.
@@ -184,6 +197,15 @@ impl Defect {
                 if let Some(record) = object.pointer_mut("/status/upgrade") {
                     record["spentOverrides"] = json!([]);
                 }
+            }
+            Self::SpentStepUnseen if *place == bootstrap() => {
+                let gates = object.pointer_mut("/status/upgrade/gates");
+                for gate in gates.and_then(Value::as_array_mut).into_iter().flatten() {
+                    remove(gate, |field| field == "overriddenBy");
+                }
+            }
+            Self::PolicyAgeUnseen if plural.starts_with("validatingadmissionpolic") => {
+                object["metadata"]["creationTimestamp"] = json!(time_at(0).to_string());
             }
             Self::ReleaseOfPackagesUnseen if *place == bootstrap() => {
                 let record = &object["status"]["upgrade"];
@@ -254,9 +276,22 @@ impl Defect {
         object
     }
 
-    /// Changes the watched objects of a leader. `admitted` is what they were when the current target was first observed.
-    pub(crate) fn watched(self, seen: &mut Servers, admitted: &mut Option<(Value, Servers)>) {
+    /// Changes the watched objects of a leader. `before` is what they were, and `admitted` what they were when the current target was first
+    /// observed.
+    pub(crate) fn watched(
+        self,
+        before: &Servers,
+        seen: &mut Servers,
+        admitted: &mut Option<(Value, Servers)>,
+    ) {
         match self {
+            Self::RevocationUnseen => {
+                for (place, object) in before.of(Server::Management, OVERRIDES) {
+                    if seen.get(place).is_none() {
+                        seen.set(place.clone(), object.clone());
+                    }
+                }
+            }
             Self::AbsenceUnseen => add_missing(seen),
             Self::VerdictTaken => {
                 let cluster = seen.get(&cluster());

@@ -69,6 +69,7 @@ pub(crate) fn is_request(ask: &Read) -> bool {
             | Read::PackageNames
             | Read::LabelledSecrets
             | Read::WorkloadObjects
+            | Read::Labelled { .. }
             | Read::Machines(_)
             | Read::VirtualMachines(_)
     )
@@ -105,8 +106,8 @@ pub(crate) struct Leader {
     pub(crate) saw: Servers,
     /// Whether the caches were up to date at that time.
     pub(crate) saw_all: bool,
-    /// Whether it has listed overrides.
-    pub(crate) lists_overrides: bool,
+    /// Whether the cache of overrides was filled.
+    lists_overrides: bool,
     /// Writes of the last step that took effect.
     pub(crate) made: Vec<Write>,
     /// Whether the last step was told that the workload has no list of PackageInstalls.
@@ -236,6 +237,7 @@ impl Leader {
         if !are_brought(servers) {
             return;
         }
+        let before = self.defect.map(|_| self.seen.clone());
         self.seen.take_over_but(Server::Management, kind, servers);
         self.lists_overrides |= kind != OVERRIDES;
         let mut kinds = WATCHED.to_vec();
@@ -243,8 +245,8 @@ impl Leader {
         if self.watch_workload(servers, &kinds, now) {
             self.seen.take_over_but(Server::Workload, kind, servers);
         }
-        if let Some(defect) = self.defect {
-            defect.watched(&mut self.seen, &mut self.admitted);
+        if let Some((defect, before)) = self.defect.zip(before) {
+            defect.watched(&before, &mut self.seen, &mut self.admitted);
         }
     }
 
@@ -619,9 +621,8 @@ impl Leader {
             Read::Cluster(..) | Read::Source(_) => {
                 unreachable!("only reconciles of configurations read these")
             }
-            Read::Kind { .. } | Read::Labelled { .. } => {
-                unreachable!("only reconciles of UpgradeGates read these")
-            }
+            Read::Kind { .. } => unreachable!("only reconciles of UpgradeGates read these"),
+            Read::Labelled { .. } => ReadResult::Listed(self.labelled(servers, ask)),
             Read::Object(key, phase) => {
                 let is_unread = self
                     .defect
@@ -677,6 +678,32 @@ impl Leader {
             Read::Machines(_) => ReadResult::Listed(Vec::new()),
             Read::VirtualMachines(_) => virtual_machines(servers),
         }
+    }
+
+    /// Returns the overrides that a leader lists.
+    fn labelled(&self, servers: &Servers, ask: &Read) -> Vec<Object> {
+        let Read::Labelled {
+            server,
+            resource,
+            namespace,
+            phase,
+            ..
+        } = ask
+        else {
+            unreachable!("a list of labelled objects");
+        };
+        let is_unread = self
+            .defect
+            .is_some_and(|defect| defect.is_unlisted(&resource.plural));
+        let servers = if *phase == ReadPhase::Confirm && is_unread {
+            &self.seen
+        } else {
+            servers
+        };
+        let there = servers.of(*server, &resource.plural);
+        let there = there.filter(|(place, _)| place.2 == *namespace);
+        let shown = there.map(|(place, object)| Object(self.observed(place, object.clone())));
+        shown.collect()
     }
 
     /// Digest of a read result.

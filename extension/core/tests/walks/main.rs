@@ -37,10 +37,11 @@
 //! - unplanned: the next hop of a record is the first step that Cluster API shows;
 //! - overridden: an override opens only the gate that it names, of the version, release and Cluster that it names, and each other gate and
 //!   package still needs a proof;
-//! - left, reused: an override that existed before its upgrade opens no gate, and each releases one step;
+//! - left, reused: an override that existed on the API server before the record of its upgrade opens no gate, and each releases one step;
+//! - unspent: a record lists the overrides by which a step was made;
 //! - revoked, expired, unenforced: an override opens a gate only if it exists, has not expired by the clock of the leader, and its policy
-//!   exists, at some time during the reconcile; and the gate releases a call only while it exists, and has not expired by the clock of the
-//!   replica;
+//!   exists and is older than the override by the time after which it is applied, at some time during the reconcile; and the gate releases
+//!   a call only while it exists, and has not expired by the clock of the replica;
 //! - incomplete: a record is completed only after all packages were deployed, whatever was overridden;
 //! - early: no swap ends before all machines are made of the new images;
 //! - after a crash at any step, or a refused or unanswered request, the final state equals that of the undisturbed run.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use sluice_core::{gate::hook_call::HookCall, reconcile::cluster::Server};
 use sluice_crds::{
@@ -14,6 +14,7 @@ use crate::{
     connection::time_at,
     objects::{RELEASES, TEAM, VERSIONS, cluster, short_name},
     servers::{Place, Servers, place},
+    truth::releases_of,
 };
 
 /// Plural of the kind.
@@ -21,6 +22,9 @@ pub(crate) const OVERRIDES: &str = "upgradeoverrides";
 
 /// Name of the ValidatingAdmissionPolicy and of its binding.
 const POLICY: &str = "sluice-overrides";
+
+/// Time after which each API server applies a policy.
+const POLICY_DELAY: SignedDuration = SignedDuration::from_secs(30);
 
 /// The UID in an override.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -90,22 +94,28 @@ pub(crate) fn create(servers: &mut Servers, asked: Asked, now: u64) {
 }
 
 /// Creates or deletes the policy.
-pub(crate) fn set_policy(servers: &mut Servers, exists: bool) {
-    set(servers, policy(), "ValidatingAdmissionPolicy", exists);
+pub(crate) fn set_policy(servers: &mut Servers, exists: bool, now: u64) {
+    set(servers, policy(), "ValidatingAdmissionPolicy", exists, now);
 }
 
 /// Creates or deletes the binding of the policy.
-pub(crate) fn set_binding(servers: &mut Servers, exists: bool) {
-    set(servers, binding(), "ValidatingAdmissionPolicyBinding", exists);
+pub(crate) fn set_binding(servers: &mut Servers, exists: bool, now: u64) {
+    set(
+        servers,
+        binding(),
+        "ValidatingAdmissionPolicyBinding",
+        exists,
+        now,
+    );
 }
 
-fn set(servers: &mut Servers, at: Place, kind: &str, exists: bool) {
+fn set(servers: &mut Servers, at: Place, kind: &str, exists: bool, now: u64) {
     if !exists {
         servers.remove(&at);
     } else if servers.get(&at).is_none() {
         let object = json!({
             "apiVersion": "admissionregistration.k8s.io/v1", "kind": kind,
-            "metadata": {"creationTimestamp": time_at(0).to_string()},
+            "metadata": {"creationTimestamp": time_at(now).to_string()},
             "spec": {"policyName": POLICY, "validationActions": ["Deny"]},
         });
         servers.put(at, object);
@@ -121,26 +131,53 @@ pub(crate) fn remove_all(servers: &mut Servers) {
     }
 }
 
-/// Overrides that exist at one moment.
+/// Overrides that exist at one moment, and the releases that they may name.
 #[derive(Clone)]
 pub(crate) struct Existing {
-    /// UID and spec.
-    overrides: Vec<(String, Value)>,
-    /// Whether policy and binding exist.
+    overrides: Vec<Found>,
+    /// Indexes of the releases of each version.
+    releases: [Vec<usize>; VERSIONS.len()],
+}
+
+/// An override that exists.
+#[derive(Clone)]
+struct Found {
+    uid: String,
+    spec: Value,
+    /// Whether policy and binding exist, and are older by the time after which they are applied.
     is_enforced: bool,
 }
 
 impl Existing {
     pub(crate) fn of(servers: &Servers) -> Self {
+        let since = enforced_since(servers);
         let overrides = servers
             .of(Server::Management, OVERRIDES)
-            .map(|(_, object)| (uid_of(object), object["spec"].clone()))
-            .collect();
+            .map(|(_, object)| Found {
+                uid: uid_of(object),
+                spec: object["spec"].clone(),
+                is_enforced: since.is_some_and(|since| created(object) >= since),
+            });
         Self {
-            overrides,
-            is_enforced: servers.get(&policy()).is_some() && servers.get(&binding()).is_some(),
+            overrides: overrides.collect(),
+            releases: std::array::from_fn(|version| releases_of(servers, version)),
         }
     }
+}
+
+/// Returns the time since which each new override names its user, if policy and binding exist.
+fn enforced_since(servers: &Servers) -> Option<Timestamp> {
+    let (policy, binding) = (servers.get(&policy())?, servers.get(&binding())?);
+    Some(created(policy).max(created(binding)) + POLICY_DELAY)
+}
+
+fn created(object: &Value) -> Timestamp {
+    time_of(&object["metadata"]["creationTimestamp"])
+}
+
+fn time_of(text: &Value) -> Timestamp {
+    let text = text.as_str().unwrap_or_default();
+    text.parse().expect("a time")
 }
 
 fn uid_of(object: &Value) -> String {
@@ -151,9 +188,11 @@ fn uid_of(object: &Value) -> String {
 #[derive(Clone, Debug, Hash)]
 struct Known {
     spec: Value,
+    /// First time at which it existed.
+    since: u64,
     /// Last time at which it existed.
     there: u64,
-    /// Last time at which it existed together with policy and binding.
+    /// Last time at which it existed together with an older policy and an older binding.
     enforced: Option<u64>,
 }
 
@@ -162,8 +201,8 @@ struct Passing<'a> {
     uid: &'a str,
     gate: OverriddenGate,
     version: &'a str,
-    /// The release, if it is known.
-    release: Option<&'a str>,
+    /// The release, or one of these, if they are known.
+    releases: Option<&'a [&'a str]>,
 }
 
 /// Hook and version of a gate.
@@ -174,8 +213,10 @@ type Key = (&'static str, String);
 pub(crate) struct Overrides {
     /// All that existed, by UID.
     known: BTreeMap<String, Known>,
-    /// UIDs of those that a leader knew when it recorded the target.
+    /// UIDs of those that existed when the leader began that recorded the target.
     left: Option<BTreeSet<String>>,
+    /// Last time at which each version had each release, by their indexes.
+    releases: BTreeMap<(usize, usize), u64>,
     /// Number of recorded targets.
     targets: u64,
     /// The step that each has released first, by UID.
@@ -193,16 +234,21 @@ impl Overrides {
     }
 
     pub(crate) fn observe(&mut self, existing: &Existing, now: u64) {
-        for (uid, spec) in &existing.overrides {
-            let known = self.known.entry(uid.clone()).or_insert_with(|| Known {
-                spec: spec.clone(),
+        for found in &existing.overrides {
+            let known = self.known.entry(found.uid.clone()).or_insert_with(|| Known {
+                spec: found.spec.clone(),
+                since: now,
                 there: now,
                 enforced: None,
             });
             known.there = now;
-            if existing.is_enforced {
+            if found.is_enforced {
                 known.enforced = Some(now);
             }
+        }
+        for (version, releases) in existing.releases.iter().enumerate() {
+            self.releases
+                .extend(releases.iter().map(|release| ((version, *release), now)));
         }
     }
 
@@ -216,13 +262,8 @@ impl Overrides {
         }
     }
 
-    /// Records which overrides a leader knew when it recorded a target. `saw` is `None` if it has not listed them.
-    pub(crate) fn record(
-        &mut self,
-        before: Option<&UpgradeRecord>,
-        after: &UpgradeRecord,
-        saw: Option<&Servers>,
-    ) {
+    /// Records which overrides existed on the API server when a reconcile began that recorded a target with its spent overrides.
+    pub(crate) fn record(&mut self, before: Option<&UpgradeRecord>, after: &UpgradeRecord, began: u64) {
         let is_same =
             |before: &UpgradeRecord| before.to == after.to && before.cluster_uid == after.cluster_uid;
         let continues = before.is_some_and(is_same);
@@ -232,11 +273,9 @@ impl Overrides {
         }
         // Of a record from before a restore, it is not known.
         let is_unknown = continues && before.is_some_and(|before| before.spent_overrides.is_some());
-        if self.left.is_none() && !is_unknown {
-            self.left = saw.map(|saw| {
-                let there = saw.of(Server::Management, OVERRIDES);
-                there.map(|(_, object)| uid_of(object)).collect()
-            });
+        if self.left.is_none() && !is_unknown && after.spent_overrides.is_some() {
+            let there = self.known.iter().filter(|(_, known)| known.since <= began);
+            self.left = Some(there.map(|(uid, _)| uid.clone()).collect());
         }
     }
 
@@ -266,14 +305,14 @@ impl Overrides {
     pub(crate) fn assert_opens(&self, record: &UpgradeRecord, gate: &Gate, began: u64) {
         let Some(by) = &gate.overridden_by else { return };
         let of_gate = gate_of(gate.hook);
+        // Gates of an earlier version wait for the packages of the hop.
+        let is_of_hop = record.hop.as_ref() == Some(&gate.version);
+        let releases = self.releases_since(&gate.version, began);
         let step = of_gate.map(|of_gate| Passing {
             uid: &record.cluster_uid,
             gate: of_gate,
             version: &gate.version,
-            release: record
-                .tkr
-                .as_deref()
-                .filter(|_| record.hop.as_ref() == Some(&gate.version)),
+            releases: is_of_hop.then_some(&releases[..]),
         });
         let what = format!("{:?} {}", gate.hook, gate.version);
         self.assert_valid(by, step.as_ref(), &what, began);
@@ -282,13 +321,22 @@ impl Overrides {
     /// Asserts the same of a swap.
     pub(crate) fn assert_opens_swap(&self, record: &UpgradeRecord, swap: &Swap, began: u64) {
         let Some(by) = &swap.overridden_by else { return };
+        let releases = [swap.to.as_str()];
         let step = Passing {
             uid: &record.cluster_uid,
             gate: OverriddenGate::Machines,
             version: &swap.version,
-            release: Some(&swap.to),
+            releases: Some(&releases[..]),
         };
         self.assert_valid(by, Some(&step), &format!("the swap to {}", swap.to), began);
+    }
+
+    /// Returns the releases that a version had at this time or later, whatever a record names.
+    fn releases_since(&self, version: &str, at: u64) -> Vec<&'static str> {
+        let had = self.releases.iter().filter(|(_, last)| **last >= at);
+        had.filter(|((of, _), _)| VERSIONS[*of] == version)
+            .map(|((_, release), _)| RELEASES[*release])
+            .collect()
     }
 
     fn assert_valid(&self, by: &GateOverride, step: Option<&Passing<'_>>, what: &str, began: u64) {
@@ -305,7 +353,7 @@ impl Overrides {
         );
         assert!(
             known.enforced.is_some_and(|at| at >= began),
-            "unenforced: {what}, and the policy existed last at {:?}",
+            "unenforced: {what}, and policy and binding, old enough, existed last at {:?}",
             known.enforced,
         );
         let is_left = self.left.as_ref().is_some_and(|left| left.contains(&by.uid));
@@ -368,7 +416,7 @@ impl Overrides {
             uid: call.uid,
             gate,
             version,
-            release: None,
+            releases: None,
         });
         if !step.is_some_and(|step| is_of(known, &step)) {
             return Some(format!("overridden: override {uid} is {}", known.spec));
@@ -387,16 +435,17 @@ fn is_of(known: &Known, step: &Passing<'_>) -> bool {
         && spec["clusterUID"] == step.uid
         && spec["gate"] == step.gate.as_str()
         && target["kubernetesVersion"] == step.version
-        && step.release.is_none_or(|release| target["release"] == release)
+        && step
+            .releases
+            .is_none_or(|releases| releases.iter().any(|release| target["release"] == *release))
 }
 
 fn expiry(known: &Known) -> Timestamp {
-    let text = known.spec["expiresAt"].as_str().unwrap_or_default();
-    text.parse().expect("a time")
+    time_of(&known.spec["expiresAt"])
 }
 
 /// Returns the gate of a hook that overrides are for.
-fn gate_of(hook: Hook) -> Option<OverriddenGate> {
+pub(crate) fn gate_of(hook: Hook) -> Option<OverriddenGate> {
     match hook {
         Hook::BeforeClusterUpgrade | Hook::BeforeControlPlaneUpgrade => Some(OverriddenGate::ControlPlane),
         Hook::AfterControlPlaneUpgrade | Hook::BeforeWorkersUpgrade => Some(OverriddenGate::Workers),

@@ -11,11 +11,11 @@ use crate::{
     capi::{brief, record, version_at},
     defect::Defect,
     fault::Fault,
-    named::{CREATED, INSTALLED, MERGED, SEEN, TAKEN},
-    objects::{HIGHER_RELEASE, OTHER_RELEASE, control_plane, worker},
+    named::{CREATED, DEPLOYED, INSTALLED, MERGED, SEEN, TAKEN},
+    objects::{HIGHER_RELEASE, HIGHEST_RELEASE, OTHER_RELEASE, VERSIONS, control_plane, worker},
     overridden::{Asked, OVERRIDES, OfCluster},
     planted::assert_is_found,
-    random::{WALKS, number, planned, random, readings, steps, take},
+    random::{WALKS, number, planned, random, readings, steps, swap_steps, take},
     replica::Reading,
     users::Edit,
     walk::{
@@ -28,11 +28,8 @@ const CLUSTER_API: Step = ClusterApi(Reading::AtOnce);
 
 const CALL: [Step; 2] = [Replica, CLUSTER_API];
 
-/// Without the policy and its binding, no override counts.
-const ENFORCED: [Step; 2] = [
-    User(Edit::OverridePolicy(true)),
-    User(Edit::OverrideBinding(true)),
-];
+/// Without an older policy and an older binding, no override counts.
+const ENFORCED: [Step; 2] = [OverridePolicy(true), OverrideBinding(true)];
 
 /// The last package is the only one that is not deployed.
 const UNPROVEN: [&[Step]; 4] = [&MERGED, &INSTALLED, &[Deploy(1)], &SEEN];
@@ -62,8 +59,8 @@ const MACHINES: Asked = asked("c", OverriddenGate::Machines, 0, HIGHER_RELEASE);
 fn created(defect: Option<Defect>) -> Walk {
     let mut walk = Walk::new();
     walk.plant(defect);
-    walk.take(&CREATED);
     walk.take(&ENFORCED);
+    walk.take(&CREATED);
     walk
 }
 
@@ -143,8 +140,10 @@ fn each_gate_needs_an_override() {
 #[case::without_the_webhook(&[Override(Asked { of: OfCluster::Nobody, ..CONTROL_PLANE })])]
 #[case::expired(&[Override(Asked { lasts: 5, ..CONTROL_PLANE }), Wait(5)])]
 #[case::of_eight_days(&[Override(Asked { lasts: 8 * 24 * 3_600, ..CONTROL_PLANE })])]
-#[case::without_the_policy(&[Override(CONTROL_PLANE), User(Edit::OverridePolicy(false))])]
-#[case::without_the_binding(&[Override(CONTROL_PLANE), User(Edit::OverrideBinding(false))])]
+#[case::without_the_policy(&[Override(CONTROL_PLANE), OverridePolicy(false)])]
+#[case::without_the_binding(&[Override(CONTROL_PLANE), OverrideBinding(false)])]
+#[case::older_than_the_policy(&[Override(CONTROL_PLANE), OverridePolicy(false), OverridePolicy(true), Wait(60)])]
+#[case::older_than_the_binding(&[Override(CONTROL_PLANE), OverrideBinding(false), OverrideBinding(true), Wait(60)])]
 #[case::revoked(&[Override(CONTROL_PLANE), Watch(0), User(Edit::Revoke("a")), Reconcile(0)])]
 #[case::not_observed(&[Override(CONTROL_PLANE), WatchBut(0, OVERRIDES), Reconcile(0), User(Edit::Revoke("a"))])]
 fn an_override_does_not_open_the_gate(#[case] steps: &[Step]) {
@@ -152,6 +151,50 @@ fn an_override_does_not_open_the_gate(#[case] steps: &[Step]) {
     walk.take(steps);
     walk.take(&SEEN);
     walk.take(&CALL);
+    assert_versions(&walk, [0, 0]);
+    completed(walk);
+}
+
+/// Each API server applies a policy some time after its creation.
+#[rstest]
+#[case::too_early(27, [0, 0])]
+#[case::in_time(28, [1, 0])]
+fn an_override_is_younger_than_its_policy(
+    #[case] seconds: u64,
+    #[case] expected: [usize; 2],
+    #[values(OverridePolicy, OverrideBinding)] sets: fn(bool) -> Step,
+) {
+    let mut walk = held();
+    walk.take(&[sets(false), sets(true), Wait(seconds), Override(CONTROL_PLANE)]);
+    walk.take(&[&SEEN[..], &SEEN, &CALL].concat());
+    assert_versions(&walk, expected);
+    completed(walk);
+}
+
+/// The watch of overrides is behind while the record of the upgrade is written.
+const BEHIND: [Step; 8] = [
+    WatchBut(0, OVERRIDES),
+    Reconcile(0),
+    WatchBut(0, OVERRIDES),
+    Reconcile(0),
+    WatchBut(0, OVERRIDES),
+    Reconcile(0),
+    WatchBut(0, OVERRIDES),
+    Reconcile(0),
+];
+
+/// The API server, and not the cache, tells which overrides existed.
+#[rstest]
+#[case::before_the_target(&[Override(CONTROL_PLANE), User(Edit::Target(1))])]
+#[case::before_the_record(&[User(Edit::Target(1)), Override(CONTROL_PLANE)])]
+fn an_override_that_is_observed_late_does_not_open_the_gate(#[case] begun: &[Step]) {
+    let mut walk = created(None);
+    walk.take(begun);
+    walk.take(&BEHIND);
+    let spent = recorded(&walk).spent_overrides;
+    assert_eq!(spent.map(|spent| spent.len()), Some(1));
+    walk.take(&UNPROVEN[1..].concat());
+    walk.take(&[&SEEN[..], &SEEN, &CALL].concat());
     assert_versions(&walk, [0, 0]);
     completed(walk);
 }
@@ -196,6 +239,32 @@ fn an_override_is_of_one_hop() {
     for _ in 0..6 {
         walk.take(&[&SEEN[..], &[Deploy(0), Deploy(1)], &SEEN, &CALL].concat());
     }
+    assert_versions(&walk, [1, 0]);
+    completed(walk);
+}
+
+/// A reconcile that proves the packages of one hop records the next hop before it knows the release of that one.
+#[test]
+fn an_override_of_the_next_hop_names_its_release() {
+    let mut walk = created(None);
+    walk.take(&[User(Edit::Target(2)), Watch(0), Reconcile(0)]);
+    walk.take(&[&INSTALLED[..], &DEPLOYED, &SEEN, &TAKEN].concat());
+    assert_versions(&walk, [1, 0]);
+    walk.step(Override(Asked {
+        version: 2,
+        packages: &["*"],
+        ..CONTROL_PLANE
+    }));
+    let is_at_next = |walk: &Walk| recorded(walk).hop.as_deref() == Some(VERSIONS[2]);
+    for _ in 0..6 {
+        if !is_at_next(&walk) {
+            walk.take(&[&[Deploy(0)][..], &DEPLOYED, &SEEN].concat());
+        }
+    }
+    assert!(is_at_next(&walk), "{}", brief(Some(&recorded(&walk))));
+    walk.take(&CALL);
+    assert_versions(&walk, [1, 0]);
+    walk.take(&[&SEEN[..], &CALL].concat());
     assert_versions(&walk, [1, 0]);
     completed(walk);
 }
@@ -296,8 +365,8 @@ fn a_disturbed_leader_uses_an_override(#[case] fault: Option<Fault>) {
 #[test]
 fn machines_are_replaced_by_an_override() {
     let mut walk = Walk::with_images();
-    walk.take(&CREATED);
     walk.take(&ENFORCED);
+    walk.take(&CREATED);
     walk.take(&[User(Edit::Label(HIGHER_RELEASE)), Watch(0), Reconcile(0)]);
     walk.take(&UNPROVEN[1..].concat());
     walk.step(Override(CONTROL_PLANE));
@@ -368,13 +437,33 @@ const PROVEN: [&[Step]; 3] = [&[Deploy(2)], &SEEN, &TAKEN];
 )]
 #[case::policy_not_read(
     Defect::PolicyUnread,
-    &[CHANGED[0], &[User(Edit::OverridePolicy(false))], CHANGED[1]].concat(),
+    &[CHANGED[0], &[OverridePolicy(false)], CHANGED[1]].concat(),
     "unenforced: "
 )]
 #[case::binding_not_read(
     Defect::PolicyUnread,
-    &[CHANGED[0], &[User(Edit::OverrideBinding(false))], CHANGED[1]].concat(),
+    &[CHANGED[0], &[OverrideBinding(false)], CHANGED[1]].concat(),
     "unenforced: "
+)]
+#[case::older_than_the_policy(
+    Defect::PolicyAgeUnseen,
+    &[&[Override(CONTROL_PLANE), OverridePolicy(false), OverridePolicy(true)][..], &SEEN].concat(),
+    "unenforced: "
+)]
+#[case::older_than_the_binding(
+    Defect::PolicyAgeUnseen,
+    &[&[Override(CONTROL_PLANE), OverrideBinding(false), OverrideBinding(true)][..], &SEEN].concat(),
+    "unenforced: "
+)]
+#[case::revoked(
+    Defect::RevocationUnseen,
+    &[&OVERRIDDEN.concat()[..], &[User(Edit::Revoke("a")), Calm]].concat(),
+    "open: "
+)]
+#[case::of_a_made_step(
+    Defect::SpentStepUnseen,
+    &[&OVERRIDDEN.concat()[..], &[CLUSTER_API], &SEEN].concat(),
+    "unspent: "
 )]
 #[case::call_without_a_read(
     Defect::Unconfirmed,
@@ -403,16 +492,19 @@ fn a_planted_defect_is_found(#[case] defect: Defect, #[case] steps: &[Step], #[c
 }
 
 /// The override exists before the upgrade.
-#[test]
-fn an_override_that_is_left_is_found() {
+#[rstest]
+#[case::not_recorded(Defect::SpentOverridesUnseen, &[])]
+#[case::not_listed(Defect::OverridesUnlisted, &BEHIND)]
+fn an_override_that_is_left_is_found(#[case] defect: Defect, #[case] begun: &[Step]) {
     let run = |defect: Option<Defect>| {
         let mut walk = created(defect);
-        walk.step(Override(CONTROL_PLANE));
+        walk.take(&[Override(CONTROL_PLANE), User(Edit::Target(1))]);
+        walk.take(begun);
         walk.take(&UNPROVEN.concat());
         walk.take(&[&SEEN[..], &SEEN].concat());
         walk
     };
-    assert_is_found(|| run(Some(Defect::SpentOverridesUnseen)), "left: ");
+    assert_is_found(|| run(Some(defect)), "left: ");
     completed(run(None));
 }
 
@@ -429,7 +521,6 @@ const PACKAGES: &[&[&str]] = &[
 ];
 
 fn overrides() -> impl Strategy<Value = Asked> {
-    let is_other = prop::bool::weighted(0.1);
     let of = prop_oneof![
         8 => Just(OfCluster::This),
         1 => Just(OfCluster::Another),
@@ -438,30 +529,38 @@ fn overrides() -> impl Strategy<Value = Asked> {
     (
         prop::sample::select(NAMES),
         prop::sample::select(GATES),
-        (1..3_usize, is_other),
+        (1..3_usize, 0..10_u8),
         prop::sample::select(PACKAGES),
         prop::sample::select(&[30, 600, LASTS, 1_000_000][..]),
         of,
     )
-        .prop_map(|(name, gate, (version, is_other), packages, lasts, of)| Asked {
-            name,
-            gate,
-            version,
-            release: if is_other { OTHER_RELEASE } else { version },
-            packages,
-            lasts,
-            of,
+        .prop_map(|(name, gate, (version, wrong), packages, lasts, of)| {
+            let (version, release) = match (gate, wrong) {
+                (OverriddenGate::Machines, 0) => (0, HIGHEST_RELEASE),
+                (OverriddenGate::Machines, _) => (0, HIGHER_RELEASE),
+                (_, 0) => (version, OTHER_RELEASE),
+                // That of the hop before.
+                (_, 1) => (version, version - 1),
+                _ => (version, version),
+            };
+            Asked {
+                name,
+                gate,
+                version,
+                release,
+                packages,
+                lasts,
+                of,
+            }
         })
 }
 
-/// Edits that start or cancel an upgrade, or that revoke an override or its policy.
+/// Edits that start or cancel an upgrade, or that revoke an override.
 fn edits() -> impl Strategy<Value = Edit> {
     prop_oneof![
         8 => (1..3_usize).prop_map(Edit::Target),
         2 => Just(Edit::Cancel),
         3 => prop::sample::select(NAMES).prop_map(Edit::Revoke),
-        1 => prop::bool::weighted(0.7).prop_map(Edit::OverridePolicy),
-        1 => prop::bool::weighted(0.7).prop_map(Edit::OverrideBinding),
         1 => Just(Edit::NoStatus),
         1 => Just(Edit::OtherRelease),
         1 => Just(Edit::Silent(true)),
@@ -471,8 +570,15 @@ fn edits() -> impl Strategy<Value = Edit> {
 fn overridden_steps() -> impl Strategy<Value = Step> {
     let leader = || prop_oneof![4 => Just(0_usize), 1 => Just(1_usize)];
     let clock = prop::sample::select(&[-600_i64, 0, 600][..]);
+    // Once one exists again, overrides count that are created half a minute later.
+    let sets = prop_oneof![
+        Just(Step::OverridePolicy as fn(bool) -> Step),
+        Just(Step::OverrideBinding as fn(bool) -> Step),
+    ];
+    let exists = prop::bool::weighted(0.7);
     prop_oneof![
         16 => steps(),
+        1 => (sets, exists).prop_map(|(sets, exists)| sets(exists)),
         6 => overrides().prop_map(Step::Override),
         5 => edits().prop_map(Step::User),
         2 => leader().prop_map(|leader| Step::WatchBut(leader, OVERRIDES)),
@@ -490,9 +596,40 @@ fn overridden_steps() -> impl Strategy<Value = Step> {
 #[test]
 fn no_override_opens_another_gate_and_no_hold_lasts_forever() {
     let steps = prop::collection::vec(overridden_steps(), 0..120);
-    let walks = number("WALKS", WALKS).div_ceil(4);
+    let walks = number("WALKS", WALKS).div_ceil(5);
     random(walks, &(planned(), steps), |(planned, steps)| {
-        let begun = [&CREATED[..], &ENFORCED, &steps[..]].concat();
+        let begun = [&ENFORCED[..], &CREATED, &steps[..]].concat();
         take(Walk::new(), planned, &begun, Walk::finish);
+    });
+}
+
+/// Most overrides are for machines: otherwise few open a swap.
+fn overridden_swap_steps() -> impl Strategy<Value = Step> {
+    let release = prop::sample::select(&[HIGHER_RELEASE, HIGHER_RELEASE, HIGHEST_RELEASE][..]);
+    let of_machines = (overrides(), release).prop_map(|(asked, release)| Asked {
+        gate: OverriddenGate::Machines,
+        version: 0,
+        release,
+        ..asked
+    });
+    prop_oneof![
+        4 => swap_steps(),
+        2 => overridden_steps(),
+        1 => of_machines.prop_map(Step::Override),
+    ]
+}
+
+#[test]
+fn no_override_replaces_machines_early_and_no_swap_lasts_forever() {
+    let steps = prop::collection::vec(overridden_swap_steps(), 0..120);
+    let finish = |walk: &mut Walk| {
+        walk.finish_swap();
+        walk.finish();
+    };
+    // Each takes three times as long as another walk.
+    let walks = number("WALKS", WALKS).div_ceil(20);
+    random(walks, &(planned(), steps), |(planned, steps)| {
+        let begun = [&ENFORCED[..], &CREATED, &steps[..]].concat();
+        take(Walk::with_images(), planned, &begun, finish);
     });
 }

@@ -189,7 +189,7 @@ fn swap_edits() -> impl Strategy<Value = Edit> {
 }
 
 /// Most steps are those that complete a swap: otherwise few walks write entries.
-fn swap_steps() -> impl Strategy<Value = Step> {
+pub(crate) fn swap_steps() -> impl Strategy<Value = Step> {
     prop_oneof![
         4 => steps(),
         2 => swap_edits().prop_map(Step::User),

@@ -113,13 +113,9 @@ fn selected(servers: &Servers, version: usize) -> usize {
     if let Some(pinned) = pinned(servers, version) {
         return pinned;
     }
-    let merged = servers.get(&bootstrap()).and_then(|bootstrap| {
-        let name = &bootstrap["metadata"]["annotations"][annotation::RESOLVED_TKR];
-        RELEASES.iter().position(|release| name == release)
-    });
     match labelled(servers).filter(|release| version_of_release(*release) == version) {
         Some(release) => release,
-        None => match merged {
+        None => match merged(servers) {
             Some(other @ (SAME_RELEASE | OTHER_RELEASE))
                 if version == 1 && servers.get(&release(1)).is_none() =>
             {
@@ -128,6 +124,20 @@ fn selected(servers: &Servers, version: usize) -> usize {
             _ => release_of_version(version),
         },
     }
+}
+
+/// Returns the release whose packages were merged into the ClusterBootstrap.
+fn merged(servers: &Servers) -> Option<usize> {
+    let name = &servers.get(&bootstrap())?["metadata"]["annotations"][annotation::RESOLVED_TKR];
+    RELEASES.iter().position(|release| name == release)
+}
+
+/// Returns the releases that the next machines of a version may be made of: the selected one, and the one whose packages were merged.
+pub(crate) fn releases_of(servers: &Servers, version: usize) -> Vec<usize> {
+    let merged = merged(servers).filter(|release| version_of_release(*release) == version);
+    let mut releases = vec![selected(servers, version)];
+    releases.extend(merged);
+    releases
 }
 
 /// Whether a package may be proven by readiness `Applied`. The gates of these walks come before machines are replaced.

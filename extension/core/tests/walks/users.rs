@@ -16,7 +16,7 @@ use crate::{
         release_of_version, short_name, template, values, values_source, version_of_release, worker,
     },
     odd,
-    overridden::{override_place, remove_all, set_binding, set_policy},
+    overridden::{override_place, remove_all},
     servers::{Place, Servers, place},
     supervisor,
     truth::snapshot,
@@ -162,10 +162,6 @@ pub(crate) enum Edit {
     NoWayBack(usize, usize),
     /// The override of this name is deleted.
     Revoke(&'static str),
-    /// The policy of overrides exists, or does not.
-    OverridePolicy(bool),
-    /// Its binding exists, or does not.
-    OverrideBinding(bool),
 }
 
 /// Annotation of a ClusterBootstrap with the snapshot before and after an edit.
@@ -392,8 +388,6 @@ pub(crate) fn edit(servers: &mut Servers, edit: Edit) {
             });
         }
         Edit::Revoke(name) => servers.remove(&override_place(name)),
-        Edit::OverridePolicy(exists) => set_policy(servers, exists),
-        Edit::OverrideBinding(exists) => set_binding(servers, exists),
     }
 }
 

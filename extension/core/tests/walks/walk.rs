@@ -24,7 +24,7 @@ use crate::{
     leader::{Leader, Surroundings},
     machines::{admit, servers_with_images},
     objects::{PACKAGES, VERSIONS, cluster, control_plane, is_unmanaged, kube_system, servers, worker},
-    overridden::{Asked, Existing, create},
+    overridden::{Asked, Existing, create, set_binding, set_policy},
     replica::Reading,
     servers::{Late, Place, Servers},
     supervisor::{self, servers_on_supervisor},
@@ -100,6 +100,10 @@ pub(crate) enum Step {
     Wait(u64),
     /// A user creates an override.
     Override(Asked),
+    /// The policy of overrides exists, or does not.
+    OverridePolicy(bool),
+    /// Its binding exists, or does not.
+    OverrideBinding(bool),
     /// The clock of the replica is ahead of all others by these seconds.
     ReplicaClock(i64),
     User(Edit),
@@ -295,6 +299,8 @@ impl Walk {
             Step::Collect(which) => servers.collect_one(which),
             Step::Wait(seconds) => self.now += seconds,
             Step::Override(asked) => create(servers, asked, now),
+            Step::OverridePolicy(exists) => set_policy(servers, exists, now),
+            Step::OverrideBinding(exists) => set_binding(servers, exists, now),
             Step::ReplicaClock(ahead) => self.capi.replica.ahead = ahead,
             Step::User(Edit::Move) => {
                 edit(servers, Edit::Move);
@@ -454,6 +460,7 @@ impl Walk {
             }
             self.note_target(which, before.as_ref());
             self.judge(before.as_ref(), &write, began);
+            self.judge_spent(which, before.as_ref());
             self.judge_completion(which, before.as_ref());
         }
         self.judge_swaps(which, &there);

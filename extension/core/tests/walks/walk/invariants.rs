@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 use sluice_core::reconcile::cluster::{Server, Verb, Write};
 use sluice_crds::{
     labels::{annotation, label},
+    lifecycle::OverriddenGate,
     run::{Gate, Hook, Outcome, PackageState, UpgradeRecord},
 };
 
@@ -17,6 +18,7 @@ use crate::{
         kubeconfig, of_package, values_source, worker,
     },
     odd::undecodable,
+    overridden::gate_of,
     servers::{Place, Servers, place_of},
     truth::{
         assert_in_order, concerned, is_known, opened, recorded_cluster, releases_step, right, version_of,
@@ -132,12 +134,49 @@ impl Walk {
         }
     }
 
-    /// Records which overrides a leader knew when it recorded a target.
+    /// Records which overrides existed when a leader recorded a target.
     pub(super) fn note_target(&mut self, which: usize, before: Option<&UpgradeRecord>) {
         if let Some(record) = record(&self.servers) {
-            let leader = &self.leaders[which];
-            let saw = leader.lists_overrides.then_some(&leader.saw);
-            self.capi.overrides.record(before, &record, saw);
+            let began = self.leaders[which].began;
+            self.capi.overrides.record(before, &record, began);
+        }
+    }
+
+    /// Asserts that a record that a leader has written from current caches lists the overrides by which steps were made.
+    pub(super) fn judge_spent(&self, which: usize, before: Option<&UpgradeRecord>) {
+        let leader = &self.leaders[which];
+        let (Some(before), Some(after)) = (before, record(&self.servers)) else {
+            return;
+        };
+        let is_continued = before.outcome.is_none() && before.to == after.to;
+        let goes_back = before.rollback.is_some() || after.rollback.is_some();
+        let Some(spent) = after.spent_overrides.as_ref().filter(|_| is_continued) else {
+            return;
+        };
+        if goes_back || !leader.saw_all {
+            return;
+        }
+        // A leader that cannot judge a Cluster only closes its gates.
+        let stays_open = |gate: &&Gate| {
+            let mut gates = after.gates.iter();
+            gates.any(|other| other.open && (other.hook, &other.version) == (gate.hook, &gate.version))
+        };
+        for gate in before.gates.iter().filter(stays_open) {
+            let (Some(by), Some(of)) = (&gate.overridden_by, gate_of(gate.hook)) else {
+                continue;
+            };
+            let place = match of {
+                OverriddenGate::ControlPlane => control_plane(),
+                OverriddenGate::Workers | OverriddenGate::Machines => worker(),
+            };
+            let is_made = version_at(&leader.saw, &place, "spec") == version_of(gate);
+            assert!(
+                !is_made || spent.contains(&by.uid),
+                "unspent: the step of {:?} {} was made by {by:?}; {}",
+                gate.hook,
+                gate.version,
+                brief(Some(&after)),
+            );
         }
     }
 
