@@ -226,8 +226,10 @@ pub(crate) fn is_malformed(text: &str, longest: usize) -> bool {
 pub struct Overrides<'a> {
     /// UIDs of all existing ones; `None` before their first list, and if there are too many of them.
     pub existing: Option<&'a [String]>,
-    /// Those that are complete and have not expired, by name.
+    /// Those that are complete and have not expired, by name; only confirmed ones, once they were read.
     pub usable: &'a [Override],
+    /// The same in the cache.
+    pub cached: &'a [Override],
 }
 
 /// Returns the UIDs of all overrides of a Cluster, and those that may be used.
@@ -317,14 +319,14 @@ pub(crate) fn with_earlier_of_swap(
     spent: Option<Vec<String>>,
     before: Option<&Swap>,
     request: Option<&SwapRequest>,
-    usable: &[Override],
+    cached: &[Override],
 ) -> Option<Vec<String>> {
     let mut spent = spent?;
     let is_another = request.is_some_and(|request| {
         request.replaces()
             && before.is_none_or(|before| (&before.version, &before.to) != (&request.version, &request.to))
     });
-    let earlier = usable
+    let earlier = cached
         .iter()
         .filter(|of| is_another && of.gate == OverriddenGate::Machines && !spent.contains(&of.by.uid));
     let earlier: Vec<String> = earlier.map(|of| of.by.uid.clone()).collect();
@@ -371,16 +373,21 @@ impl Steps<'_> {
                         .stage()
                         .is_some_and(|stage| reached(stage, &gate.version))
             }
-            Some(OverriddenGate::Workers) => has_worker_at(workers, &gate.version),
+            Some(OverriddenGate::Workers) => are_workers_at(workers, &gate.version),
             Some(OverriddenGate::Machines) | None => false,
         }
     }
 }
 
-/// Whether a worker has taken a version, or none is left to take it. The others follow without another hook call.
+/// Whether no worker is left to take a version.
+pub(crate) fn are_workers_at(workers: &[WorkerFacts], version: &str) -> bool {
+    holds::workers(workers, version).is_none()
+}
+
+/// Whether a worker has taken a version. Cluster API does not ask again for the others, unless it has found the first one there.
 pub(crate) fn has_worker_at(workers: &[WorkerFacts], version: &str) -> bool {
     let mut specs = workers.iter().filter_map(|worker| worker.spec_version.as_deref());
-    specs.any(|spec| reached(spec, version)) || holds::workers(workers, version).is_none()
+    specs.any(|spec| reached(spec, version))
 }
 
 /// Returns the first override without which a gate would be closed, preferably that of the previous record: another one of an earlier name

@@ -201,7 +201,7 @@ fn step(previous: Option<&UpgradeRecord>, seen: &Observed<'_>) -> UpgradeRecord 
         spent,
         swap_before,
         seen.swap.request.as_ref(),
-        seen.overrides.usable,
+        seen.overrides.cached,
     );
     let packages = Packages {
         seen,

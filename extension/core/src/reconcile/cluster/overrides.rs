@@ -37,6 +37,8 @@ pub(super) struct Known {
     existing: Option<Vec<String>>,
     /// Those that may be used: by the cache, or by the reads that confirm an opening gate.
     usable: Vec<Override>,
+    /// Those that may be used by the cache.
+    cached: Vec<Override>,
     /// Whether the cache has the overrides of the Cluster, and not too many.
     is_watched: bool,
     /// Whether reads have confirmed all of `usable`.
@@ -53,6 +55,7 @@ impl Known {
         let (existing, usable) = usable(objects, &facts.owner.uid, context.began.now);
         Self {
             existing: None,
+            cached: usable.clone(),
             usable,
             is_watched: existing.is_some(),
             is_confirmed: false,
@@ -63,6 +66,7 @@ impl Known {
         Overrides {
             existing: self.existing.as_deref(),
             usable: &self.usable,
+            cached: &self.cached,
         }
     }
 
@@ -133,6 +137,7 @@ pub(super) fn confirm(
         return Ok(Known {
             existing: known.existing.clone(),
             usable: Vec::new(),
+            cached: known.cached.clone(),
             is_confirmed: true,
             ..*known
         });
@@ -174,6 +179,7 @@ pub(super) fn confirm(
     Ok(Known {
         existing: known.existing.clone(),
         usable: found,
+        cached: known.cached.clone(),
         is_confirmed,
         ..*known
     })

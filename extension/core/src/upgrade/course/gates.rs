@@ -5,7 +5,7 @@ use sluice_crds::run::{Gate, GateOverride, Hook, Phase};
 use super::{Course, Draft, Judged, Situation, gate, holds};
 use crate::reasons::Hold;
 use crate::upgrade::hop::{ControlPlanePhase, Progress, UpgradeDirection};
-use crate::upgrade::overrides::{Passed, first_that, gate_of, has_worker_at};
+use crate::upgrade::overrides::{Passed, are_workers_at, first_that, gate_of, has_worker_at};
 use crate::version::{reached, same};
 
 const BEFORE: &[Phase] = &[Phase::BeforeControlPlane];
@@ -26,9 +26,12 @@ struct State {
 impl State {
     const OPEN: Self = Self { hold: None, by: None };
 
-    /// Whether the gate is open without an override.
-    const fn is_proven(&self) -> bool {
-        self.hold.is_none() && self.by.is_none()
+    /// Returns the state of a gate that an override keeps open.
+    fn by(by: &GateOverride) -> Self {
+        Self {
+            hold: None,
+            by: Some(by.clone()),
+        }
     }
 
     /// Returns this state if it is closed, otherwise another one.
@@ -257,10 +260,11 @@ impl<'a, J: Judged> View<'a, J> {
                     })
                     .or_else(|| self.judged.unproven(ALL, passed))
             });
-            if state.is_proven() {
-                state
-            } else {
-                self.made(Hook::BeforeWorkersUpgrade, hop).unwrap_or(state)
+            let carried = self.carried(Hook::BeforeWorkersUpgrade, hop);
+            let by = carried.filter(|gate| gate.open);
+            match by.and_then(|gate| gate.overridden_by.as_ref()) {
+                Some(by) => self.with_made(state, by, hop),
+                None => state,
             }
         });
         let after_workers = || {
@@ -331,19 +335,14 @@ impl<'a, J: Judged> View<'a, J> {
             .filter(|gate| gate.open && step_was_made);
         match carried.map(|gate| &gate.overridden_by) {
             Some(None) => State::OPEN,
-            Some(Some(by)) if self.is_in_effect(by, version) => {
-                // The proof may have arrived since. Another override would be used in vain.
-                let state = state();
-                if state.is_proven() {
-                    state
-                } else {
-                    State {
-                        hold: None,
-                        by: Some(by.clone()),
-                    }
+            Some(Some(by)) => {
+                let state = self.with_made(state(), by, version);
+                match state.hold {
+                    Some(_) if self.is_usable(by) => State::by(by),
+                    _ => state,
                 }
             }
-            Some(Some(_)) | None => state(),
+            None => state(),
         }
     }
 
@@ -361,21 +360,22 @@ impl<'a, J: Judged> View<'a, J> {
         }
     }
 
-    /// Whether the override of a gate still keeps it open: it may be used, or workers specify the version already.
-    fn is_in_effect(&self, by: &GateOverride, version: &str) -> bool {
-        let is_usable = self.judged.overrides().any(|usable| usable.by.uid == by.uid);
-        is_usable || has_worker_at(self.seen.workers, version)
+    /// Whether an override may be used.
+    fn is_usable(&self, by: &GateOverride) -> bool {
+        self.judged.overrides().any(|usable| usable.by.uid == by.uid)
     }
 
-    /// Returns the state of a gate of workers that an override has opened, if workers specify the version already. Cluster API does not ask
-    /// again for the others.
-    fn made(&self, hook: Hook, version: &str) -> Option<State> {
-        let carried = self.carried(hook, version).filter(|gate| gate.open)?;
-        let by = carried.overridden_by.as_ref()?;
-        has_worker_at(self.seen.workers, version).then(|| State {
-            hold: None,
-            by: Some(by.clone()),
-        })
+    /// Returns the state of a gate of workers that this override has opened. The gate stays open once workers have the version. No other
+    /// override is used once all have it; before, hooks still need one that may be used.
+    fn with_made(&self, state: State, by: &GateOverride, version: &str) -> State {
+        let is_proven = state.hold.is_none() && state.by.is_none();
+        if !is_proven && are_workers_at(self.seen.workers, version)
+            || state.hold.is_some() && has_worker_at(self.seen.workers, version)
+        {
+            State::by(by)
+        } else {
+            state
+        }
     }
 
     fn carried(&self, hook: Hook, version: &str) -> Option<&'a Gate> {

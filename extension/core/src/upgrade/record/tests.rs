@@ -150,6 +150,7 @@ impl Scene {
             overrides: Overrides {
                 existing: self.existing.as_deref(),
                 usable: &self.usable,
+                cached: &self.usable,
             },
             cluster: self.cluster.clone(),
             control_plane: Some(&self.control_plane),
