@@ -235,6 +235,7 @@ pub enum Outcome {
 
 /// The answer of one hook for one version.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct Gate {
     /// The hook that asks.
     pub hook: Hook,

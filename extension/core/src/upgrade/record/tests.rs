@@ -67,6 +67,8 @@ pub(super) struct Scene {
     /// Hop, release and stage of the judgement; those of the scene, unless set.
     pub(super) judged_for: (Option<&'static str>, Option<&'static str>, Option<&'static str>),
     pub(super) problem: Option<Hold>,
+    /// Hop of the release; that of the record, unless set.
+    pub(super) hop: Option<&'static str>,
     /// UIDs of the existing overrides, if they are known.
     pub(super) existing: Option<Vec<String>>,
     pub(super) usable: Vec<Override>,
@@ -106,6 +108,7 @@ impl Scene {
             ]),
             judged_for: (None, None, None),
             problem: None,
+            hop: None,
             existing: None,
             usable: Vec::new(),
             swap: SwapFacts::default(),
@@ -183,7 +186,7 @@ impl Scene {
             stage: stage.or(progress.stage()),
             judged,
         });
-        let hop = Some(hop.unwrap_or(&progress.hop));
+        let hop = self.hop.or(Some(&progress.hop));
         let seen = Observed {
             packages,
             hop,

@@ -295,7 +295,8 @@ proptest! {
                 let is_made = has_worker_at(&scene.workers, &gate.version);
                 prop_assert!(gate_of(gate.hook) == Some(OverriddenGate::Workers) && is_made, "{:?}", gate);
             }
-            let fixed = Scene { judged_for: judged_for(&scene, record.as_ref()), ..scene.clone() };
+            let judged_for = judged_for(&scene, record.as_ref());
+            let fixed = Scene { judged_for, hop: judged_for.1, ..scene.clone() };
             prop_assert_eq!(&fixed.advance(Some(&next)), &next);
             record = Some(next);
         }
