@@ -163,9 +163,12 @@ fn required_fields_are_the_promised_ones() {
             "status.conditions[]": ["lastTransitionTime", "message", "reason", "status", "type"],
             "status.upgrade": ["clusterUID", "observedClusterGeneration", "schema", "to"],
             "status.upgrade.gates[]": ["hook", "open", "version"],
+            // No override passes an UpgradeGate; the type of gates is that of a ClusterBootstrap.
+            "status.upgrade.gates[].overriddenBy": ["expiresAt", "name", "reason", "uid", "user"],
             "status.upgrade.selected[]": ["generation", "mode", "name", "uid"],
             "status.upgrade.checks[]": ["gate", "name", "state"],
             "status.history[]": ["began", "from", "to"],
+            "status.history[].overrides[]": ["gate", "name", "reason", "uid", "user", "version"],
         },
         // The webhook sets clusterUID and requestedBy.
         "UpgradeOverride": {
