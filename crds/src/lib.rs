@@ -43,7 +43,7 @@ pub fn crds() -> Vec<CustomResourceDefinition> {
     let stays: &[&str] = &[];
     // A move includes copies, because a Cluster owns them. It leaves templates out, because it deletes what it moves.
     let follows: &[&str] = &[label::CLUSTERCTL];
-    [
+    let definitions: Vec<(CustomResourceDefinition, &[&str])> = vec![
         (run::TanzuKubernetesRelease::crd(), stays),
         (run::OSImage::crd(), stays),
         (run::ClusterBootstrapTemplate::crd(), stays),
@@ -71,7 +71,7 @@ pub fn crds() -> Vec<CustomResourceDefinition> {
         (lifecycle::ClusterUpgrade::crd(), stays),
         // An override is of one Cluster by its UID, which a move changes.
         (lifecycle::UpgradeOverride::crd(), stays),
-    ]
-    .map(|(crd, labels)| schema::installable(crd, labels))
-    .into()
+    ];
+    let installable = |(crd, labels)| schema::installable(crd, labels);
+    definitions.into_iter().map(installable).collect()
 }

@@ -24,7 +24,7 @@ pub enum Command {
     Serve(Box<Args>),
     /// Commands that query a running extension
     #[command(flatten)]
-    Query(Verb),
+    Query(Box<Verb>),
 }
 
 /// Returns a clap error as one line, followed by the command that was probably meant.

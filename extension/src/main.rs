@@ -20,7 +20,7 @@ fn main() -> ExitCode {
         }) => *args,
         Ok(Cli {
             command: Some(Command::Query(verb)),
-        }) => return sluice_cli::run(verb, &mut Cli::command()),
+        }) => return sluice_cli::run(*verb, &mut Cli::command()),
         Ok(Cli { command: None }) => return help(),
         // Requested help or version.
         Err(answer) if !answer.use_stderr() => answer.exit(),

@@ -116,10 +116,7 @@ impl OverrideStatuses {
 async fn read_policy(client: &Client) -> Policy {
     let policies = Api::<ValidatingAdmissionPolicy>::all(client.clone());
     let bindings = Api::<ValidatingAdmissionPolicyBinding>::all(client.clone());
-    let (policy, binding) = tokio::join!(
-        policies.get_opt(POLICY),
-        bindings.get_opt(POLICY)
-    );
+    let (policy, binding) = tokio::join!(policies.get_opt(POLICY), bindings.get_opt(POLICY));
     match (policy, binding) {
         (Ok(Some(policy)), Ok(Some(binding))) => {
             enforced_since(&policy, &binding).map_or(Policy::Missing, Policy::Since)

@@ -108,19 +108,16 @@ pub(super) async fn planned(
         return Err(refused("has a record of another version of Sluice"));
     }
     let packages = packages(asked)?;
-    let (target, unproven) = match (&asked.to_version, &asked.release) {
-        (Some(version), Some(release)) => {
-            let target = OverrideTarget {
-                kubernetes_version: version.clone(),
-                release: release.clone(),
-            };
-            (target, Vec::new())
-        }
-        _ => {
-            let target = step::held(record, asked.gate, asked.all_packages);
-            let target = target.map_err(|why| refused(&why.to_string()))?;
-            (target, unproven(record, asked)?)
-        }
+    let (target, unproven) = if let (Some(version), Some(release)) = (&asked.to_version, &asked.release) {
+        let target = OverrideTarget {
+            kubernetes_version: version.clone(),
+            release: release.clone(),
+        };
+        (target, Vec::new())
+    } else {
+        let target = step::held(record, asked.gate, asked.all_packages);
+        let target = target.map_err(|why| refused(&why.to_string()))?;
+        (target, unproven(record, asked)?)
     };
     let spec = UpgradeOverrideSpec {
         cluster_name: cluster.clone(),

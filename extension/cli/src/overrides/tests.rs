@@ -426,7 +426,7 @@ async fn a_created_override_must_have_an_effect(#[case] user: Option<&str>, #[ca
     assert_eq!(body["spec"]["clusterUID"], UID);
 }
 
-fn stored(name: &str, cluster: &str, conditions: Value) -> Value {
+fn stored(name: &str, cluster: &str, conditions: &Value) -> Value {
     json!({
         "metadata": {"name": name, "uid": format!("uid-of-{name}"), "creationTimestamp": "2026-12-01T11:00:00Z"},
         "spec": {
@@ -454,8 +454,8 @@ async fn a_list_shows_conditions_and_expiry() {
         condition("Accepted", "False", "Expired"),
         condition("Used", "True", "GateOpened")
     ]);
-    server.put::<UpgradeOverride>(stored("one", "edge-1", used));
-    server.put::<UpgradeOverride>(stored("two", "edge-2", json!([])));
+    server.put::<UpgradeOverride>(stored("one", "edge-1", &used));
+    server.put::<UpgradeOverride>(stored("two", "edge-2", &json!([])));
     server.put::<UpgradeOverride>(
         json!({"metadata": {"name": "odd", "uid": "odd"}, "spec": {"gate": "Never"}}),
     );
@@ -500,8 +500,8 @@ async fn a_list_shows_conditions_and_expiry() {
 async fn only_the_override_that_was_read_is_deleted() {
     let mut server = Server::default();
     let used = json!([condition("Used", "True", "GateOpened")]);
-    server.put::<UpgradeOverride>(stored("one", "edge-1", used));
-    server.put::<UpgradeOverride>(stored("two", "edge-1", json!([])));
+    server.put::<UpgradeOverride>(stored("one", "edge-1", &used));
+    server.put::<UpgradeOverride>(stored("two", "edge-1", &json!([])));
     let unknown = revoked(server.client(), "prod", "three").await;
     assert!(matches!(unknown, Err(Trouble::NotAnswered(_))), "{unknown:?}");
     assert!(server.changes.lock().unwrap().is_empty());

@@ -162,7 +162,11 @@ fn malformed(new: &NewOverride<'_>) -> Vec<Fault> {
 
 /// Returns the fault of a given user who is not the caller. The policy refuses it as well, but only some time after its installation.
 fn user(new: &NewOverride<'_>) -> Option<Fault> {
-    let given = new.spec.requested_by.as_ref().filter(|given| *given != new.user)?;
+    let given = new
+        .spec
+        .requested_by
+        .as_ref()
+        .filter(|given| *given != new.user)?;
     Some(fault(
         "requestedBy",
         given,

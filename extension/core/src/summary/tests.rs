@@ -708,7 +708,11 @@ fn history_names_every_override_of_an_upgrade_once() {
         [Hook::BeforeClusterUpgrade, Hook::BeforeControlPlaneUpgrade].map(|hook| overridden(hook, "a"));
     let status = next(&status, unproven(gates.to_vec()), None, 10);
     let control_plane = ("a".to_owned(), OverriddenGate::ControlPlane);
-    assert_eq!(used(&status), [control_plane.clone()], "a gate has two hooks");
+    assert_eq!(
+        used(&status),
+        std::slice::from_ref(&control_plane),
+        "a gate has two hooks"
+    );
     let upgrade = &status.history[0].overrides[0];
     assert_eq!(
         (

@@ -52,7 +52,11 @@ pub fn enforced_since(
     binding: &ValidatingAdmissionPolicyBinding,
 ) -> Option<Timestamp> {
     let spec = binding.spec.as_ref()?;
-    let denies = spec.validation_actions.iter().flatten().any(|action| action == "Deny");
+    let denies = spec
+        .validation_actions
+        .iter()
+        .flatten()
+        .any(|action| action == "Deny");
     if !denies || spec.policy_name.as_deref() != Some(POLICY) {
         return None;
     }

@@ -116,9 +116,8 @@ fn with_overrides(
         packages.overrides.list(context)?;
         record = next(packages);
     }
-    let rests_on_proof = record::opens_swap(&record)
-        || opens_a_gate(previous, &record)
-        || has_new_proof(previous, &record);
+    let rests_on_proof =
+        record::opens_swap(&record) || opens_a_gate(previous, &record) || has_new_proof(previous, &record);
     if rests_on_proof && packages.overrides.has_usable() {
         packages.overrides =
             overrides::confirm(context, validated, (previous, &record), &packages.overrides)?;

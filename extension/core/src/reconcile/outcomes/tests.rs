@@ -105,7 +105,10 @@ fn a_conflict_of_a_slow_reconcile_closes_no_gate() {
         hold.is_some()
     };
     assert!(!ended(&conflict(), began));
-    assert!(ended(&conflict(), began + slow), "the gates are not stale for long");
+    assert!(
+        ended(&conflict(), began + slow),
+        "the gates are not stale for long"
+    );
     let refused = Error::Refused(Failure::other(Server::Management, ""));
     let mut outcomes = Outcomes::default();
     assert!(outcomes.ended("a", Err(&refused), began, began + slow).is_some());

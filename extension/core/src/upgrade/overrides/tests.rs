@@ -131,8 +131,8 @@ fn unusable_overrides_exist_nevertheless() {
         existing,
         Some(["uid of b", "uid of skip", "uid of a"].map(str::to_owned).into())
     );
-    let names: Vec<&str> = found.iter().map(|of| of.by.name.as_str()).collect();
-    assert_eq!(names, ["a", "b"], "by name");
+    let found: Vec<&str> = found.iter().map(|of| of.by.name.as_str()).collect();
+    assert_eq!(found, ["a", "b"], "by name");
 }
 
 #[rstest]
@@ -246,7 +246,10 @@ type Binding = ValidatingAdmissionPolicyBinding;
 #[case::of_unknown_age(|policy: &mut Policy, _: &mut Binding| policy.metadata.creation_timestamp = None, false)]
 #[case::only_warns(|_: &mut Policy, binding: &mut Binding| binding.spec.as_mut().unwrap().validation_actions = Some(vec!["Warn".into()]), false)]
 #[case::of_another_policy(|_: &mut Policy, binding: &mut Binding| binding.spec.as_mut().unwrap().policy_name = Some("sluice-gates".into()), false)]
-fn the_policy_is_in_force_at_the_creation(#[case] edit: fn(&mut Policy, &mut Binding), #[case] expected: bool) {
+fn the_policy_is_in_force_at_the_creation(
+    #[case] edit: fn(&mut Policy, &mut Binding),
+    #[case] expected: bool,
+) {
     let mut policy = ValidatingAdmissionPolicy::default();
     policy.metadata.creation_timestamp = Some(Time(at(CREATED - 30)));
     let mut binding = ValidatingAdmissionPolicyBinding {

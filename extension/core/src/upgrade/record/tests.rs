@@ -188,8 +188,8 @@ impl Scene {
         });
         let hop = self.hop.or(Some(&progress.hop));
         let seen = Observed {
-            packages,
             hop,
+            packages,
             ..blank
         };
         advance(previous, &seen)

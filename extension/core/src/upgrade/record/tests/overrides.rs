@@ -292,7 +292,10 @@ fn gates_of_workers_stay_open_while_workers_roll() {
     let hook = Hook::BeforeWorkersUpgrade;
     assert_eq!(by(&replaced, hook, V36).as_deref(), Some("another"));
     let both = scene(V36, V36).with(&[]).advance(Some(&one));
-    assert_eq!((gates(&both, V36).as_str(), is_spent(&both, &w)), ("ooooox", true));
+    assert_eq!(
+        (gates(&both, V36).as_str(), is_spent(&both, &w)),
+        ("ooooox", true)
+    );
 }
 
 /// Other overrides of the gate stay unused, although that of the gate is spent.
