@@ -45,7 +45,7 @@ pub const EVERY_PACKAGE: &str = "*";
         "message": "an override cannot be changed: delete it, and create another one",
     },
     {
-        "rule": "self.packages.size() == 1 || !self.packages.exists(package, package == '*')",
+        "rule": "self.packages.size() == 1 || !self.packages.exists(name, name == '*')",
         "fieldPath": ".packages",
         "message": "'*' names every package: remove the others",
     },
