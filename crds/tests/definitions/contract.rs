@@ -158,12 +158,11 @@ fn required_fields_are_the_promised_ones() {
             "spec.checks[].object": ["apiVersion", "kind", "name"],
             "status.conditions[]": ["lastTransitionTime", "message", "reason", "status", "type"],
         },
-        // It has no spec. Sluice alone writes its status.
+        // It has no spec. Sluice alone writes its status; types are those of a ClusterBootstrap.
         "ClusterUpgrade": {
             "status.conditions[]": ["lastTransitionTime", "message", "reason", "status", "type"],
             "status.upgrade": ["clusterUID", "observedClusterGeneration", "schema", "to"],
             "status.upgrade.gates[]": ["hook", "open", "version"],
-            // No override passes an UpgradeGate; the type of gates is that of a ClusterBootstrap.
             "status.upgrade.gates[].overriddenBy": ["expiresAt", "name", "reason", "uid", "user"],
             "status.upgrade.selected[]": ["generation", "mode", "name", "uid"],
             "status.upgrade.checks[]": ["gate", "name", "state"],

@@ -77,14 +77,15 @@ async fn a_group_of_the_operator_is_read_without_a_label() {
 #[tokio::test]
 async fn only_what_is_enabled_is_asked_for() {
     const CLUSTERS: &str = "/apis/cluster.x-k8s.io/v1beta2/clusters";
-    const OF_PACKAGES: [&str; 5] = [
+    const OF_PACKAGES: [&str; 6] = [
         "tanzu.vmware.com",
+        "/upgradeoverrides",
         "carvel.dev",
         "k14s.io",
         "/secrets",
         "/namespaces/kube-system",
     ];
-    const OF_GATES: [&str; 1] = ["lifecycle.sluice.dev"];
+    const OF_GATES: [&str; 2] = ["/upgradegates", "/clusterupgrades"];
     for (flag, asked, not_asked) in [
         ("--packages=false", &OF_GATES[..], &OF_PACKAGES[..]),
         ("--gates=false", &OF_PACKAGES[..1], &OF_GATES[..]),
