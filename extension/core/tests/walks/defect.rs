@@ -127,8 +127,6 @@ pub(crate) enum Defect {
     SpentOverridesUnseen,
     /// A leader takes the overrides in its cache for all that exist.
     OverridesUnlisted,
-    /// A leader does not observe which overrides have opened the gates of its record.
-    SpentStepUnseen,
     /// A replica takes every override for one that has not expired.
     ClockUnseen,
 }
@@ -196,12 +194,6 @@ impl Defect {
             Self::SpentOverridesUnseen if *place == bootstrap() => {
                 if let Some(record) = object.pointer_mut("/status/upgrade") {
                     record["spentOverrides"] = json!([]);
-                }
-            }
-            Self::SpentStepUnseen if *place == bootstrap() => {
-                let gates = object.pointer_mut("/status/upgrade/gates");
-                for gate in gates.and_then(Value::as_array_mut).into_iter().flatten() {
-                    remove(gate, |field| field == "overriddenBy");
                 }
             }
             Self::PolicyAgeUnseen if plural.starts_with("validatingadmissionpolic") => {

@@ -460,11 +460,6 @@ const PROVEN: [&[Step]; 3] = [&[Deploy(2)], &SEEN, &TAKEN];
     &[&OVERRIDDEN.concat()[..], &[User(Edit::Revoke("a")), Calm]].concat(),
     "open: "
 )]
-#[case::of_a_made_step(
-    Defect::SpentStepUnseen,
-    &[&OVERRIDDEN.concat()[..], &[CLUSTER_API], &SEEN].concat(),
-    "unspent: "
-)]
 #[case::call_without_a_read(
     Defect::Unconfirmed,
     &[&OVERRIDDEN.concat()[..], &[User(Edit::Revoke("a")), CLUSTER_API]].concat(),
