@@ -169,7 +169,6 @@ fn required_fields_are_the_promised_ones() {
             "status.history[]": ["began", "from", "to"],
             "status.history[].overrides[]": ["gate", "name", "reason", "uid", "user", "version"],
         },
-        // The webhook sets clusterUID and requestedBy.
         "UpgradeOverride": {
             "": ["spec"],
             "spec": ["clusterName", "expiresAt", "gate", "packages", "reason", "target"],
