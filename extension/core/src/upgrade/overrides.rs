@@ -407,30 +407,43 @@ pub(crate) fn first_that<'a>(
     Some(found.by.clone())
 }
 
+/// Returns the overrides by which gates and the swap of a record are open, with gate and version.
+fn uses(record: &UpgradeRecord) -> impl Iterator<Item = (OverriddenGate, &str, &GateOverride)> {
+    let of_gates = record.gates.iter().filter_map(|gate| {
+        Some((
+            gate_of(gate.hook)?,
+            gate.version.as_str(),
+            gate.overridden_by.as_ref()?,
+        ))
+    });
+    let of_swap = record.swap.iter().filter_map(|swap| {
+        Some((
+            OverriddenGate::Machines,
+            swap.version.as_str(),
+            swap.overridden_by.as_ref()?,
+        ))
+    });
+    of_gates.chain(of_swap)
+}
+
+/// Whether a gate or the swap of a record is open by the override with this UID.
+pub(crate) fn is_used(record: &UpgradeRecord, uid: &str) -> bool {
+    uses(record).any(|(_, _, by)| by.uid == uid)
+}
+
+/// Whether a record lists the override with this UID as spent.
+pub(crate) fn is_spent(record: &UpgradeRecord, uid: &str) -> bool {
+    let mut spent = record.spent_overrides.iter().flatten();
+    spent.any(|spent| spent == uid)
+}
+
 /// Returns the overrides by which `next` opens a gate that `previous` has closed, or open by another override.
 pub(crate) fn newly_used<'a>(
     previous: Option<&'a UpgradeRecord>,
     next: &'a UpgradeRecord,
 ) -> impl Iterator<Item = (OverriddenGate, &'a str, &'a GateOverride)> {
-    fn used(record: &UpgradeRecord) -> impl Iterator<Item = (OverriddenGate, &str, &GateOverride)> {
-        let of_gates = record.gates.iter().filter_map(|gate| {
-            Some((
-                gate_of(gate.hook)?,
-                gate.version.as_str(),
-                gate.overridden_by.as_ref()?,
-            ))
-        });
-        let of_swap = record.swap.iter().filter_map(|swap| {
-            Some((
-                OverriddenGate::Machines,
-                swap.version.as_str(),
-                swap.overridden_by.as_ref()?,
-            ))
-        });
-        of_gates.chain(of_swap)
-    }
-    used(next).filter(move |(gate, version, by)| {
-        let mut before = previous.into_iter().flat_map(used);
+    uses(next).filter(move |(gate, version, by)| {
+        let mut before = previous.into_iter().flat_map(uses);
         !before
             .any(|(of_gate, of_version, of)| of_gate == *gate && of_version == *version && of.uid == by.uid)
     })

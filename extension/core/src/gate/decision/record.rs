@@ -10,6 +10,7 @@ use crate::{
     explanation::hold_of,
     gate::hook_call::HookCall,
     reasons::{CallReason, Hold, HoldReason},
+    upgrade::overrides::is_spent,
 };
 
 /// Fields that both records have. Each method returns the hold if a condition on them is not met.
@@ -99,9 +100,7 @@ pub(in crate::gate) fn override_of<'a>(
 ) -> Option<&'a GateOverride> {
     let gate = record.gates.iter().find(|gate| answers(gate, call))?;
     let by = gate.overridden_by.as_ref().filter(|_| gate.open)?;
-    let mut spent = record.spent_overrides.iter().flatten();
-    let is_made = spent.any(|uid| *uid == by.uid);
-    (!is_made).then_some(by)
+    (!is_spent(record, &by.uid)).then_some(by)
 }
 
 fn answers(gate: &Gate, call: &HookCall<'_>) -> bool {

@@ -5,6 +5,7 @@ use sluice_crds::run::{Gate, Hook, PackageRecord, PackageState, UpgradeRecord};
 use crate::proof::Judgement;
 use crate::reasons::{GateReason, Hold};
 use crate::upgrade::course::{self, withhold};
+use crate::upgrade::overrides::{is_spent, is_used};
 use crate::upgrade::record::opens_swap;
 
 use super::packages::Packages;
@@ -100,32 +101,26 @@ pub(super) fn withheld(
         swap.message.clone_from(&hold.message);
         swap.overridden_by = None;
     }
-    let used: Vec<String> = uids(&record).collect();
+    let mut spent = record.spent_overrides.take();
+    let mut used = spent.clone().unwrap_or_default();
+    used.retain(|uid| is_used(&record, uid));
     withhold(&mut record.gates, previous.map(Into::into), hold);
     // The step of a gate that did not open was not made by its override.
-    let is_used = |uid: &str| uids(&record).any(|of| of == uid);
-    let was_spent = |uid: &String| {
-        let mut spent = previous.into_iter().flat_map(|record| &record.spent_overrides);
-        spent.any(|spent| spent.contains(uid))
-    };
-    let unused: Vec<String> = used
-        .into_iter()
-        .filter(|uid| !is_used(uid) && !was_spent(uid))
-        .collect();
-    if let Some(spent) = &mut record.spent_overrides {
-        spent.retain(|uid| !unused.contains(uid));
+    let was_spent = |uid: &str| previous.is_some_and(|previous| is_spent(previous, uid));
+    if let Some(spent) = &mut spent {
+        spent.retain(|uid| !used.contains(uid) || is_used(&record, uid) || was_spent(uid));
     }
+    record.spent_overrides = spent;
     record
-}
-
-/// Returns the UIDs of the overrides that keep gates of a record open.
-fn uids(record: &UpgradeRecord) -> impl Iterator<Item = String> {
-    let by = record.gates.iter().filter_map(|gate| gate.overridden_by.as_ref());
-    by.map(|by| by.uid.clone())
 }
 
 fn was_open(previous: Option<&UpgradeRecord>, gate: &Gate) -> bool {
     course::was_open(previous.map(Into::into), gate)
+}
+
+/// Whether a gate or the swap opens, or a gate stays open, by evidence that reads have to confirm.
+pub(super) fn needs_confirmation(previous: Option<&UpgradeRecord>, next: &UpgradeRecord) -> bool {
+    opens_swap(next) || opens_a_gate(previous, next) || has_new_proof(previous, next)
 }
 
 /// Whether a gate stays open by a proof that the previous record lacks: of a package unproven before, of another App, or of another

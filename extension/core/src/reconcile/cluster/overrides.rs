@@ -24,7 +24,7 @@ use crate::{
         course,
         overrides::{
             MAX_OF_STEP, MAX_OVERRIDES, Override, Overrides, POLICY, enforced_since, gate_of, is_enforced,
-            of_upgrade, usable,
+            is_used, of_upgrade, usable,
         },
         record::opens_swap,
     },
@@ -158,7 +158,7 @@ pub(super) fn confirm(
     let since = answered(policy)?
         .zip(answered(binding)?)
         .map(|(policy, binding)| enforced_since(&policy?, &binding?));
-    let was_used = |of: &Override| previous.is_some_and(|record| by_uids(record).any(|uid| uid == of.by.uid));
+    let was_used = |of: &Override| previous.is_some_and(|record| is_used(record, &of.by.uid));
     let (uid, now) = (&facts.owner.uid, context.began.now);
     let (mut found, mut is_confirmed) = (Vec::new(), true);
     for (of, object) in wanted.into_iter().zip(objects?) {
@@ -197,20 +197,13 @@ fn wanted<'a>(validated: &Validated, record: &'a UpgradeRecord, known: &'a Known
             && swap.any(|swap| !swap.open && swap.version == of.version && swap.to == of.release);
         is_closed && release == Some(of.release.as_str()) || is_of_swap
     };
-    let opens = |of: &&Override| by_uids(record).any(|uid| uid == of.by.uid);
+    let opens = |of: &&Override| is_used(record, &of.by.uid);
     // Not those that were left behind by another upgrade, however many they are.
     let unspent = || of_upgrade(record.spent_overrides.as_deref(), known.seen());
     let others = unspent().filter(|of| !opens(of) && may_open(of));
     let mut wanted: Vec<&Override> = unspent().filter(opens).collect();
     wanted.extend(others.take(MAX_OF_STEP));
     wanted
-}
-
-/// Returns the UIDs of the overrides that keep gates and the swap of a record open.
-fn by_uids(record: &UpgradeRecord) -> impl Iterator<Item = &str> {
-    let of_gates = record.gates.iter().filter_map(|gate| gate.overridden_by.as_ref());
-    let of_swap = record.swap.iter().filter_map(|swap| swap.overridden_by.as_ref());
-    of_gates.chain(of_swap).map(|by| by.uid.as_str())
 }
 
 /// Returns what was read; `None` if the read failed.

@@ -19,7 +19,7 @@ use super::{
     effects::{Count, Effects},
     install::tidy,
     interrupt::{needs_of, together},
-    opening::{has_new_proof, opens_a_gate, opens_any_gate, unconfirmed, unneeded, withheld},
+    opening::{needs_confirmation, opens_any_gate, unconfirmed, unneeded, withheld},
     overrides,
     packages::{DriftCheckResult, Packages},
     requirements, rollback, swap,
@@ -116,9 +116,7 @@ fn with_overrides(
         packages.overrides.list(context)?;
         record = next(packages);
     }
-    let rests_on_proof =
-        record::opens_swap(&record) || opens_a_gate(previous, &record) || has_new_proof(previous, &record);
-    if rests_on_proof && packages.overrides.has_usable() {
+    if needs_confirmation(previous, &record) && packages.overrides.has_usable() {
         packages.overrides =
             overrides::confirm(context, validated, (previous, &record), &packages.overrides)?;
         record = next(packages);
@@ -139,7 +137,7 @@ fn evaluate(
     let mut record = with_overrides(context, validated, bootstrap, packages)?;
     let opens_swap = record::opens_swap(&record);
     let ends_swap = ends_swap(previous, &record);
-    let has_proof = opens_swap || opens_a_gate(previous, &record) || has_new_proof(previous, &record);
+    let has_proof = needs_confirmation(previous, &record);
     let (mut outdated, mut unmet) = (None, None);
     let control_plane = found.control_plane.as_ref();
     let rests_on_control_plane = rests_on_control_plane(

@@ -10,10 +10,10 @@ use kube::ResourceExt as _;
 use serde_json::json;
 use sluice_crds::{
     lifecycle::{OverriddenGate, UpgradeOverride, UpgradeOverrideStatus},
-    run::{ClusterBootstrapStatus, GateOverride, UpgradeRecord},
+    run::{ClusterBootstrapStatus, UpgradeRecord},
 };
 
-use super::{MAX_OVERRIDES, Override, POLICY, is_enforced};
+use super::{MAX_OVERRIDES, Override, POLICY, is_enforced, is_spent};
 use crate::{
     protocol::{Key, Server, Write},
     text::one_line,
@@ -104,16 +104,8 @@ impl NamedCluster<'_> {
     fn names_as_used(&self, uid: &str) -> bool {
         let history = self.status.into_iter().flat_map(|status| &status.history);
         let mut past = history.flat_map(|upgrade| &upgrade.overrides);
-        let mut used = self.record().into_iter().flat_map(used);
-        used.any(|by| by.uid == uid) || past.any(|by| by.uid == uid)
+        self.record().is_some_and(|record| super::is_used(record, uid)) || past.any(|by| by.uid == uid)
     }
-}
-
-/// Returns the overrides by which gates of a record are open.
-fn used(record: &UpgradeRecord) -> impl Iterator<Item = &GateOverride> {
-    let of_gates = record.gates.iter().filter_map(|gate| gate.overridden_by.as_ref());
-    let of_swap = record.swap.iter().filter_map(|swap| swap.overridden_by.as_ref());
-    of_gates.chain(of_swap)
 }
 
 /// Returns a message if the override can be used apart from the policy, otherwise why not.
@@ -140,8 +132,7 @@ fn accepted(
     let Some(record) = cluster.record() else {
         return Ok(String::new());
     };
-    let mut spent = record.spent_overrides.iter().flatten();
-    if spent.any(|spent| *spent == of.by.uid) && !used(record).any(|by| by.uid == of.by.uid) {
+    if is_spent(record, &of.by.uid) && !super::is_used(record, &of.by.uid) {
         let message = "the override was used, or existed before the current target of the Cluster was set; create it again if it is still needed";
         return Err(("Spent", message.to_owned()));
     }
