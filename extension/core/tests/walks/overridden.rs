@@ -33,7 +33,7 @@ pub(crate) enum OfCluster {
     This,
     Another,
     /// The webhook was not called.
-    Nobody,
+    Unset,
 }
 
 /// Override that a user creates.
@@ -77,7 +77,7 @@ pub(crate) fn create(servers: &mut Servers, asked: Asked, now: u64) {
             .get(&cluster())
             .map(|cluster| cluster["metadata"]["uid"].clone()),
         OfCluster::Another => Some(json!("another")),
-        OfCluster::Nobody => None,
+        OfCluster::Unset => None,
     };
     let object = json!({
         "apiVersion": "lifecycle.sluice.dev/v1alpha1", "kind": "UpgradeOverride",

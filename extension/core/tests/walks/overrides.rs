@@ -137,7 +137,7 @@ fn each_gate_needs_an_override() {
 #[case::of_another_release(&[Override(Asked { release: OTHER_RELEASE, ..CONTROL_PLANE })])]
 #[case::of_another_package(&[Override(Asked { packages: &["antrea"], ..CONTROL_PLANE })])]
 #[case::of_another_cluster(&[Override(Asked { of: OfCluster::Another, ..CONTROL_PLANE })])]
-#[case::without_the_webhook(&[Override(Asked { of: OfCluster::Nobody, ..CONTROL_PLANE })])]
+#[case::without_the_webhook(&[Override(Asked { of: OfCluster::Unset, ..CONTROL_PLANE })])]
 #[case::expired(&[Override(Asked { lasts: 5, ..CONTROL_PLANE }), Wait(5)])]
 #[case::of_eight_days(&[Override(Asked { lasts: 8 * 24 * 3_600, ..CONTROL_PLANE })])]
 #[case::without_the_policy(&[Override(CONTROL_PLANE), OverridePolicy(false)])]
@@ -519,7 +519,7 @@ fn overrides() -> impl Strategy<Value = Asked> {
     let of = prop_oneof![
         8 => Just(OfCluster::This),
         1 => Just(OfCluster::Another),
-        1 => Just(OfCluster::Nobody),
+        1 => Just(OfCluster::Unset),
     ];
     (
         prop::sample::select(NAMES),
