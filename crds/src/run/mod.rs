@@ -19,7 +19,9 @@ pub use kapp_controller_config::{
     KappConfig, KappController, KappControllerConfig, KappControllerConfigSpec, KappDeployment,
 };
 pub use os_image::{MachineImage, OSImage, OSImageSpec, OSImageStatus, OperatingSystem};
-pub use shown::{ClusterPhase, HeldGate, KEPT_UPGRADES, MAX_USED_OVERRIDES, PastUpgrade, UsedOverride};
+pub use shown::{
+    ClusterPhase, HeldCause, HeldGate, KEPT_UPGRADES, MAX_USED_OVERRIDES, PastUpgrade, UsedOverride,
+};
 pub use tkr::{
     ContainerImage, KubernetesSpec, LocalObjectReference, ProvenPackage, Requirements,
     TanzuKubernetesRelease, TanzuKubernetesReleaseSpec, TanzuKubernetesReleaseStatus,

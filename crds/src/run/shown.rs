@@ -50,6 +50,27 @@ pub struct HeldGate {
     pub version: String,
     /// Since when it is held without a break.
     pub since: Time,
+    /// Why it is held beyond `spec.upgradePolicy.deadline`, or for ten minutes without one; absent before. No gate depends on it.
+    #[serde(
+        default,
+        deserialize_with = "crate::foreign::lenient::or_default",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub cause: Option<HeldCause>,
+}
+
+/// Why a gate is held for long. Its texts are on one line each, without control characters.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct HeldCause {
+    /// The cause, a heading of docs/failure-modes.md, or `Unknown`.
+    pub name: String,
+    /// The object that it is about, with its kind; empty where there is none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub object: String,
+    /// The text, condition or number that shows it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub evidence: String,
 }
 
 /// How one upgrade went.
