@@ -151,6 +151,12 @@ impl<'a> Explanation<'a> {
         self.class == Some(Class::ClusterApi)
     }
 
+    /// Whether the workload API server is the reason. That of a gate and that of a package have the same spelling.
+    #[must_use]
+    pub fn is_unreachable(&self) -> bool {
+        self.reason == GateReason::WorkloadUnreachable.as_str()
+    }
+
     /// Returns the package with its version, or the reason of the gate.
     #[must_use]
     pub fn subject(&self) -> String {

@@ -15,6 +15,7 @@ pub mod explanation;
 pub mod fault;
 pub mod gate;
 pub mod gates;
+pub mod held_cause;
 pub mod installation;
 pub mod kubeconfig;
 pub mod limits;

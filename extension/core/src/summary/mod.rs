@@ -9,10 +9,12 @@ pub mod rollback;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use sluice_crds::run::{
-    ClusterBootstrapStatus, ClusterPhase, Gate, HeldGate, Hook, Outcome, Swap, UpgradePolicy, UpgradeRecord,
+    ClusterBootstrapStatus, ClusterPhase, Gate, HeldCause, HeldGate, Hook, Outcome, Swap, UpgradePolicy,
+    UpgradeRecord,
 };
 
-pub use self::deadline::{DEADLINE_EXCEEDED, exceeded, until_deadline};
+pub use self::deadline::{DEADLINE_EXCEEDED, exceeded, until_cause, until_deadline};
+use self::deadline::{Known, with_cause, with_deadline};
 use crate::{
     explanation::{Explanation, closed_gate, explain},
     reasons::{Class, GateReason},
@@ -27,12 +29,14 @@ const LONGEST_WAITING_FOR: usize = 46;
 
 /// Adds the summary to `status`, which already has its record and the conditions of its packages.
 ///
-/// `current` is the current status; it is ignored if it is of an earlier Cluster of the same name.
+/// `current` is the current status; it is ignored if it is of an earlier Cluster of the same name. `found` is the cause that a probe has
+/// found for the wait in the record.
 #[must_use]
 pub fn summarize(
     current: &ClusterBootstrapStatus,
     status: ClusterBootstrapStatus,
     policy: Option<&UpgradePolicy>,
+    found: Option<&HeldCause>,
     now: Timestamp,
 ) -> ClusterBootstrapStatus {
     let Some(record) = &status.upgrade else {
@@ -50,14 +54,17 @@ pub fn summarize(
         // `current` is empty without a previous record.
         (None, None) => current.since.clone(),
     };
-    let held = held(record, wait.as_ref(), current, now);
-    let unready = wait.clone().and_then(|wait| wait.of_readiness(record));
-    let conditions = with_ready(status.conditions, unready.as_ref(), now);
-    let conditions = deadline::with_deadline(conditions, held.as_ref(), policy, now);
     let ended = waited.as_ref().filter(|waited| {
         wait.as_ref()
             .is_none_or(|wait| wait.subject() != waited.subject())
     });
+    let kept = current.held.as_ref().filter(|_| ended.is_none());
+    let kept = kept.and_then(|held| held.cause.as_ref());
+    let held = held(record, wait.as_ref(), current, now)
+        .map(|held| with_cause(held, wait.as_ref(), Known { found, kept }, policy, now));
+    let unready = wait.clone().and_then(|wait| wait.of_readiness(record));
+    let conditions = with_ready(status.conditions, unready.as_ref(), now);
+    let conditions = with_deadline(conditions, held.as_ref(), policy, now);
     ClusterBootstrapStatus {
         phase: Some(phase(record)),
         packages_ready: packages_ready(record),
@@ -159,6 +166,7 @@ fn held(
         hook,
         version: gate.version.clone(),
         since: before.map_or(Time(now), |before| before.since.clone()),
+        cause: None,
     })
 }
 

@@ -1,3 +1,4 @@
+use proptest::prelude::*;
 use rstest::rstest;
 use sluice_crds::{
     lifecycle::OverriddenGate,
@@ -5,7 +6,10 @@ use sluice_crds::{
 };
 
 use super::*;
-use crate::reasons::PackageReason;
+use crate::{
+    held_cause::{Cause, held_cause},
+    reasons::PackageReason,
+};
 
 const V35: &str = "v1.35.4";
 const V36: &str = "v1.36.3";
@@ -74,7 +78,7 @@ fn next(
         deadline: deadline.map(str::to_owned),
         ..UpgradePolicy::default()
     };
-    summarize(current, status, Some(&policy), at(second))
+    summarize(current, status, Some(&policy), None, at(second))
 }
 
 fn first(record: UpgradeRecord, second: i64) -> ClusterBootstrapStatus {
@@ -370,6 +374,139 @@ fn an_exceeded_deadline_is_reported_until_the_gate_opens() {
     let deleted = record(vec![gate(Hook::BeforeClusterDelete, "UninstallInProgress")]);
     let deleted = next(&late, deleted, Some("0s"), 900);
     assert_eq!((says(&deleted), deleted.held.is_some()), (None, true));
+}
+
+/// A status after `current` at this second, with this cause of a probe.
+fn probed(
+    current: &ClusterBootstrapStatus,
+    record: UpgradeRecord,
+    found: Option<&HeldCause>,
+    (deadline, second): (Option<&str>, i64),
+) -> ClusterBootstrapStatus {
+    let status = ClusterBootstrapStatus {
+        conditions: current.conditions.clone(),
+        upgrade: Some(record),
+        ..ClusterBootstrapStatus::default()
+    };
+    let policy = UpgradePolicy {
+        deadline: deadline.map(str::to_owned),
+        ..UpgradePolicy::default()
+    };
+    summarize(current, status, Some(&policy), found, at(second))
+}
+
+fn image_pull() -> HeldCause {
+    held_cause(
+        Cause::ImagePull,
+        "Pod kube-system/agent-0",
+        "container agent waits: ErrImagePull",
+    )
+}
+
+fn cause(status: &ClusterBootstrapStatus) -> Option<&str> {
+    let cause = status.held.as_ref()?.cause.as_ref()?;
+    Some(cause.name.as_str())
+}
+
+#[test]
+fn a_cause_is_reported_beyond_the_limit() {
+    let (held, found) = (
+        record(vec![gate(Hook::BeforeClusterUpgrade, WAITS)]),
+        image_pull(),
+    );
+    let one = first(held.clone(), 100);
+    let before = probed(&one, held.clone(), Some(&found), (None, 699));
+    assert_eq!(cause(&before), None);
+    let without_deadline = probed(&one, held.clone(), Some(&found), (None, 700));
+    assert_eq!(cause(&without_deadline), Some("ImagePull"));
+    assert!(exceeded(&without_deadline).is_none(), "there is no deadline");
+
+    let late = probed(&one, held.clone(), Some(&found), (Some("1m"), 160));
+    let message = &exceeded(&late).unwrap().message;
+    for part in [
+        "BeforeClusterUpgrade to v1.36.3",
+        "ImagePull: Pod kube-system/agent-0: container agent waits: ErrImagePull",
+    ] {
+        assert!(message.contains(part), "{message}");
+    }
+    // Another leader keeps it until its own probe.
+    assert_eq!(next(&late, held.clone(), Some("1m"), 900), late);
+    let mut other = held.clone();
+    other.packages[1] = package("calico", PackageState::Reconciling, "AppReconciling");
+    assert_eq!(
+        cause(&next(&late, other, Some("1m"), 900)),
+        None,
+        "another package"
+    );
+    let open = record(vec![gate(
+        Hook::AfterControlPlaneUpgrade,
+        "ControlPlaneUpgrading",
+    )]);
+    assert_eq!(next(&late, open, Some("1m"), 900).held, None);
+}
+
+#[test]
+fn a_cause_of_a_hold_reason_ends_with_it() {
+    let held = |reason: &str| {
+        let mut held = record(vec![gate(Hook::BeforeClusterUpgrade, WAITS)]);
+        held.packages[1] = package("antrea", PackageState::Reconciling, reason);
+        held
+    };
+    let one = first(held("AppPaused"), 0);
+    let paused = next(&one, held("AppPaused"), None, 600);
+    assert_eq!(cause(&paused), Some("PackagePaused"));
+    let resumed = next(&paused, held("AppReconciling"), None, 700);
+    assert_eq!(cause(&resumed), None);
+    let other = first(record(vec![gate(Hook::BeforeClusterUpgrade, "TKRNotFound")]), 0);
+    let other = next(
+        &other,
+        record(vec![gate(Hook::BeforeClusterUpgrade, "TKRNotFound")]),
+        None,
+        600,
+    );
+    assert_eq!(cause(&other), Some("Unknown"), "the reason says it");
+}
+
+#[test]
+fn the_message_about_a_deadline_fits_into_an_event() {
+    let held = record(vec![gate(Hook::BeforeClusterUpgrade, WAITS)]);
+    let long = "é".repeat(10_000);
+    let found = held_cause(Cause::AdmissionDenied, &long, &long);
+    let late = probed(&first(held.clone(), 0), held, Some(&found), (Some("1m"), 60));
+    let message = &exceeded(&late).unwrap().message;
+    assert!(
+        message.len() <= 1_000 && message.contains("AdmissionDenied"),
+        "{message}"
+    );
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    /// Only the cause itself and the message about it follow from a probe.
+    #[test]
+    fn a_cause_changes_nothing_else(
+        reason in prop::sample::select(vec![WAITS, "PackagesNotSettled", "WorkloadUnreachable", "TKRNotFound", "ClusterPaused"]),
+        kept in prop::option::of(prop::sample::select(Cause::ALL)),
+        found in prop::option::of(prop::sample::select(Cause::ALL)),
+        deadline in prop::option::of(Just("1m")),
+        second in 0_i64..1_200,
+    ) {
+        let held = record(vec![gate(Hook::BeforeClusterUpgrade, reason)]);
+        let [kept, found] = [kept, found].map(|cause| cause.map(|cause| held_cause(cause, "Pod a/b", "why")));
+        let one = first(held.clone(), 0);
+        let mut other = one.clone();
+        other.held.as_mut().unwrap().cause = kept;
+        let without_cause = |mut status: ClusterBootstrapStatus| {
+            status.held.as_mut().unwrap().cause = None;
+            status.conditions.retain(|condition| condition.type_ != DEADLINE_EXCEEDED);
+            status
+        };
+        let plain = probed(&one, held.clone(), None, (deadline, second));
+        let caused = probed(&other, held, found.as_ref(), (deadline, second));
+        prop_assert_eq!(exceeded(&plain).is_some(), exceeded(&caused).is_some());
+        prop_assert_eq!(without_cause(plain), without_cause(caused));
+    }
 }
 
 #[test]

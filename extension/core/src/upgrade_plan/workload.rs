@@ -7,6 +7,7 @@ mod requested_api;
 use std::str::FromStr as _;
 
 pub use self::list::List;
+pub(crate) use self::list::page;
 use self::requested_api::RequestedApi;
 use super::{
     Hop,

@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// Fields with times and counters. Redeployed packages also have other digests.
-const PASSING: [&str; 25] = [
+const PASSING: [&str; 26] = [
     "writtenAt",
     "repairs",
     "valuesDigest",
@@ -37,6 +37,7 @@ const PASSING: [&str; 25] = [
     "began",
     "released",
     "ended",
+    "cause",
     "longestWait",
     "longestWaitSeconds",
 ];

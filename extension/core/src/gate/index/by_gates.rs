@@ -111,6 +111,7 @@ impl<S: Stores, N: Fn(&str) -> Option<Hold>> Index<'_, S, N> {
             hook: gate.hook,
             version: gate.version.clone(),
             since,
+            cause: None,
         });
         snapshot.gates.extend(held);
         let mut conditions = status.conditions.iter();

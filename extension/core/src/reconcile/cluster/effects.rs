@@ -6,7 +6,7 @@ use std::time::Duration;
 use sluice_crds::lifecycle::OverriddenGate;
 
 use super::LocalState;
-use crate::{reasons::Hold, upgrade::record::Ungated, value_kinds::ConfigRef};
+use crate::{held_cause::Probe, reasons::Hold, upgrade::record::Ungated, value_kinds::ConfigRef};
 
 /// Counter update of a reconcile.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,6 +38,8 @@ pub struct Effects {
     pub outdated: Option<String>,
     /// Hold for hook calls without a record; `Some(None)` removes it.
     pub note: Option<Option<Hold>>,
+    /// Probe to start for a held gate.
+    pub probe: Option<Probe>,
 }
 
 impl Effects {

@@ -12,8 +12,8 @@ use kube::ResourceExt;
 use sluice_crds::{foreign::App, run::Hook};
 
 use super::{
-    CachedControlPlane, Clock, WITH_PROBLEM, relabel::Relabelling, swap::EntriesWrite, takeover::Removals,
-    upgrade_warnings::Warnings,
+    CachedControlPlane, Clock, WITH_PROBLEM, held_probe::HeldProbe, relabel::Relabelling, swap::EntriesWrite,
+    takeover::Removals, upgrade_warnings::Warnings,
 };
 use crate::{
     proof::last_moved,
@@ -94,6 +94,8 @@ pub struct LocalState {
     pub(super) version_unchecked: bool,
     /// Warnings for the current step of the upgrade, once its workload cluster was read for them.
     pub(super) warnings: Option<Box<Warnings>>,
+    /// Probes for the cause of a held gate.
+    pub(super) held_probe: HeldProbe,
     /// Names of values Secrets of the addons-manager on the workload that PackageInstalls no longer reference.
     left: BTreeSet<String>,
 }

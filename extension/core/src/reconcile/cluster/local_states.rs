@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::LocalState;
-use crate::packages::build::Owner;
+use crate::{held_cause::Probed, packages::build::Owner};
 
 /// Local states of this process.
 #[derive(Debug, Default)]
@@ -65,6 +65,11 @@ impl LocalStates {
     /// Notes a status write for the Cluster with this UID at `now`, outside of a reconcile.
     pub fn wrote(&mut self, uid: &str, now: Instant) {
         self.managed.entry(uid.to_owned()).or_default().written = Some(now);
+    }
+
+    /// Stores the result of a probe of the Cluster with this UID, outside of a reconcile.
+    pub fn probed(&mut self, uid: &str, probed: Probed) {
+        self.managed.entry(uid.to_owned()).or_default().was_probed(probed);
     }
 
     /// Removes the Cluster with this UID. Returns whether it was managed until now.

@@ -17,6 +17,7 @@ mod effects;
 mod evidence;
 mod facts;
 mod failure;
+mod held_probe;
 mod hop_entry;
 mod install;
 mod local_state;

@@ -7,7 +7,9 @@ use std::time::Duration;
 use jiff::Timestamp;
 use sluice_crds::{
     lifecycle::OverriddenGate,
-    run::{ClusterBootstrap, ClusterBootstrapStatus, Condition, GateOverride, Hook, UpgradeRecord},
+    run::{
+        ClusterBootstrap, ClusterBootstrapStatus, Condition, GateOverride, HeldCause, Hook, UpgradeRecord,
+    },
 };
 
 use self::writing::write;
@@ -17,6 +19,7 @@ use super::{
     confirm_cluster::{confirm_cluster, rests_on_control_plane},
     counts::{count, date_release},
     effects::{Count, Effects},
+    held_probe,
     install::tidy,
     interrupt::{needs_of, together},
     opening::{needs_confirmation, opens_any_gate, unconfirmed, unneeded, withheld},
@@ -265,15 +268,10 @@ pub(super) fn status(
     if packages.connected {
         effects.local.waited();
     }
-    let warnings = effects.local.warnings.as_deref();
-    let status = composed(context, validated, (bootstrap, record), &packages, warnings)?;
-    let policy = bootstrap.spec.upgrade_policy.as_ref();
-    let next = until_deadline(&status, policy, context.began.now).map_or(next, |left| next.min(left));
-    // A gate closes as its override expires.
-    let next = packages
-        .overrides
-        .until_expiry(context.began.now)
-        .map_or(next, |left| next.min(left));
+    let cause = held_probe::found(&effects.local, &record);
+    let informed = (effects.local.warnings.as_deref(), cause.as_ref());
+    let status = composed(context, validated, (bootstrap, record), &packages, informed)?;
+    let next = sooner(context, effects, (bootstrap, &status), &packages, next);
     effects.events.extend(event(&status, packages.unseen()));
     let opens_swap = opens_swap && !packages.record_first;
     // A write without changes confirms that the API server has no other status.
@@ -312,13 +310,31 @@ pub(super) fn status(
     swap::write_swap(context, effects, validated, stored.as_ref(), next)
 }
 
-/// Returns the status of `bootstrap` with this record, and with the `warnings` that this process has found.
+/// Returns the requeue delay: at most until a limit of the held gate, or until an override expires, which closes its gate. Requests a probe if
+/// one is due.
+fn sooner(
+    context: &Context<'_>,
+    effects: &mut Effects,
+    (bootstrap, status): (&ClusterBootstrap, &ClusterBootstrapStatus),
+    packages: &Packages,
+    next: Duration,
+) -> Duration {
+    let (policy, now) = (bootstrap.spec.upgrade_policy.as_ref(), context.began.now);
+    let limits = [
+        until_deadline(status, policy, now),
+        held_probe::check(context, effects, bootstrap, status, packages),
+        packages.overrides.until_expiry(now),
+    ];
+    limits.into_iter().flatten().fold(next, Duration::min)
+}
+
+/// Returns the status of `bootstrap` with this record, and with the warnings and the cause of a held gate that this process has found.
 fn composed(
     context: &Context<'_>,
     validated: &Validated,
     (bootstrap, record): (&ClusterBootstrap, UpgradeRecord),
     packages: &Packages,
-    warnings: Option<&Warnings>,
+    (warnings, found): (Option<&Warnings>, Option<&HeldCause>),
 ) -> Step<ClusterBootstrapStatus> {
     let previous = context.facts.recorded(bootstrap);
     let current = bootstrap.status.iter().flat_map(|status| &status.conditions);
@@ -368,13 +384,14 @@ fn composed(
         upgrade: Some(record),
         ..ClusterBootstrapStatus::default()
     };
-    Ok(with_summary(bootstrap, status, now))
+    Ok(with_summary(bootstrap, status, found, now))
 }
 
-/// Returns the next status of `bootstrap` with its summary fields.
+/// Returns the next status of `bootstrap` with its summary fields. `found` is the cause that a probe has found.
 fn with_summary(
     bootstrap: &ClusterBootstrap,
     next: ClusterBootstrapStatus,
+    found: Option<&HeldCause>,
     now: Timestamp,
 ) -> ClusterBootstrapStatus {
     let nothing = ClusterBootstrapStatus::default();
@@ -383,6 +400,7 @@ fn with_summary(
         current,
         next,
         bootstrap.spec.upgrade_policy.as_ref(),
+        found,
         now,
     ))
 }
@@ -433,7 +451,13 @@ pub(super) fn compare_with_record(
     let answers = |record: &UpgradeRecord| (record.outcome, record.gates.clone());
     let stays = previous.map(answers) == Some(answers(&record));
     let warnings = context.local.warnings.as_deref();
-    let seen = composed(context, validated, (bootstrap, record), packages, warnings)?;
+    let seen = composed(
+        context,
+        validated,
+        (bootstrap, record),
+        packages,
+        (warnings, None),
+    )?;
     let said = |status: &ClusterBootstrapStatus| {
         let packages = status.upgrade.as_ref().map(|record| record.packages.clone());
         (status.conditions.clone(), packages)
@@ -471,7 +495,7 @@ pub(super) fn deleting(
         upgrade: Some(record),
         ..current.clone()
     };
-    let status = with_summary(bootstrap, status, context.began.now);
+    let status = with_summary(bootstrap, status, None, context.began.now);
     if status != current {
         write(context, effects, bootstrap, status)?;
     }
@@ -592,10 +616,18 @@ pub(super) fn report_release(
     Ok(())
 }
 
-/// Returns the event of a deadline that has passed since the previous status.
+/// Returns the event of a deadline that has passed since the previous status, or whose cause has become known or another one.
 fn late(before: &ClusterBootstrapStatus, now: &ClusterBootstrapStatus) -> Option<Event> {
-    let late = exceeded(now).filter(|_| exceeded(before).is_none())?;
-    Some(Event::Warned(DEADLINE_EXCEEDED, late.message.clone()))
+    let late = exceeded(now)?;
+    let cause = cause_of(now);
+    let is_new = exceeded(before).is_none() || cause.is_some() && cause != cause_of(before);
+    is_new.then(|| Event::Warned(DEADLINE_EXCEEDED, late.message.clone()))
+}
+
+/// Returns cause and object of the held gate. The evidence may change with each probe.
+fn cause_of(status: &ClusterBootstrapStatus) -> Option<(&str, &str)> {
+    let cause = status.held.as_ref()?.cause.as_ref()?;
+    Some((cause.name.as_str(), cause.object.as_str()))
 }
 
 /// Way to close the gates of a Cluster that no reconcile can evaluate.
@@ -622,7 +654,7 @@ pub fn close(bootstrap: Option<&ClusterBootstrap>, uid: &str, hold: &Hold, now: 
         upgrade: Some(held_for(record, hold)),
         ..status.clone()
     };
-    let next = with_summary(bootstrap, next, now);
+    let next = with_summary(bootstrap, next, None, now);
     if next == *status {
         return Close::Recorded;
     }

@@ -189,7 +189,7 @@ fn of<K: Resource<DynamicType = ()>>() -> request::Request {
 }
 
 /// Decodes a page. Returns its objects and the token of the next page. Any other content than a list is a failure: it may be from a proxy.
-fn page<T: DeserializeOwned>(text: &str) -> Result<(Vec<T>, Option<String>), Failure> {
+pub(crate) fn page<T: DeserializeOwned>(text: &str) -> Result<(Vec<T>, Option<String>), Failure> {
     let unreadable = |what: &dyn std::fmt::Display| {
         Failure::other(Server::Workload, &format!("the list cannot be read: {what}"))
     };

@@ -506,6 +506,7 @@ fn the_hold_of_a_gate_is_measured() {
         hook: Hook::BeforeClusterUpgrade,
         version: "v1.35.4".to_owned(),
         since: Time(since),
+        cause: None,
     };
     assert_eq!((held.gates, held.past_deadline), (vec![expected], false));
     let of_cluster_api = snapshot(|status: &mut Value| {

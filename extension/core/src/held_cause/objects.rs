@@ -1,0 +1,316 @@
+//! Objects that show a cause. Only a few fields of each object are decoded, and a bounded number of objects is kept.
+
+use std::collections::{BTreeMap, btree_map::Entry};
+
+use serde::Deserialize;
+use sluice_crds::run::HeldCause;
+
+use super::cause::{Cause, LONGEST_EVIDENCE, held_cause};
+use crate::text::one_line;
+
+/// Maximum number of kept objects of a kind.
+const KEPT: usize = 20;
+
+/// Longest kept text of an object, in characters. The message about a drain names many Pods.
+const LONGEST: usize = 2048;
+
+/// What was read of the objects of a package, and of Machines and PodDisruptionBudgets.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct HeldObjects {
+    /// First object of each cause.
+    of_package: BTreeMap<Cause, HeldCause>,
+    /// Machines that are being drained, with the message about it.
+    draining: Vec<(String, String)>,
+    /// PodDisruptionBudgets that permit no eviction.
+    budgets: Vec<String>,
+    /// First failed request.
+    failure: Option<String>,
+}
+
+/// Metadata of an object.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Metadata {
+    name: Option<String>,
+    namespace: Option<String>,
+    deletion_timestamp: Option<String>,
+}
+
+/// DaemonSet.
+#[derive(Debug, Deserialize)]
+pub(super) struct DaemonSet {
+    metadata: Metadata,
+    spec: Option<DaemonSetSpec>,
+    status: Option<DaemonSetStatus>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct DaemonSetSpec {
+    update_strategy: Option<UpdateStrategy>,
+}
+
+#[derive(Debug, Deserialize)]
+struct UpdateStrategy {
+    #[serde(rename = "type")]
+    type_: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct DaemonSetStatus {
+    #[serde(default)]
+    updated_number_scheduled: i64,
+    #[serde(default)]
+    desired_number_scheduled: i64,
+}
+
+/// Pod.
+#[derive(Debug, Deserialize)]
+pub(super) struct Pod {
+    metadata: Metadata,
+    status: Option<PodStatus>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct PodStatus {
+    conditions: Option<Vec<Condition>>,
+    init_container_statuses: Option<Vec<ContainerStatus>>,
+    container_statuses: Option<Vec<ContainerStatus>>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Condition {
+    #[serde(rename = "type")]
+    type_: Option<String>,
+    status: Option<String>,
+    reason: Option<String>,
+    message: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct ContainerStatus {
+    name: Option<String>,
+    state: Option<ContainerState>,
+}
+
+#[derive(Debug, Deserialize)]
+struct ContainerState {
+    waiting: Option<Waiting>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Waiting {
+    reason: Option<String>,
+    message: Option<String>,
+}
+
+/// PodDisruptionBudget.
+#[derive(Debug, Deserialize)]
+pub(super) struct Budget {
+    metadata: Metadata,
+    status: Option<BudgetStatus>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct BudgetStatus {
+    #[serde(default)]
+    disruptions_allowed: i64,
+    #[serde(default)]
+    expected_pods: i64,
+}
+
+/// Machine of Cluster API.
+#[derive(Debug, Deserialize)]
+pub(super) struct Machine {
+    metadata: Metadata,
+    status: Option<MachineStatus>,
+}
+
+#[derive(Debug, Deserialize)]
+struct MachineStatus {
+    conditions: Option<Vec<Condition>>,
+}
+
+impl HeldObjects {
+    /// Adds a DaemonSet, if its Pods wait for a deletion by a user.
+    pub(super) fn add_daemon_set(&mut self, daemon_set: &DaemonSet) {
+        let strategy = daemon_set.spec.as_ref().and_then(|spec| {
+            let strategy = spec.update_strategy.as_ref()?;
+            strategy.type_.as_deref()
+        });
+        let Some(status) = daemon_set
+            .status
+            .as_ref()
+            .filter(|_| strategy == Some("OnDelete"))
+        else {
+            return;
+        };
+        let (updated, desired) = (status.updated_number_scheduled, status.desired_number_scheduled);
+        if updated < desired {
+            let evidence = format!("update strategy OnDelete: {updated} of {desired} Pods are updated");
+            self.add(
+                Cause::OnDeleteDaemonSet,
+                "DaemonSet",
+                &daemon_set.metadata,
+                &evidence,
+            );
+        }
+    }
+
+    /// Adds a Pod, if a container waits or the scheduler finds no Node.
+    pub(super) fn add_pod(&mut self, pod: &Pod) {
+        let Some(status) = pod
+            .status
+            .as_ref()
+            .filter(|_| pod.metadata.deletion_timestamp.is_none())
+        else {
+            return;
+        };
+        let containers = status
+            .init_container_statuses
+            .iter()
+            .chain(&status.container_statuses)
+            .flatten();
+        for container in containers {
+            if let Some((cause, evidence)) = container.waits() {
+                self.add(cause, "Pod", &pod.metadata, &evidence);
+            }
+        }
+        let mut conditions = status.conditions.iter().flatten();
+        if let Some(condition) = conditions.find(|condition| condition.is("PodScheduled", "False")) {
+            let message = condition.message.as_deref().unwrap_or_default();
+            self.add(
+                Cause::Unschedulable,
+                "Pod",
+                &pod.metadata,
+                &format!("PodScheduled is False: {message}"),
+            );
+        }
+    }
+
+    /// Adds a Machine, if it is being drained.
+    pub(super) fn add_machine(&mut self, machine: &Machine) {
+        let conditions = machine
+            .status
+            .as_ref()
+            .and_then(|status| status.conditions.as_ref());
+        let mut conditions = conditions.into_iter().flatten();
+        let deleting = conditions.find(|condition| condition.is("Deleting", "True"));
+        if let Some(condition) = deleting
+            && condition.reason.as_deref() == Some("DrainingNode")
+            && self.draining.len() < KEPT
+        {
+            let message = condition.message.as_deref().unwrap_or_default();
+            let place = machine.metadata.place("Machine");
+            self.draining.push((place, one_line(message, LONGEST)));
+        }
+    }
+
+    /// Adds a PodDisruptionBudget, if it permits no eviction.
+    pub(super) fn add_budget(&mut self, budget: &Budget) {
+        let forbids = |status: &BudgetStatus| status.disruptions_allowed <= 0 && status.expected_pods > 0;
+        if budget.status.as_ref().is_some_and(forbids) && self.budgets.len() < KEPT {
+            self.budgets.push(budget.metadata.place("PodDisruptionBudget"));
+        }
+    }
+
+    /// Notes a failed request. Only the first one is kept.
+    pub(super) fn fail(&mut self, failure: &str) {
+        self.failure
+            .get_or_insert_with(|| one_line(failure, LONGEST_EVIDENCE));
+    }
+
+    /// Returns the first failed request.
+    pub(super) fn failure(&self) -> Option<&str> {
+        self.failure.as_deref()
+    }
+
+    /// Returns the cause that an object of the package shows.
+    pub(super) fn of_package(&self) -> Option<&HeldCause> {
+        self.of_package.values().next()
+    }
+
+    /// Whether a Machine is being drained.
+    pub(super) fn drains(&self) -> bool {
+        !self.draining.is_empty()
+    }
+
+    /// Returns the cause if a PodDisruptionBudget stops a drain. Cluster API repeats what the API server says of it:
+    /// `The disruption budget db needs 3 healthy pods and has 3 currently`.
+    pub(super) fn budget(&self) -> Option<HeldCause> {
+        const NAMED: &str = "disruption budget ";
+        let (machine, message) = self
+            .draining
+            .iter()
+            .find(|(_, message)| message.contains("disruption budget"))?;
+        let named = message
+            .split(NAMED)
+            .skip(1)
+            .find_map(|after| after.split_once(" needs ").map(|(name, _)| name));
+        let object = named.map(|name| {
+            let suffix = format!("/{name}");
+            let known = self.budgets.iter().find(|place| place.ends_with(&suffix));
+            known
+                .cloned()
+                .unwrap_or_else(|| format!("PodDisruptionBudget {name}"))
+        });
+        let object = object
+            .as_ref()
+            .or_else(|| self.budgets.first())
+            .unwrap_or(machine);
+        let evidence = format!("{machine}: {message}");
+        Some(held_cause(Cause::DisruptionBudget, object, &evidence))
+    }
+
+    /// Keeps the first object of a cause.
+    fn add(&mut self, cause: Cause, kind: &str, metadata: &Metadata, evidence: &str) {
+        if let Entry::Vacant(vacant) = self.of_package.entry(cause) {
+            vacant.insert(held_cause(cause, &metadata.place(kind), evidence));
+        }
+    }
+}
+
+impl Metadata {
+    /// Returns kind, namespace and name, `Pod shop/web-0`.
+    fn place(&self, kind: &str) -> String {
+        let (namespace, name) = (self.namespace.as_deref(), self.name.as_deref());
+        let place = format!(
+            "{kind} {}/{}",
+            namespace.unwrap_or_default(),
+            name.unwrap_or_default()
+        );
+        one_line(&place, LONGEST)
+    }
+}
+
+impl Condition {
+    fn is(&self, type_: &str, status: &str) -> bool {
+        self.type_.as_deref() == Some(type_) && self.status.as_deref() == Some(status)
+    }
+}
+
+impl ContainerStatus {
+    /// Returns the cause for which the container waits, with the evidence.
+    fn waits(&self) -> Option<(Cause, String)> {
+        let waiting = self.state.as_ref()?.waiting.as_ref()?;
+        let reason = waiting.reason.as_deref()?;
+        let cause = match reason {
+            "ImagePullBackOff" | "ErrImagePull" | "InvalidImageName" | "ImageInspectError"
+            | "ErrImageNeverPull" => Cause::ImagePull,
+            "CrashLoopBackOff"
+            | "CreateContainerConfigError"
+            | "RunContainerError"
+            | "CreateContainerError" => Cause::CrashLoop,
+            _ => return None,
+        };
+        let name = self.name.as_deref().unwrap_or_default();
+        let evidence = match waiting.message.as_deref() {
+            None | Some("") => format!("container {name} waits: {reason}"),
+            Some(message) => format!("container {name} waits: {reason}: {message}"),
+        };
+        Some((cause, evidence))
+    }
+}

@@ -1,0 +1,334 @@
+//! Probe of a held Cluster: a few read-only requests, one after the other, within limits.
+
+use http::Request;
+use serde::{Deserialize, de::DeserializeOwned};
+use sluice_crds::{
+    decode::{self, Limit},
+    run::HeldCause,
+};
+
+use super::{
+    classify::classify,
+    objects::{Budget, DaemonSet, HeldObjects, Machine, Pod},
+    requests::{Step, selector},
+    texts::Texts,
+};
+use crate::{
+    explanation::Explanation,
+    protocol::{Failure, Server},
+    upgrade_plan::workload::page,
+};
+
+/// Maximum number of requests of a probe.
+const REQUESTS: usize = 20;
+
+/// Maximum size of all responses of a probe together, in bytes.
+const RESPONSES: usize = 2 * 1024 * 1024;
+
+/// Memory limit of a decoded PackageInstall or App, in bytes.
+const OBJECT: usize = 4 * 1024 * 1024;
+
+/// What a probe reads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Probe {
+    /// What the Cluster waits for, by [`Explanation::subject`].
+    pub subject: String,
+    /// Package that the Cluster waits for.
+    pub package: Option<ProbedPackage>,
+    /// Whether the workload API server could not be reached. Then only the failure is of interest.
+    pub is_unreachable: bool,
+    /// Namespace of the Cluster.
+    pub namespace: String,
+    /// Name of the Cluster.
+    pub cluster: String,
+}
+
+/// PackageInstall and App of a probed package, which have the same name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProbedPackage {
+    /// API server that stores them.
+    pub server: Server,
+    /// Namespace.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+}
+
+/// One request of a probe.
+#[derive(Debug)]
+pub struct ProbeRequest {
+    /// API server.
+    pub server: Server,
+    /// Request.
+    pub request: Request<Vec<u8>>,
+    /// Maximum size of the response, in bytes.
+    pub longest: usize,
+}
+
+/// What a probe has read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Probed {
+    subject: String,
+    texts: Texts,
+    objects: HeldObjects,
+}
+
+impl Probed {
+    /// Returns the cause of a wait, if the probe was made for it.
+    pub(crate) fn cause(&self, wait: &Explanation<'_>) -> Option<HeldCause> {
+        (wait.subject() == self.subject).then(|| classify(wait, &self.texts, &self.objects))
+    }
+}
+
+/// A running probe.
+#[derive(Debug)]
+pub struct Probing {
+    probe: Probe,
+    step: Step,
+    /// Token of the next page of the step.
+    token: Option<String>,
+    /// Label of the objects of the package, from the status of its App.
+    label: Option<String>,
+    requests: usize,
+    /// Bytes that responses may still take.
+    left: usize,
+    /// Whether the workload API server did not respond.
+    is_lost: bool,
+    texts: Texts,
+    objects: HeldObjects,
+}
+
+/// PackageInstall or App.
+#[derive(Debug, Deserialize)]
+struct Reconciled {
+    status: Option<ReconciledStatus>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ReconciledStatus {
+    useful_error_message: Option<String>,
+    deploy: Option<Deploy>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Deploy {
+    kapp: Option<Kapp>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Kapp {
+    associated_resources: Option<AssociatedResources>,
+}
+
+#[derive(Debug, Deserialize)]
+struct AssociatedResources {
+    label: Option<String>,
+}
+
+impl Probing {
+    /// Starts a probe.
+    #[must_use]
+    pub fn new(probe: Probe) -> Self {
+        let step = if probe.is_unreachable {
+            Step::Contact
+        } else {
+            Step::Install
+        };
+        Self {
+            probe,
+            step,
+            token: None,
+            label: None,
+            requests: 0,
+            left: RESPONSES,
+            is_lost: false,
+            texts: Texts::default(),
+            objects: HeldObjects::default(),
+        }
+    }
+
+    /// Returns the next request; `None` at the end of the probe and at its limits.
+    pub fn next_request(&mut self) -> Option<ProbeRequest> {
+        while self.step != Step::Ended && self.requests < REQUESTS && self.left > 0 {
+            let server = self.server();
+            let request = if self.is_needless() {
+                None
+            } else {
+                let (label, token) = (self.label.as_deref(), self.token.as_deref());
+                self.step.request(&self.probe, label, token)
+            };
+            match request {
+                Some(Ok(request)) => {
+                    self.requests += 1;
+                    return Some(ProbeRequest {
+                        server,
+                        request,
+                        longest: self.left,
+                    });
+                }
+                Some(Err(failure)) => {
+                    self.objects.fail(&failure.text);
+                    self.advance();
+                }
+                None => self.advance(),
+            }
+        }
+        None
+    }
+
+    /// Takes the response to the last request.
+    pub fn answered(&mut self, answer: Result<&str, &Failure>) {
+        let read = match answer {
+            Ok(text) => {
+                self.left = self.left.saturating_sub(text.len());
+                self.read(text)
+            }
+            Err(failure) => {
+                self.failed(failure);
+                Ok(None)
+            }
+        };
+        match read {
+            Ok(Some(token)) => self.token = Some(token),
+            Ok(None) => self.advance(),
+            Err(failure) => {
+                self.objects.fail(&failure.text);
+                self.advance();
+            }
+        }
+    }
+
+    /// Notes that the probe took too long.
+    pub fn timed_out(&mut self) {
+        let failure = if self.probe.is_unreachable {
+            "connect: no response in time"
+        } else {
+            "the probe took too long"
+        };
+        self.objects.fail(failure);
+    }
+
+    /// Ends the probe.
+    #[must_use]
+    pub fn end(self) -> Probed {
+        Probed {
+            subject: self.probe.subject,
+            texts: self.texts,
+            objects: self.objects,
+        }
+    }
+
+    /// Returns the API server of the current step.
+    fn server(&self) -> Server {
+        self.step.server(self.probe.package.as_ref())
+    }
+
+    /// Whether the current step cannot change the cause, or cannot succeed.
+    fn is_needless(&self) -> bool {
+        let is_named = self.texts.specific().is_some();
+        match self.step {
+            Step::Contact | Step::Install | Step::App => self.is_lost && self.server() == Server::Workload,
+            Step::Machines => is_named || self.objects.of_package().is_some(),
+            Step::Budgets => is_named || self.is_lost || !self.objects.drains(),
+            _ => is_named || self.is_lost,
+        }
+    }
+
+    fn advance(&mut self) {
+        self.step = self.step.next();
+        self.token = None;
+    }
+
+    /// Adds a response. Returns the token of the next page.
+    fn read(&mut self, text: &str) -> Result<Option<String>, Failure> {
+        match self.step {
+            Step::Contact | Step::Ended => Ok(None),
+            Step::Install => {
+                self.add_error("PackageInstall", text)?;
+                Ok(None)
+            }
+            Step::App => {
+                let status = self.add_error("App", text)?;
+                let deployed = status.and_then(|status| status.deploy?.kapp?.associated_resources?.label);
+                self.label = deployed.as_deref().and_then(selector).map(str::to_owned);
+                Ok(None)
+            }
+            Step::DaemonSets => {
+                let (daemon_sets, token) = page::<DaemonSet>(text)?;
+                for daemon_set in &daemon_sets {
+                    self.objects.add_daemon_set(daemon_set);
+                }
+                Ok(token)
+            }
+            Step::PendingPods | Step::RunningPods => {
+                let (pods, token) = page::<Pod>(text)?;
+                for pod in &pods {
+                    self.objects.add_pod(pod);
+                }
+                Ok(token)
+            }
+            Step::Machines => {
+                let (machines, token) = page::<Machine>(text)?;
+                for machine in &machines {
+                    self.objects.add_machine(machine);
+                }
+                Ok(token)
+            }
+            Step::Budgets => {
+                let (budgets, token) = page::<Budget>(text)?;
+                for budget in &budgets {
+                    self.objects.add_budget(budget);
+                }
+                Ok(token)
+            }
+        }
+    }
+
+    /// Adds the error of the PackageInstall or App. Returns its status.
+    fn add_error(&mut self, kind: &str, text: &str) -> Result<Option<ReconciledStatus>, Failure> {
+        let status = whole::<Reconciled>(self.server(), text)?.status;
+        let package = self.probe.package.as_ref();
+        let error = status
+            .as_ref()
+            .and_then(|status| status.useful_error_message.as_deref());
+        if let Some((package, error)) = package.zip(error) {
+            let object = format!("{kind} {}/{}", package.namespace, package.name);
+            self.texts.add(&object, error);
+        }
+        Ok(status)
+    }
+
+    /// Notes a failed request. PackageInstall and App may not exist yet.
+    fn failed(&mut self, failure: &Failure) {
+        let may_be_absent = matches!(self.step, Step::Install | Step::App);
+        if may_be_absent && failure.code == Some(404) {
+            return;
+        }
+        self.objects.fail(&contact(failure));
+        self.is_lost |= self.server() == Server::Workload && failure.code.is_none() && !failure.too_long;
+    }
+}
+
+/// Decodes the fields that are needed of an object.
+fn whole<T: DeserializeOwned>(server: Server, text: &str) -> Result<T, Failure> {
+    let decoded = decode::from_str::<T>(text, Limit::whole(OBJECT));
+    let (object, _) = decoded.map_err(|fault| Failure::unreadable(server, &fault))?;
+    Ok(object)
+}
+
+/// Describes a failed request: DNS, connect, TLS or status, with the error.
+fn contact(failure: &Failure) -> String {
+    let is_dns = ["dns error", "failed to lookup address"]
+        .iter()
+        .any(|words| failure.text.contains(words));
+    let how = match (failure.code, failure.cause.as_deref()) {
+        (Some(code), _) => return format!("status {code}: {}", failure.message),
+        (None, _) if failure.too_long => return failure.text.clone(),
+        (None, Some(cause)) if !cause.contains("proxy") => "TLS",
+        (None, _) if is_dns => "DNS",
+        (None, _) => "connect",
+    };
+    format!("{how}: {}", failure.text)
+}
