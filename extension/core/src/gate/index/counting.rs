@@ -11,6 +11,7 @@ use sluice_crds::run::{HeldGate, Hook};
 use crate::{
     cluster::ClusterRef,
     gate::stuck::{Counted, Held, STUCK_AFTER, Stuck},
+    held_cause::Cause,
 };
 
 /// Clusters whose decisions may have changed since the last count.
@@ -114,6 +115,19 @@ impl Counting {
         })
     }
 
+    /// Returns the number of Clusters whose hold has each cause. A cause that this build does not know counts as unknown.
+    pub fn by_cause(&self) -> impl Iterator<Item = (Cause, usize)> {
+        let mut counts: HashMap<Cause, usize> = HashMap::new();
+        let gates = self.snapshots().flat_map(|snapshot| &snapshot.gates);
+        for cause in gates.filter_map(|gate| gate.cause.as_ref()) {
+            let cause = Cause::parse(&cause.name).unwrap_or(Cause::Unknown);
+            *counts.entry(cause).or_default() += 1;
+        }
+        Cause::ALL
+            .iter()
+            .map(move |cause| (*cause, counts.get(cause).copied().unwrap_or_default()))
+    }
+
     /// Returns the number of Clusters that are held beyond their deadline.
     #[must_use]
     pub fn past_deadline(&self) -> usize {
@@ -124,6 +138,8 @@ impl Counting {
 #[cfg(test)]
 mod tests {
     use std::slice;
+
+    use sluice_crds::run::HeldCause;
 
     use super::*;
     use crate::{
@@ -180,11 +196,23 @@ mod tests {
     #[test]
     fn the_longest_hold_of_each_hook_is_measured() {
         let at = |second| Timestamp::from_second(second).unwrap();
+        let cause = |since| match since {
+            10 => Some("ImagePull"),
+            40 => Some("OfALaterRelease"),
+            _ => None,
+        };
+        let cause = |since| {
+            cause(since).map(|name| HeldCause {
+                name: name.to_owned(),
+                ..HeldCause::default()
+            })
+        };
         let gate = |hook, since| HoldSnapshot {
             gates: vec![HeldGate {
                 hook,
                 version: "v1.36.3".to_owned(),
                 since: k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(at(since)),
+                cause: cause(since),
             }],
             past_deadline: since == 10,
             ..HoldSnapshot::default()
@@ -236,6 +264,11 @@ mod tests {
             "one that is held no more is zero"
         );
         assert_eq!(counting.past_deadline(), 1);
+        let caused: Vec<_> = counting
+            .by_cause()
+            .filter(|(_, clusters)| *clusters > 0)
+            .collect();
+        assert_eq!(caused, [(Cause::ImagePull, 1), (Cause::Unknown, 1)]);
     }
 
     fn standing(number: u64) -> ProgressHash {

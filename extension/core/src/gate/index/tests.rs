@@ -2,6 +2,7 @@ mod by_gates;
 mod confirmation;
 
 use jiff::Timestamp;
+use proptest::prelude::*;
 use rstest::rstest;
 use serde_json::{Value, json};
 use sluice_crds::{
@@ -120,6 +121,42 @@ fn a_cached_record_releases() {
         reason(&with, &another, false),
         Some(HoldReason::Call(CallReason::RecordNotFound))
     );
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+
+    /// The cause of a held gate is for users alone, whatever it is.
+    #[test]
+    fn no_decision_depends_on_a_cause(
+        open in any::<bool>(), leaderless in any::<bool>(), name in ".{0,20}", evidence in ".{0,40}",
+    ) {
+        let decide = |cause: &Value| {
+            let reason_of_gate = if open { "" } else { "PackagesNotReady" };
+            let gate = json!({
+                "hook": "BeforeClusterUpgrade", "version": "v1.35.4", "open": open, "reason": reason_of_gate,
+            });
+            let mut shown = json!({"spec": {}, "status": {
+                "held": {
+                    "hook": "BeforeClusterUpgrade", "version": "v1.35.4", "since": "2026-11-26T10:02:11Z", "cause": cause,
+                },
+                "upgrade": {
+                    "schema": sluice_crds::run::SCHEMA, "clusterUID": "uid", "label": LABEL, "to": "v1.35.4",
+                    "observedClusterGeneration": 1, "observedBootstrapGeneration": 1, "gates": [gate],
+                },
+            }});
+            if cause.is_null() {
+                shown["status"]["held"].take();
+            }
+            let with = Given {
+                bootstraps: vec![object(Some("team-a"), "one", &json!({}), &shown)],
+                ..given()
+            };
+            Hook::ALL.map(|hook| reason(&with, &HookCall { hook, ..call() }, leaderless))
+        };
+        let cause = json!({"name": name, "object": name, "evidence": evidence});
+        prop_assert_eq!(decide(&cause), decide(&Value::Null));
+    }
 }
 
 #[rstest]
