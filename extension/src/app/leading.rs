@@ -213,6 +213,7 @@ impl Leader<'_> {
             events: Notifier::new(management.client.clone()),
             metrics: self.parts.reconciles.clone(),
             limiter: Limiter::new(self.args.cluster_concurrency, self.stop.clone()),
+            probes: bootstrap::Probes::default(),
             local_states: Mutex::default(),
         })
     }

@@ -62,6 +62,10 @@ pub struct Bounds {
 #[derive(Debug, Clone, Copy)]
 pub struct DecodedInPart;
 
+/// Extension of a request whose response may have at most this many bytes, if the limit of the client is higher.
+#[derive(Debug, Clone, Copy)]
+pub struct AtMost(pub usize);
+
 /// The server did not send the whole response within this time.
 #[derive(Debug, thiserror::Error)]
 #[error("no answer within {0:?}")]
@@ -96,6 +100,8 @@ pub fn bounded(client: Client, bounds: Bounds) -> Client {
         async move {
             let page = Page::of(&request);
             let is_decoded_in_part = request.extensions().get::<DecodedInPart>().is_some();
+            let at_most = request.extensions().get::<AtMost>().copied();
+            let longest = at_most.map_or(bounds.answer, |AtMost(bytes)| bounds.answer.min(bytes));
             let answer = if is_watch(&request) {
                 let head = timeout(bounds.time, client.send(request)).await;
                 let answer = head.map_err(|_| NoAnswer(bounds.time))?.map_err(BoxError::from)?;
@@ -110,9 +116,9 @@ pub fn bounded(client: Client, bounds: Bounds) -> Client {
             let whole = async {
                 let (head, body) = answer.await?.into_parts();
                 let limit = if head.status.is_success() {
-                    bounds.answer
+                    longest
                 } else {
-                    bounds.answer.min(REFUSAL)
+                    longest.min(REFUSAL)
                 };
                 let body = Limited::new(body, limit).collect().await;
                 let body = body.map_err(|error| too_long(error, limit))?.to_bytes();

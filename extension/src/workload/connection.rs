@@ -47,6 +47,8 @@ static OPENED: AtomicU64 = AtomicU64::new(1);
 pub struct Remote {
     /// Client of the workload API server.
     pub client: Client,
+    /// The same for probes: it sends requests also while the server does not respond, and their outcomes do not count for the reachability.
+    pub probing: Client,
     /// PackageInstalls of the system namespace.
     pub installs: Store<PackageInstall>,
     /// Apps of the system namespace.
@@ -80,6 +82,7 @@ impl Remote {
         );
         Self {
             client: fence.guard(server.guard(client.clone())),
+            probing: fence.guard(client.clone()),
             installs,
             apps,
             number: OPENED.fetch_add(1, Ordering::Relaxed),

@@ -14,7 +14,7 @@ use super::{
 use crate::{cache::rollbacks::Rollbacks, controllers::bootstrap::world::World};
 
 /// Series that each replica shows whether it leads or not.
-const SHOWN: [&str; 46] = [
+const SHOWN: [&str; 47] = [
     "certwatcher_read_certificate_total",
     "controller_runtime_active_workers",
     "controller_runtime_max_concurrent_reconciles",
@@ -42,6 +42,7 @@ const SHOWN: [&str; 46] = [
     "sluice_gate_held_clusters",
     "sluice_gate_longest_hold_seconds",
     "sluice_gate_release_lag_seconds_count",
+    "sluice_held_clusters",
     "sluice_log_dropped_lines_total",
     "sluice_release_confirmation_duration_seconds_count",
     "sluice_release_confirmations_total",

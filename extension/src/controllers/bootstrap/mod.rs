@@ -1,5 +1,6 @@
 //! Cluster controller: packages of a Cluster follow its release, and the record shows their progress.
 
+mod probes;
 mod reads;
 
 use std::{
@@ -26,6 +27,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
+pub(crate) use self::probes::Probes;
 use crate::{
     cache::{
         control_plane::ControlPlanes, management_uid::ManagementUid, rollbacks::Rollbacks, stores::Stores,
@@ -85,6 +87,8 @@ pub struct Context {
     pub(crate) metrics: ReconcileMetrics,
     /// Concurrency limiter of slow and failing Clusters.
     pub(crate) limiter: Limiter,
+    /// Running probes of held Clusters.
+    pub(crate) probes: Probes,
     /// Local state by Cluster.
     pub(crate) local_states: Mutex<LocalStates>,
 }
@@ -113,6 +117,7 @@ impl Context {
         self.remotes.close(uid);
         self.index.forget(uid);
         self.events.forget(uid);
+        self.probes.forget(uid);
         self.local_states().forget(uid)
     }
 }
@@ -142,7 +147,8 @@ pub async fn run(
     });
     let all = stream::iter(ctx.stores.clusters.names());
     let late = stream::select(once_filled(&ctx), once_told_apart(&ctx));
-    let others = stream::select(probes, stream::select(ctx.limiter.granted(), late));
+    let ended = stream::select(ctx.limiter.granted(), ctx.probes.ended());
+    let others = stream::select(probes, stream::select(ended, late));
     let requeues = stream::select(all.chain(triggers), others);
     let heart = Arc::new(heart);
     let (metrics, workers) = (&ctx.metrics.controllers.cluster, ctx.limiter.workers());
@@ -332,7 +338,14 @@ pub(crate) async fn reconcile_once(cluster: &Arc<Cluster>, ctx: &Context) -> Res
     };
     facts.server_now = ctx.index.server_clock().now();
     facts.management_uid = ctx.management_uid.get();
-    let mut before = ctx.local_states().begin(&facts.owner, ctx.rollbacks.count());
+    let mut before = {
+        let probed = ctx.probes.take(&facts.owner.uid);
+        let mut local_states = ctx.local_states();
+        if let Some(probed) = probed {
+            local_states.probed(&facts.owner.uid, probed);
+        }
+        local_states.begin(&facts.owner, ctx.rollbacks.count())
+    };
     if granted.is_some() {
         before.drift_check_is_due(now());
     }
@@ -343,7 +356,14 @@ pub(crate) async fn reconcile_once(cluster: &Arc<Cluster>, ctx: &Context) -> Res
         drift_check_client: OnceLock::new(),
         drift_check_permit: granted.map_or_else(OnceLock::new, OnceLock::from),
     };
-    let (outcome, effects) = executor::run(&host, &facts, &before).await;
+    let (outcome, mut effects) = executor::run(&host, &facts, &before).await;
+    if let Some(probe) = effects.probe.take() {
+        let workload = host.remote.get().map(|remote| remote.probing.clone());
+        let clients = (ctx.client.clone(), workload);
+        if !ctx.probes.start(&facts.owner.uid, clients, probe) {
+            effects.local.probe_later();
+        }
+    }
     apply(ctx, &facts, effects).await;
     let done = outcome?;
     if done == Done::Forget {

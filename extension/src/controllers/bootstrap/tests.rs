@@ -4,6 +4,7 @@ mod creation;
 mod deletion;
 mod drift_check;
 mod fence;
+mod held_cause;
 mod legacy_pause;
 mod management;
 mod open_gate;

@@ -23,7 +23,7 @@ use sluice_crds::{
 use tokio::{sync::watch, time::sleep};
 use tokio_util::sync::CancellationToken;
 
-use super::{Context, object_server::ObjectServer, reconcile_once};
+use super::{Context, Probes, object_server::ObjectServer, reconcile_once};
 use crate::{
     cache::{
         control_plane::ControlPlanes, event_handlers::EventHandlers, management_uid::ManagementUid,
@@ -91,6 +91,7 @@ pub(crate) fn context(
         limiter: Limiter::new(CONCURRENCY, CancellationToken::new()),
         rollbacks: Rollbacks::default(),
         management_uid: ManagementUid::of("management"),
+        probes: Probes::default(),
         local_states: Mutex::default(),
     };
     (context, following)

@@ -27,6 +27,11 @@ struct GateLabel {
     gate: &'static str,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct CauseLabel {
+    cause: &'static str,
+}
+
 /// Reason of a check, of which there are few.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct CheckLabel {
@@ -46,6 +51,7 @@ impl CheckLabel {
 pub struct HoldMetrics {
     held: Family<HookLabel, Gauge<f64, AtomicU64>>,
     past_deadline: Gauge,
+    by_cause: Family<CauseLabel, Gauge>,
 }
 
 impl HoldMetrics {
@@ -61,6 +67,11 @@ impl HoldMetrics {
             "Clusters with a gate that is held for longer than spec.upgradePolicy.deadline",
             self.past_deadline.clone(),
         );
+        registry.register(
+            "sluice_held_clusters",
+            "Clusters with a gate that is held beyond its deadline, or for ten minutes without one, by cause",
+            self.by_cause.clone(),
+        );
     }
 
     /// Sets the gauges from `counting`.
@@ -71,6 +82,13 @@ impl HoldMetrics {
         }
         let past = i64::try_from(counting.past_deadline()).unwrap_or(i64::MAX);
         self.past_deadline.set(past);
+        for (cause, clusters) in counting.by_cause() {
+            let label = CauseLabel {
+                cause: cause.as_str(),
+            };
+            let clusters = i64::try_from(clusters).unwrap_or(i64::MAX);
+            self.by_cause.get_or_create(&label).set(clusters);
+        }
     }
 }
 
