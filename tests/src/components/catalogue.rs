@@ -164,7 +164,8 @@ pub(super) fn of_the_demo(earlier: usize) -> Vec<Component> {
     components
 }
 
-fn kubernetes_flags(version: &str) -> Result<String> {
+/// Linker flags with which the sources of Kubernetes report `vX.Y.Z`.
+pub(super) fn kubernetes_flags(version: &str) -> Result<String> {
     let package = "k8s.io/component-base/version";
     let minor: u16 = version
         .strip_prefix("v1.")

@@ -10,6 +10,7 @@ mod flux;
 mod go;
 mod installed;
 mod kapp_controller;
+mod kube_scheduler;
 mod once;
 mod origin;
 mod preflight;
@@ -135,6 +136,13 @@ impl Binaries {
     #[must_use]
     pub fn kube_controller_manager(&self) -> PathBuf {
         self.installed_or_built(KUBE_CONTROLLER_MANAGER)
+    }
+
+    /// `kube-scheduler`, which is built first if that was not done before. The first build takes minutes.
+    pub async fn kube_scheduler(&self) -> Result<PathBuf> {
+        tokio::task::spawn_blocking(|| kube_scheduler::program()?.build())
+            .await
+            .context("build kube-scheduler")?
     }
 
     /// The files of a release of Cluster API; an older one is built first if that was not done before.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::cluster::CLUSTER_API;
-use crate::provider::{GROUP, INFRASTRUCTURE_GROUP, SwapDelay, VERSION};
+use crate::provider::{GROUP, INFRASTRUCTURE_GROUP, SwapDelay, VERSION, WorkloadControllers};
 
 /// Name of the class and of every template.
 const NAME: &str = "harness";
@@ -65,8 +65,8 @@ pub struct Class {
     pub drains: bool,
     /// Whether the DaemonSet controller of Kubernetes runs in workload clusters.
     pub daemon_sets: bool,
-    /// Whether the controllers of Kubernetes for all kinds of workloads run there. Nodes run their Pods, also of Jobs.
-    pub workloads: bool,
+    /// Which controllers roll out all kinds of workloads there.
+    pub workloads: WorkloadControllers,
 }
 
 /// How a class has machines made of images that a release brings.

@@ -13,7 +13,9 @@ use kube::runtime::controller::Action;
 use serde_json::json;
 
 use super::error::Error;
-use super::kinds::{HarnessControlPlane, HarnessControlPlaneSpec, HarnessControlPlaneStatus};
+use super::kinds::{
+    HarnessControlPlane, HarnessControlPlaneSpec, HarnessControlPlaneStatus, WorkloadControllers,
+};
 use super::runtime::{Context, REQUEUE};
 use super::workload::Workload;
 use super::{condition, node, owner, patch};
@@ -22,6 +24,7 @@ use crate::stack::apiserver::ApiServer;
 use crate::stack::audit::Audited;
 use crate::stack::controller_manager::{ControllerManager, Controllers};
 use crate::stack::kubelet::{Kubelet, Rollouts};
+use crate::stack::scheduler::Scheduler;
 
 /// Name under which a scenario sets how long a new control plane is unhealthy: it serves, and does not report its version or image.
 pub const CONTROL_PLANE: &str = "control-plane";
@@ -91,27 +94,31 @@ async fn start(
     let controllers = Controllers {
         drains: spec.drains,
         daemon_sets: spec.daemon_sets,
-        workloads: spec.workloads,
+        workloads: spec.workloads != WorkloadControllers::StandIn,
     };
     let controller_manager = if is_management || controllers.is_empty() {
         None
     } else {
         Some(ControllerManager::start_for_workload(core, &api, controllers).await?)
     };
-    let rollouts = if is_management {
-        // The stack has a real Deployment controller there.
-        Rollouts::DaemonSets
-    } else if spec.workloads {
-        Rollouts::None
-    } else if spec.daemon_sets {
-        Rollouts::Deployments
+    let scheduler = if !is_management && spec.workloads == WorkloadControllers::Scheduled {
+        Some(Scheduler::start(core, &api).await?)
     } else {
-        Rollouts::All
+        None
+    };
+    let rollouts = match spec.workloads {
+        // The stack has a real Deployment controller there.
+        _ if is_management => Rollouts::DaemonSets,
+        WorkloadControllers::Real => Rollouts::None,
+        WorkloadControllers::Scheduled => Rollouts::Scheduled,
+        WorkloadControllers::StandIn if spec.daemon_sets => Rollouts::Deployments,
+        WorkloadControllers::StandIn => Rollouts::All,
     };
     let namespace = object.namespace().unwrap_or_default();
     let delays = context.delays.clone();
     let workload = Arc::new(Workload {
         controller_manager,
+        scheduler,
         kubelet: Kubelet::start(core, &api, &namespace, cluster, delays, rollouts),
         namespace,
         cluster: cluster.to_owned(),

@@ -43,13 +43,24 @@ pub struct HarnessControlPlaneSpec {
     /// Whether the DaemonSet controller of Kubernetes rolls out DaemonSets in the workload cluster, instead of the stand-in.
     #[serde(default)]
     pub daemon_sets: bool,
-    /// Whether the controllers of Kubernetes roll out DaemonSets, Deployments and StatefulSets and run Jobs in the workload cluster, instead
-    /// of the stand-in, which runs the Pods.
+    /// Which controllers roll out all kinds of workloads in the workload cluster.
     #[serde(default)]
-    pub workloads: bool,
+    pub workloads: WorkloadControllers,
     /// Labels of the control plane's Node, which a class may put here. Without labels there is no Node. A change of version replaces it.
     #[serde(default)]
     pub node_labels: BTreeMap<String, String>,
+}
+
+/// Which controllers roll out DaemonSets, Deployments and StatefulSets and run Jobs in a workload cluster.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum WorkloadControllers {
+    /// The stand-in, with none of Jobs and StatefulSets.
+    #[default]
+    StandIn,
+    /// Those of Kubernetes. The stand-in binds Pods to Nodes, and runs them.
+    Real,
+    /// The same beside kube-scheduler, which binds Pods to Nodes.
+    Scheduled,
 }
 
 /// Artificial pauses around a change of version, in milliseconds.

@@ -17,6 +17,6 @@ mod workload;
 
 pub use control_plane::{API_SERVER, CONTROL_PLANE, MANAGEMENT};
 pub use crds::{GROUP, INFRASTRUCTURE_GROUP, VERSION, definitions, reader_role};
-pub use kinds::{HarnessControlPlane, HarnessControlPlaneSpec, SwapDelay};
+pub use kinds::{HarnessControlPlane, HarnessControlPlaneSpec, SwapDelay, WorkloadControllers};
 pub use runtime::Provider;
 pub use workload::Workload;

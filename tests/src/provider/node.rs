@@ -17,6 +17,9 @@ const NOT_READY: &str = "node.kubernetes.io/not-ready";
 /// Label of Nodes of control planes.
 const CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
 
+/// Label of every Node, with its name.
+const HOSTNAME: &str = "kubernetes.io/hostname";
+
 /// Creates the Node of a Machine, which is ready, or updates it.
 pub(super) async fn register(
     client: &Client,
@@ -59,6 +62,8 @@ async fn create(
     version: &str,
 ) -> Result<(), Error> {
     let nodes: Api<Node> = Api::all(client.clone());
+    let mut labels = labels.clone();
+    labels[HOSTNAME] = json!(name);
     let node = json!({
         "apiVersion": "v1",
         "kind": "Node",
@@ -118,8 +123,12 @@ fn status(version: &str) -> Value {
         condition["status"] = "False".into();
         conditions.push(condition);
     }
+    // Room for the Pods of any scenario: kube-scheduler places none on a Node without it.
+    let room = json!({"cpu": "8", "memory": "16Gi", "ephemeral-storage": "100Gi", "pods": "110"});
     json!({
         "conditions": conditions,
+        "capacity": room,
+        "allocatable": room,
         "nodeInfo": {
             "kubeletVersion": version,
             "architecture": "", "bootID": "", "containerRuntimeVersion": "", "kernelVersion": "", "kubeProxyVersion": "",

@@ -8,6 +8,7 @@ use anyhow::Result;
 use crate::stack::apiserver::ApiServer;
 use crate::stack::controller_manager::ControllerManager;
 use crate::stack::kubelet::Kubelet;
+use crate::stack::scheduler::Scheduler;
 
 /// A Cluster of Cluster API, run by the provider.
 pub struct Workload {
@@ -23,6 +24,8 @@ pub struct Workload {
     pub kubelet: Kubelet,
     /// Its kube-controller-manager, where Nodes are drained or run Pods of real controllers.
     pub controller_manager: Option<ControllerManager>,
+    /// Its kube-scheduler, where that places Pods.
+    pub scheduler: Option<Scheduler>,
 }
 
 impl Workload {
@@ -32,8 +35,11 @@ impl Workload {
         self.api.lose_data().await
     }
 
-    /// Ends kube-controller-manager, the kubelet, its processes, and the API server, unless that is the management API server.
+    /// Ends kube-scheduler, kube-controller-manager, the kubelet, its processes, and the API server, unless that is the management API server.
     pub async fn stop(&self) -> Result<()> {
+        if let Some(scheduler) = &self.scheduler {
+            scheduler.kill().await?;
+        }
         if let Some(controller_manager) = &self.controller_manager {
             controller_manager.kill().await?;
         }

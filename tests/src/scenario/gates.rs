@@ -84,6 +84,7 @@ use super::read;
 use super::runner::TIMEOUT;
 use super::scene::Scene;
 use crate::objects::{Chart, Class, Gate, HelmChartProxy};
+use crate::provider::WorkloadControllers;
 use crate::requests::{apply, edit};
 use crate::wait::{self, Unmet};
 
@@ -97,7 +98,7 @@ const ACCEPTED: Duration = Duration::from_mins(2);
 #[must_use]
 pub fn class() -> Class {
     Class {
-        workloads: true,
+        workloads: WorkloadControllers::Real,
         ..Class::default()
     }
 }

@@ -14,6 +14,7 @@ pub mod kapp_controller;
 pub mod kubelet;
 pub mod manifests;
 pub mod pki;
+pub mod scheduler;
 mod webhooks;
 
 use std::sync::Arc;

@@ -9,6 +9,8 @@ use anyhow::{Context as _, Result};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use super::kapp_controller::KAPP_CONTROLLER_START;
+
 /// On a Deployment or DaemonSet, or on the Pods of real controllers: the delay, `500ms`, `5s` or `never`.
 pub const DELAY_ANNOTATION: &str = "harness.test/ready-after";
 
@@ -104,6 +106,14 @@ impl Delays {
                 () = tokio::time::sleep_until(due.unwrap_or(began)), if due.is_some() => return,
                 next = changes.changed() => if next.is_err() { return },
             }
+        }
+    }
+
+    /// How long kapp-controller runs before it is itself, see [`KAPP_CONTROLLER_START`].
+    pub(super) fn of_kapp_controller(&self, namespace: &str, cluster: &str) -> Duration {
+        match self.get(namespace, cluster, KAPP_CONTROLLER_START) {
+            Some(Delay::After(duration)) => duration,
+            Some(Delay::Never) | None => Duration::ZERO,
         }
     }
 

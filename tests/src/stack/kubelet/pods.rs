@@ -2,14 +2,15 @@
 //! name their Node, are bound to it.
 //!
 //! Beside real controllers of all kinds of workloads, every Pod is bound to a Node that takes it. It becomes Ready after the delay of its
-//! workload. Pods of Jobs succeed or fail then.
+//! workload. Pods of Jobs succeed or fail then. Containers of [images that fail](super::containers) wait until a delay of the workload is set.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use anyhow::Context as _;
 use futures::StreamExt as _;
-use k8s_openapi::api::core::v1::{Node, Pod, Taint, Toleration};
+use k8s_openapi::api::core::v1::{Node, Pod, PodSpec, PodTemplateSpec, Taint, Toleration};
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::runtime::controller::{Action, Config, Controller};
 use kube::runtime::watcher;
@@ -17,7 +18,9 @@ use kube::{Client, ResourceExt as _};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use super::containers::{self, Failure};
 use super::delay::{DELAY_ANNOTATION, Delay, Delays};
+use super::kapp_controller;
 
 /// On the Pods of a Job: with `true`, they fail.
 pub const FAILS_ANNOTATION: &str = "harness.test/fails";
@@ -31,6 +34,8 @@ pub(super) struct Pace {
     namespace: String,
     cluster: String,
     delays: Delays,
+    /// Whether kube-scheduler binds Pods to Nodes.
+    is_scheduled: bool,
     /// By uid: when a Pod that is not Ready was seen first on its Node.
     began: Mutex<HashMap<String, Instant>>,
 }
@@ -41,8 +46,15 @@ impl Pace {
             namespace: namespace.to_owned(),
             cluster: cluster.to_owned(),
             delays,
+            is_scheduled: false,
             began: Mutex::default(),
         }
+    }
+
+    /// Beside kube-scheduler, which binds Pods to Nodes.
+    pub(super) fn scheduled(mut self) -> Self {
+        self.is_scheduled = true;
+        self
     }
 
     /// Whether the delay of a Pod has passed.
@@ -67,10 +79,27 @@ impl Pace {
     }
 
     fn delay(&self, pod: &Pod) -> Delay {
-        let chosen = workload(pod).and_then(|name| self.delays.get(&self.namespace, &self.cluster, name));
-        chosen
+        self.chosen(pod)
             .or_else(|| pod.annotations().get(DELAY_ANNOTATION)?.parse().ok())
             .unwrap_or(Delay::NONE)
+    }
+
+    fn chosen(&self, pod: &Pod) -> Option<Delay> {
+        self.delays.get(&self.namespace, &self.cluster, workload(pod)?)
+    }
+
+    /// Status of a Pod that runs. Its containers are part of it only beside kube-scheduler.
+    fn running(&self, pod: &Pod, is_ready: bool) -> Value {
+        let mut status = status("Running", is_ready);
+        if self.is_scheduled {
+            status["status"]["containerStatuses"] = containers::running(pod, is_ready);
+        }
+        status
+    }
+
+    /// Why the containers of a Pod do not run. A delay that a scenario sets repairs them.
+    fn failure(&self, pod: &Pod) -> Option<Failure> {
+        Failure::of(pod).filter(|_| self.chosen(pod).is_none())
     }
 }
 
@@ -79,17 +108,24 @@ struct Kubelets {
     client: Client,
     /// Where Pods without a Node get one, and become Ready after a delay.
     pace: Option<Pace>,
+    /// The process of a Pod of kapp-controller, where Pods have a pace.
+    kapp_controller: Arc<kapp_controller::Pod>,
 }
 
-/// Does the work of the kubelets of all Nodes, without containers; with `pace`, that of a scheduler too.
-pub(super) async fn run(client: Client, pace: Option<Pace>) {
+/// Does the work of the kubelets of all Nodes, without containers; with `pace`, that of a scheduler too, unless there is one.
+pub(super) async fn run(client: Client, pace: Option<Pace>, kapp_controller: Arc<kapp_controller::Pod>) {
+    let kubelets = Kubelets {
+        client: client.clone(),
+        pace,
+        kapp_controller,
+    };
     let settings = Config::default().debounce(Duration::ZERO);
-    Controller::new(Api::<Pod>::all(client.clone()), watcher::Config::default())
+    Controller::new(Api::<Pod>::all(client), watcher::Config::default())
         .with_config(settings)
         .run(
             reconcile,
             |_, _: &kube::Error, _| Action::requeue(RETRY),
-            Arc::new(Kubelets { client, pace }),
+            Arc::new(kubelets),
         )
         .for_each(|result| async {
             if let Err(error) = result {
@@ -118,6 +154,8 @@ impl Kubelets {
             pods.delete(&name, &at_once(pod)).await.map(drop)?;
         } else if is_bound(pod) {
             return self.run_on_node(&pods, pod).await;
+        } else if self.pace.as_ref().is_some_and(|pace| pace.is_scheduled) {
+            return Ok(Action::await_change());
         } else if let Some(node) = node_of_daemon(pod) {
             bind(&pods, &name, node).await?;
         } else if self.pace.is_some() {
@@ -135,21 +173,48 @@ impl Kubelets {
             return Ok(Action::await_change());
         }
         if let Some(pace) = &self.pace {
+            if let Some(failure) = pace.failure(pod) {
+                if !failure.is_reported(pod) {
+                    write(pods, pod, failure.status(pod)).await?;
+                }
+                return Ok(Action::requeue(RETRY));
+            }
             if !pace.has_passed(pod) {
                 if is_to_run(pod) {
-                    write(pods, pod, status("Running", false)).await?;
+                    write(pods, pod, pace.running(pod, false)).await?;
                 }
+                return Ok(Action::requeue(RETRY));
+            }
+            if let Err(error) = self.run_process(pace, pod).await {
+                tracing::debug!("kubelet: {error:#}");
                 return Ok(Action::requeue(RETRY));
             }
             pace.forget(pod);
         }
-        let end = self.pace.as_ref().and_then(|_| end(pod));
-        let written = match end {
-            Some(phase) => status(phase, false),
+        let written = match &self.pace {
+            Some(pace) => end(pod).map_or_else(|| pace.running(pod, true), |phase| status(phase, false)),
             None => status("Running", true),
         };
         write(pods, pod, written).await?;
         Ok(Action::await_change())
+    }
+
+    /// Runs the process of a Pod of kapp-controller; those of others are no processes.
+    async fn run_process(&self, pace: &Pace, pod: &Pod) -> anyhow::Result<()> {
+        if workload(pod) != Some(kapp_controller::NAME) {
+            return Ok(());
+        }
+        // One that moves to another Node stays the same process.
+        let spec = pod.spec.clone().map(|spec| PodSpec {
+            node_name: None,
+            ..spec
+        });
+        let template = PodTemplateSpec { metadata: None, spec };
+        let starts_after = pace.delays.of_kapp_controller(&pace.namespace, &pace.cluster);
+        self.kapp_controller
+            .run(&pod.namespace().unwrap_or_default(), &template, starts_after)
+            .await
+            .context("run kapp-controller")
     }
 
     /// A Node that takes the Pod, if there is one: the first by name.
@@ -179,10 +244,12 @@ async fn bind(pods: &Api<Pod>, name: &str, node: &str) -> Result<(), kube::Error
 }
 
 fn status(phase: &str, is_ready: bool) -> Value {
-    let ready = if is_ready { "True" } else { "False" };
+    let status = if is_ready { "True" } else { "False" };
+    // Without reason and message, which a container that waited may have left.
+    let condition = |kind: &str| json!({"type": kind, "status": status, "reason": null, "message": null});
     json!({"status": {
         "phase": phase,
-        "conditions": [{"type": "ContainersReady", "status": ready}, {"type": "Ready", "status": ready}],
+        "conditions": [condition("ContainersReady"), condition("Ready")],
     }})
 }
 
@@ -352,6 +419,21 @@ mod tests {
             assert!(pace.has_passed(pod), "{pod:?}");
         }
         assert!(pace.has_passed(&Pod::default()));
+    }
+
+    #[test]
+    fn a_delay_that_is_set_repairs_an_image() {
+        let delays = Delays::default();
+        let pace = Pace::new("a", "one", delays.clone()).scheduled();
+        let mut pod = owned("ReplicaSet", "cni-6b5d", &json!({}));
+        assert_eq!(pace.failure(&pod), None);
+        let containers = json!([{"name": "cni", "image": format!("{}cni:1", containers::MISSING)}]);
+        pod.spec.as_mut().unwrap().containers = serde_json::from_value(containers).unwrap();
+        assert_eq!(pace.failure(&pod), Some(Failure::Missing));
+        delays.set("a", "one", "cni", Delay::NONE);
+        assert_eq!(pace.failure(&pod), None);
+        let status = pace.running(&pod, true);
+        assert_eq!(status["status"]["containerStatuses"][0]["ready"], true);
     }
 
     #[test]

@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::delay::{DELAY_ANNOTATION, Delay, Delays};
-use super::kapp_controller::{self, KAPP_CONTROLLER_START, Pod, RunningProcess};
+use super::kapp_controller::{self, Pod, RunningProcess};
 use super::pods::{self, Pace};
 use super::workload_kind::{WorkloadKind, node_selector};
 use crate::stack::StackCore;
@@ -43,6 +43,8 @@ pub enum Rollouts {
     DaemonSets,
     /// Nothing, beside the real controllers of all kinds. Every Pod is bound to a Node and runs.
     None,
+    /// Nothing, beside the real controllers of all kinds and kube-scheduler. Every Pod that is bound to a Node runs.
+    Scheduled,
 }
 
 /// How soon it is noticed that a process has ended.
@@ -55,7 +57,7 @@ struct Node {
     cluster: String,
     delays: Delays,
     rollouts: Rollouts,
-    kapp_controller: Pod,
+    kapp_controller: Arc<Pod>,
 }
 
 /// A rollout that waits for its time.
@@ -81,7 +83,7 @@ impl Kubelet {
             cluster: cluster.to_owned(),
             delays,
             rollouts,
-            kapp_controller: Pod::new(core, api, namespace, cluster),
+            kapp_controller: Arc::new(Pod::new(core, api, namespace, cluster)),
         });
         let loops = Mutex::new(node.loops());
         Self { node, loops }
@@ -125,11 +127,25 @@ impl Node {
         if matches!(self.rollouts, Rollouts::All | Rollouts::Deployments) {
             loops.spawn(self.clone().run::<Deployment>());
             loops.spawn(self.clone().keep_alive());
-            loops.spawn(pods::run(self.api.admin_client(), None));
+            loops.spawn(pods::run(
+                self.api.admin_client(),
+                None,
+                self.kapp_controller.clone(),
+            ));
         }
-        if self.rollouts == Rollouts::None {
+        if matches!(self.rollouts, Rollouts::None | Rollouts::Scheduled) {
             let pace = Pace::new(&self.namespace, &self.cluster, self.delays.clone());
-            loops.spawn(pods::run(self.api.admin_client(), Some(pace)));
+            let pace = if self.rollouts == Rollouts::Scheduled {
+                pace.scheduled()
+            } else {
+                pace
+            };
+            loops.spawn(self.clone().keep_alive());
+            loops.spawn(pods::run(
+                self.api.admin_client(),
+                Some(pace),
+                self.kapp_controller.clone(),
+            ));
         }
         loops
     }
@@ -260,10 +276,7 @@ impl Node {
         if object.name_any() == kapp_controller::NAME
             && let Some(template) = object.pods()
         {
-            let starts_after = match self.chosen_delay(KAPP_CONTROLLER_START) {
-                Some(Delay::After(duration)) => duration,
-                Some(Delay::Never) | None => Duration::ZERO,
-            };
+            let starts_after = self.delays.of_kapp_controller(&self.namespace, &self.cluster);
             self.kapp_controller
                 .run(&object.namespace().unwrap_or_default(), template, starts_after)
                 .await
