@@ -28,6 +28,7 @@ mod gates_only;
 mod gitops;
 mod harness_delivers;
 mod harness_installs;
+mod held_cause;
 mod hostile_kind;
 mod hostile_memory;
 mod image;
@@ -191,6 +192,7 @@ fn main() -> ExitCode {
         frozen_leader::scenario(),
         rolled_back::scenario(),
         overrides::scenario(),
+        held_cause::scenario(),
         etcd_restored::scenario(),
         leader_lost::scenario(),
         started_without::scenario(),
