@@ -104,6 +104,7 @@ fn facts(now: Instant) -> serde_json::Result<Facts> {
     }))?;
     Ok(Facts {
         overrides: None,
+        gate_in_force: None,
         settings: Settings {
             system_namespace: "tkg-system".to_owned(),
             extension_configs: Vec::new(),

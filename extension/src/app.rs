@@ -30,7 +30,7 @@ use self::{
     status_listener::{RunningStatusService, ShutdownSignals, attach, show},
 };
 use crate::{
-    admission::{Admission, Caches, Rights},
+    admission::{Admission, Caches, Checks, Rights},
     cache::{
         control_plane::ControlPlanes, event_handlers::EventHandlers, stores::Stores,
         values_watch::ValuesWatches,
@@ -136,7 +136,7 @@ async fn run(
     let _heart = beat(&health);
     let admission = Admission::new(
         args.system_namespace.clone(),
-        args.admission.upgrade_checks,
+        Checks::of(&args.admission),
         metrics.admission,
     );
     let drained = CancellationToken::new();

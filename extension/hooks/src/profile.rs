@@ -28,6 +28,14 @@ impl Profile {
         }
     }
 
+    /// Returns the profile that the path of an ExtensionConfig selects. A proxy may add a prefix of its own.
+    #[must_use]
+    pub fn of_path(path: &str) -> Self {
+        let path = path.trim_end_matches('/');
+        let selects = |profile: &Self| !profile.prefix().is_empty() && path.ends_with(profile.prefix());
+        Self::ALL.into_iter().find(selects).unwrap_or(Self::Current)
+    }
+
     /// Returns the advertised and served hooks.
     pub fn hooks(self) -> impl Iterator<Item = Hook> {
         Hook::ALL.into_iter().filter(move |hook| self.knows(*hook))
@@ -45,6 +53,21 @@ impl Profile {
                 hook,
                 Hook::BeforeControlPlaneUpgrade | Hook::BeforeWorkersUpgrade | Hook::AfterWorkersUpgrade
             ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_selects_a_profile() {
+        for path in ["", "/", "/proxied", "/capi-1.11/more"] {
+            assert_eq!(Profile::of_path(path), Profile::Current, "{path}");
+        }
+        for path in ["/capi-1.11", "/capi-1.11/", "/proxied/capi-1.11"] {
+            assert_eq!(Profile::of_path(path), Profile::Before1_12, "{path}");
         }
     }
 }

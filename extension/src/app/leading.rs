@@ -25,7 +25,9 @@ use crate::{
         bootstrap,
         concurrency::Limiter,
         events::Notifier,
-        fan_out, gates, overrides, providers,
+        fan_out,
+        gate_in_force::GatesInForce,
+        gates, overrides, providers,
         registration::{self, HookScope},
         releases, retrigger,
     },
@@ -95,6 +97,12 @@ pub(super) async fn lead(
         management: &management,
         remotes: Arc::new(remotes.through(args.remote.proxies())),
         hook_scope: HookScope::default(),
+        gates_in_force: GatesInForce::new(
+            management.client.clone(),
+            management.stores.clone(),
+            Arc::clone(&parts.event_handlers.classes),
+            parts.event_handlers.triggers.clone(),
+        ),
         stop,
     };
     info!("Starting controllers");
@@ -121,6 +129,8 @@ struct Leader<'a> {
     remotes: Arc<Remotes>,
     /// Namespaces for which Cluster API calls the hooks.
     hook_scope: HookScope,
+    /// Reports of gates that are not in force.
+    gates_in_force: GatesInForce,
     stop: &'a CancellationToken,
 }
 
@@ -210,6 +220,7 @@ impl Leader<'_> {
             values_watches: handlers.values_watches.clone(),
             rollbacks: handlers.rollbacks.clone(),
             management_uid: management_uid.clone(),
+            gates_in_force: self.gates_in_force.clone(),
             events: Notifier::new(management.client.clone()),
             metrics: self.parts.reconciles.clone(),
             limiter: Limiter::new(self.args.cluster_concurrency, self.stop.clone()),
@@ -273,7 +284,10 @@ impl Leader<'_> {
             names,
             held,
             self.parts.registration.clone(),
-            self.args.gates.then(|| self.hook_scope.clone()),
+            (
+                self.args.gates.then(|| self.hook_scope.clone()),
+                self.args.packages.then(|| self.gates_in_force.clone()),
+            ),
         )
     }
 }

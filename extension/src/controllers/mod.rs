@@ -5,6 +5,7 @@ pub(crate) mod concurrency;
 pub mod events;
 pub mod executor;
 pub mod fan_out;
+pub mod gate_in_force;
 pub mod gates;
 pub mod overrides;
 pub mod providers;

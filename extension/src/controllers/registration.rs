@@ -20,13 +20,18 @@ use prometheus_client::{
 use serde_json::Value;
 use sluice_core::{
     cluster::ClusterRef,
-    installation::registration::{Finding, Registration, Scope, selector, unasked, unselected},
+    installation::{
+        gate_in_force::{NotInForceReason, ReadConfig},
+        registration::{Finding, Registration, Scope, Selected, selected, unasked, unselected},
+    },
 };
 use tokio::{
     sync::watch,
     time::{Instant, MissedTickBehavior, interval_at},
 };
 use tracing::{info, warn};
+
+use crate::{controllers::gate_in_force::GatesInForce, kube_client::extension_configs};
 
 /// Interval between checks of ExtensionConfigs, and the delay of the first one: objects that are installed together exist by then.
 const INTERVAL: Duration = Duration::from_secs(30);
@@ -37,11 +42,17 @@ const BELIEVED: Duration = Duration::from_mins(5);
 /// Page size of namespace lists.
 const PAGE: u32 = 500;
 
-const CONFIGS: &str = "/apis/runtime.cluster.x-k8s.io/v1beta2/extensionconfigs";
+/// Interval between two Clusters whose gates are reported.
+const PACE: Duration = Duration::from_millis(50);
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct NameLabel {
     extension_config: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ReasonLabel {
+    reason: &'static str,
 }
 
 /// Gauges of the last check. Clones share the gauges.
@@ -49,6 +60,7 @@ struct NameLabel {
 pub struct RegistrationMetrics {
     discovered: Family<NameLabel, Gauge>,
     unselected: Gauge,
+    not_in_force: Family<ReasonLabel, Gauge>,
 }
 
 impl RegistrationMetrics {
@@ -64,6 +76,21 @@ impl RegistrationMetrics {
             "Clusters with a ClusterBootstrap or a ClusterUpgrade in namespaces that no discovered ExtensionConfig selects",
             self.unselected.clone(),
         );
+        registry.register(
+            "sluice_gate_not_in_force_clusters",
+            "Clusters with a ClusterBootstrap or a ClusterUpgrade whose gate is not in force for a minute, or may not be",
+            self.not_in_force.clone(),
+        );
+    }
+
+    fn show_gates(&self, counts: impl IntoIterator<Item = (NotInForceReason, usize)>) {
+        for (reason, count) in counts {
+            let reason = ReasonLabel {
+                reason: reason.as_str(),
+            };
+            let count = i64::try_from(count).unwrap_or(i64::MAX);
+            self.not_in_force.get_or_create(&reason).set(count);
+        }
     }
 
     fn show(&self, name: &str, registration: &Registration) {
@@ -129,32 +156,40 @@ impl HookScope {
 }
 
 /// Checks the ExtensionConfigs with these names for as long as it is polled. `clusters` returns the Clusters with a ClusterBootstrap or a
-/// ClusterUpgrade.
+/// ClusterUpgrade, whose gates that are not in force are reported to `gates`.
 pub async fn run(
     client: Client,
     names: Vec<String>,
     clusters: impl Fn() -> Vec<ClusterRef>,
     metrics: RegistrationMetrics,
-    scope: Option<HookScope>,
+    (scope, gates): (Option<HookScope>, Option<GatesInForce>),
 ) {
     let mut checks = RegistrationChecks {
         client,
         metrics,
         hook_scope: scope,
+        gates,
         selected: HashMap::new(),
         unselected: Vec::new(),
     };
     // The status of UpgradeGates depends on it. Nothing is reported yet.
     if checks.hook_scope.is_some() {
-        let _panicked = AssertUnwindSafe(checks.registrations(&names))
-            .catch_unwind()
-            .await;
+        let _panicked = AssertUnwindSafe(checks.read(&names)).catch_unwind().await;
     }
     let mut before = Vec::new();
     let mut ticks = interval_at(Instant::now() + INTERVAL, INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut pace = interval_at(Instant::now() + PACE, PACE);
+    pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        ticks.tick().await;
+        tokio::select! {
+            biased;
+            _ = ticks.tick() => {}
+            _ = pace.tick(), if checks.gates.as_ref().is_some_and(GatesInForce::has_due) => {
+                let _panicked = AssertUnwindSafe(checks.report()).catch_unwind().await;
+                continue;
+            }
+        }
         // The check shares a task with the leader, which must survive a panic here. The panic hook has logged it.
         let check = AssertUnwindSafe(checks.check(&names, &clusters)).catch_unwind();
         if let Ok(now) = check.await {
@@ -169,6 +204,8 @@ struct RegistrationChecks {
     metrics: RegistrationMetrics,
     /// Scope to keep up to date; `None` if nothing depends on it.
     hook_scope: Option<HookScope>,
+    /// Reports of gates that are not in force; `None` without packages.
+    gates: Option<GatesInForce>,
     /// Namespaces by selector, with the time of their list.
     selected: HashMap<String, (Instant, BTreeSet<String>)>,
     /// Unselected namespaces of Clusters in the last check.
@@ -178,12 +215,14 @@ struct RegistrationChecks {
 impl RegistrationChecks {
     async fn check(&mut self, names: &[String], clusters: &impl Fn() -> Vec<ClusterRef>) -> Vec<Finding> {
         let mut findings = Vec::new();
-        let (registrations, discovered) = self.registrations(names).await;
-        for (name, registration) in registrations {
-            self.metrics.show(&name, &registration);
-            findings.push(Finding::Registered(name, registration));
+        let configs = self.read(names).await;
+        for config in &configs {
+            let registration = config.registration();
+            self.metrics.show(&config.name, &registration);
+            findings.push(Finding::Registered(config.name.clone(), registration));
         }
-        match self.unselected(&discovered, &clusters()).await {
+        let clusters = clusters();
+        match self.unselected(&configs, &clusters).await {
             Ok(unselected) => {
                 let count = match &unselected {
                     Some(Finding::Unselected { clusters, .. }) => *clusters,
@@ -196,45 +235,58 @@ impl RegistrationChecks {
             }
             Err(why) => findings.push(Finding::ScopeUnknown(why)),
         }
+        if let Some(gates) = self.gates.clone() {
+            let mut scopes = HashMap::new();
+            for config in &configs {
+                let scope = self.scope(std::slice::from_ref(config)).await;
+                scopes.insert(config.name.as_str(), scope);
+            }
+            let selects = |config: &ReadConfig, namespace: &str| match scopes.get(config.name.as_str()) {
+                Some(Ok(Some(Scope::AllNamespaces))) => Ok(true),
+                Some(Ok(Some(Scope::Namespaces(selected)))) => Ok(selected.contains(namespace)),
+                Some(Ok(None)) | None => Ok(false),
+                Some(Err(why)) => Err(why.clone()),
+            };
+            gates.saw(&configs, clusters, selects);
+            self.metrics.show_gates(gates.counts());
+        }
         findings
     }
 
-    /// Returns the state of each ExtensionConfig, and the discovered ones. If all are readable, notes the namespaces that they select.
-    async fn registrations(&mut self, names: &[String]) -> (Vec<(String, Registration)>, Vec<Value>) {
-        let (mut registrations, mut discovered) = (Vec::new(), Vec::new());
-        let mut is_complete = true;
+    /// Reports the next gate that is not in force.
+    async fn report(&self) {
+        if let Some(gates) = &self.gates {
+            gates.report_next().await;
+            self.metrics.show_gates(gates.counts());
+        }
+    }
+
+    /// Reads each ExtensionConfig. If all are readable, notes the namespaces that they select.
+    async fn read(&mut self, names: &[String]) -> Vec<ReadConfig> {
+        let mut configs = Vec::new();
         for name in names {
-            let read = self.read(name).await;
-            let registration = match &read {
-                Ok(config) => Registration::of(config.as_ref()),
-                Err(error) => Registration::unreadable(error),
-            };
-            is_complete &= read.is_ok();
-            if registration == Registration::Discovered {
-                discovered.extend(read.ok().flatten());
-            }
-            registrations.push((name.clone(), registration));
+            configs.push(extension_configs::read(&self.client, name).await);
         }
         if let Some(hook_scope) = self.hook_scope.clone()
-            && is_complete
-            && let Ok(scope) = self.scope(&discovered).await
+            && configs.iter().all(|config| config.config.is_ok())
+            && let Ok(scope) = self.scope(&configs).await
         {
             hook_scope.saw(scope);
         }
-        (registrations, discovered)
+        configs
     }
 
     /// Returns the Clusters whose namespaces no discovered ExtensionConfig selects.
     async fn unselected(
         &mut self,
-        discovered: &[Value],
+        configs: &[ReadConfig],
         clusters: &[ClusterRef],
     ) -> Result<Option<Finding>, String> {
         let namespaces = |found: &Option<Finding>| match found {
             Some(Finding::Unselected { namespaces, .. }) => namespaces.clone(),
             _ => Vec::new(),
         };
-        let scope = self.scope(discovered).await?;
+        let scope = self.scope(configs).await?;
         let mut found = scope.and_then(|scope| unselected(&scope, clusters));
         // The cached list may be older than the namespace.
         if namespaces(&found)
@@ -242,38 +294,26 @@ impl RegistrationChecks {
             .any(|namespace| !self.unselected.contains(namespace))
         {
             self.selected.clear();
-            let scope = self.scope(discovered).await?;
+            let scope = self.scope(configs).await?;
             found = scope.and_then(|scope| unselected(&scope, clusters));
         }
         self.unselected = namespaces(&found);
         Ok(found)
     }
 
-    async fn read(&self, name: &str) -> kube::Result<Option<Value>> {
-        let request = http::Request::get(format!("{CONFIGS}/{name}")).body(Vec::new());
-        match self
-            .client
-            .request(request.map_err(kube::Error::HttpError)?)
-            .await
-        {
-            Ok(config) => Ok(Some(config)),
-            // Covers a missing kind as well, whose response is not a Status.
-            Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Returns the union of the namespaces that these ExtensionConfigs select; `None` without any.
-    async fn scope(&mut self, discovered: &[Value]) -> Result<Option<Scope>, String> {
-        let mut namespaces = BTreeSet::new();
+    /// Returns the union of the namespaces that the discovered ones of these ExtensionConfigs select; `None` without any.
+    async fn scope(&mut self, configs: &[ReadConfig]) -> Result<Option<Scope>, String> {
+        let (mut namespaces, mut is_discovered) = (BTreeSet::new(), false);
         let now = Instant::now();
         self.selected
             .retain(|_, (listed, _)| now.duration_since(*listed) < BELIEVED);
-        for config in discovered {
-            let Some(selector) = selector(config)? else {
-                return Ok(Some(Scope::AllNamespaces));
+        for config in configs.iter().filter_map(ReadConfig::discovered) {
+            is_discovered = true;
+            let selector = match selected(config)? {
+                Selected::NoNamespace => continue,
+                Selected::AllNamespaces => return Ok(Some(Scope::AllNamespaces)),
+                Selected::Matching(selector) => selector.to_string(),
             };
-            let selector = selector.to_string();
             if !self.selected.contains_key(&selector) {
                 let listed = self.list(&selector).await.map_err(|error| error.to_string())?;
                 self.selected.insert(selector.clone(), (now, listed));
@@ -282,7 +322,7 @@ impl RegistrationChecks {
                 namespaces.extend(selected.iter().cloned());
             }
         }
-        Ok((!discovered.is_empty()).then_some(Scope::Namespaces(namespaces)))
+        Ok(is_discovered.then_some(Scope::Namespaces(namespaces)))
     }
 
     /// Lists the namespaces of a selector.

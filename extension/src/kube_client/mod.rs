@@ -3,6 +3,7 @@
 pub mod bounded;
 pub(crate) mod cause;
 pub(crate) mod connector;
+pub(crate) mod extension_configs;
 pub mod fence;
 pub(crate) mod kubeconfig;
 pub mod last_response;

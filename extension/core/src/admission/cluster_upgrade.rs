@@ -17,6 +17,7 @@ use crate::{
     clock::Clock,
     cluster::{is_stopped, release_of},
     fault::Fault,
+    installation::gate_in_force::NotInForce,
     packages::bootstrap::way_back,
     reconcile::cluster::{Facts, Unknown},
     text::one_line,
@@ -65,6 +66,42 @@ pub fn is_checked(old: &Cluster, new: &Cluster) -> bool {
     let exempt = new.annotations().get(annotation::SKIP_UPGRADE_CHECKS);
     // A Cluster is paused during a move.
     differs && !is_stopped(new) && exempt.is_none_or(|exempt| exempt != version)
+}
+
+/// Whether an update raises the version of a Cluster that is not paused, so that Cluster API is to call the hooks. A cancellation lowers it.
+#[must_use]
+pub fn is_bump(old: &Cluster, new: &Cluster) -> bool {
+    let versions = version_of(old).zip(version_of(new));
+    // A Cluster is paused during a move.
+    !is_stopped(new) && versions.is_some_and(|(old, new)| old != new && !reached(old, new))
+}
+
+/// Returns a verdict about an update that raises the version while the gate of the Cluster is not in force. Nothing exempts a version.
+#[must_use]
+pub fn with_gate(mut verdict: Verdict, new: &Cluster, not: &NotInForce, denies: bool) -> Verdict {
+    let NotInForce { reason, message } = not;
+    let text = format!(
+        "the upgrade would not wait for Sluice ({}): {message}",
+        reason.as_str()
+    );
+    if denies && !reason.is_unknown() {
+        let version = one_line(version_of(new).unwrap_or_default(), MAX_VALUE);
+        verdict
+            .faults
+            .push(Fault::new("spec.topology.version", version.as_str(), text));
+    } else {
+        let text = text.replacen(
+            "would not",
+            if reason.is_unknown() {
+                "may not"
+            } else {
+                "will not"
+            },
+            1,
+        );
+        verdict.warnings.push(text);
+    }
+    verdict
 }
 
 /// Judges an update by the plans of the Cluster before and after it; `None` until the control plane is listed. `facts_of` returns the

@@ -113,17 +113,36 @@ impl Registration {
     }
 }
 
-/// Returns the namespace selector of an ExtensionConfig; `None` if it selects all.
+/// Namespaces that `spec.namespaceSelector` of an ExtensionConfig selects.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Selected {
+    /// None: the field is absent. The webhook of Cluster API sets an empty selector, so only an object that was stored without it lacks the
+    /// field.
+    NoNamespace,
+    /// All.
+    AllNamespaces,
+    /// Those with these labels.
+    Matching(Selector),
+}
+
+/// Returns the namespaces that an ExtensionConfig selects.
 ///
 /// # Errors
 /// The fault of the selector.
-pub fn selector(config: &Value) -> Result<Option<Selector>, String> {
+pub fn selected(config: &Value) -> Result<Selected, String> {
     let selector = config["spec"]["namespaceSelector"].clone();
     let refused = |error: &dyn fmt::Display| format!("spec.namespaceSelector: {error}");
     let selector: Option<LabelSelector> =
         serde_json::from_value(selector).map_err(|error| refused(&error))?;
-    let selector = Selector::try_from(selector.unwrap_or_default()).map_err(|error| refused(&error))?;
-    Ok((!selector.selects_all()).then_some(selector))
+    let Some(selector) = selector else {
+        return Ok(Selected::NoNamespace);
+    };
+    let selector = Selector::try_from(selector).map_err(|error| refused(&error))?;
+    Ok(if selector.selects_all() {
+        Selected::AllNamespaces
+    } else {
+        Selected::Matching(selector)
+    })
 }
 
 /// Returns the reason for which Cluster API calls no hook for Clusters of this namespace; `None` if it does. Without a discovered

@@ -58,6 +58,12 @@ impl Classes {
         self.clusters.entry(class).or_default().insert(named.clone());
     }
 
+    /// Whether a Cluster has a topology.
+    #[must_use]
+    pub fn has_topology(&self, named: &ClusterRef) -> bool {
+        self.of.contains_key(named)
+    }
+
     /// Drops a deleted Cluster.
     pub fn gone(&mut self, named: &ClusterRef) {
         let Some(class) = self.of.remove(named) else {

@@ -11,7 +11,9 @@ use crate::proof::Summary;
 use crate::reasons::Hold;
 use crate::{
     explanation::Explanation,
+    installation::gate_in_force::{GateInForce, NotInForceReason},
     text::{lines, one_line},
+    upgrade::record::Ungated,
 };
 
 /// Package whose state is mirrored into the conditions of the ClusterBootstrap.
@@ -129,6 +131,48 @@ pub fn with_upgrade_warnings(
     now: Timestamp,
 ) -> Vec<Condition> {
     with(conditions, UPGRADE_WARNINGS, said, now)
+}
+
+/// Type of the condition that tells whether Cluster API calls the hooks before it upgrades the Cluster.
+pub const GATE_IN_FORCE: &str = "GateInForce";
+
+/// Sets condition `GateInForce`. A gate that is in force adds none if `adds` is false: it costs no write of its own. While it is not
+/// known, the condition stays. Versions that were written without an open gate come first.
+#[must_use]
+pub fn with_gate_in_force(
+    conditions: Vec<Condition>,
+    gate: Option<&GateInForce>,
+    ungated: &[Ungated],
+    adds: bool,
+    now: Timestamp,
+) -> Vec<Condition> {
+    let (status, reason, message) = match (ungated.first(), gate) {
+        (Some(ungated), _) => (
+            "False",
+            NotInForceReason::VersionUngated.as_str(),
+            ungated.to_string(),
+        ),
+        (None, None) => return conditions,
+        (None, Some(GateInForce::No(not))) => {
+            let status = if not.reason.is_unknown() {
+                "Unknown"
+            } else {
+                "False"
+            };
+            (status, not.reason.as_str(), not.message.clone())
+        }
+        (None, Some(GateInForce::Yes)) => {
+            if !adds
+                && !conditions
+                    .iter()
+                    .any(|condition| condition.type_ == GATE_IN_FORCE)
+            {
+                return conditions;
+            }
+            ("True", "HooksCalled", String::new())
+        }
+    };
+    with_status(conditions, GATE_IN_FORCE, Some((status, reason, &message)), now)
 }
 
 /// Type of the condition of a ClusterBootstrap whose Cluster has blocking leftovers of the addons-manager.

@@ -18,6 +18,7 @@ use sluice_core::{
     },
     cache::stores::Stored as _,
     decode::Undecodable,
+    installation::gate_in_force::{GateInForce, NotInForce, NotInForceReason},
     packages::bootstrap::PackageFacts,
     reconcile::cluster::{
         CachedControlPlane, Clock, Context, Done, Effects, Facts, Failure, Interrupt, LocalState, Object,
@@ -98,6 +99,8 @@ pub(crate) struct Leader {
     running: Option<Running>,
     /// In a search, the reads before which other components may act. Other reads happen together with the next such read.
     search: Option<fn(&Read) -> bool>,
+    /// Number of reconciles begun.
+    begun: u64,
     /// Hashes of the results that the current reconcile depends on.
     read_by: BTreeSet<(String, u64)>,
     /// Time at which the reconcile began.
@@ -127,6 +130,79 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) late: &'a mut Vec<Late>,
     pub(crate) now: u64,
     pub(crate) epoch: Instant,
+}
+
+/// Of so many reconciles of a leader, one is compared with others that know other reports about its gate.
+const COMPARED: u64 = 64;
+
+/// What a reconcile requests.
+#[derive(Debug, PartialEq)]
+enum Requested {
+    Reads(Vec<Read>),
+    /// The records of written statuses, and the other written objects. Without a write, the stored record.
+    Decided(Vec<Value>),
+    /// The write of a status with the stored record.
+    OnlyConditions,
+}
+
+/// Checks that a reconcile requests the same with any report about the gate of its Cluster, but for the conditions of a status.
+fn decides_nothing_from_reports(
+    facts: &Facts,
+    (local, began): (&LocalState, Clock),
+    answers: &[(Read, ReadResult)],
+) {
+    let requested = |gate_in_force: Option<GateInForce>| {
+        let facts = Facts {
+            gate_in_force,
+            ..facts.clone()
+        };
+        let mut known = Context::new(&facts, local, began);
+        for (ask, answer) in answers {
+            known.record_answer(ask.clone(), answer.clone());
+        }
+        let stored = record_of(&facts);
+        match reconcile(&known, &mut Effects::of(local)) {
+            Err(Interrupt::Need(asks)) => Requested::Reads(asks),
+            Err(Interrupt::Write(writes)) => {
+                let decided: Vec<Value> = writes.iter().map(decided).collect();
+                match decided.as_slice() {
+                    [record] if *record == stored && !stored.is_null() => Requested::OnlyConditions,
+                    _ => Requested::Decided(decided),
+                }
+            }
+            Err(Interrupt::Failed(_) | Interrupt::Held(_)) | Ok(_) => Requested::Decided(vec![stored]),
+        }
+    };
+    let not = NotInForce::new(NotInForceReason::NamespaceNotSelected, "unselected");
+    let [unknown, yes, no] = [None, Some(GateInForce::Yes), Some(GateInForce::No(not))].map(requested);
+    for other in [yes, no] {
+        let conditions_differ = matches!(
+            (&unknown, &other),
+            (Requested::OnlyConditions, Requested::Decided(_))
+                | (Requested::Decided(_), Requested::OnlyConditions)
+        );
+        assert!(
+            conditions_differ || unknown == other,
+            "decided from a report about the gate: {unknown:?} and {other:?}"
+        );
+    }
+}
+
+/// Returns what a write decides: the record of a status, or the body.
+fn decided(write: &Write) -> Value {
+    if write.verb == Verb::ReplaceStatus && write.key.resource.kind == "ClusterBootstrap" {
+        return write.body["status"]["upgrade"].clone();
+    }
+    write.body.clone()
+}
+
+/// Returns the stored record of a Cluster.
+fn record_of(facts: &Facts) -> Value {
+    let status = facts
+        .bootstrap
+        .as_deref()
+        .and_then(|bootstrap| bootstrap.status.as_ref());
+    serde_json::to_value(status.and_then(|status| status.upgrade.as_ref())).expect("a record")
 }
 
 /// Returns a requested write as a leader with this defect sends it.
@@ -221,6 +297,7 @@ impl Leader {
     pub(crate) fn crash(&mut self) {
         *self = Self {
             connections: self.connections,
+            begun: self.begun,
             search: self.search,
             defect: self.defect,
             ..Self::default()
@@ -291,6 +368,19 @@ impl Leader {
         }
     }
 
+    /// Compares some reconciles with others, before their first write. A search counts states instead of reconciles.
+    fn compare(
+        &self,
+        facts: &Facts,
+        at: (&LocalState, Clock),
+        answers: &[(Read, ReadResult)],
+        outcomes: &[(Write, Result<Object, Failure>)],
+    ) {
+        if self.search.is_none() && self.begun.is_multiple_of(COMPARED) && outcomes.is_empty() {
+            decides_nothing_from_reports(facts, at, answers);
+        }
+    }
+
     /// Takes one step. Returns the written status, if any.
     pub(crate) fn step(&mut self, around: &mut Surroundings<'_>, fault: Fault) -> Option<Write> {
         self.made.clear();
@@ -318,6 +408,7 @@ impl Leader {
         }
         let mut wrote = None;
         loop {
+            self.compare(&facts, (&local, began), &answers, &outcomes);
             let mut effects = Effects::of(&local);
             let (asks, writes) = match reconcile(&known, &mut effects) {
                 Err(Interrupt::Need(asks)) => (asks, Vec::new()),
@@ -437,6 +528,7 @@ impl Leader {
             self.disconnect();
         }
         self.began = around.now;
+        self.begun += 1;
         self.saw = self.seen.clone();
         if self.search.is_some() {
             self.read_by = BTreeSet::from([(String::new(), digest(&self.seen))]);

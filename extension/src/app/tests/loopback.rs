@@ -132,7 +132,7 @@ impl Loopback {
             index,
             admission: Admission::new(
                 args.system_namespace.clone(),
-                args.admission.upgrade_checks,
+                Checks::of(&args.admission),
                 metrics.admission,
             ),
             configurations: metrics.configurations,

@@ -38,6 +38,7 @@ use crate::{
         concurrency::{Limiter, Ran},
         events::Notifier,
         executor::{self, Error, again, counted, isolated, writes},
+        gate_in_force::GatesInForce,
     },
     hooks::Index,
     lock::lock,
@@ -81,6 +82,8 @@ pub struct Context {
     pub(crate) rollbacks: Rollbacks,
     /// UID of the management cluster.
     pub(crate) management_uid: ManagementUid,
+    /// Reports of gates that are not in force.
+    pub(crate) gates_in_force: GatesInForce,
     /// Publisher of events.
     pub(crate) events: Notifier,
     /// Counters of reconciles.
@@ -338,6 +341,7 @@ pub(crate) async fn reconcile_once(cluster: &Arc<Cluster>, ctx: &Context) -> Res
     };
     facts.server_now = ctx.index.server_clock().now();
     facts.management_uid = ctx.management_uid.get();
+    facts.gate_in_force = ctx.gates_in_force.report(&ClusterRef::of(cluster.as_ref()));
     let mut before = {
         let probed = ctx.probes.take(&facts.owner.uid);
         let mut local_states = ctx.local_states();
@@ -390,6 +394,8 @@ async fn apply(ctx: &Context, facts: &Facts, effects: Effects) {
             ctx.rollbacks.lost_events(difference);
         }
     }
+    let reference = ClusterRef::of(facts.cluster.as_ref());
+    ctx.gates_in_force.ungated(&reference, effects.local.is_ungated());
     ctx.local_states().keep(uid, effects.local);
     for count in &effects.counts {
         ctx.metrics.upgrades.count(count);

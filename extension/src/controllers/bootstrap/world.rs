@@ -30,7 +30,7 @@ use crate::{
         rollbacks::Rollbacks, stores::Stores,
     },
     clock::now,
-    controllers::{concurrency::Limiter, events::Notifier},
+    controllers::{concurrency::Limiter, events::Notifier, gate_in_force::GatesInForce},
     hooks::Index,
     kube_client::fence::Fence,
     queue::requeues::{ClusterRef, Requeues},
@@ -55,6 +55,8 @@ pub(crate) fn context(
     };
     let (stores, following) = Stores::open(client, SYSTEM, &event_handlers);
     let client = fence.guard(client.clone());
+    let classes = Arc::clone(&event_handlers.classes);
+    let gates_in_force = GatesInForce::new(client.clone(), stores.clone(), classes, triggers.clone());
     let context = Context {
         client: client.clone(),
         settings: Settings {
@@ -91,6 +93,7 @@ pub(crate) fn context(
         limiter: Limiter::new(CONCURRENCY, CancellationToken::new()),
         rollbacks: Rollbacks::default(),
         management_uid: ManagementUid::of("management"),
+        gates_in_force,
         probes: Probes::default(),
         local_states: Mutex::default(),
     };

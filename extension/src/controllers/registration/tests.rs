@@ -71,7 +71,7 @@ impl Leader {
         let mut registry = Registry::default();
         metrics.register(&mut registry);
         let names = ["sluice", "gone"].map(str::to_owned).to_vec();
-        let running = tokio::spawn(run(server.client(), names, clusters, metrics, None));
+        let running = tokio::spawn(run(server.client(), names, clusters, metrics, (None, None)));
         Self {
             registry,
             _running: AbortOnDropHandle::new(running),
@@ -216,7 +216,7 @@ async fn the_scope_of_the_hooks_is_read_at_once_and_followed() {
         names,
         Vec::new,
         RegistrationMetrics::default(),
-        Some(scope.clone()),
+        (Some(scope.clone()), None),
     );
     let _running = AbortOnDropHandle::new(tokio::spawn(running));
     scope.read().await;

@@ -131,25 +131,25 @@ fn a_finding_is_reported_once() {
 }
 
 #[rstest]
-#[case::none(json!({}), Ok(None))]
-#[case::null(json!({"namespaceSelector": null}), Ok(None))]
-#[case::empty(json!({"namespaceSelector": {}}), Ok(None))]
-#[case::labels(json!({"namespaceSelector": {"matchLabels": {"a": "b"}}}), Ok(Some("a=b")))]
+#[case::none(json!({}), Ok("nothing"))]
+#[case::null(json!({"namespaceSelector": null}), Ok("nothing"))]
+#[case::empty(json!({"namespaceSelector": {}}), Ok("all"))]
+#[case::labels(json!({"namespaceSelector": {"matchLabels": {"a": "b"}}}), Ok("a=b"))]
 #[case::names(
     json!({"namespaceSelector": {"matchExpressions": [
         {"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["x", "y"]},
     ]}}),
-    Ok(Some("kubernetes.io/metadata.name in (x,y)"))
+    Ok("kubernetes.io/metadata.name in (x,y)")
 )]
 #[case::an_operator_of_later(json!({"namespaceSelector": {"matchExpressions": [{"key": "a", "operator": "Like"}]}}), Err(()))]
 #[case::a_text(json!({"namespaceSelector": "all"}), Err(()))]
-fn namespace_selectors_are_parsed(#[case] spec: Value, #[case] expected: Result<Option<&str>, ()>) {
-    let selector = selector(&json!({"spec": spec}));
-    let selector = selector.map(|selector| selector.map(|selector| selector.to_string()));
-    assert_eq!(
-        selector.map_err(drop),
-        expected.map(|selector| selector.map(str::to_owned))
-    );
+fn namespace_selectors_are_parsed(#[case] spec: Value, #[case] expected: Result<&str, ()>) {
+    let selected = selected(&json!({"spec": spec})).map(|selected| match selected {
+        Selected::NoNamespace => "nothing".to_owned(),
+        Selected::AllNamespaces => "all".to_owned(),
+        Selected::Matching(selector) => selector.to_string(),
+    });
+    assert_eq!(selected.map_err(drop), expected.map(str::to_owned));
 }
 
 #[test]

@@ -22,6 +22,7 @@ use crate::{
     cluster::{is_managed, is_paused},
     decode::Undecodable,
     gate::plan_call::NoPlan,
+    installation::gate_in_force::GateInForce,
     migration::without_finalizer,
     packages::{
         bootstrap::{Catalogue, ResolvedRelease, packages},
@@ -122,6 +123,8 @@ pub struct Facts {
     pub server_now: Option<Timestamp>,
     /// UID of namespace `kube-system` of the management cluster, which the caller sets; `None` while it is not known.
     pub management_uid: Option<Arc<str>>,
+    /// Whether Cluster API calls the hooks for the Cluster, which the caller sets; `None` while it is not known. Nothing is decided from it.
+    pub gate_in_force: Option<GateInForce>,
     /// The Cluster.
     pub cluster: Arc<Cluster>,
     /// Its name, namespace and UID.
@@ -234,6 +237,7 @@ impl Facts {
         Some(Self {
             server_now: None,
             management_uid: None,
+            gate_in_force: None,
             settings: settings.clone(),
             workers: workers(stores, &owner, &topology),
             follows_bootstrap: follows_bootstrap(cluster, class.as_deref()).is_some(),

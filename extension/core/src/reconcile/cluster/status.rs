@@ -22,11 +22,11 @@ use super::{
     held_probe,
     install::tidy,
     interrupt::{needs_of, together},
+    local_state::LocalState,
     opening::{needs_confirmation, opens_any_gate, unconfirmed, unneeded, withheld},
     overrides,
     packages::{DriftCheckResult, Packages},
-    requirements, rollback, swap,
-    upgrade_warnings::{self, Warnings},
+    requirements, rollback, swap, upgrade_warnings,
     validate::{Validated, is_restored},
     workload::Reach,
     write::Write,
@@ -34,13 +34,15 @@ use super::{
 use crate::events::Event;
 use crate::{
     explanation::explain,
+    installation::gate_in_force::GateInForce,
     packages::bootstrap::ResolvedRelease,
     reasons::{Class, GateReason, Hold},
     reconcile::progress_writes::until_write,
     summary::{
         DEADLINE_EXCEEDED,
         conditions::{
-            Mirrored, mirror, with_nothing_to_prove, with_release, with_takeover, with_unmanaged, with_unseen,
+            Mirrored, mirror, with_gate_in_force, with_nothing_to_prove, with_release, with_takeover,
+            with_unmanaged, with_unseen,
         },
         exceeded,
         rollback::rollback_event,
@@ -50,8 +52,8 @@ use crate::{
     upgrade::{
         overrides::{Overrides, newly_used},
         record::{
-            self, BootstrapFacts, Observed, PackageSet, Workload, advance, ends_swap, held_for, is_urgent,
-            of_cluster,
+            self, BootstrapFacts, Observed, PackageSet, Ungated, Workload, advance, ends_swap, held_for,
+            is_urgent, of_cluster,
         },
         rollback::Decision,
         swap::{NO_SWAP, has_ended},
@@ -212,7 +214,8 @@ pub(super) fn status(
         && validated.is_current(found, bootstrap)
     {
         at_rest::rest(context, effects, validated, bootstrap);
-        if matches!(validated.rollback, Decision::Refused(_)) {
+        let is_reported = matches!(found.gate_in_force, Some(GateInForce::No(_)));
+        if is_reported || matches!(validated.rollback, Decision::Refused(_)) {
             report_release(context, effects, validated, bootstrap)?;
         }
         return Ok(Done::RequeueAfter(again));
@@ -269,8 +272,8 @@ pub(super) fn status(
         effects.local.waited();
     }
     let cause = held_probe::found(&effects.local, &record);
-    let informed = (effects.local.warnings.as_deref(), cause.as_ref());
-    let status = composed(context, validated, (bootstrap, record), &packages, informed)?;
+    let known = (&effects.local, cause.as_ref());
+    let status = composed(context, validated, (bootstrap, record), &packages, known)?;
     let next = sooner(context, effects, (bootstrap, &status), &packages, next);
     effects.events.extend(event(&status, packages.unseen()));
     let opens_swap = opens_swap && !packages.record_first;
@@ -290,7 +293,7 @@ pub(super) fn status(
     let told = [late(&current, &status), rollback_event(&current, &status)];
     let overridden = used_overrides(&current, &status);
     let progress_writes = progress_writes(context, &current, &status);
-    let status = with_columns(context, status);
+    let status = with_columns(context, status, &effects.local.ungated);
     let stored = write(context, effects, bootstrap, status)?.filter(|_| opens_swap);
     effects.local.progress_writes = progress_writes;
     effects.events.extend(told.into_iter().flatten());
@@ -328,13 +331,13 @@ fn sooner(
     limits.into_iter().flatten().fold(next, Duration::min)
 }
 
-/// Returns the status of `bootstrap` with this record, and with the warnings and the cause of a held gate that this process has found.
+/// Returns the status of `bootstrap` with this record, and with what this process has found.
 fn composed(
     context: &Context<'_>,
     validated: &Validated,
     (bootstrap, record): (&ClusterBootstrap, UpgradeRecord),
     packages: &Packages,
-    (warnings, found): (Option<&Warnings>, Option<&HeldCause>),
+    (local, cause): (&LocalState, Option<&HeldCause>),
 ) -> Step<ClusterBootstrapStatus> {
     let previous = context.facts.recorded(bootstrap);
     let current = bootstrap.status.iter().flat_map(|status| &status.conditions);
@@ -375,7 +378,9 @@ fn composed(
         (None, Some(_)) => with_unseen(conditions, None, now),
         (None, None) => conditions,
     };
+    let warnings = local.warnings.as_deref();
     let conditions = upgrade_warnings::shown(conditions, warnings, (previous, &record), now);
+    let conditions = gate_in_force(context, conditions, &local.ungated, false);
     let refused = rollback::refused(&validated.rollback, packages.problem.as_ref());
     let conditions = rollback::shown(context, conditions, refused, (bootstrap, &record));
     let status = ClusterBootstrapStatus {
@@ -384,7 +389,7 @@ fn composed(
         upgrade: Some(record),
         ..ClusterBootstrapStatus::default()
     };
-    Ok(with_summary(bootstrap, status, found, now))
+    Ok(with_summary(bootstrap, status, cause, now))
 }
 
 /// Returns the next status of `bootstrap` with its summary fields. `found` is the cause that a probe has found.
@@ -450,14 +455,8 @@ pub(super) fn compare_with_record(
     let record = advance(previous, &observe(context, validated, bootstrap, packages));
     let answers = |record: &UpgradeRecord| (record.outcome, record.gates.clone());
     let stays = previous.map(answers) == Some(answers(&record));
-    let warnings = context.local.warnings.as_deref();
-    let seen = composed(
-        context,
-        validated,
-        (bootstrap, record),
-        packages,
-        (warnings, None),
-    )?;
+    let known = (context.local, None);
+    let seen = composed(context, validated, (bootstrap, record), packages, known)?;
     let said = |status: &ClusterBootstrapStatus| {
         let packages = status.upgrade.as_ref().map(|record| record.packages.clone());
         (status.conditions.clone(), packages)
@@ -550,16 +549,29 @@ fn release_conditions(context: &Context<'_>, conditions: Vec<Condition>) -> Vec<
     with_release(conditions, of_cluster.unwrap_or_default(), context.began.now)
 }
 
-/// Returns a status that is written for other changes, with the conditions about the release: during an upgrade they cost no write of their
-/// own. A Cluster that waits has them already.
-fn with_columns(context: &Context<'_>, status: ClusterBootstrapStatus) -> ClusterBootstrapStatus {
-    if status.upgrade.as_ref().is_some_and(waits_for_others) {
-        return status;
+/// Returns the conditions with condition `GateInForce`, which a gate in force gets only if `adds` is true.
+fn gate_in_force(
+    context: &Context<'_>,
+    conditions: Vec<Condition>,
+    ungated: &[Ungated],
+    adds: bool,
+) -> Vec<Condition> {
+    let gate = context.facts.gate_in_force.as_ref();
+    with_gate_in_force(conditions, gate, ungated, adds, context.began.now)
+}
+
+/// Returns a status that is written for other changes, with the conditions about the release and that of a gate in force: during an upgrade
+/// they cost no write of their own. A Cluster that waits has those about the release already.
+fn with_columns(
+    context: &Context<'_>,
+    status: ClusterBootstrapStatus,
+    ungated: &[Ungated],
+) -> ClusterBootstrapStatus {
+    let mut conditions = gate_in_force(context, status.conditions, ungated, true);
+    if !status.upgrade.as_ref().is_some_and(waits_for_others) {
+        conditions = release_conditions(context, conditions);
     }
-    fitted(ClusterBootstrapStatus {
-        conditions: release_conditions(context, status.conditions),
-        ..status
-    })
+    fitted(ClusterBootstrapStatus { conditions, ..status })
 }
 
 /// Whether the upgrade of a record is held, perhaps for long, until something besides its own progress changes. The columns about the
@@ -571,8 +583,8 @@ fn waits_for_others(record: &UpgradeRecord) -> bool {
     })
 }
 
-/// Copies the conditions of a Cluster at rest about its release to the ClusterBootstrap, which shows them in columns. A refused rollback is
-/// reported as well.
+/// Copies the conditions of a Cluster at rest about its release to the ClusterBootstrap, which shows them in columns. A refused rollback and
+/// a gate that is not in force are reported as well.
 pub(super) fn report_release(
     context: &Context<'_>,
     effects: &mut Effects,
@@ -585,6 +597,7 @@ pub(super) fn report_release(
     }
     let status = bootstrap.status.clone().unwrap_or_default();
     let conditions = release_conditions(context, status.conditions.clone());
+    let conditions = gate_in_force(context, conditions, &context.local.ungated, false);
     let conditions = match context.facts.recorded(bootstrap) {
         None => conditions,
         Some(record) => {

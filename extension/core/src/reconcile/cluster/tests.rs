@@ -32,6 +32,7 @@ pub(crate) fn facts() -> Facts {
         undecodable_release: None,
         server_now: None,
         management_uid: Some("management".into()),
+        gate_in_force: None,
         settings: Settings {
             system_namespace: "system".to_owned(),
             extension_configs: Vec::new(),

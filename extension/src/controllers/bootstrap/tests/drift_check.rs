@@ -284,7 +284,7 @@ async fn a_workload_without_a_drift_check_is_reported_if_it_lasts() {
 
     due.world.workload.refuse("/nothing", 503);
     sleep(later).await;
-    let due = due.shown().await;
+    let due = Box::pin(due.shown()).await;
     assert_eq!(due.reconcile().await, due.next_drift_check());
     assert_eq!(due.conditions(), ["Ready", "Antrea-ReconcileSucceeded"]);
     assert_eq!(due.world.record(), record);

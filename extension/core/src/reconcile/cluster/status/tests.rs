@@ -63,7 +63,7 @@ fn a_definition_that_drops_summary_fields_is_reported() {
         upgrade: Some(record),
         ..ClusterBootstrapStatus::default()
     };
-    let status = with_summary(&bootstrap, status, Timestamp::UNIX_EPOCH);
+    let status = with_summary(&bootstrap, status, None, Timestamp::UNIX_EPOCH);
     let says = |dropped: &[&str]| {
         let mut context = Context::new(&facts, &local, clock());
         let mut effects = Effects::of(&local);
@@ -149,7 +149,7 @@ fn a_deadline_that_passes_during_failed_reconciles_is_warned_of_once() {
         upgrade: Some(record),
         ..ClusterBootstrapStatus::default()
     };
-    bootstrap.status = Some(with_summary(&bootstrap, status, Timestamp::UNIX_EPOCH));
+    bootstrap.status = Some(with_summary(&bootstrap, status, None, Timestamp::UNIX_EPOCH));
     let mut warned = Vec::new();
     for (second, message) in [(30, "b"), (70, "c"), (80, "d")] {
         let now = Timestamp::from_second(second).unwrap();
@@ -180,7 +180,7 @@ fn messages_of_many_packages_share_the_limit_of_a_status() {
             conditions: conditions.collect(),
             ..ClusterBootstrapStatus::default()
         };
-        let status = with_summary(&bootstrap, status, Timestamp::UNIX_EPOCH);
+        let status = with_summary(&bootstrap, status, None, Timestamp::UNIX_EPOCH);
         let messages = status.conditions.iter().map(|condition| condition.message.len());
         messages.sum::<usize>()
     };
@@ -267,7 +267,7 @@ fn a_use_of_an_override_is_reported_once() {
             upgrade: Some(record(by.as_ref())),
             ..ClusterBootstrapStatus::default()
         };
-        let next = with_summary(&bootstrap, next, Timestamp::UNIX_EPOCH);
+        let next = with_summary(&bootstrap, next, None, Timestamp::UNIX_EPOCH);
         let current = bootstrap.status.unwrap_or_default();
         reported.push(used_overrides(&current, &next).len());
         bootstrap.status = Some(next);

@@ -26,7 +26,7 @@ async fn a_drift_check_repairs_another_package_while_the_cluster_is_hot() {
     let mut due = Due::of(world).await;
     due.reconcile().await;
     for _ in 0..2 {
-        due = due.shown().await;
+        due = Box::pin(due.shown()).await;
         due.reconcile().await;
     }
     assert_eq!(
@@ -49,7 +49,7 @@ async fn drift_is_repaired_within_a_period_while_another_package_has_no_values()
         .remove("/api/v1/namespaces/team-a/secrets/values-1");
     let due = Due::of(world).await;
     due.reconcile().await;
-    let due = due.shown().await;
+    let due = Box::pin(due.shown()).await;
     due.reconcile().await;
     remove_values_of(&due.world, "antrea");
     due.reconcile().await;

@@ -1,0 +1,279 @@
+//! Whether Cluster API calls the hooks of Sluice before it upgrades a Cluster. It is a report: no gate and no record reads it.
+
+mod reports;
+
+use jiff::Timestamp;
+use serde_json::Value;
+use sluice_crds::run::{ClusterBootstrap, ClusterBootstrapStatus, Hook};
+
+pub use self::reports::GateReports;
+use super::registration::Registration;
+use crate::{protocol::Write, summary::conditions::with_gate_in_force, text::one_line};
+
+/// Longest message, in characters.
+const LONGEST: usize = 512;
+
+/// Group of the hooks in `status.handlers`.
+const HOOKS: &str = "hooks.runtime.cluster.x-k8s.io/";
+
+/// Reason why the gate of a Cluster is not in force, or why that is unknown.
+///
+/// Later reasons are of an ExtensionConfig that is closer to being in force.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum NotInForceReason {
+    /// No ExtensionConfig of Sluice exists.
+    ExtensionConfigMissing,
+    /// Cluster API has not discovered the hooks.
+    NotDiscovered,
+    /// The ExtensionConfig does not select the namespace.
+    NamespaceNotSelected,
+    /// Cluster API does not know all hooks that Sluice offers.
+    HandlersMissing,
+    /// Cluster API continues without an answer.
+    FailurePolicyIgnore,
+    /// The Cluster has no topology, so Cluster API calls no hooks for it.
+    NoTopology,
+    /// A version was written while its gate was not open.
+    VersionUngated,
+    /// ExtensionConfig or namespaces cannot be read.
+    Unreadable,
+}
+
+impl NotInForceReason {
+    /// All reasons.
+    pub const ALL: [Self; 8] = [
+        Self::ExtensionConfigMissing,
+        Self::NotDiscovered,
+        Self::NamespaceNotSelected,
+        Self::HandlersMissing,
+        Self::FailurePolicyIgnore,
+        Self::NoTopology,
+        Self::VersionUngated,
+        Self::Unreadable,
+    ];
+
+    /// Returns the spelling in conditions and metrics.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::ExtensionConfigMissing => "ExtensionConfigMissing",
+            Self::NotDiscovered => "NotDiscovered",
+            Self::NamespaceNotSelected => "NamespaceNotSelected",
+            Self::HandlersMissing => "HandlersMissing",
+            Self::FailurePolicyIgnore => "FailurePolicyIgnore",
+            Self::NoTopology => "NoTopology",
+            Self::VersionUngated => "VersionUngated",
+            Self::Unreadable => "Unreadable",
+        }
+    }
+
+    /// Whether the gate may be in force.
+    #[must_use]
+    pub const fn is_unknown(self) -> bool {
+        matches!(self, Self::Unreadable)
+    }
+}
+
+/// Gate that is not in force, or may not be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NotInForce {
+    /// The reason.
+    pub reason: NotInForceReason,
+    /// Object, field, value and way out, on one line.
+    pub message: String,
+}
+
+impl NotInForce {
+    /// Creates it with a message that is put on one line and cut.
+    #[must_use]
+    pub fn new(reason: NotInForceReason, message: &str) -> Self {
+        Self {
+            reason,
+            message: one_line(message, LONGEST),
+        }
+    }
+
+    /// Returns that of a Cluster without a topology.
+    #[must_use]
+    pub fn no_topology() -> Self {
+        let message = "the Cluster has no spec.topology, so Cluster API calls no hooks for it and its upgrades do not wait; use a \
+                       ClusterClass, or delete the ClusterBootstrap";
+        Self::new(NotInForceReason::NoTopology, message)
+    }
+}
+
+/// Whether the gate of a Cluster is in force.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum GateInForce {
+    /// It is.
+    Yes,
+    /// It is not, or that is unknown.
+    No(NotInForce),
+}
+
+/// One ExtensionConfig of Sluice, as it was read.
+#[derive(Debug, Clone)]
+pub struct ReadConfig {
+    /// Name.
+    pub name: String,
+    /// The object, if it exists, or the reason of a failed read.
+    pub config: Result<Option<Value>, String>,
+    /// Hooks that Sluice offers at the path of this ExtensionConfig.
+    pub offered: Vec<Hook>,
+}
+
+impl ReadConfig {
+    /// Returns its state.
+    #[must_use]
+    pub fn registration(&self) -> Registration {
+        match &self.config {
+            Ok(config) => Registration::of(config.as_ref()),
+            Err(why) => Registration::unreadable(why),
+        }
+    }
+
+    /// Returns the object if Cluster API has discovered the hooks.
+    #[must_use]
+    pub fn discovered(&self) -> Option<&Value> {
+        let config = self.config.as_ref().ok()?.as_ref();
+        config.filter(|_| self.registration() == Registration::Discovered)
+    }
+
+    /// Returns the reason why Cluster API does not call all hooks for a namespace, if so. `selects` tells whether the selector of a
+    /// discovered ExtensionConfig selects the namespace.
+    fn not_in_force(
+        &self,
+        namespace: &str,
+        selects: impl FnOnce() -> Result<bool, String>,
+    ) -> Option<NotInForce> {
+        use NotInForceReason::{ExtensionConfigMissing, NamespaceNotSelected, NotDiscovered, Unreadable};
+        let name = &self.name;
+        let not = |reason, message: String| Some(NotInForce::new(reason, &message));
+        match self.registration() {
+            Registration::Unreadable(why) => not(
+                Unreadable,
+                format!("ExtensionConfig {name} cannot be read: {why}"),
+            ),
+            Registration::Absent => not(
+                ExtensionConfigMissing,
+                format!(
+                    "ExtensionConfig {name} does not exist: Cluster API calls no hooks, and upgrades do not wait; apply the manifests of \
+                     Sluice, or name the existing one by --extension-config"
+                ),
+            ),
+            Registration::Undiscovered { reason, .. } => not(
+                NotDiscovered,
+                format!(
+                    "Cluster API has not discovered the hooks of ExtensionConfig {name} ({reason}); see its condition Discovered and \
+                     docs/install.md"
+                ),
+            ),
+            Registration::Discovered => match selects() {
+                Err(why) => not(
+                    Unreadable,
+                    format!("the namespaces that ExtensionConfig {name} selects are unknown: {why}"),
+                ),
+                Ok(false) => not(
+                    NamespaceNotSelected,
+                    format!(
+                        "spec.namespaceSelector of ExtensionConfig {name} does not select namespace {namespace}; label the namespace, or \
+                         change the selector"
+                    ),
+                ),
+                Ok(true) => self.handlers_lack(),
+            },
+        }
+    }
+
+    /// Returns the fault of the handlers that Cluster API has discovered, if any.
+    fn handlers_lack(&self) -> Option<NotInForce> {
+        let name = &self.name;
+        let config = self.discovered()?;
+        let handlers = config["status"]["handlers"]
+            .as_array()
+            .map_or(&[][..], Vec::as_slice);
+        if let Some(missing) = self.missing(handlers) {
+            let message = format!(
+                "status.handlers of ExtensionConfig {name} lacks {missing}; set spec.clientConfig.service.path for the version of Cluster \
+                 API, and annotate the ExtensionConfig so that Cluster API discovers it again"
+            );
+            return Some(NotInForce::new(NotInForceReason::HandlersMissing, &message));
+        }
+        let ignored = ignored(handlers)?;
+        let message = format!(
+            "status.handlers of ExtensionConfig {name} has failurePolicy Ignore for {ignored}: Cluster API continues an upgrade when Sluice \
+             does not answer; remove what changes the answer of Sluice to discovery"
+        );
+        Some(NotInForce::new(NotInForceReason::FailurePolicyIgnore, &message))
+    }
+
+    /// Returns the offered hooks without a handler, in order.
+    fn missing(&self, handlers: &[Value]) -> Option<String> {
+        let has = |hook: &Hook| {
+            handlers
+                .iter()
+                .any(|handler| hook_of(handler) == Some(hook.as_str()))
+        };
+        let missing: Vec<&str> = self
+            .offered
+            .iter()
+            .filter(|hook| !has(hook))
+            .map(|hook| hook.as_str())
+            .collect();
+        (!missing.is_empty()).then(|| missing.join(", "))
+    }
+}
+
+/// Returns the hook of a handler in `status.handlers`, if it is one of Cluster API.
+fn hook_of(handler: &Value) -> Option<&str> {
+    let hook = &handler["requestHook"];
+    let is_known = hook["apiVersion"].as_str()?.starts_with(HOOKS);
+    hook["hook"].as_str().filter(|_| is_known)
+}
+
+/// Returns the first hook whose failed calls Cluster API ignores.
+fn ignored(handlers: &[Value]) -> Option<&str> {
+    let mut ignored = handlers
+        .iter()
+        .filter(|handler| handler["failurePolicy"] == "Ignore");
+    ignored.find_map(hook_of)
+}
+
+/// Returns the reason why the gates of a namespace are not in force; `None` if one of the ExtensionConfigs puts them in force. Of several
+/// reasons, one that leaves it unknown comes first, then that of the ExtensionConfig which is closest to being in force. `selects` tells
+/// whether the selector of a discovered ExtensionConfig selects the namespace.
+#[must_use]
+pub fn not_in_force(
+    configs: &[ReadConfig],
+    namespace: &str,
+    selects: impl Fn(&ReadConfig) -> Result<bool, String>,
+) -> Option<NotInForce> {
+    let mut worst: Option<NotInForce> = None;
+    for config in configs {
+        let found = config.not_in_force(namespace, || selects(config))?;
+        if worst.as_ref().is_none_or(|worst| worst.reason < found.reason) {
+            worst = Some(found);
+        }
+    }
+    worst
+}
+
+/// Returns the write of condition `GateInForce` of a Cluster that no reconcile covers, because it has no topology; `None` if the
+/// ClusterBootstrap has the condition.
+#[must_use]
+pub fn write(bootstrap: &ClusterBootstrap, not: NotInForce, now: Timestamp) -> Option<Write> {
+    let status = bootstrap.status.clone().unwrap_or_default();
+    let gate = GateInForce::No(not);
+    let conditions = with_gate_in_force(status.conditions.clone(), Some(&gate), &[], true, now);
+    if conditions == status.conditions {
+        return None;
+    }
+    let next = ClusterBootstrap {
+        status: Some(ClusterBootstrapStatus { conditions, ..status }),
+        ..bootstrap.clone()
+    };
+    Some(Write::status(&next, "the gate is not in force"))
+}
+
+#[cfg(test)]
+mod tests;
