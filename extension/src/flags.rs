@@ -291,6 +291,27 @@ pub struct AdmissionArgs {
         value_name = "CHECKS"
     )]
     pub upgrade_checks: UpgradeChecks,
+    /// Result of a raised version of a Cluster for which Cluster API does not call the hooks, so that its upgrade would not wait. For each
+    /// such update, Sluice reads its ExtensionConfigs and the namespace.
+    #[arg(
+        long,
+        env = "SLUICE_GATE_NOT_IN_FORCE",
+        default_value = "Deny",
+        value_name = "RESULT"
+    )]
+    pub gate_not_in_force: GateNotInForce,
+}
+
+/// Result at admission of an upgrade that would not wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "PascalCase")]
+pub enum GateNotInForce {
+    /// Refuse it. If the ExtensionConfigs cannot be read, warn.
+    Deny,
+    /// Warn.
+    Warn,
+    /// Read nothing.
+    Off,
 }
 
 /// Result of a finding about the upgrade of a Cluster at admission.

@@ -1,6 +1,7 @@
 //! Lookups of a review: in the caches, and otherwise by one GET of an object that the review names.
 
 use std::{
+    collections::HashMap,
     fmt,
     net::IpAddr,
     sync::{Arc, Mutex},
@@ -21,6 +22,7 @@ use sluice_core::{
     },
     cache::{Discoveries, NamedKind, Turn, stores::Stores as _},
     cluster::{is_stopped, release_of},
+    installation::gate_in_force::{NotInForce, NotInForceReason, ReadConfig, not_in_force},
     limits::Shares,
     packages::bootstrap::{PackageFacts, is_credential_type},
     protocol::{Failure, Key, Resource, Server},
@@ -43,6 +45,7 @@ use crate::{
     clock::now,
     kube_client::{
         bounded::{Bounds, REQUEST, bounded},
+        extension_configs,
         responses::{failure, scoped},
     },
     lock::lock,
@@ -181,6 +184,41 @@ impl Caches {
             ..
         } = self;
         upgrades::checked(update, denies, stores, control_planes, settings)
+    }
+
+    /// Whether upgrades of a Cluster wait for Sluice, see [`upgrades::is_gated`].
+    pub(super) fn is_gated(&self, cluster: &Cluster) -> bool {
+        upgrades::is_gated(cluster, &self.stores)
+    }
+
+    /// Reads the ExtensionConfigs of Sluice, and whether they select a namespace. Returns the reason why the gates of the namespace are not in
+    /// force, if so. Reads that exceed `limit` leave that unknown.
+    pub(super) async fn not_in_force(&self, namespace: &str, limit: Duration) -> Option<NotInForce> {
+        let read = timeout_at(Instant::now() + limit, self.read_configs(namespace)).await;
+        match read {
+            Ok((configs, selects)) => not_in_force(&configs, namespace, |config| {
+                selects.get(&config.name).cloned().unwrap_or(Ok(false))
+            }),
+            Err(_elapsed) => Some(NotInForce::new(NotInForceReason::Unreadable, LATE)),
+        }
+    }
+
+    /// Returns each ExtensionConfig of Sluice, and whether the discovered ones select a namespace, by name.
+    async fn read_configs(
+        &self,
+        namespace: &str,
+    ) -> (Vec<ReadConfig>, HashMap<String, Result<bool, String>>) {
+        let (mut configs, mut selects) = (Vec::new(), HashMap::new());
+        for name in &self.settings.extension_configs {
+            let _one_of_all = self.gets.acquire().await;
+            let config = extension_configs::read(&self.client, name).await;
+            if let Some(discovered) = config.discovered() {
+                let selected = extension_configs::selects(&self.client, discovered, namespace).await;
+                selects.insert(name.clone(), selected);
+            }
+            configs.push(config);
+        }
+        (configs, selects)
     }
 
     /// Judges a new UpgradeOverride from the caches, see [`overrides::judged`].

@@ -33,14 +33,16 @@ use http::StatusCode;
 use sluice_core::{
     admission::{
         Kind, Lookups, Review, Verdict,
-        cluster_upgrade::{is_checked, unchecked},
+        cluster_upgrade::{is_bump, is_checked, unchecked, with_gate},
         complete, judge,
         upgrade_gate::GateVerdict,
         upgrade_override::OverrideVerdict,
     },
+    installation::gate_in_force::{NotInForce, NotInForceReason},
     limits::Shares,
     resolver::{Asked, Resolution, Unknown},
 };
+use sluice_crds::foreign::Cluster;
 use sluice_hooks::{Budget, Peer, Repeats, Unread, in_turn};
 use tracing::{debug, error, info};
 
@@ -55,7 +57,7 @@ pub use self::{
     metrics::{AdmissionMetrics, Outcome},
 };
 use crate::{
-    flags::UpgradeChecks,
+    flags::{AdmissionArgs, GateNotInForce, UpgradeChecks},
     server::serve::{PIECE, read_within},
 };
 
@@ -78,6 +80,29 @@ const LOOKUP_TIMEOUT: Duration = Duration::from_secs(2);
 /// Timeout of reading a response.
 const READ: Duration = Duration::from_secs(10);
 
+/// Timeout of the reads of ExtensionConfigs for an upgrade.
+const GATE_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// Checks of upgrades of Clusters.
+#[derive(Debug, Clone, Copy)]
+pub struct Checks {
+    /// Checks by the plan of the upgrade.
+    pub upgrade: UpgradeChecks,
+    /// Check that Cluster API calls the hooks.
+    pub gate: GateNotInForce,
+}
+
+impl Checks {
+    /// Returns the checks that these flags select.
+    #[must_use]
+    pub const fn of(args: &AdmissionArgs) -> Self {
+        Self {
+            upgrade: args.upgrade_checks,
+            gate: args.gate_not_in_force,
+        }
+    }
+}
+
 /// Handler of reviews. Clones share the same state.
 #[derive(Debug, Clone)]
 pub struct Admission(Arc<Inner>);
@@ -85,7 +110,7 @@ pub struct Admission(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     system_namespace: String,
-    upgrade_checks: UpgradeChecks,
+    checks: Checks,
     /// Caches; unset until all Clusters are cached.
     caches: OnceLock<Caches>,
     /// Lookups for UpgradeGates; unset until there is a client.
@@ -100,10 +125,10 @@ impl Admission {
     /// Creates webhooks that respond to reviews with lookups with 503 until [`Admission::set_caches`], for UpgradeGates until
     /// [`Admission::set_rights`].
     #[must_use]
-    pub fn new(system_namespace: String, upgrade_checks: UpgradeChecks, metrics: AdmissionMetrics) -> Self {
+    pub fn new(system_namespace: String, checks: Checks, metrics: AdmissionMetrics) -> Self {
         Self(Arc::new(Inner {
             system_namespace,
-            upgrade_checks,
+            checks,
             caches: OnceLock::new(),
             rights: OnceLock::new(),
             bodies: Budget::of(SMALL_KIB, LARGE_KIB, MAX_BODY),
@@ -390,26 +415,55 @@ impl Admission {
         }
     }
 
-    /// Responds from the caches alone, unless the control plane has to be read first.
+    /// Responds from the caches alone, unless the control plane or ExtensionConfigs have to be read first.
     fn checked(&self, bytes: &[u8]) -> Result<Parsed, Malformed> {
         let review = clusters::parse(bytes)?;
+        if self.gated_bump(&review).is_some() {
+            return Ok(Parsed::Unchecked(Box::new(review)));
+        }
         Ok(match self.upgrade(&review) {
             Some(verdict) => Parsed::Answered(of_upgrade(&review, &verdict)),
             None => Parsed::Unchecked(Box::new(review)),
         })
     }
 
-    /// Responds once control planes are read. A gate holds for the same findings, so an upgrade that cannot be checked is admitted.
+    /// Responds once control planes and ExtensionConfigs are read. A gate holds for the findings of a plan, so an upgrade that cannot be
+    /// checked is admitted.
     async fn checked_later(&self, review: clusters::Review, peer: IpAddr) -> (Outcome, Response) {
-        self.read_control_planes(&review, peer).await;
-        let verdict = self.upgrade(&review);
-        let verdict = verdict.unwrap_or_else(|| unchecked("its control plane is not listed yet"));
+        let mut verdict = self.upgrade(&review);
+        if verdict.is_none() {
+            self.read_control_planes(&review, peer).await;
+            verdict = self.upgrade(&review);
+        }
+        let mut verdict = verdict.unwrap_or_else(|| unchecked("its control plane is not listed yet"));
+        if let Some((caches, new)) = self.gated_bump(&review) {
+            let not = match self.0.lookups.take(&peer) {
+                Some(_slot) => caches.not_in_force(&review.namespace, GATE_TIMEOUT).await,
+                None => Some(NotInForce::new(
+                    NotInForceReason::Unreadable,
+                    "too many reviews at once",
+                )),
+            };
+            if let Some(not) = not {
+                verdict = with_gate(verdict, new, &not, self.0.checks.gate == GateNotInForce::Deny);
+            }
+        }
         of_upgrade(&review, &verdict)
+    }
+
+    /// Returns the Cluster whose version an update raises, and the caches, if the upgrade is to wait for Sluice.
+    fn gated_bump<'a>(&'a self, review: &'a clusters::Review) -> Option<(&'a Caches, &'a Cluster)> {
+        let caches = self.0.caches.get()?;
+        let Asked { old, new } = review.asked.as_ref()?;
+        let old = old
+            .as_ref()
+            .filter(|_| self.0.checks.gate != GateNotInForce::Off)?;
+        (is_bump(old, new) && caches.is_gated(old)).then_some((caches, new))
     }
 
     /// Returns the verdict about the upgrade of a Cluster; `None` until its control plane is listed.
     fn upgrade(&self, review: &clusters::Review) -> Option<Verdict> {
-        let denies = match self.0.upgrade_checks {
+        let denies = match self.0.checks.upgrade {
             UpgradeChecks::Deny => true,
             UpgradeChecks::Warn => false,
             UpgradeChecks::Off => return Some(Verdict::default()),
@@ -465,7 +519,7 @@ enum Parsed {
     Answered((Outcome, Response)),
     /// The result depends on the versions of machines of a Cluster.
     Waits(Box<clusters::Review>),
-    /// The plan of an upgrade depends on the control plane.
+    /// The plan of an upgrade depends on the control plane, or its gate on ExtensionConfigs.
     Unchecked(Box<clusters::Review>),
     /// The result depends on the rights of the author of a gate.
     Gate(Box<gates::Review>),

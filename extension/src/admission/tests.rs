@@ -12,6 +12,7 @@ use sluice_core::{reconcile::cluster::Settings, schedule::SyncPeriod};
 use tokio::time::Instant as Later;
 
 mod flood;
+mod gate_in_force;
 mod gates;
 mod overrides;
 mod upgrades;
@@ -41,6 +42,14 @@ fn caches(stores: Stores, client: kube::Client) -> Caches {
         Rollbacks::default(),
     );
     Caches::new(stores, Arc::new(control_planes), settings(), client)
+}
+
+/// Returns these checks of plans, without that of the gate.
+const fn plans(upgrade: UpgradeChecks) -> Checks {
+    Checks {
+        upgrade,
+        gate: GateNotInForce::Off,
+    }
 }
 
 fn settings() -> Settings {
@@ -124,7 +133,7 @@ async fn admission(network: &Frozen) -> (Admission, tokio::task::JoinHandle<()>)
     let (stores, following) = filled(&client).await;
     let admission = Admission::new(
         "system".to_owned(),
-        UpgradeChecks::Deny,
+        plans(UpgradeChecks::Deny),
         AdmissionMetrics::default(),
     );
     admission.set_caches(caches(stores, client));
@@ -181,7 +190,7 @@ async fn reviews_are_answered_as_the_api_server_reads_them() {
 async fn no_review_is_decided_before_the_caches_are_filled() {
     let admission = Admission::new(
         "system".to_owned(),
-        UpgradeChecks::Deny,
+        plans(UpgradeChecks::Deny),
         AdmissionMetrics::default(),
     );
     let (status, text) = ask(&admission, body(&spec(), None).to_string()).await;
@@ -233,7 +242,7 @@ async fn reviews_are_counted_by_code_and_while_they_are_in_flight() {
         moved.sort_unstable();
         moved
     };
-    let admission = Admission::new("system".to_owned(), UpgradeChecks::Deny, metrics);
+    let admission = Admission::new("system".to_owned(), plans(UpgradeChecks::Deny), metrics);
     let never = || Body::from_stream(futures::stream::pending::<Result<&str, std::io::Error>>());
     let mut waiting = Box::pin(ask(&admission, never()));
     assert!(waiting.as_mut().now_or_never().is_none());
@@ -611,7 +620,7 @@ async fn resolving() -> (Admission, tokio::task::JoinHandle<()>) {
     let (stores, following) = filled(&client).await;
     let admission = Admission::new(
         "system".to_owned(),
-        UpgradeChecks::Deny,
+        plans(UpgradeChecks::Deny),
         AdmissionMetrics::default(),
     );
     admission.set_caches(caches(stores, client));
@@ -701,7 +710,7 @@ async fn a_cluster_gets_the_release_that_its_bootstrap_pins() {
     let (stores, _following) = filled(&client).await;
     let admission = Admission::new(
         "system".to_owned(),
-        UpgradeChecks::Deny,
+        plans(UpgradeChecks::Deny),
         AdmissionMetrics::default(),
     );
     admission.set_caches(caches(stores, client));
@@ -761,7 +770,7 @@ async fn a_cluster_that_no_api_server_stores_is_refused() {
 
     let starting = Admission::new(
         "system".to_owned(),
-        UpgradeChecks::Deny,
+        plans(UpgradeChecks::Deny),
         AdmissionMetrics::default(),
     );
     let (status, _, _) = resolved(&starting, &of_cluster("v1.35")).await;

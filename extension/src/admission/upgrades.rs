@@ -7,15 +7,32 @@ use sluice_core::{
         Verdict,
         cluster_upgrade::{ClusterUpdate, judge, unchecked},
     },
-    cluster::ClusterRef,
+    cache::stores::{Found, Stored as _, is_legacy_release},
+    cluster::{ClusterRef, is_managed, release_of},
     reconcile::cluster::{Facts, Settings},
 };
-use sluice_crds::foreign::Cluster;
+use sluice_crds::{
+    foreign::Cluster,
+    run::{ClusterBootstrap, TanzuKubernetesRelease},
+};
 
 use crate::{
     cache::{control_plane::ControlPlanes, stores::Stores},
     clock::clock,
 };
+
+/// Whether upgrades of a Cluster wait for Sluice while its gate is in force.
+pub(super) fn is_gated(cluster: &Cluster, stores: &Stores) -> bool {
+    let of = ClusterRef::of(cluster);
+    let label = release_of(&cluster.metadata);
+    let release: Found<TanzuKubernetesRelease> = stores.found(None, &label);
+    let bootstrap: Found<ClusterBootstrap> = stores.found(Some(of.namespace()), of.name());
+    is_managed(
+        Some(&label),
+        is_legacy_release(&release),
+        !matches!(bootstrap, Ok(None)),
+    ) || stores.cluster_upgrades().contains(&of)
+}
 
 /// Checks an update of a Cluster from `old` to `new` from the caches alone; `None` until its control plane is listed.
 pub(super) fn checked(

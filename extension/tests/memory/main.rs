@@ -10,9 +10,9 @@ use kube::{core::DynamicObject, runtime::watcher::Event};
 use peak_alloc::PeakAlloc;
 use proptest::{prelude::*, test_runner::TestRunner};
 use sluice::{
-    admission::{Admission, AdmissionMetrics},
+    admission::{Admission, AdmissionMetrics, Checks},
     cache::{store::Writer, watch::Followed},
-    flags::UpgradeChecks,
+    flags::{GateNotInForce, UpgradeChecks},
 };
 use sluice_core::{
     decode::{Item, OF_TENANT, READ},
@@ -178,7 +178,10 @@ fn objects_take_what_they_may() {
     let runtime = runtime.unwrap_or_else(|error| unreachable!("{error}"));
     let webhooks = Admission::new(
         "system".to_owned(),
-        UpgradeChecks::Deny,
+        Checks {
+            upgrade: UpgradeChecks::Deny,
+            gate: GateNotInForce::Off,
+        },
         AdmissionMetrics::default(),
     )
     .router(true, true);

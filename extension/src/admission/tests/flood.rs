@@ -200,7 +200,7 @@ async fn knowing(clusters: Vec<Value>, server: &Server) -> (Admission, Requeues,
     let (stores, following) = filled(&client).await;
     let admission = Admission::new(
         "system".to_owned(),
-        UpgradeChecks::Deny,
+        plans(UpgradeChecks::Deny),
         AdmissionMetrics::default(),
     );
     let triggers = Requeues::default();

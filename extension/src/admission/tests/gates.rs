@@ -54,7 +54,7 @@ fn webhooks(decide: fn(&Value) -> Reply) -> (Admission, Asked) {
     });
     let admission = Admission::new(
         "system".to_owned(),
-        UpgradeChecks::Deny,
+        plans(UpgradeChecks::Deny),
         AdmissionMetrics::default(),
     );
     admission.set_rights(Rights::new(kube::Client::new(service, "default")));
@@ -210,7 +210,7 @@ async fn a_gate_is_refused_while_a_right_is_not_known(
 async fn no_gate_is_decided_without_a_client() {
     let admission = Admission::new(
         "system".to_owned(),
-        UpgradeChecks::Deny,
+        plans(UpgradeChecks::Deny),
         AdmissionMetrics::default(),
     );
     let (status, text) = ask_of(&admission, Webhook::Gate, written(&gate(), None).to_string()).await;
@@ -225,7 +225,7 @@ async fn no_gate_is_decided_without_a_client() {
 async fn an_update_that_reads_nothing_else_needs_no_right(#[case] change: &Value) {
     let admission = Admission::new(
         "system".to_owned(),
-        UpgradeChecks::Deny,
+        plans(UpgradeChecks::Deny),
         AdmissionMetrics::default(),
     );
     let mut new = gate();
@@ -350,7 +350,7 @@ async fn a_review_without_a_share_of_the_lookups_is_refused_as_busy() {
 async fn only_webhooks_of_enabled_features_exist(#[case] packages: bool, #[case] gates: bool) {
     let admission = Admission::new(
         "system".to_owned(),
-        UpgradeChecks::Deny,
+        plans(UpgradeChecks::Deny),
         AdmissionMetrics::default(),
     );
     for webhook in Webhook::ALL {

@@ -27,7 +27,7 @@ async fn webhooks(network: &Frozen) -> (Admission, tokio::task::JoinHandle<()>) 
     let (stores, following) = filled(&client).await;
     let admission = Admission::new(
         "system".to_owned(),
-        UpgradeChecks::Deny,
+        plans(UpgradeChecks::Deny),
         AdmissionMetrics::default(),
     );
     admission.set_caches(caches(stores, client));
@@ -124,7 +124,7 @@ async fn only_creates_are_judged() {
 async fn no_override_is_admitted_before_the_caches_are_filled() {
     let admission = Admission::new(
         "system".to_owned(),
-        UpgradeChecks::Off,
+        plans(UpgradeChecks::Off),
         AdmissionMetrics::default(),
     );
     let review = written(&of_cluster("one"), None);

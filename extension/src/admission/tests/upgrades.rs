@@ -8,8 +8,8 @@ use crate::{
     kube_client::scripted_server::Answer,
 };
 
-const USABLE: &str = "v1.37.0---a.1";
-const DEACTIVATED: &str = "v1.37.0---a.2";
+pub(super) const USABLE: &str = "v1.37.0---a.1";
+pub(super) const DEACTIVATED: &str = "v1.37.0---a.2";
 const DEACTIVATED_TOO: &str = "v1.37.0---a.3";
 const MISSING: &str = "v1.37.0---a.9";
 
@@ -40,7 +40,7 @@ fn template(name: &str) -> Value {
     })
 }
 
-fn cluster(version: &str, release: &str) -> Value {
+pub(super) fn cluster(version: &str, release: &str) -> Value {
     json!({
         "metadata": {"name": "one", "namespace": "team-a", "uid": "u-1", "labels": {label::TKR: release}},
         "spec": {
@@ -51,7 +51,7 @@ fn cluster(version: &str, release: &str) -> Value {
 }
 
 /// The stored Cluster.
-fn stored() -> Value {
+pub(super) fn stored() -> Value {
     cluster("v1.36.3", STORED)
 }
 
@@ -71,6 +71,19 @@ async fn checking_with(
     merged: Option<&str>,
     server: &Server,
 ) -> (Admission, tokio::task::JoinHandle<()>) {
+    let reads = (settings(), server.client());
+    checking_by(plans(checks), known, merged, server, reads).await
+}
+
+/// Returns the same with these settings and this client of lookups.
+pub(super) async fn checking_by(
+    checks: Checks,
+    known: Value,
+    merged: Option<&str>,
+    server: &Server,
+    (settings, client): (Settings, kube::Client),
+) -> (Admission, tokio::task::JoinHandle<()>) {
+    let of_reviews = client;
     let releases = [STORED, SAME_DEACTIVATED, USABLE, DEACTIVATED, DEACTIVATED_TOO];
     let bootstraps = merged.into_iter().map(|release| {
         let mut bootstrap = template(release);
@@ -107,14 +120,14 @@ async fn checking_with(
     admission.set_caches(Caches::new(
         stores,
         Arc::new(control_planes),
-        settings(),
-        server.client(),
+        settings,
+        of_reviews,
     ));
     (admission, following)
 }
 
 /// Returns a review of an update from `old` to `new`.
-fn update(old: &Value, new: &Value) -> Value {
+pub(super) fn update(old: &Value, new: &Value) -> Value {
     let mut review = body(&Value::Null, Some(&Value::Null));
     let request = &mut review["request"];
     request["kind"] = json!({"group": "cluster.x-k8s.io", "version": "v1beta2", "kind": "Cluster"});
@@ -123,7 +136,7 @@ fn update(old: &Value, new: &Value) -> Value {
     review
 }
 
-async fn checked(admission: &Admission, review: &Value) -> Value {
+pub(super) async fn checked(admission: &Admission, review: &Value) -> Value {
     let (status, text) = ask_of(admission, Webhook::Upgrade, review.to_string()).await;
     assert_eq!(status, StatusCode::OK, "{text}");
     serde_json::from_str::<Value>(&text).unwrap()["response"].take()
@@ -264,7 +277,7 @@ async fn checks_may_only_warn_or_be_off() {
         } else {
             let metrics = AdmissionMetrics::default();
             (
-                Admission::new("system".to_owned(), UpgradeChecks::Off, metrics),
+                Admission::new("system".to_owned(), plans(UpgradeChecks::Off), metrics),
                 None,
             )
         };
@@ -277,7 +290,7 @@ async fn checks_may_only_warn_or_be_off() {
 async fn an_upgrade_is_admitted_before_the_caches_are_filled() {
     let admission = Admission::new(
         "system".to_owned(),
-        UpgradeChecks::Deny,
+        plans(UpgradeChecks::Deny),
         AdmissionMetrics::default(),
     );
     let answer = checked(&admission, &update(&stored(), &cluster("v1.37.0", DEACTIVATED))).await;
