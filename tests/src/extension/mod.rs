@@ -5,6 +5,7 @@ mod ask;
 mod front;
 pub(crate) mod hook_call;
 mod image;
+pub mod imposter;
 pub mod planner;
 pub(crate) mod registration;
 mod replica;

@@ -120,11 +120,11 @@ async fn started(scene: &Scene) -> Result<()> {
 
 /// A policy denies an object of a package, and another object belongs to another package.
 async fn applied(scene: &Scene) -> Result<()> {
-    let owner = |version| scene.package("owner", version).object(shared());
+    let first = |version| scene.package("owner", version).object(shared());
     let denied = scene.package("denied", NEW).object(network_policy("denied"));
-    let owned = scene.package("owned", NEW).object(shared());
-    let new = vec![owner(NEW), denied, owned];
-    let planned = Planned::create(scene, ("applied", 3), vec![owner(OLD)], new).await?;
+    let second = scene.package("owned", NEW).object(shared());
+    let new = vec![first(NEW), denied, second];
+    let planned = Planned::create(scene, ("applied", 3), vec![first(OLD)], new).await?;
     refuses_network_policies(&planned.cluster).await?;
     let held = planned.upgrade().await?;
     // The first one is named while it does not run.

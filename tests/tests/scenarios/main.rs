@@ -40,6 +40,7 @@ mod minor_upgrade;
 mod missing_things;
 mod moved;
 mod needed_things;
+mod not_in_force;
 mod observer_catches;
 mod older_cluster_api;
 mod on_its_way;
@@ -193,6 +194,7 @@ fn main() -> ExitCode {
         rolled_back::scenario(),
         overrides::scenario(),
         held_cause::scenario(),
+        not_in_force::scenario(),
         etcd_restored::scenario(),
         leader_lost::scenario(),
         started_without::scenario(),

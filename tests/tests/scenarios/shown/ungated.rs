@@ -1,12 +1,13 @@
 //! Versions without an open gate: one that a user writes, and those of a Cluster API without hooks.
 
 use anyhow::{Context as _, Result};
-use serde_json::json;
+use serde_json::{Value, json};
 use sluice_tests::scenario::{Cluster, Scenario, Scene, TIMEOUT, VERSIONS};
 use sluice_tests::stack::kubelet::Delay;
 use sluice_tests::wait;
 
 use crate::common::is_completed;
+use crate::not_in_force::gate_is;
 
 const METRIC: &str = "sluice_ungated_versions_total";
 
@@ -39,6 +40,9 @@ async fn run(scene: Scene) -> Result<()> {
         .await?;
     cluster.has_event("VersionUngated", "workers", TIMEOUT).await?;
     moves(&scene, METRIC, before + 2.0).await?;
+    let what = "condition GateInForce to name the version".to_owned();
+    let probe = |bootstrap: &Value| gate_is(bootstrap, "False", "VersionUngated");
+    cluster.bootstrap_until(what, TIMEOUT, probe).await?;
     cluster.delay("antrea", Delay::NONE);
     cluster.is_settled(TIMEOUT).await?;
     is_completed(&cluster).await?;
