@@ -76,6 +76,24 @@ impl Requests {
             .collect())
     }
 
+    /// Writes of Sluice to the management API server from `began` until `ended`, those of status included and Events not, of objects of the
+    /// namespace of the scenario whose names begin with this one: verb and path.
+    pub fn management_writes(
+        &mut self,
+        name: &str,
+        (began, ended): (Timestamp, Timestamp),
+    ) -> Result<Vec<String>> {
+        let namespace = self.namespace.as_str();
+        let management = own(&mut self.management, on_management, began)?;
+        let writes = management.into_iter().filter(|request| {
+            let is_write = request.what == What::Write && request.resource != "events";
+            is_write && request.at < ended && is_about(path_of(request), namespace, name)
+        });
+        Ok(writes
+            .map(|request| format!("{} {}", request.verb, path_of(request)))
+            .collect())
+    }
+
     /// Writes of Sluice in the namespace of the scenario and in the workload cluster since then, those of status included.
     pub fn writes_and_reports(&mut self, since: Timestamp) -> Result<Vec<String>> {
         let namespace = self.namespace.as_str();

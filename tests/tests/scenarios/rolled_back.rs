@@ -1,6 +1,7 @@
 //! Packages of a cancelled upgrade go back, unless the control plane takes its version. The commands of docs/how-to, run as they stand there.
 
 use anyhow::{Context as _, Result, ensure};
+use jiff::Timestamp;
 use serde_json::{Value, json};
 use sluice_tests::install::{Guide, Shell};
 use sluice_tests::objects::Release;
@@ -31,6 +32,7 @@ pub(crate) fn scenario() -> Scenario {
     )
     // Cluster API is stopped.
     .own_stack()
+    .audited()
 }
 
 /// Releases that the Clusters are moved to and from.
@@ -154,6 +156,7 @@ async fn went_back(scene: &Scene, releases: &Releases, pages: &Pages) -> Result<
     cluster.says("metrics 2.2.0", TIMEOUT).await?;
     cluster.control_plane_is_untouched(before).await?;
 
+    let began = Timestamp::now();
     let cancelled = pages.cancel(&cluster, old).await?;
     let shown = pages
         .run(&pages.roll_back, "wait for the rollback", &cluster, old)
@@ -163,15 +166,30 @@ async fn went_back(scene: &Scene, releases: &Releases, pages: &Pages) -> Result<
         .run(&pages.roll_back, "see what stayed", &cluster, old)
         .await?;
     is_back(&cluster, old, cancelled).await?;
+    let back = Timestamp::now();
     cluster.control_plane_is_untouched(before).await?;
     pages
         .run(&pages.cancel, "remove the annotation", &cluster, old)
         .await?;
 
+    let bumped = Timestamp::now();
     let before = cluster.upgrade(good).await?;
     proven_before_written(&cluster, good, before).await?;
     cluster.is_settled(TIMEOUT).await?;
-    is_completed(&cluster).await
+    is_completed(&cluster).await?;
+    let mut requests = cluster.requests()?;
+    let of_rollback = requests.management_writes(cluster.name(), (began, back))?;
+    let of_upgrade = requests.management_writes(cluster.name(), (bumped, Timestamp::now()))?;
+    println!(
+        "{} writes of a rollback, {} of an upgrade",
+        of_rollback.len(),
+        of_upgrade.len()
+    );
+    ensure!(
+        of_rollback.len() <= of_upgrade.len() + 2,
+        "a rollback makes more than two writes beyond those of an upgrade: {of_rollback:?} and {of_upgrade:?}"
+    );
+    Ok(())
 }
 
 /// All packages of `old` run in the workload cluster: the observer has their proof from after they went back, that of kapp-controller
