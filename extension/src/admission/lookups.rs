@@ -38,6 +38,7 @@ use tokio::{
     sync::{OnceCell, Semaphore},
     time::{Instant, timeout_at},
 };
+use tracing::info;
 
 use super::{clusters, overrides, upgrades};
 use crate::{
@@ -54,6 +55,9 @@ use crate::{
 /// Concurrent GETs of all reviews. Each response is in memory while it is read, and API servers limit the share of each client.
 const GETS: usize = 8;
 
+/// Concurrent reads of ExtensionConfigs of all reviews. Lookups of tenants do not delay them.
+const CONFIGS: usize = 4;
+
 /// Maximum size of a read object: what etcd takes, as JSON with all escapes.
 const LARGEST: usize = 4 * 1024 * 1024;
 
@@ -65,6 +69,7 @@ pub struct Caches {
     settings: Settings,
     client: Client,
     gets: Arc<Semaphore>,
+    configs: Arc<Semaphore>,
     discoveries: Arc<Mutex<Discoveries<Arc<OnceCell<Served>>>>>,
 }
 
@@ -104,6 +109,7 @@ impl Caches {
             settings,
             client: bounded(client, bounds),
             gets: Arc::new(Semaphore::new(GETS)),
+            configs: Arc::new(Semaphore::new(CONFIGS)),
             discoveries: Arc::default(),
         }
     }
@@ -186,9 +192,9 @@ impl Caches {
         upgrades::checked(update, denies, stores, control_planes, settings)
     }
 
-    /// Whether upgrades of a Cluster wait for Sluice, see [`upgrades::is_gated`].
-    pub(super) fn is_gated(&self, cluster: &Cluster) -> bool {
-        upgrades::is_gated(cluster, &self.stores)
+    /// Whether an upgrade is to wait for Sluice, see [`upgrades::is_gated`].
+    pub(super) fn is_gated(&self, old: &Cluster, new: &Cluster) -> bool {
+        upgrades::is_gated((old, new), &self.stores, &self.control_planes)
     }
 
     /// Reads the ExtensionConfigs of Sluice, and whether they select a namespace. Returns the reason why the gates of the namespace are not in
@@ -203,17 +209,26 @@ impl Caches {
         }
     }
 
-    /// Returns each ExtensionConfig of Sluice, and whether the discovered ones select a namespace, by name.
+    /// Returns each ExtensionConfig of Sluice, and whether those whose hooks Cluster API calls select a namespace, by name.
     async fn read_configs(
         &self,
         namespace: &str,
     ) -> (Vec<ReadConfig>, HashMap<String, Result<bool, String>>) {
         let (mut configs, mut selects) = (Vec::new(), HashMap::new());
         for name in &self.settings.extension_configs {
-            let _one_of_all = self.gets.acquire().await;
+            let _one_of_all = self.configs.acquire().await;
             let config = extension_configs::read(&self.client, name).await;
-            if let Some(discovered) = config.discovered() {
-                let selected = extension_configs::selects(&self.client, discovered, namespace).await;
+            if let Err(error) = &config.config {
+                info!(
+                    extension_config = name,
+                    error, "Failed to read ExtensionConfig for a review"
+                );
+            }
+            if let Some(called) = config.called() {
+                let selected = extension_configs::selects(&self.client, called, namespace).await;
+                if let Err(error) = &selected {
+                    info!(namespace, error, "Failed to read namespace for a review");
+                }
                 selects.insert(name.clone(), selected);
             }
             configs.push(config);

@@ -38,6 +38,7 @@ use sluice_core::{
         upgrade_gate::GateVerdict,
         upgrade_override::OverrideVerdict,
     },
+    cluster::release_of,
     installation::gate_in_force::{NotInForce, NotInForceReason},
     limits::Shares,
     resolver::{Asked, Resolution, Unknown},
@@ -418,7 +419,7 @@ impl Admission {
     /// Responds from the caches alone, unless the control plane or ExtensionConfigs have to be read first.
     fn checked(&self, bytes: &[u8]) -> Result<Parsed, Malformed> {
         let review = clusters::parse(bytes)?;
-        if self.gated_bump(&review).is_some() {
+        if self.bump(&review).is_some() {
             return Ok(Parsed::Unchecked(Box::new(review)));
         }
         Ok(match self.upgrade(&review) {
@@ -436,29 +437,36 @@ impl Admission {
             verdict = self.upgrade(&review);
         }
         let mut verdict = verdict.unwrap_or_else(|| unchecked("its control plane is not listed yet"));
-        if let Some((caches, new)) = self.gated_bump(&review) {
-            let not = match self.0.lookups.take(&peer) {
-                Some(_slot) => caches.not_in_force(&review.namespace, GATE_TIMEOUT).await,
-                None => Some(NotInForce::new(
-                    NotInForceReason::Unreadable,
-                    "too many reviews at once",
-                )),
-            };
-            if let Some(not) = not {
-                verdict = with_gate(verdict, new, &not, self.0.checks.gate == GateNotInForce::Deny);
-            }
+        if let Some((old, new)) = self.bump(&review)
+            && let Some(not) = self.not_in_force(old, new).await
+        {
+            verdict = with_gate(verdict, new, &not, self.0.checks.gate == GateNotInForce::Deny);
         }
         of_upgrade(&review, &verdict)
     }
 
-    /// Returns the Cluster whose version an update raises, and the caches, if the upgrade is to wait for Sluice.
-    fn gated_bump<'a>(&'a self, review: &'a clusters::Review) -> Option<(&'a Caches, &'a Cluster)> {
-        let caches = self.0.caches.get()?;
+    /// Returns the Cluster before and after an update that raises its version, if that is checked.
+    fn bump<'a>(&self, review: &'a clusters::Review) -> Option<(&'a Cluster, &'a Cluster)> {
         let Asked { old, new } = review.asked.as_ref()?;
         let old = old
             .as_ref()
             .filter(|_| self.0.checks.gate != GateNotInForce::Off)?;
-        (is_bump(old, new) && caches.is_gated(old)).then_some((caches, new))
+        is_bump(old, new).then_some((old, new))
+    }
+
+    /// Returns the reason why an upgrade would not wait for Sluice, if it is to wait.
+    async fn not_in_force(&self, old: &Cluster, new: &Cluster) -> Option<NotInForce> {
+        match self.0.caches.get() {
+            Some(caches) if caches.is_gated(old, new) => {
+                let namespace = new.metadata.namespace.as_deref().unwrap_or_default();
+                caches.not_in_force(namespace, GATE_TIMEOUT).await
+            }
+            Some(_) => None,
+            None => {
+                let is_labelled = !release_of(&new.metadata).is_empty();
+                is_labelled.then(|| NotInForce::new(NotInForceReason::Unreadable, "Sluice has just started"))
+            }
+        }
     }
 
     /// Returns the verdict about the upgrade of a Cluster; `None` until its control plane is listed.

@@ -8,7 +8,7 @@ use std::{
 
 use kube::Client;
 use sluice_core::{
-    cluster::ClusterRef,
+    cluster::{ClusterRef, is_stopped},
     installation::gate_in_force::{
         GateInForce, GateReports, NotInForce, NotInForceReason, ReadConfig, not_in_force, write,
     },
@@ -127,9 +127,17 @@ impl GatesInForce {
     /// Writes the condition of a Cluster without a topology. A refused write is repeated after the next check.
     async fn write(&self, cluster: &ClusterRef, not: NotInForce) {
         let (namespace, name) = (cluster.namespace(), cluster.name());
-        let Some(bootstrap) = self.0.stores.bootstraps.get(Some(namespace), name) else {
+        let stores = &self.0.stores;
+        let object = stores.clusters.get(Some(namespace), name);
+        let bootstrap = stores.bootstraps.get(Some(namespace), name);
+        let (Some(object), Some(bootstrap)) = (object, bootstrap) else {
             return;
         };
+        // `clusterctl move` may be moving the ClusterBootstrap of a paused Cluster.
+        if is_stopped(&object) || object.metadata.deletion_timestamp.is_some() {
+            lock(&self.0.reports).not_reported(cluster);
+            return;
+        }
         let Some(write) = write(&bootstrap, not, clock().now) else {
             return;
         };

@@ -238,8 +238,8 @@ impl RegistrationChecks {
         if let Some(gates) = self.gates.clone() {
             let mut scopes = HashMap::new();
             for config in &configs {
-                let scope = self.scope(std::slice::from_ref(config)).await;
-                scopes.insert(config.name.as_str(), scope);
+                let called: Vec<&Value> = config.called().into_iter().collect();
+                scopes.insert(config.name.as_str(), self.scope(&called).await);
             }
             let selects = |config: &ReadConfig, namespace: &str| match scopes.get(config.name.as_str()) {
                 Some(Ok(Some(Scope::AllNamespaces))) => Ok(true),
@@ -269,7 +269,7 @@ impl RegistrationChecks {
         }
         if let Some(hook_scope) = self.hook_scope.clone()
             && configs.iter().all(|config| config.config.is_ok())
-            && let Ok(scope) = self.scope(&configs).await
+            && let Ok(scope) = self.scope(&discovered(&configs)).await
         {
             hook_scope.saw(scope);
         }
@@ -286,7 +286,7 @@ impl RegistrationChecks {
             Some(Finding::Unselected { namespaces, .. }) => namespaces.clone(),
             _ => Vec::new(),
         };
-        let scope = self.scope(configs).await?;
+        let scope = self.scope(&discovered(configs)).await?;
         let mut found = scope.and_then(|scope| unselected(&scope, clusters));
         // The cached list may be older than the namespace.
         if namespaces(&found)
@@ -294,21 +294,20 @@ impl RegistrationChecks {
             .any(|namespace| !self.unselected.contains(namespace))
         {
             self.selected.clear();
-            let scope = self.scope(configs).await?;
+            let scope = self.scope(&discovered(configs)).await?;
             found = scope.and_then(|scope| unselected(&scope, clusters));
         }
         self.unselected = namespaces(&found);
         Ok(found)
     }
 
-    /// Returns the union of the namespaces that the discovered ones of these ExtensionConfigs select; `None` without any.
-    async fn scope(&mut self, configs: &[ReadConfig]) -> Result<Option<Scope>, String> {
-        let (mut namespaces, mut is_discovered) = (BTreeSet::new(), false);
+    /// Returns the union of the namespaces that these ExtensionConfigs select; `None` without any.
+    async fn scope(&mut self, configs: &[&Value]) -> Result<Option<Scope>, String> {
+        let mut namespaces = BTreeSet::new();
         let now = Instant::now();
         self.selected
             .retain(|_, (listed, _)| now.duration_since(*listed) < BELIEVED);
-        for config in configs.iter().filter_map(ReadConfig::discovered) {
-            is_discovered = true;
+        for config in configs {
             let selector = match selected(config)? {
                 Selected::NoNamespace => continue,
                 Selected::AllNamespaces => return Ok(Some(Scope::AllNamespaces)),
@@ -322,7 +321,7 @@ impl RegistrationChecks {
                 namespaces.extend(selected.iter().cloned());
             }
         }
-        Ok(is_discovered.then_some(Scope::Namespaces(namespaces)))
+        Ok((!configs.is_empty()).then_some(Scope::Namespaces(namespaces)))
     }
 
     /// Lists the namespaces of a selector.
@@ -343,6 +342,11 @@ impl RegistrationChecks {
             }
         }
     }
+}
+
+/// Returns those whose hooks Cluster API has discovered.
+fn discovered(configs: &[ReadConfig]) -> Vec<&Value> {
+    configs.iter().filter_map(ReadConfig::discovered).collect()
 }
 
 fn log_changes(now: &[Finding], before: &[Finding]) {

@@ -35,18 +35,18 @@ async fn get(client: &Client, name: &str) -> kube::Result<Option<Value>> {
     }
 }
 
-/// Returns the hooks that Sluice offers at the path of an ExtensionConfig.
+/// Returns the hooks that Sluice offers at the path of an ExtensionConfig. A server in front of Sluice may map the path of a URL to any path of
+/// Sluice, so of a URL these are the hooks that each path offers.
 fn offered(config: Option<&Value>) -> Vec<Hook> {
-    let client = config.map(|config| &config["spec"]["clientConfig"]);
-    let path = client.and_then(|client| {
-        client["service"]["path"]
-            .as_str()
-            .or_else(|| client["url"].as_str())
-    });
-    Profile::of_path(path.unwrap_or_default()).hooks().collect()
+    let client = config.map_or(&Value::Null, |config| &config["spec"]["clientConfig"]);
+    let profile = match client["url"].as_str() {
+        Some(_) => Profile::Before1_12,
+        None => Profile::of_path(client["service"]["path"].as_str().unwrap_or_default()),
+    };
+    profile.hooks().collect()
 }
 
-/// Whether a discovered ExtensionConfig selects a namespace, by its labels at the API server.
+/// Whether an ExtensionConfig selects a namespace, by its labels at the API server.
 ///
 /// # Errors
 /// The selector is invalid, or the namespace cannot be read.

@@ -15,8 +15,6 @@ use crate::plan::admit;
 
 const NAME: &str = "sluice";
 
-const CONFIG: &str = "/apis/runtime.cluster.x-k8s.io/v1beta2/extensionconfigs/sluice";
-
 /// The role by which Sluice reads ExtensionConfigs.
 const ROLE: &str = "/apis/rbac.authorization.k8s.io/v1/clusterroles/sluice";
 
@@ -100,13 +98,6 @@ impl Site {
         imposter.stop().await?;
         self.is_reported("False", "FailurePolicyIgnore").await?;
 
-        // A port at which nobody listens.
-        let away = json!({"spec": {"clientConfig": {"url": "https://127.0.0.1:1"}}});
-        self.objects.merge(CONFIG, &away).await?;
-        self.extension()?.discovered_is(NAME, "False", "").await?;
-        ignores.stop().await?;
-        self.is_reported("False", "NotDiscovered").await?;
-
         let sound = self.objects.get(ROLE).await?.context("no role of Sluice")?;
         let mut rules = sound["rules"]
             .as_array()
@@ -118,7 +109,17 @@ impl Site {
         self.objects.restore(ROLE, &sound).await?;
 
         self.extension()?.unregister(NAME).await?;
-        self.is_reported("False", "ExtensionConfigMissing").await
+        ignores.stop().await?;
+        self.is_reported("False", "ExtensionConfigMissing").await?;
+
+        // A port at which nobody listens.
+        let away = json!({
+            "apiVersion": "runtime.cluster.x-k8s.io/v1beta2", "kind": "ExtensionConfig", "metadata": {"name": NAME},
+            "spec": {"clientConfig": {"url": "https://127.0.0.1:1"}, "namespaceSelector": {}},
+        });
+        self.scene.apply(&[away]).await?;
+        self.extension()?.discovered_is(NAME, "False", "").await?;
+        self.is_reported("False", "NotDiscovered").await
     }
 
     /// Condition, metric and admission name a reason. What is only unknown is admitted with a warning.
@@ -188,7 +189,6 @@ impl Site {
         let cluster = json!({
             "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "metadata": metadata,
             "spec": {
-                "paused": true,
                 "controlPlaneRef": reference("HarnessControlPlane"),
                 "infrastructureRef": reference("HarnessCluster"),
             },

@@ -180,11 +180,6 @@ async fn went_back(scene: &Scene, releases: &Releases, pages: &Pages) -> Result<
     let mut requests = cluster.requests()?;
     let of_rollback = requests.management_writes(cluster.name(), (began, back))?;
     let of_upgrade = requests.management_writes(cluster.name(), (bumped, Timestamp::now()))?;
-    println!(
-        "{} writes of a rollback, {} of an upgrade",
-        of_rollback.len(),
-        of_upgrade.len()
-    );
     ensure!(
         of_rollback.len() <= of_upgrade.len() + 2,
         "a rollback makes more than two writes beyond those of an upgrade: {of_rollback:?} and {of_upgrade:?}"

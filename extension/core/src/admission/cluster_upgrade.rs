@@ -79,26 +79,20 @@ pub fn is_bump(old: &Cluster, new: &Cluster) -> bool {
 /// Returns a verdict about an update that raises the version while the gate of the Cluster is not in force. Nothing exempts a version.
 #[must_use]
 pub fn with_gate(mut verdict: Verdict, new: &Cluster, not: &NotInForce, denies: bool) -> Verdict {
-    let NotInForce { reason, message } = not;
-    let text = format!(
-        "the upgrade would not wait for Sluice ({}): {message}",
-        reason.as_str()
-    );
-    if denies && !reason.is_unknown() {
+    let NotInForce {
+        reason,
+        message,
+        is_certain,
+    } = not;
+    let reason = reason.as_str();
+    if denies && *is_certain {
         let version = one_line(version_of(new).unwrap_or_default(), MAX_VALUE);
-        verdict
-            .faults
-            .push(Fault::new("spec.topology.version", version.as_str(), text));
+        let text = format!("the upgrade would not wait for Sluice ({reason}): {message}");
+        let fault = Fault::new("spec.topology.version", version.as_str(), text);
+        verdict.faults.push(fault);
     } else {
-        let text = text.replacen(
-            "would not",
-            if reason.is_unknown() {
-                "may not"
-            } else {
-                "will not"
-            },
-            1,
-        );
+        let verb = if *is_certain { "will not" } else { "may not" };
+        let text = format!("the upgrade {verb} wait for Sluice ({reason}): {message}");
         verdict.warnings.push(text);
     }
     verdict

@@ -81,6 +81,8 @@ pub struct NotInForce {
     pub reason: NotInForceReason,
     /// Object, field, value and way out, on one line.
     pub message: String,
+    /// Whether Cluster API certainly upgrades the Cluster without waiting. Otherwise admission only warns.
+    pub is_certain: bool,
 }
 
 impl NotInForce {
@@ -90,6 +92,7 @@ impl NotInForce {
         Self {
             reason,
             message: one_line(message, LONGEST),
+            is_certain: !reason.is_unknown(),
         }
     }
 
@@ -132,6 +135,15 @@ impl ReadConfig {
         }
     }
 
+    /// Returns the object if Cluster API calls the hooks. It keeps the handlers of an earlier discovery while a later one fails, and calls
+    /// them with their failure policy.
+    #[must_use]
+    pub fn called(&self) -> Option<&Value> {
+        let config = self.config.as_ref().ok()?.as_ref()?;
+        let is_kept = !handlers(config).is_empty() && config["metadata"]["deletionTimestamp"].is_null();
+        (is_kept || self.registration() == Registration::Discovered).then_some(config)
+    }
+
     /// Returns the object if Cluster API has discovered the hooks.
     #[must_use]
     pub fn discovered(&self) -> Option<&Value> {
@@ -139,8 +151,8 @@ impl ReadConfig {
         config.filter(|_| self.registration() == Registration::Discovered)
     }
 
-    /// Returns the reason why Cluster API does not call all hooks for a namespace, if so. `selects` tells whether the selector of a
-    /// discovered ExtensionConfig selects the namespace.
+    /// Returns the reason why Cluster API does not call all hooks for a namespace, if so. `selects` tells whether the selector selects the
+    /// namespace.
     fn not_in_force(
         &self,
         namespace: &str,
@@ -149,17 +161,29 @@ impl ReadConfig {
         use NotInForceReason::{ExtensionConfigMissing, NamespaceNotSelected, NotDiscovered, Unreadable};
         let name = &self.name;
         let not = |reason, message: String| Some(NotInForce::new(reason, &message));
-        match self.registration() {
-            Registration::Unreadable(why) => not(
-                Unreadable,
-                format!("ExtensionConfig {name} cannot be read: {why}"),
-            ),
-            Registration::Absent => not(
-                ExtensionConfigMissing,
-                format!(
-                    "ExtensionConfig {name} does not exist: Cluster API calls no hooks, and upgrades do not wait; apply the manifests of \
-                     Sluice, or name the existing one by --extension-config"
+        if let Some(config) = self.called() {
+            return match selects() {
+                Ok(true) => self.lacks(handlers(config)),
+                Ok(false) => not(
+                    NamespaceNotSelected,
+                    format!(
+                        "spec.namespaceSelector of ExtensionConfig {name} does not select namespace {namespace}; label the namespace, or \
+                         change the selector"
+                    ),
                 ),
+                Err(_) => not(
+                    Unreadable,
+                    format!(
+                        "the namespaces that ExtensionConfig {name} selects are unknown; the log of Sluice has the cause"
+                    ),
+                ),
+            };
+        }
+        match self.registration() {
+            // The text of a failed request differs each time, and each difference would be a write.
+            Registration::Unreadable(_) => not(
+                Unreadable,
+                format!("ExtensionConfig {name} cannot be read; the log of Sluice has the cause"),
             ),
             Registration::Undiscovered { reason, .. } => not(
                 NotDiscovered,
@@ -168,36 +192,36 @@ impl ReadConfig {
                      docs/install.md"
                 ),
             ),
-            Registration::Discovered => match selects() {
-                Err(why) => not(
-                    Unreadable,
-                    format!("the namespaces that ExtensionConfig {name} selects are unknown: {why}"),
+            Registration::Absent | Registration::Discovered => not(
+                ExtensionConfigMissing,
+                format!(
+                    "ExtensionConfig {name} does not exist: Cluster API calls no hooks, and upgrades do not wait; apply the manifests of \
+                     Sluice, or name the existing one by --extension-config"
                 ),
-                Ok(false) => not(
-                    NamespaceNotSelected,
-                    format!(
-                        "spec.namespaceSelector of ExtensionConfig {name} does not select namespace {namespace}; label the namespace, or \
-                         change the selector"
-                    ),
-                ),
-                Ok(true) => self.handlers_lack(),
-            },
+            ),
         }
     }
 
-    /// Returns the fault of the handlers that Cluster API has discovered, if any.
-    fn handlers_lack(&self) -> Option<NotInForce> {
+    /// Returns the fault of the handlers that Cluster API calls, if any.
+    fn lacks(&self, handlers: &[Value]) -> Option<NotInForce> {
         let name = &self.name;
-        let config = self.discovered()?;
-        let handlers = config["status"]["handlers"]
-            .as_array()
-            .map_or(&[][..], Vec::as_slice);
-        if let Some(missing) = self.missing(handlers) {
+        let has = |hook: &Hook| {
+            handlers
+                .iter()
+                .any(|handler| hook_of(handler) == Some(hook.as_str()))
+        };
+        let missing: Vec<Hook> = self.offered.iter().copied().filter(|hook| !has(hook)).collect();
+        if !missing.is_empty() {
+            let hooks: Vec<&str> = missing.iter().map(|hook| hook.as_str()).collect();
             let message = format!(
-                "status.handlers of ExtensionConfig {name} lacks {missing}; set spec.clientConfig.service.path for the version of Cluster \
-                 API, and annotate the ExtensionConfig so that Cluster API discovers it again"
+                "status.handlers of ExtensionConfig {name} lacks {}; set spec.clientConfig.service.path for the version of Cluster API, and \
+                 annotate the ExtensionConfig so that Cluster API discovers it again",
+                hooks.join(", ")
             );
-            return Some(NotInForce::new(NotInForceReason::HandlersMissing, &message));
+            return Some(NotInForce {
+                is_certain: missing.iter().any(|hook| holds_upgrades(*hook)),
+                ..NotInForce::new(NotInForceReason::HandlersMissing, &message)
+            });
         }
         let ignored = ignored(handlers)?;
         let message = format!(
@@ -206,22 +230,22 @@ impl ReadConfig {
         );
         Some(NotInForce::new(NotInForceReason::FailurePolicyIgnore, &message))
     }
+}
 
-    /// Returns the offered hooks without a handler, in order.
-    fn missing(&self, handlers: &[Value]) -> Option<String> {
-        let has = |hook: &Hook| {
-            handlers
-                .iter()
-                .any(|handler| hook_of(handler) == Some(hook.as_str()))
-        };
-        let missing: Vec<&str> = self
-            .offered
-            .iter()
-            .filter(|hook| !has(hook))
-            .map(|hook| hook.as_str())
-            .collect();
-        (!missing.is_empty()).then(|| missing.join(", "))
-    }
+/// Whether a gate holds calls of this hook during an upgrade.
+const fn holds_upgrades(hook: Hook) -> bool {
+    matches!(
+        hook,
+        Hook::BeforeClusterUpgrade
+            | Hook::BeforeControlPlaneUpgrade
+            | Hook::AfterControlPlaneUpgrade
+            | Hook::BeforeWorkersUpgrade
+    )
+}
+
+/// Returns the handlers that Cluster API has discovered.
+fn handlers(config: &Value) -> &[Value] {
+    config["status"]["handlers"].as_array().map_or(&[], Vec::as_slice)
 }
 
 /// Returns the hook of a handler in `status.handlers`, if it is one of Cluster API.

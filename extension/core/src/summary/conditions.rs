@@ -175,6 +175,14 @@ pub fn with_gate_in_force(
     with_status(conditions, GATE_IN_FORCE, Some((status, reason, &message)), now)
 }
 
+/// Whether condition `GateInForce` reports a version that was written without an open gate.
+#[must_use]
+pub fn says_ungated(conditions: &[Condition]) -> bool {
+    conditions.iter().any(|condition| {
+        condition.type_ == GATE_IN_FORCE && condition.reason == NotInForceReason::VersionUngated.as_str()
+    })
+}
+
 /// Type of the condition of a ClusterBootstrap whose Cluster has blocking leftovers of the addons-manager.
 const TAKEOVER_INCOMPLETE: &str = "TakeoverIncomplete";
 

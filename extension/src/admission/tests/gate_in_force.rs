@@ -199,3 +199,37 @@ async fn no_annotation_exempts_a_version() {
     .await;
     assert_eq!(answer["allowed"], false, "{answer}");
 }
+
+/// The update may bring the label by which Sluice manages the Cluster.
+#[tokio::test(start_paused = true)]
+async fn a_bump_with_the_first_label_is_refused() {
+    let mut old = stored();
+    old["metadata"]["labels"] = json!({});
+    let absent = Reads::of(Some(Err(404)), true);
+    let (answer, _) = answered(GateNotInForce::Deny, &absent, &old, &bumped()).await;
+    assert_eq!(answer["allowed"], false, "{answer}");
+}
+
+/// After a cancellation, a Cluster goes back to what its machines run.
+#[tokio::test(start_paused = true)]
+async fn a_version_that_the_control_plane_has_is_admitted() {
+    let lowered = cluster("v1.35.4", "v1.36.3---a.1");
+    let absent = Reads::of(Some(Err(404)), true);
+    let (answer, asked) = answered(GateNotInForce::Deny, &absent, &lowered, &stored()).await;
+    assert_eq!((answer["allowed"].clone(), asked), (json!(true), 0), "{answer}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replica_that_has_just_started_warns() {
+    let checks = Checks {
+        upgrade: UpgradeChecks::Off,
+        gate: GateNotInForce::Deny,
+    };
+    let admission = Admission::new("system".to_owned(), checks, AdmissionMetrics::default());
+    let answer = checked(&admission, &update(&stored(), &bumped())).await;
+    assert_eq!(answer["allowed"], true);
+    assert!(
+        answer["warnings"][0].as_str().unwrap().contains("just started"),
+        "{answer}"
+    );
+}

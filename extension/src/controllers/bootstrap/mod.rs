@@ -395,7 +395,7 @@ async fn apply(ctx: &Context, facts: &Facts, effects: Effects) {
         }
     }
     let reference = ClusterRef::of(facts.cluster.as_ref());
-    ctx.gates_in_force.ungated(&reference, effects.local.is_ungated());
+    ctx.gates_in_force.ungated(&reference, facts.says_ungated());
     ctx.local_states().keep(uid, effects.local);
     for count in &effects.counts {
         ctx.metrics.upgrades.count(count);

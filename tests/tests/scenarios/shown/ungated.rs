@@ -46,6 +46,9 @@ async fn run(scene: Scene) -> Result<()> {
     cluster.delay("antrea", Delay::NONE);
     cluster.is_settled(TIMEOUT).await?;
     is_completed(&cluster).await?;
+    let what = "condition GateInForce to name the namespace, once the upgrade is over".to_owned();
+    let probe = |bootstrap: &Value| gate_is(bootstrap, "False", "NamespaceNotSelected");
+    cluster.bootstrap_until(what, TIMEOUT, probe).await?;
 
     // While the Cluster is not paused Cluster API puts it back at once.
     cluster.patch(&json!({"spec": {"paused": true}})).await?;

@@ -11,11 +11,12 @@ use crate::cluster::ClusterRef;
 /// Time for which a gate is not in force before that is reported.
 const LASTS: Duration = Duration::from_mins(1);
 
-/// Reports of one leader. It has an entry for each Cluster whose gate is not in force.
+/// Reports of one leader.
 #[derive(Debug, Default)]
 pub struct GateReports {
-    /// Whether the ExtensionConfigs were read.
-    was_read: bool,
+    /// Clusters whose gates are in force.
+    in_force: HashSet<ClusterRef>,
+    /// The others.
     seen: HashMap<ClusterRef, Sighting>,
     due: VecDeque<ClusterRef>,
     /// Clusters with a version that was written without an open gate.
@@ -25,31 +26,61 @@ pub struct GateReports {
 #[derive(Debug)]
 struct Sighting {
     not: NotInForce,
+    /// Time since which the gate is not in force.
     since: Instant,
-    is_reported: bool,
+    /// Time since which it has this reason.
+    of_reason_since: Instant,
+    reported: Option<NotInForce>,
+}
+
+impl Sighting {
+    /// Returns the next sighting.
+    fn then(before: Option<Self>, not: NotInForce, now: Instant) -> Self {
+        let Some(before) = before else {
+            return Self {
+                not,
+                since: now,
+                of_reason_since: now,
+                reported: None,
+            };
+        };
+        let is_same = before.not.reason == not.reason;
+        Self {
+            of_reason_since: if is_same { before.of_reason_since } else { now },
+            not,
+            ..before
+        }
+    }
+
+    /// Whether a report is due: the first one once the gate is not in force for a minute, another reason once it has lasted as long.
+    fn is_due(&self, now: Instant) -> bool {
+        let since = match &self.reported {
+            None => self.since,
+            Some(reported) if *reported == self.not => return false,
+            Some(reported) if reported.reason == self.not.reason => return true,
+            Some(_) => self.of_reason_since,
+        };
+        now.saturating_duration_since(since) >= LASTS
+    }
 }
 
 impl GateReports {
     /// Observes the gates of all Clusters at `now`.
     pub fn saw(&mut self, found: impl IntoIterator<Item = (ClusterRef, Option<NotInForce>)>, now: Instant) {
-        self.was_read = true;
         let mut before = std::mem::take(&mut self.seen);
         let mut ungated = std::mem::take(&mut self.ungated);
+        self.in_force.clear();
         self.due.clear();
         for (cluster, not) in found {
             if let Some(cluster) = ungated.take(&cluster) {
                 self.ungated.insert(cluster);
             }
-            let Some(not) = not else { continue };
-            let known = before
-                .remove(&cluster)
-                .filter(|known| known.not.reason == not.reason);
-            let sighting = Sighting {
-                since: known.as_ref().map_or(now, |known| known.since),
-                is_reported: known.is_some_and(|known| known.is_reported && known.not == not),
-                not,
+            let Some(not) = not else {
+                self.in_force.insert(cluster);
+                continue;
             };
-            if !sighting.is_reported && now.saturating_duration_since(sighting.since) >= LASTS {
+            let sighting = Sighting::then(before.remove(&cluster), not, now);
+            if sighting.is_due(now) {
                 self.due.push_back(cluster.clone());
             }
             self.seen.insert(cluster, sighting);
@@ -60,14 +91,14 @@ impl GateReports {
     pub fn next_due(&mut self) -> Option<(ClusterRef, NotInForce)> {
         let cluster = self.due.pop_front()?;
         let sighting = self.seen.get_mut(&cluster)?;
-        sighting.is_reported = true;
+        sighting.reported = Some(sighting.not.clone());
         Some((cluster, sighting.not.clone()))
     }
 
     /// Notes that the report about a Cluster failed. It is due again after the next observation.
     pub fn not_reported(&mut self, cluster: &ClusterRef) {
         if let Some(sighting) = self.seen.get_mut(cluster) {
-            sighting.is_reported = false;
+            sighting.reported = None;
         }
     }
 
@@ -77,14 +108,12 @@ impl GateReports {
         !self.due.is_empty()
     }
 
-    /// Returns the report about a Cluster; `None` before the first read, and until a change is reported.
+    /// Returns the last report about a Cluster; `None` before the first one.
     #[must_use]
     pub fn report(&self, cluster: &ClusterRef) -> Option<GateInForce> {
         match self.seen.get(cluster) {
-            None => self.was_read.then_some(GateInForce::Yes),
-            Some(sighting) => sighting
-                .is_reported
-                .then(|| GateInForce::No(sighting.not.clone())),
+            None => self.in_force.contains(cluster).then_some(GateInForce::Yes),
+            Some(sighting) => sighting.reported.clone().map(GateInForce::No),
         }
     }
 
@@ -101,9 +130,12 @@ impl GateReports {
     #[must_use]
     pub fn counts(&self) -> BTreeMap<NotInForceReason, usize> {
         let mut counts: BTreeMap<_, _> = NotInForceReason::ALL.map(|reason| (reason, 0)).into();
-        let reported = self.seen.values().filter(|sighting| sighting.is_reported);
-        for sighting in reported {
-            *counts.entry(sighting.not.reason).or_default() += 1;
+        let reported = self
+            .seen
+            .values()
+            .filter_map(|sighting| sighting.reported.as_ref());
+        for not in reported {
+            *counts.entry(not.reason).or_default() += 1;
         }
         counts.insert(NotInForceReason::VersionUngated, self.ungated.len());
         counts
@@ -164,25 +196,40 @@ mod tests {
     #[test]
     fn another_reason_lasts_a_minute_and_another_message_is_reported_at_once() {
         let (mut reports, began) = (GateReports::default(), Instant::now());
-        let of = |reason, message| Some(NotInForce::new(reason, message));
-        let missing = |message| of(NotInForceReason::HandlersMissing, message);
+        let missing = |message| Some(NotInForce::new(NotInForceReason::HandlersMissing, message));
         for at in [began, began + LASTS] {
             reports.saw([(one(), missing("A"))], at);
         }
-        assert!(reports.next_due().is_some());
+        let first = reports.next_due().map(|(_, not)| GateInForce::No(not));
         reports.saw([(one(), missing("A, B"))], began + LASTS);
-        assert_eq!(reports.report(&one()), None);
+        assert_eq!(reports.report(&one()), first);
         assert!(reports.next_due().is_some());
-        reports.saw(
-            [(one(), of(NotInForceReason::Unreadable, "refused"))],
-            began + 2 * LASTS,
-        );
+        reports.saw([(one(), Some(unselected()))], began + 2 * LASTS);
         assert!(!reports.has_due());
-        reports.saw(
-            [(one(), of(NotInForceReason::Unreadable, "refused"))],
-            began + 3 * LASTS,
-        );
-        assert!(reports.has_due());
+        assert_eq!(reports.counts()[&NotInForceReason::HandlersMissing], 1);
+        reports.saw([(one(), Some(unselected()))], began + 3 * LASTS);
+        assert!(reports.next_due().is_some());
+        assert_eq!(reports.counts()[&NotInForceReason::HandlersMissing], 0);
+    }
+
+    #[test]
+    fn alternating_reasons_are_reported_once() {
+        let (mut reports, began) = (GateReports::default(), Instant::now());
+        let unread = || NotInForce::new(NotInForceReason::Unreadable, "unread");
+        let mut reported = 0;
+        for at in 0..8 {
+            let not = if at % 2 == 0 { unselected() } else { unread() };
+            reports.saw([(one(), Some(not))], began + at * LASTS / 2);
+            reported += u32::from(reports.next_due().is_some());
+        }
+        assert_eq!(reported, 1);
+    }
+
+    #[test]
+    fn a_cluster_that_was_not_checked_has_no_report() {
+        let mut reports = GateReports::default();
+        reports.saw([(ClusterRef::new("team-a", "two"), None)], Instant::now());
+        assert_eq!(reports.report(&one()), None);
     }
 
     #[test]

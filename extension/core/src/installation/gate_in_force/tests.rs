@@ -34,6 +34,13 @@ fn absent(name: &str) -> ReadConfig {
     }
 }
 
+fn undiscovered(name: &str) -> ReadConfig {
+    read(name, |config| {
+        config["status"] =
+            json!({"conditions": [{"type": "Discovered", "status": "False", "reason": "Any"}]});
+    })
+}
+
 fn unreadable(name: &str) -> ReadConfig {
     ReadConfig {
         config: Err("refused".to_owned()),
@@ -49,10 +56,16 @@ fn reason(configs: &[ReadConfig], selects: &Result<bool, String>) -> Option<NotI
 #[case::in_force(read("sluice", |_| {}), Ok(true), None)]
 #[case::absent(absent("sluice"), Ok(true), Some(NotInForceReason::ExtensionConfigMissing))]
 #[case::unreadable(unreadable("sluice"), Ok(true), Some(NotInForceReason::Unreadable))]
-#[case::undiscovered(
+#[case::undiscovered(undiscovered("sluice"), Ok(true), Some(NotInForceReason::NotDiscovered))]
+#[case::no_longer_discovered(
     read("sluice", |config| config["status"]["conditions"][0]["status"] = json!("False")),
     Ok(true),
-    Some(NotInForceReason::NotDiscovered)
+    None
+)]
+#[case::no_longer_discovered_elsewhere(
+    read("sluice", |config| config["status"]["conditions"][0]["status"] = json!("False")),
+    Ok(false),
+    Some(NotInForceReason::NamespaceNotSelected)
 )]
 #[case::deleted(
     read("sluice", |config| config["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z")),
@@ -95,7 +108,7 @@ fn one_of_several_is_enough() {
     assert_eq!(reason(&[absent("other"), whole.clone()], &Ok(true)), None);
     assert_eq!(reason(&[unreadable("other"), whole], &Ok(true)), None);
     assert_eq!(reason(&[], &Ok(true)), None, "no ExtensionConfig is expected");
-    let undiscovered = read("one", |config| config["status"] = Value::Null);
+    let undiscovered = undiscovered("one");
     let found = not_in_force(&[undiscovered.clone(), absent("two")], "team-a", |_| Ok(true));
     assert_eq!(
         found.map(|found| found.reason),
@@ -123,10 +136,46 @@ fn messages_name_the_missing_hooks_and_the_namespace() {
 }
 
 #[test]
+fn only_a_missing_hook_that_holds_upgrades_is_certain() {
+    for (at, is_certain) in [
+        (0, false),
+        (1, false),
+        (2, true),
+        (3, true),
+        (4, true),
+        (5, true),
+        (8, false),
+    ] {
+        let without = read("sluice", |config| {
+            config["status"]["handlers"][at]["requestHook"]["hook"] = json!("Other");
+        });
+        let found = not_in_force(&[without], "team-a", |_| Ok(true)).unwrap();
+        assert_eq!(found.is_certain, is_certain, "{}", found.message);
+    }
+}
+
+#[test]
+fn the_text_of_a_failed_request_is_left_out() {
+    let said = |text: &str| {
+        let unread = ReadConfig {
+            config: Err(text.to_owned()),
+            ..read("sluice", |_| {})
+        };
+        let unknown = |_: &ReadConfig| Err(text.to_owned());
+        (
+            not_in_force(&[unread], "team-a", |_| Ok(true)),
+            not_in_force(&[read("sluice", |_| {})], "team-a", unknown),
+        )
+    };
+    assert_eq!(said("timed out"), said("leader changed"));
+}
+
+#[test]
 fn the_message_of_another_component_is_left_out() {
     let said = |message: &str| {
         let config = read("sluice", |config| {
-            config["status"]["conditions"][0] = json!({"type": "Discovered", "status": "False", "reason": "DiscoveryFailed", "message": message});
+            let condition = json!({"type": "Discovered", "status": "False", "reason": "DiscoveryFailed", "message": message});
+            config["status"] = json!({"conditions": [condition]});
         });
         not_in_force(&[config], "team-a", |_| Ok(true))
     };

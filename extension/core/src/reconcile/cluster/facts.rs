@@ -33,6 +33,7 @@ use crate::{
     reasons::{GateReason, Hold},
     resolver::follows_bootstrap,
     schedule::SyncPeriod,
+    summary::conditions::says_ungated,
     upgrade::{
         hop::{ControlPlaneFacts, Plan, Rollout, Worker, WorkerFacts},
         record::{ClusterFacts, of_cluster},
@@ -264,6 +265,16 @@ impl Facts {
     /// Returns the versions of the control plane, if it exists and is known.
     pub(super) fn control_plane_versions(&self) -> Option<&ControlPlaneFacts> {
         self.control_plane.as_ref().map(|cached| &cached.versions)
+    }
+
+    /// Whether the ClusterBootstrap reports a version that was written without an open gate.
+    #[must_use]
+    pub fn says_ungated(&self) -> bool {
+        let status = self
+            .bootstrap
+            .as_deref()
+            .and_then(|bootstrap| bootstrap.status.as_ref());
+        status.is_some_and(|status| says_ungated(&status.conditions))
     }
 
     /// Returns the record of an earlier reconcile.

@@ -160,12 +160,6 @@ struct Checks {
 }
 
 impl LocalState {
-    /// Whether a version was written without an open gate in the current upgrade.
-    #[must_use]
-    pub fn is_ungated(&self) -> bool {
-        !self.ungated.is_empty()
-    }
-
     /// Whether the reconcile of this state began after this number of restarts of the watches.
     #[must_use]
     pub fn is_after(&self, restarts: u64) -> bool {

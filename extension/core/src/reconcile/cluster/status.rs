@@ -41,8 +41,8 @@ use crate::{
     summary::{
         DEADLINE_EXCEEDED,
         conditions::{
-            Mirrored, mirror, with_gate_in_force, with_nothing_to_prove, with_release, with_takeover,
-            with_unmanaged, with_unseen,
+            Mirrored, mirror, says_ungated, with_gate_in_force, with_nothing_to_prove, with_release,
+            with_takeover, with_unmanaged, with_unseen,
         },
         exceeded,
         rollback::rollback_event,
@@ -293,7 +293,7 @@ pub(super) fn status(
     let told = [late(&current, &status), rollback_event(&current, &status)];
     let overridden = used_overrides(&current, &status);
     let progress_writes = progress_writes(context, &current, &status);
-    let status = with_columns(context, status, &effects.local.ungated);
+    let status = with_columns(context, status, &effects.local);
     let stored = write(context, effects, bootstrap, status)?.filter(|_| opens_swap);
     effects.local.progress_writes = progress_writes;
     effects.events.extend(told.into_iter().flatten());
@@ -380,7 +380,7 @@ fn composed(
     };
     let warnings = local.warnings.as_deref();
     let conditions = upgrade_warnings::shown(conditions, warnings, (previous, &record), now);
-    let conditions = gate_in_force(context, conditions, &local.ungated, false);
+    let conditions = gate_in_force(context, conditions, versions_ungated(local, &record), false);
     let refused = rollback::refused(&validated.rollback, packages.problem.as_ref());
     let conditions = rollback::shown(context, conditions, refused, (bootstrap, &record));
     let status = ClusterBootstrapStatus {
@@ -549,14 +549,28 @@ fn release_conditions(context: &Context<'_>, conditions: Vec<Condition>) -> Vec<
     with_release(conditions, of_cluster.unwrap_or_default(), context.began.now)
 }
 
+/// Returns the versions of an upgrade that is not over which were written without an open gate. `None` if this process has seen none and an
+/// earlier one may have.
+fn versions_ungated<'a>(local: &'a LocalState, record: &UpgradeRecord) -> Option<&'a [Ungated]> {
+    match (record.outcome, local.ungated.as_slice()) {
+        (Some(_), _) => Some(&[]),
+        (None, []) => None,
+        (None, ungated) => Some(ungated),
+    }
+}
+
 /// Returns the conditions with condition `GateInForce`, which a gate in force gets only if `adds` is true.
 fn gate_in_force(
     context: &Context<'_>,
     conditions: Vec<Condition>,
-    ungated: &[Ungated],
+    ungated: Option<&[Ungated]>,
     adds: bool,
 ) -> Vec<Condition> {
+    if ungated.is_none() && says_ungated(&conditions) {
+        return conditions;
+    }
     let gate = context.facts.gate_in_force.as_ref();
+    let ungated = ungated.unwrap_or_default();
     with_gate_in_force(conditions, gate, ungated, adds, context.began.now)
 }
 
@@ -565,8 +579,10 @@ fn gate_in_force(
 fn with_columns(
     context: &Context<'_>,
     status: ClusterBootstrapStatus,
-    ungated: &[Ungated],
+    local: &LocalState,
 ) -> ClusterBootstrapStatus {
+    let record = status.upgrade.as_ref();
+    let ungated = record.map_or(Some(&[][..]), |record| versions_ungated(local, record));
     let mut conditions = gate_in_force(context, status.conditions, ungated, true);
     if !status.upgrade.as_ref().is_some_and(waits_for_others) {
         conditions = release_conditions(context, conditions);
@@ -597,7 +613,7 @@ pub(super) fn report_release(
     }
     let status = bootstrap.status.clone().unwrap_or_default();
     let conditions = release_conditions(context, status.conditions.clone());
-    let conditions = gate_in_force(context, conditions, &context.local.ungated, false);
+    let conditions = gate_in_force(context, conditions, Some(&[]), false);
     let conditions = match context.facts.recorded(bootstrap) {
         None => conditions,
         Some(record) => {
