@@ -80,8 +80,9 @@ struct PodStatus {
     container_statuses: Option<Vec<ContainerStatus>>,
 }
 
+/// Condition of an object.
 #[derive(Debug, Deserialize)]
-struct Condition {
+pub(super) struct Condition {
     #[serde(rename = "type")]
     type_: Option<String>,
     status: Option<String>,
@@ -287,7 +288,8 @@ impl Metadata {
 }
 
 impl Condition {
-    fn is(&self, type_: &str, status: &str) -> bool {
+    /// Whether the condition has this type and status.
+    pub(super) fn is(&self, type_: &str, status: &str) -> bool {
         self.type_.as_deref() == Some(type_) && self.status.as_deref() == Some(status)
     }
 }

@@ -9,12 +9,13 @@ use sluice_crds::{
 
 use super::{
     classify::classify,
-    objects::{Budget, DaemonSet, HeldObjects, Machine, Pod},
+    objects::{Budget, Condition, DaemonSet, HeldObjects, Machine, Pod},
     requests::{Step, selector},
     texts::Texts,
 };
 use crate::{
     explanation::Explanation,
+    proof::Summary,
     protocol::{Failure, Server},
     upgrade_plan::workload::page,
 };
@@ -101,12 +102,20 @@ pub struct Probing {
 /// PackageInstall or App.
 #[derive(Debug, Deserialize)]
 struct Reconciled {
+    metadata: Option<ReconciledMetadata>,
     status: Option<ReconciledStatus>,
+}
+
+#[derive(Debug, Deserialize)]
+struct ReconciledMetadata {
+    generation: Option<i64>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct ReconciledStatus {
+    observed_generation: Option<i64>,
+    conditions: Option<Vec<Condition>>,
     useful_error_message: Option<String>,
     deploy: Option<Deploy>,
 }
@@ -125,6 +134,22 @@ struct Kapp {
 #[derive(Debug, Deserialize)]
 struct AssociatedResources {
     label: Option<String>,
+}
+
+impl Reconciled {
+    /// Returns the error of the last run, if it failed at the current generation. kapp-controller keeps an error until a run succeeds.
+    fn error(&self) -> Option<&str> {
+        let status = self.status.as_ref()?;
+        let generation = self.metadata.as_ref()?.generation?;
+        let fails = |condition: &Condition| {
+            [Summary::ReconcileFailed, Summary::DeleteFailed]
+                .into_iter()
+                .any(|summary| condition.is(summary.as_str(), "True"))
+        };
+        let has_failed = status.conditions.iter().flatten().any(fails);
+        let error = status.useful_error_message.as_deref();
+        error.filter(|_| has_failed && status.observed_generation == Some(generation))
+    }
 }
 
 impl Probing {
@@ -288,16 +313,13 @@ impl Probing {
 
     /// Adds the error of the PackageInstall or App. Returns its status.
     fn add_error(&mut self, kind: &str, text: &str) -> Result<Option<ReconciledStatus>, Failure> {
-        let status = whole::<Reconciled>(self.server(), text)?.status;
+        let reconciled = whole::<Reconciled>(self.server(), text)?;
         let package = self.probe.package.as_ref();
-        let error = status
-            .as_ref()
-            .and_then(|status| status.useful_error_message.as_deref());
-        if let Some((package, error)) = package.zip(error) {
+        if let Some((package, error)) = package.zip(reconciled.error()) {
             let object = format!("{kind} {}/{}", package.namespace, package.name);
             self.texts.add(&object, error);
         }
-        Ok(status)
+        Ok(reconciled.status)
     }
 
     /// Notes a failed request. PackageInstall and App may not exist yet.

@@ -107,7 +107,13 @@ fn list(items: &[Value]) -> Value {
 
 fn app(error: &str) -> Value {
     let resources = json!({"label": "kapp.k14s.io/app=1795310150118415764", "namespaces": ["kube-system"]});
-    json!({"status": {"usefulErrorMessage": error, "deploy": {"kapp": {"associatedResources": resources}}}})
+    json!({
+        "metadata": {"generation": 2},
+        "status": {
+            "observedGeneration": 2, "conditions": [{"type": "ReconcileFailed", "status": "True"}], "usefulErrorMessage": error,
+            "deploy": {"kapp": {"associatedResources": resources}},
+        },
+    })
 }
 
 fn daemon_set(strategy: &str, updated: i64) -> Value {
@@ -210,6 +216,28 @@ fn an_error_of_kapp_names_a_cause(#[case] error: &str, #[case] name: Cause, #[ca
         !cause.evidence.is_empty() && !cause.evidence.contains('\n'),
         "{cause:?}"
     );
+}
+
+#[rstest]
+#[case::failed("ReconcileFailed", 2, Cause::AdmissionDenied)]
+#[case::not_deleted("DeleteFailed", 2, Cause::AdmissionDenied)]
+#[case::of_an_earlier_run("Reconciling", 2, Cause::ImagePull)]
+#[case::of_an_earlier_generation("ReconcileFailed", 1, Cause::ImagePull)]
+fn only_the_error_of_the_last_run_counts(
+    #[case] condition: &str,
+    #[case] observed: i64,
+    #[case] name: Cause,
+) {
+    let mut shown = app(DENIED);
+    shown["status"]["conditions"][0]["type"] = json!(condition);
+    shown["status"]["observedGeneration"] = json!(observed);
+    let cause = cause(|path| match path {
+        APP => Some(shown.clone()),
+        // The label of the App counts in any case.
+        PODS => Some(list(&[pod(&waiting("ErrImagePull"))])),
+        _ => None,
+    });
+    assert_eq!(cause.name, name.as_str());
 }
 
 #[rstest]
