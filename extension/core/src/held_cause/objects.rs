@@ -21,8 +21,8 @@ pub struct HeldObjects {
     of_package: BTreeMap<Cause, HeldCause>,
     /// Machines that are being drained, with the message about it.
     draining: Vec<(String, String)>,
-    /// PodDisruptionBudgets that permit no eviction.
-    budgets: Vec<String>,
+    /// Namespace and name of PodDisruptionBudgets that permit no eviction.
+    budgets: Vec<(String, String)>,
     /// First failed request.
     failure: Option<String>,
 }
@@ -214,7 +214,10 @@ impl HeldObjects {
     pub(super) fn add_budget(&mut self, budget: &Budget) {
         let forbids = |status: &BudgetStatus| status.disruptions_allowed <= 0 && status.expected_pods > 0;
         if budget.status.as_ref().is_some_and(forbids) && self.budgets.len() < KEPT {
-            self.budgets.push(budget.metadata.place("PodDisruptionBudget"));
+            let Metadata { namespace, name, .. } = &budget.metadata;
+            let text = |text: Option<&str>| one_line(text.unwrap_or_default(), LONGEST);
+            self.budgets
+                .push((text(namespace.as_deref()), text(name.as_deref())));
         }
     }
 
@@ -234,36 +237,46 @@ impl HeldObjects {
         self.of_package.values().next()
     }
 
-    /// Whether a Machine is being drained.
-    pub(super) fn drains(&self) -> bool {
-        !self.draining.is_empty()
+    /// Whether a PodDisruptionBudget stops a drain whose message does not name it with its namespace.
+    pub(super) fn needs_budgets(&self) -> bool {
+        self.stopped_drain()
+            .is_some_and(|(_, _, (namespace, name))| namespace.is_none() || name.is_none())
     }
 
-    /// Returns the cause if a PodDisruptionBudget stops a drain. Cluster API repeats what the API server says of it:
-    /// `The disruption budget db needs 3 healthy pods and has 3 currently`.
+    /// Returns the cause if a PodDisruptionBudget stops a drain.
     pub(super) fn budget(&self) -> Option<HeldCause> {
-        const NAMED: &str = "disruption budget ";
-        let (machine, message) = self
-            .draining
-            .iter()
-            .find(|(_, message)| message.contains("disruption budget"))?;
-        let named = message
-            .split(NAMED)
-            .skip(1)
-            .find_map(|after| after.split_once(" needs ").map(|(name, _)| name));
-        let object = named.map(|name| {
-            let suffix = format!("/{name}");
-            let known = self.budgets.iter().find(|place| place.ends_with(&suffix));
-            known
-                .cloned()
-                .unwrap_or_else(|| format!("PodDisruptionBudget {name}"))
-        });
-        let object = object
-            .as_ref()
-            .or_else(|| self.budgets.first())
-            .unwrap_or(machine);
+        let (machine, message, (namespace, name)) = self.stopped_drain()?;
+        let object = match (namespace, name) {
+            (Some(namespace), Some(name)) => Some(format!("PodDisruptionBudget {namespace}/{name}")),
+            _ => self
+                .only_budget(namespace, name)
+                .or_else(|| name.map(|name| format!("PodDisruptionBudget {name}"))),
+        };
+        let object = object.as_deref().unwrap_or(machine);
         let evidence = format!("{machine}: {message}");
         Some(held_cause(Cause::DisruptionBudget, object, &evidence))
+    }
+
+    /// Returns the first Machine whose drain a PodDisruptionBudget stops, the message about the drain, and what it names of the
+    /// PodDisruptionBudget.
+    fn stopped_drain(&self) -> Option<(&str, &str, NamedBudget<'_>)> {
+        self.draining
+            .iter()
+            .find_map(|(machine, message)| Some((machine.as_str(), message.as_str(), named_budget(message)?)))
+    }
+
+    /// Returns the PodDisruptionBudget with this namespace and name, as far as they are known, if only one has them.
+    fn only_budget(&self, namespace: Option<&str>, name: Option<&str>) -> Option<String> {
+        // Further ones may not have been kept.
+        if self.budgets.len() == KEPT {
+            return None;
+        }
+        let mut known = self.budgets.iter().filter(|(of, known)| {
+            namespace.is_none_or(|namespace| namespace == of) && name.is_none_or(|name| name == known)
+        });
+        let (namespace, name) = known.next()?;
+        let is_only = known.next().is_none();
+        is_only.then(|| format!("PodDisruptionBudget {namespace}/{name}"))
     }
 
     /// Keeps the first object of a cause.
@@ -272,6 +285,22 @@ impl HeldObjects {
             vacant.insert(held_cause(cause, &metadata.place(kind), evidence));
         }
     }
+}
+
+/// Namespace and name of a PodDisruptionBudget, as far as a message names them.
+type NamedBudget<'a> = (Option<&'a str>, Option<&'a str>);
+
+/// Returns the first PodDisruptionBudget that stops a drain by the message about it. Its namespace is that of the Pods. Cluster API lists
+/// these, and repeats what the API server says: `* Pods shop/db-0, shop/db-1: cannot evict pod as it would violate the pod's disruption
+/// budget. The disruption budget db needs 3 healthy pods and has 3 currently`
+fn named_budget(message: &str) -> Option<NamedBudget<'_>> {
+    let (before, after) = message.split_once("evict pod as it would violate the pod's disruption budget.")?;
+    let pods = before.rsplit_once("* ").map_or(before, |(_, pods)| pods);
+    let first = pods.split([',', ':']).next().unwrap_or_default();
+    let pod = first.rsplit(' ').next().unwrap_or_default();
+    let namespace = pod.split_once('/').map(|(namespace, _)| namespace);
+    let named = after.trim_start().strip_prefix("The disruption budget ");
+    Some((namespace, named.and_then(|named| named.split(' ').next())))
 }
 
 impl Metadata {

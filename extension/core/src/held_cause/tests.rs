@@ -144,8 +144,11 @@ fn machine(message: &str) -> Value {
 const DRAIN: &str = "Drain not completed yet:\n* Pod shop/db-0: cannot evict pod as it would violate the pod's disruption budget. The \
                      disruption budget db needs 3 healthy pods and has 3 currently";
 
-fn budget() -> Value {
-    json!({"metadata": {"name": "db", "namespace": "shop"}, "status": {"disruptionsAllowed": 0, "expectedPods": 3}})
+const WITHOUT_NAMESPACE: &str = "* Pod db-0: cannot evict pod as it would violate the pod's disruption budget. The disruption budget db \
+                                 needs 3 healthy pods and has 3 currently";
+
+fn budget(namespace: &str, name: &str) -> Value {
+    json!({"metadata": {"name": name, "namespace": namespace}, "status": {"disruptionsAllowed": 0, "expectedPods": 3}})
 }
 
 #[rstest]
@@ -250,20 +253,80 @@ fn only_the_error_of_the_last_run_counts(
 #[case::scheduler(PODS, pod(&unscheduled()), Some(Cause::Unschedulable))]
 #[case::drain(MACHINES, machine(DRAIN), Some(Cause::DisruptionBudget))]
 #[case::slow_drain(MACHINES, machine("deletionTimestamp set, but still not removed"), None)]
-#[case::budget_without_drain(BUDGETS, budget(), None)]
+#[case::budget_without_drain(BUDGETS, budget("shop", "db"), None)]
 fn an_object_shows_a_cause(#[case] at: &str, #[case] object: Value, #[case] name: Option<Cause>) {
     let cause = cause(|path| (path == at).then(|| list(std::slice::from_ref(&object))));
     assert_eq!(cause.name, name.unwrap_or(Cause::Unknown).as_str());
 }
 
-#[test]
-fn causes_have_an_order() {
-    let of_drain = cause(|path| match path {
-        MACHINES => Some(list(&[machine(DRAIN)])),
-        BUDGETS => Some(list(&[budget()])),
+#[rstest]
+#[case::of_the_pods(DRAIN, &[("other", "db"), ("shop", "db")], "PodDisruptionBudget shop/db")]
+#[case::without_a_list(DRAIN, &[("other", "db")], "PodDisruptionBudget shop/db")]
+#[case::among_others(
+    "Drain not completed yet (started at 2026-10-09T16:13:59Z):\n* Pod kube-system/dns-0: deletionTimestamp set, but still not removed from \
+     the Node\n* Pods shop/db-0, shop/db-1, shop/db-2, ... (3 more): cannot evict pod as it would violate the pod's disruption budget. The \
+     disruption budget db needs 20 healthy pods and has 20 currently\n* Pod web/a-0: failed to evict Pod, no\nAfter above Pods have been \
+     removed from the Node, the following Pods will be evicted: other/b-0",
+    &[("other", "db")],
+    "PodDisruptionBudget shop/db"
+)]
+#[case::processed(
+    "* Pod shop/db-0: cannot evict pod as it would violate the pod's disruption budget. The disruption budget db is still being processed \
+     by the server.",
+    &[],
+    "PodDisruptionBudget shop/db"
+)]
+#[case::only_name(WITHOUT_NAMESPACE, &[("shop", "db"), ("shop", "web")], "PodDisruptionBudget shop/db")]
+#[case::two_of_the_name(WITHOUT_NAMESPACE, &[("shop", "db"), ("other", "db")], "PodDisruptionBudget db")]
+#[case::only_namespace(
+    "* Pod shop/db-0: cannot evict pod as it would violate the pod's disruption budget.",
+    &[("other", "web")],
+    "Machine team-a/md-0-a"
+)]
+fn the_budget_that_stops_a_drain_is_named(
+    #[case] message: &str,
+    #[case] budgets: &[(&str, &str)],
+    #[case] object: &str,
+) {
+    let cause = cause(|path| match path {
+        MACHINES => Some(list(&[machine(message)])),
+        BUDGETS => {
+            let budgets: Vec<Value> = budgets
+                .iter()
+                .map(|(namespace, name)| budget(namespace, name))
+                .collect();
+            Some(list(&budgets))
+        }
         _ => None,
     });
-    assert_eq!(of_drain.object, "PodDisruptionBudget shop/db");
+    assert_eq!(
+        (cause.name.as_str(), cause.object.as_str()),
+        ("DisruptionBudget", object)
+    );
+}
+
+#[rstest]
+#[case::none("", Cause::DisruptionBudget)]
+#[case::timeout(TIMED_OUT, Cause::DisruptionBudget)]
+#[case::other("ytt: Error: no such key", Cause::Unknown)]
+fn another_error_precedes_a_drain(#[case] error: &str, #[case] name: Cause) {
+    let cause = cause(|path| match path {
+        APP => Some(app(error)),
+        MACHINES => Some(list(&[machine(DRAIN)])),
+        _ => None,
+    });
+    assert_eq!(cause.name, name.as_str());
+    let mut objects = HeldObjects::default();
+    objects.add_machine(&serde_json::from_value(machine(DRAIN)).unwrap());
+    let record = record(("PackagesNotReady", ""), Some("AppReconciling"));
+    let mut texts = Texts::default();
+    texts.add("App tkg-system/one-antrea", error);
+    let wait = explain(&record, None).unwrap();
+    assert_eq!(classify(&wait, &texts, &objects).name, name.as_str());
+}
+
+#[test]
+fn causes_have_an_order() {
     let mut evidence: Vec<(&str, Value, Cause)> = vec![
         (APP, app(DENIED), Cause::AdmissionDenied),
         (

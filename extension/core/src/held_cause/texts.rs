@@ -45,6 +45,11 @@ impl Texts {
         self.cause(Cause::KappTimeout, timed_out)
     }
 
+    /// Whether there is no error but timeouts of kapp.
+    pub(super) fn only_time_out(&self) -> bool {
+        self.0.iter().all(|(_, text)| timed_out(text).is_some())
+    }
+
     /// Returns the first text with its object.
     pub(super) fn first(&self) -> Option<(&str, &str)> {
         self.0
