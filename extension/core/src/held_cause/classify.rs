@@ -127,10 +127,11 @@ fn package_in(message: &str) -> Option<String> {
     Some(format!("Package {name}"))
 }
 
+/// Returns cause `Unknown` of a wait for a workload API server that responds, with an error of kapp, a failed request or the hold reason.
 fn unknown(wait: &Explanation<'_>, texts: &Texts, objects: &HeldObjects) -> HeldCause {
-    match (objects.failure(), texts.first()) {
-        (Some(failure), _) => held_cause(Cause::Unknown, &wait.subject(), failure),
-        (None, Some((object, text))) => held_cause(Cause::Unknown, object, text),
+    match (texts.first(), objects.failure()) {
+        (Some((object, text)), _) => held_cause(Cause::Unknown, object, text),
+        (None, Some(failure)) => held_cause(Cause::Unknown, &wait.subject(), failure),
         (None, None) => held_cause(Cause::Unknown, &wait.subject(), &said(wait)),
     }
 }

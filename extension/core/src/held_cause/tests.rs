@@ -485,6 +485,25 @@ fn a_failed_probe_is_the_evidence() {
 }
 
 #[test]
+fn an_error_of_kapp_precedes_a_failed_request() {
+    let record = record(("PackagesNotReady", ""), Some("AppReconciling"));
+    let (probed, _) = run(probe(), |path, _| match path {
+        INSTALL => Ok(json!({"metadata": {}})),
+        APP => Ok(app("ytt: Error: no such key")),
+        _ => Err(Failure::other(Server::Workload, "reset")),
+    });
+    let cause = probed.cause(&explain(&record, None).unwrap()).unwrap();
+    assert_eq!(
+        (
+            cause.name.as_str(),
+            cause.object.as_str(),
+            cause.evidence.as_str()
+        ),
+        ("Unknown", "App tkg-system/one-antrea", "ytt: Error: no such key")
+    );
+}
+
+#[test]
 fn five_thousand_pods_are_within_the_limits() {
     let run_of = |size: usize| {
         let record = record(("PackagesNotReady", ""), Some("AppReconciling"));
