@@ -324,7 +324,8 @@ impl Condition {
 }
 
 impl ContainerStatus {
-    /// Returns the cause for which the container waits, with the evidence.
+    /// Returns the cause for which the container waits, with the evidence. Users who may not read the workload cluster read the evidence. The
+    /// message of a crash may contain commands and values.
     fn waits(&self) -> Option<(Cause, String)> {
         let waiting = self.state.as_ref()?.waiting.as_ref()?;
         let reason = waiting.reason.as_deref()?;
@@ -338,10 +339,36 @@ impl ContainerStatus {
             _ => return None,
         };
         let name = self.name.as_deref().unwrap_or_default();
-        let evidence = match waiting.message.as_deref() {
-            None | Some("") => format!("container {name} waits: {reason}"),
-            Some(message) => format!("container {name} waits: {reason}: {message}"),
+        let message = waiting.message.as_deref().filter(|message| !message.is_empty());
+        let evidence = match message.filter(|_| cause == Cause::ImagePull) {
+            None => format!("container {name} waits: {reason}"),
+            Some(message) => {
+                let message = without_credentials(message);
+                format!("container {name} waits: {reason}: {message}")
+            }
         };
         Some((cause, evidence))
     }
+}
+
+/// Returns a text whose URLs have no userinfo, and end at their query. Each run of white space becomes one blank.
+pub(super) fn without_credentials(text: &str) -> String {
+    let words: Vec<String> = text.split_whitespace().map(bare_url).collect();
+    words.join(" ")
+}
+
+/// Returns a word without userinfo, and without everything from the query on, if it is a URL.
+fn bare_url(word: &str) -> String {
+    let Some((scheme, url)) = word.split_once("://") else {
+        return word.to_owned();
+    };
+    let url = url.split('?').next().unwrap_or_default();
+    let mut bare = scheme.to_owned();
+    for part in url.split("://") {
+        let authority = part.find(['/', '#']).unwrap_or(part.len());
+        let host = part[..authority].rfind('@').map_or(0, |at| at + 1);
+        bare.push_str("://");
+        bare.push_str(&part[host..]);
+    }
+    bare
 }

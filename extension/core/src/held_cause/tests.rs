@@ -560,6 +560,41 @@ fn texts_of_tenants_are_cut_and_escaped() {
 }
 
 #[rstest]
+#[case::userinfo(
+    "Head \"https://user:pass@host/v2/a\": EOF",
+    "Head \"https://host/v2/a\": EOF"
+)]
+#[case::token("https://token@host:5000/v2/", "https://host:5000/v2/")]
+#[case::at_in_a_password("https://user:p@ss@host", "https://host")]
+#[case::query("\"https://host/token?account=a&scope=b\": 401", "\"https://host/token 401")]
+#[case::query_with_a_url("https://host/a?next=https://user:pass@other/ b", "https://host/a b")]
+#[case::two_in_a_word("https://a:b@one,https://c:d@two/e", "https://one,https://two/e")]
+#[case::digest("https://host/v2/a@sha256:00", "https://host/v2/a@sha256:00")]
+#[case::image(
+    "image \"host/a@sha256:00\" not found, why?",
+    "image \"host/a@sha256:00\" not found, why?"
+)]
+#[case::nothing("", "")]
+fn urls_lose_their_credentials(#[case] text: &str, #[case] expected: &str) {
+    assert_eq!(objects::without_credentials(text), expected);
+}
+
+#[rstest]
+#[case::image(
+    "ImagePullBackOff",
+    "container agent waits: ImagePullBackOff: GET https://host/token"
+)]
+#[case::crash("CrashLoopBackOff", "container agent waits: CrashLoopBackOff")]
+#[case::start("RunContainerError", "container agent waits: RunContainerError")]
+fn evidence_of_containers_has_no_secrets(#[case] reason: &str, #[case] evidence: &str) {
+    let mut status = waiting(reason);
+    status["containerStatuses"][0]["state"]["waiting"]["message"] =
+        json!("GET https://user:pass@host/token?a=b");
+    let cause = cause(|path| (path == PODS).then(|| list(&[pod(&status)])));
+    assert_eq!(cause.evidence, evidence);
+}
+
+#[rstest]
 #[case::of_kapp("kapp.k14s.io/app=1795310150118415764", true)]
 #[case::everything("", false)]
 #[case::any_value("kapp.k14s.io/app", false)]
