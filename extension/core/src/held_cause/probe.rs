@@ -216,8 +216,8 @@ impl Probing {
             }
         };
         match read {
-            Ok(Some(token)) => self.token = Some(token),
-            Ok(None) => self.advance(),
+            Ok(Some(token)) if self.may_continue() => self.token = Some(token),
+            Ok(_) => self.advance(),
             Err(failure) => {
                 self.objects.fail(&failure.text);
                 self.advance();
@@ -259,6 +259,12 @@ impl Probing {
             Step::Budgets => is_named || self.is_lost || !self.objects.needs_budgets(),
             _ => is_named || self.is_lost,
         }
+    }
+
+    /// Whether the current step may read a further page. Machines and PodDisruptionBudgets leave half of the limits to running Pods.
+    fn may_continue(&self) -> bool {
+        let leaves_half = self.requests < REQUESTS / 2 && self.left > RESPONSES / 2;
+        leaves_half || !matches!(self.step, Step::Machines | Step::Budgets)
     }
 
     fn advance(&mut self) {

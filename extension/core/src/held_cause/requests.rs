@@ -30,12 +30,12 @@ pub(super) enum Step {
     DaemonSets,
     /// Pods of the package that do not run.
     PendingPods,
-    /// Pods of the package that run.
-    RunningPods,
     /// Machines of the Cluster.
     Machines,
     /// PodDisruptionBudgets of the workload cluster.
     Budgets,
+    /// Pods of the package that run. They come last: there may be thousands of them.
+    RunningPods,
     /// The probe has ended.
     Ended,
 }
@@ -47,10 +47,10 @@ impl Step {
             Self::Install => Self::App,
             Self::App => Self::DaemonSets,
             Self::DaemonSets => Self::PendingPods,
-            Self::PendingPods => Self::RunningPods,
-            Self::RunningPods => Self::Machines,
+            Self::PendingPods => Self::Machines,
             Self::Machines => Self::Budgets,
-            Self::Contact | Self::Budgets | Self::Ended => Self::Ended,
+            Self::Budgets => Self::RunningPods,
+            Self::Contact | Self::RunningPods | Self::Ended => Self::Ended,
         }
     }
 

@@ -505,7 +505,7 @@ fn an_error_of_kapp_precedes_a_failed_request() {
 
 #[test]
 fn five_thousand_pods_are_within_the_limits() {
-    let run_of = |size: usize| {
+    let run_of = |size: usize, machines: &[Value], name: Cause| {
         let record = record(("PackagesNotReady", ""), Some("AppReconciling"));
         let status = json!({"conditions": [], "containerStatuses": [{"name": "x".repeat(size)}]});
         let (probed, asked) = run(probe(), |path, query| {
@@ -519,18 +519,37 @@ fn five_thousand_pods_are_within_the_limits() {
                 PODS if query.contains("Running") => json!({
                     "kind": "PodList", "metadata": {"continue": (begin + 20).to_string()}, "items": vec![pod(&status); 20],
                 }),
+                MACHINES => list(machines),
                 _ => list(&[]),
             })
         });
         assert_eq!(
             probed.cause(&explain(&record, None).unwrap()).unwrap().name,
-            Cause::Unknown.as_str()
+            name.as_str()
         );
         asked.len()
     };
-    assert_eq!(run_of(10), 20);
+    assert_eq!(run_of(10, &[], Cause::Unknown), 20);
     // 2 MiB are used up before.
-    assert!(run_of(10_000) < 20);
+    assert!(run_of(10_000, &[], Cause::Unknown) < 20);
+    // Running Pods are read last.
+    assert_eq!(run_of(10, &[machine(DRAIN)], Cause::DisruptionBudget), 20);
+}
+
+#[test]
+fn machines_leave_requests_for_running_pods() {
+    let record = record(("PackagesNotReady", ""), Some("AppReconciling"));
+    let (probed, _) = run(probe(), |path, query| {
+        Ok(match path {
+            APP => app(""),
+            INSTALL => json!({"metadata": {}}),
+            MACHINES => json!({"kind": "MachineList", "metadata": {"continue": "50"}, "items": []}),
+            PODS if query.contains("Running") => list(&[pod(&waiting("CrashLoopBackOff"))]),
+            _ => list(&[]),
+        })
+    });
+    let cause = probed.cause(&explain(&record, None).unwrap()).unwrap();
+    assert_eq!(cause.name, Cause::CrashLoop.as_str());
 }
 
 #[test]
