@@ -44,7 +44,7 @@ pub(crate) struct Probes {
 #[derive(Debug)]
 enum State {
     /// The task makes the requests.
-    Runs { _task: AbortOnDropHandle<()> },
+    Runs { task: AbortOnDropHandle<()> },
     /// The result waits for a reconcile.
     Ended(Box<Probed>),
 }
@@ -69,7 +69,8 @@ impl Probes {
     /// if other probes have all permits.
     pub(super) fn start(&self, uid: &str, clients: (Client, Option<Client>), probe: Probe) -> bool {
         let mut states = lock(&self.states);
-        if matches!(states.get(uid), Some(State::Runs { .. })) {
+        // A task that panicked leaves no result.
+        if matches!(states.get(uid), Some(State::Runs { task }) if !task.is_finished()) {
             return true;
         }
         let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() else {
@@ -88,10 +89,8 @@ impl Probes {
             drop(states);
             ended.send(cluster);
         });
-        let task = State::Runs {
-            _task: AbortOnDropHandle::new(task),
-        };
-        states.insert(uid.to_owned(), task);
+        let task = AbortOnDropHandle::new(task);
+        states.insert(uid.to_owned(), State::Runs { task });
         true
     }
 
@@ -150,4 +149,41 @@ async fn send(client: &Client, request: ProbeRequest) -> Result<String, Failure>
     request.extensions_mut().insert(AtMost(longest));
     let text = client.request_text(request).await;
     text.map_err(|error| failure(server, &error))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+
+    use http::{Request, Response};
+    use kube::client::Body;
+    use tokio::task::yield_now;
+    use tower::{BoxError, service_fn};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_task_without_a_result_is_replaced() {
+        let probes = Probes::default();
+        let is_running = || {
+            let states = lock(&probes.states);
+            matches!(states.get("uid"), Some(State::Runs { task }) if !task.is_finished())
+        };
+        let task = AbortOnDropHandle::new(tokio::spawn(async {}));
+        lock(&probes.states).insert("uid".to_owned(), State::Runs { task });
+        while is_running() {
+            yield_now().await;
+        }
+        let silent = service_fn(|_: Request<Body>| pending::<Result<Response<Body>, BoxError>>());
+        let probe = Probe {
+            subject: "antrea 1.9.0".to_owned(),
+            package: None,
+            is_unreachable: true,
+            namespace: "team-a".to_owned(),
+            cluster: "one".to_owned(),
+        };
+        let client = Client::new(silent, "default");
+        assert!(probes.start("uid", (client.clone(), Some(client)), probe));
+        assert!(is_running());
+    }
 }
