@@ -18,17 +18,22 @@ use sluice_core::{
     },
     cache::stores::Stored as _,
     decode::Undecodable,
+    explanation::explain,
+    held_cause::{Cause, Probe, ProbedPackage, Probing},
     installation::gate_in_force::{GateInForce, NotInForce, NotInForceReason},
     packages::bootstrap::PackageFacts,
     reconcile::cluster::{
-        CachedControlPlane, Clock, Context, Done, Effects, Facts, Failure, Interrupt, LocalState, Object,
-        Read, ReadPhase, ReadResult, Server, Settings, Verb, Watched, Write, reconcile,
+        CachedControlPlane, Clock, Context, Done, Effects, Facts, Failure, Interrupt, LocalState,
+        LocalStates, Object, Read, ReadPhase, ReadResult, Server, Settings, Verb, Watched, Write, reconcile,
     },
     schedule::SyncPeriod,
     upgrade::hop::{ControlPlaneFacts, Rollout},
     upgrade_plan::{UpgradePlan, plan_of},
 };
-use sluice_crds::foreign::{Cluster, ControlPlane};
+use sluice_crds::{
+    foreign::{Cluster, ControlPlane},
+    run::{ClusterBootstrap, HeldCause, UpgradeRecord},
+};
 
 use crate::{
     connection::{Connection, WATCHED, time_at},
@@ -132,77 +137,152 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) epoch: Instant,
 }
 
-/// Of so many reconciles of a leader, one is compared with others that know other reports about its gate.
+/// Of so many reconciles of a leader, one is compared with others that know other reports about its gate and other causes of its hold.
 const COMPARED: u64 = 64;
+
+/// Kind of the object that has the record of an upgrade.
+const BOOTSTRAP: &str = "ClusterBootstrap";
 
 /// What a reconcile requests.
 #[derive(Debug, PartialEq)]
 enum Requested {
     Reads(Vec<Read>),
-    /// The records of written statuses, and the other written objects. Without a write, the stored record.
-    Decided(Vec<Value>),
+    /// Kind of each written object, with the record of a status, or with the object. Without a write, the stored record.
+    Decided(Vec<(String, Value)>),
     /// The write of a status with the stored record.
-    OnlyConditions,
+    OnlyReports,
 }
 
-/// Checks that a reconcile requests the same with any report about the gate of its Cluster, but for the conditions of a status.
+/// Checks that a reconcile requests the same with any report about the gate of its Cluster and any cause of its hold, but for the conditions
+/// and the cause in a status. `cause` is an index.
 fn decides_nothing_from_reports(
     facts: &Facts,
     (local, began): (&LocalState, Clock),
     answers: &[(Read, ReadResult)],
+    cause: usize,
 ) {
-    let requested = |gate_in_force: Option<GateInForce>| {
-        let facts = Facts {
-            gate_in_force,
-            ..facts.clone()
-        };
-        let mut known = Context::new(&facts, local, began);
+    let stored = serde_json::to_value(record_of(facts)).expect("a record");
+    let requested = |facts: &Facts, local: &LocalState| {
+        let mut known = Context::new(facts, local, began);
         for (ask, answer) in answers {
             known.record_answer(ask.clone(), answer.clone());
         }
-        let stored = record_of(&facts);
         match reconcile(&known, &mut Effects::of(local)) {
             Err(Interrupt::Need(asks)) => Requested::Reads(asks),
             Err(Interrupt::Write(writes)) => {
-                let decided: Vec<Value> = writes.iter().map(decided).collect();
+                let decided: Vec<(String, Value)> = writes.iter().map(decided).collect();
                 match decided.as_slice() {
-                    [record] if *record == stored && !stored.is_null() => Requested::OnlyConditions,
+                    [only] if is_stored(only, &stored) && !stored.is_null() => Requested::OnlyReports,
                     _ => Requested::Decided(decided),
                 }
             }
-            Err(Interrupt::Failed(_) | Interrupt::Held(_)) | Ok(_) => Requested::Decided(vec![stored]),
+            Err(Interrupt::Failed(_) | Interrupt::Held(_)) | Ok(_) => {
+                Requested::Decided(vec![(BOOTSTRAP.to_owned(), stored.clone())])
+            }
         }
     };
+    let reported = |gate_in_force: Option<GateInForce>, cause: Option<HeldCause>| Facts {
+        gate_in_force,
+        bootstrap: facts
+            .bootstrap
+            .as_deref()
+            .map(|bootstrap| Arc::new(with_cause(bootstrap, cause))),
+        ..facts.clone()
+    };
+    let unreported = Facts {
+        gate_in_force: None,
+        ..facts.clone()
+    };
+    let cause = HeldCause {
+        name: Cause::ALL[cause % Cause::ALL.len()].as_str().to_owned(),
+        object: "Pod kube-system/agent-0".to_owned(),
+        evidence: "anything".to_owned(),
+    };
     let not = NotInForce::new(NotInForceReason::NamespaceNotSelected, "unselected");
-    let [unknown, yes, no] = [None, Some(GateInForce::Yes), Some(GateInForce::No(not))].map(requested);
-    for other in [yes, no] {
-        let conditions_differ = matches!(
-            (&unknown, &other),
-            (Requested::OnlyConditions, Requested::Decided(_))
-                | (Requested::Decided(_), Requested::OnlyConditions)
-        );
-        assert!(
-            conditions_differ || unknown == other,
-            "decided from a report about the gate: {unknown:?} and {other:?}"
-        );
+    let first = requested(&unreported, local);
+    let others = [
+        requested(&reported(Some(GateInForce::Yes), Some(cause)), local),
+        requested(
+            &reported(Some(GateInForce::No(not)), None),
+            &with_probe(facts, local),
+        ),
+    ];
+    for other in others {
+        let is_same = match (&first, &other) {
+            // The entries of a swap follow a status that does not differ.
+            (Requested::OnlyReports, Requested::Decided(decided))
+            | (Requested::Decided(decided), Requested::OnlyReports) => decided
+                .iter()
+                .all(|write| write.0 == "Cluster" || is_stored(write, &stored)),
+            (first, other) => first == other,
+        };
+        assert!(is_same, "decided from a report: {first:?} and {other:?}");
     }
 }
 
-/// Returns what a write decides: the record of a status, or the body.
-fn decided(write: &Write) -> Value {
-    if write.verb == Verb::ReplaceStatus && write.key.resource.kind == "ClusterBootstrap" {
-        return write.body["status"]["upgrade"].clone();
+/// Whether a write is that of a status with the stored record.
+fn is_stored((kind, content): &(String, Value), stored: &Value) -> bool {
+    kind == BOOTSTRAP && content == stored
+}
+
+/// Returns the kind of a written object, with what a write decides: the record of a status, or the body.
+fn decided(write: &Write) -> (String, Value) {
+    let kind = write.key.resource.kind.to_string();
+    let mut body = write.body.clone();
+    if kind == BOOTSTRAP && write.verb == Verb::ReplaceStatus {
+        body = body["status"]["upgrade"].take();
+    } else if kind == BOOTSTRAP
+        && let Some(object) = body.as_object_mut()
+    {
+        // The API server ignores it.
+        object.remove("status");
     }
-    write.body.clone()
+    (kind, body)
 }
 
 /// Returns the stored record of a Cluster.
-fn record_of(facts: &Facts) -> Value {
-    let status = facts
-        .bootstrap
-        .as_deref()
-        .and_then(|bootstrap| bootstrap.status.as_ref());
-    serde_json::to_value(status.and_then(|status| status.upgrade.as_ref())).expect("a record")
+fn record_of(facts: &Facts) -> Option<&UpgradeRecord> {
+    facts.bootstrap.as_deref()?.status.as_ref()?.upgrade.as_ref()
+}
+
+/// Returns a ClusterBootstrap with this cause of its held gate, if a gate is held.
+fn with_cause(bootstrap: &ClusterBootstrap, cause: Option<HeldCause>) -> ClusterBootstrap {
+    let mut bootstrap = bootstrap.clone();
+    let status = bootstrap.status.as_mut();
+    if let Some(held) = status.and_then(|status| status.held.as_mut()) {
+        held.cause = cause;
+    }
+    bootstrap
+}
+
+/// Returns a local state with the result of a probe, if the Cluster waits by the stored record: an admission webhook denies the package.
+fn with_probe(facts: &Facts, local: &LocalState) -> LocalState {
+    let Some(wait) = record_of(facts).and_then(|record| explain(record, None)) else {
+        return local.clone();
+    };
+    let mut probing = Probing::new(Probe {
+        subject: wait.subject(),
+        package: Some(ProbedPackage {
+            server: Server::Workload,
+            namespace: SYSTEM.to_owned(),
+            name: "denied".to_owned(),
+        }),
+        is_unreachable: false,
+        namespace: TEAM.to_owned(),
+        cluster: "one".to_owned(),
+    });
+    let install = json!({
+        "metadata": {"generation": 1},
+        "status": {
+            "observedGeneration": 1, "conditions": [{"type": "ReconcileFailed", "status": "True"}],
+            "usefulErrorMessage": "admission webhook \"policy.example.com\" denied the request: no",
+        },
+    });
+    probing.answered(Ok(install.to_string().as_str()));
+    let (mut states, uid) = (LocalStates::default(), &facts.owner.uid);
+    states.keep(uid, local.clone());
+    states.probed(uid, probing.end());
+    states.get(uid)
 }
 
 /// Returns a requested write as a leader with this defect sends it.
@@ -377,7 +457,8 @@ impl Leader {
         outcomes: &[(Write, Result<Object, Failure>)],
     ) {
         if self.search.is_none() && self.begun.is_multiple_of(COMPARED) && outcomes.is_empty() {
-            decides_nothing_from_reports(facts, at, answers);
+            let compared = usize::try_from(self.begun / COMPARED).expect("a number of reconciles");
+            decides_nothing_from_reports(facts, at, answers, compared);
         }
     }
 
