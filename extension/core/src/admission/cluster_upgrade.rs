@@ -93,7 +93,7 @@ pub fn with_gate(mut verdict: Verdict, new: &Cluster, not: &NotInForce, denies: 
     } else {
         let verb = if *is_certain { "will not" } else { "may not" };
         let text = format!("the upgrade {verb} wait for Sluice ({reason}): {message}");
-        verdict.warnings.push(text);
+        verdict.warnings.insert(0, text);
     }
     verdict
 }
