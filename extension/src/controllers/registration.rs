@@ -156,19 +156,19 @@ impl HookScope {
 }
 
 /// Checks the ExtensionConfigs with these names for as long as it is polled. `clusters` returns the Clusters with a ClusterBootstrap or a
-/// ClusterUpgrade, whose gates that are not in force are reported to `gates`.
+/// ClusterUpgrade, whose gates that are not in force are reported to `reports`.
 pub async fn run(
     client: Client,
     names: Vec<String>,
     clusters: impl Fn() -> Vec<ClusterRef>,
     metrics: RegistrationMetrics,
-    (scope, gates): (Option<HookScope>, Option<GatesInForce>),
+    (scope, reports): (Option<HookScope>, Option<GatesInForce>),
 ) {
     let mut checks = RegistrationChecks {
         client,
         metrics,
         hook_scope: scope,
-        gates,
+        reports,
         selected: HashMap::new(),
         unselected: Vec::new(),
     };
@@ -185,7 +185,7 @@ pub async fn run(
         tokio::select! {
             biased;
             _ = ticks.tick() => {}
-            _ = pace.tick(), if checks.gates.as_ref().is_some_and(GatesInForce::has_due) => {
+            _ = pace.tick(), if checks.reports.as_ref().is_some_and(GatesInForce::has_due) => {
                 let _panicked = AssertUnwindSafe(checks.report()).catch_unwind().await;
                 continue;
             }
@@ -205,7 +205,7 @@ struct RegistrationChecks {
     /// Scope to keep up to date; `None` if nothing depends on it.
     hook_scope: Option<HookScope>,
     /// Reports of gates that are not in force; `None` without packages.
-    gates: Option<GatesInForce>,
+    reports: Option<GatesInForce>,
     /// Namespaces by selector, with the time of their list.
     selected: HashMap<String, (Instant, BTreeSet<String>)>,
     /// Unselected namespaces of Clusters in the last check.
@@ -235,7 +235,7 @@ impl RegistrationChecks {
             }
             Err(why) => findings.push(Finding::ScopeUnknown(why)),
         }
-        if let Some(gates) = self.gates.clone() {
+        if let Some(reports) = self.reports.clone() {
             let mut scopes = HashMap::new();
             for config in &configs {
                 let called: Vec<&Value> = config.called().into_iter().collect();
@@ -247,17 +247,17 @@ impl RegistrationChecks {
                 Some(Ok(None)) | None => Ok(false),
                 Some(Err(why)) => Err(why.clone()),
             };
-            gates.saw(&configs, clusters, selects);
-            self.metrics.show_gates(gates.counts());
+            reports.saw(&configs, clusters, selects);
+            self.metrics.show_gates(reports.counts());
         }
         findings
     }
 
     /// Reports the next gate that is not in force.
     async fn report(&self) {
-        if let Some(gates) = &self.gates {
-            gates.report_next().await;
-            self.metrics.show_gates(gates.counts());
+        if let Some(reports) = &self.reports {
+            reports.report_next().await;
+            self.metrics.show_gates(reports.counts());
         }
     }
 
