@@ -64,6 +64,7 @@ async fn run(scene: Scene) -> Result<()> {
 
     // In force again: the upgrade is admitted, and waits as ever.
     site.extension()?.register(NAME, &Scope::Everywhere).await?;
+    site.counts("NotDiscovered", 0.0).await?;
     site.cluster.upgrade(&site.new).await?;
     site.condition("True", "HooksCalled").await?;
     site.cluster.is_settled(TIMEOUT).await?;
@@ -126,7 +127,7 @@ impl Site {
     async fn is_reported(&self, status: &str, reason: &str) -> Result<()> {
         self.admits(Some(reason)).await?;
         self.condition(status, reason).await?;
-        self.is_counted(reason).await
+        self.counts(reason, 1.0).await
     }
 
     /// Admission answers a raised version by this reason, and lets a scale-up pass.
@@ -168,13 +169,16 @@ impl Site {
         self.cluster.bootstrap_until(what, 2 * TIMEOUT, probe).await
     }
 
-    async fn is_counted(&self, reason: &str) -> Result<()> {
+    /// The metric has this value for a reason.
+    async fn counts(&self, reason: &str, count: f64) -> Result<()> {
         let series = format!("{METRIC}{{reason=\"{reason}\"}}");
         let extension = self.extension()?;
-        wait::until(format!("{series} to be 1 at least"), TIMEOUT, || async {
-            match extension.metric(&series).await? {
-                counted if counted >= 1.0 => Ok(()),
-                counted => wait::not_yet(counted),
+        wait::until(format!("{series} to be {count}"), TIMEOUT, || async {
+            let counted = extension.metric(&series).await?;
+            if (counted - count).abs() < 0.5 {
+                Ok(())
+            } else {
+                wait::not_yet(counted)
             }
         })
         .await?;
@@ -207,7 +211,7 @@ impl Site {
             gate_is(&bootstrap, "False", "NoTopology")
         })
         .await?;
-        self.is_counted("NoTopology").await?;
+        self.counts("NoTopology", 1.0).await?;
         self.objects.delete(&path).await?;
         let cluster = format!("/apis/cluster.x-k8s.io/v1beta2/namespaces/{namespace}/clusters/plain");
         self.objects
