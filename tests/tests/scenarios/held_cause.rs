@@ -17,6 +17,7 @@ use sluice_tests::requests::apply;
 use sluice_tests::scenario::{Cluster, Objects, Scenario, Scene, TIMEOUT, VERSIONS, Work};
 use sluice_tests::stack::kubelet::{CRASHING, DELAY_ANNOTATION, Delay, MISSING};
 use sluice_tests::wait;
+use tokio::sync::Mutex;
 
 use crate::common::{REFUSED, Refusal, is_completed, metrics, proven_before_written, record_says};
 
@@ -45,6 +46,9 @@ const REFUSAL: Refusal<'_> = Refusal {
     users: "",
     resources: &[("networking.k8s.io", "networkpolicies")],
 };
+
+/// Releases of the Clusters share Packages, which their API server creates for one of two requests at a time.
+static PUBLISHING: Mutex<()> = Mutex::const_new(());
 
 pub(crate) fn scenario() -> Scenario {
     Scenario::new(
@@ -247,8 +251,10 @@ impl Planned {
         };
         let old = release(VERSIONS[1], OLD, old)?;
         let new = release(VERSIONS[2], NEW, new)?;
+        let publishing = PUBLISHING.lock().await;
         scene.publish(&old).await?;
         scene.publish(&new).await?;
+        drop(publishing);
         let cluster = scene.cluster(name).workers(1).create_settled(&old).await?;
         Ok(Self { cluster, new })
     }
