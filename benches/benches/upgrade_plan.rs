@@ -195,8 +195,13 @@ fn schema_and_values() -> (Value, Value) {
             json!({"type": "integer", "minimum": 0, "description": "x".repeat(20)}),
             json!(index),
         ),
-        2 => (
+        // A schema may have 100 patterns.
+        2 if index == 2 => (
             json!({"type": "string", "pattern": "^[a-z0-9.-]+$"}),
+            json!(format!("{index}.example.com")),
+        ),
+        2 => (
+            json!({"type": "string", "maxLength": 64, "description": "x".repeat(20)}),
             json!(format!("{index}.example.com")),
         ),
         _ => (

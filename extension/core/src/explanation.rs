@@ -60,6 +60,11 @@ pub fn hold_of(gate: &Gate) -> Option<Hold> {
     Some(Hold::new(GateReason::parse(&gate.reason)?, gate.message.clone()))
 }
 
+/// Returns a package with its version.
+pub(crate) fn subject_of(package: &PackageRecord) -> String {
+    one_line(&format!("{} {}", package.name, package.version), LONGEST_SUBJECT)
+}
+
 impl<'a> Explanation<'a> {
     fn of_gate(gate: &'a Gate, since: Option<Time>) -> Self {
         Self {
@@ -160,10 +165,8 @@ impl<'a> Explanation<'a> {
     /// Returns the package with its version, or the reason of the gate.
     #[must_use]
     pub fn subject(&self) -> String {
-        let subject = self.package.map_or(Cow::Borrowed(self.reason), |package| {
-            format!("{} {}", package.name, package.version).into()
-        });
-        one_line(&subject, LONGEST_SUBJECT)
+        self.package
+            .map_or_else(|| one_line(self.reason, LONGEST_SUBJECT), subject_of)
     }
 
     /// Returns the text in at most `longest` characters: without the build metadata of a package version, which is often longer than

@@ -26,12 +26,16 @@ pub fn classify(wait: &Explanation<'_>, texts: &Texts, objects: &HeldObjects) ->
             _ => cause,
         };
     }
+    evidence(texts, objects).unwrap_or_else(|| unknown(wait, texts, objects))
+}
+
+/// Returns the cause that errors and objects show.
+pub(super) fn evidence(texts: &Texts, objects: &HeldObjects) -> Option<HeldCause> {
     texts
         .specific()
         .or_else(|| objects.of_package().cloned())
         .or_else(|| objects.budget().filter(|_| texts.only_time_out()))
         .or_else(|| texts.timeout())
-        .unwrap_or_else(|| unknown(wait, texts, objects))
 }
 
 /// Returns the cause that the hold reason alone shows. A reason that no object explains is `Unknown`.

@@ -4,17 +4,17 @@ use http::Request;
 use serde::{Deserialize, de::DeserializeOwned};
 use sluice_crds::{
     decode::{self, Limit},
-    run::HeldCause,
+    run::{HeldCause, PackageState, UpgradeRecord},
 };
 
 use super::{
-    classify::classify,
+    classify::{classify, evidence, of_reason},
     objects::{Budget, Condition, DaemonSet, HeldObjects, Machine, Pod},
     requests::{Step, selector},
     texts::Texts,
 };
 use crate::{
-    explanation::Explanation,
+    explanation::{Explanation, subject_of},
     proof::Summary,
     protocol::{Failure, Server},
     upgrade_plan::workload::page,
@@ -75,9 +75,18 @@ pub struct Probed {
 }
 
 impl Probed {
-    /// Returns the cause of a wait, if the probe was made for it.
-    pub(crate) fn cause(&self, wait: &Explanation<'_>) -> Option<HeldCause> {
-        (wait.subject() == self.subject).then(|| classify(wait, &self.texts, &self.objects))
+    /// Returns the cause of a wait in a record. What was read of another package counts while that one is not proven either: as
+    /// kapp-controller retries, the first package that the Cluster waits for changes all the time.
+    pub(crate) fn cause(&self, wait: &Explanation<'_>, record: &UpgradeRecord) -> Option<HeldCause> {
+        if wait.subject() == self.subject {
+            return Some(classify(wait, &self.texts, &self.objects));
+        }
+        let mut packages = record.packages.iter();
+        let is_awaited = packages
+            .any(|package| package.state != PackageState::Ready && subject_of(package) == self.subject);
+        is_awaited
+            .then(|| of_reason(wait).or_else(|| evidence(&self.texts, &self.objects)))
+            .flatten()
     }
 }
 
@@ -149,6 +158,42 @@ impl Reconciled {
         let has_failed = status.conditions.iter().flatten().any(fails);
         let error = status.useful_error_message.as_deref();
         error.filter(|_| has_failed && status.observed_generation == Some(generation))
+    }
+}
+
+/// ConfigMap of kapp about an App.
+#[derive(Debug, Deserialize)]
+struct KappApp {
+    data: Option<KappAppData>,
+}
+
+#[derive(Debug, Deserialize)]
+struct KappAppData {
+    /// JSON of [`KappAppSpec`].
+    spec: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct KappAppSpec {
+    label_key: String,
+    label_value: String,
+}
+
+impl KappApp {
+    /// Returns the label of the objects of the App.
+    fn label(&self) -> Option<String> {
+        let spec = self.data.as_ref()?.spec.as_deref()?;
+        let spec = decode::from_str::<KappAppSpec>(spec, Limit::whole(OBJECT));
+        let (
+            KappAppSpec {
+                label_key,
+                label_value,
+            },
+            _,
+        ) = spec.ok()?;
+        let label = format!("{label_key}={label_value}");
+        selector(&label).map(str::to_owned)
     }
 }
 
@@ -286,6 +331,11 @@ impl Probing {
                 self.label = deployed.as_deref().and_then(selector).map(str::to_owned);
                 Ok(None)
             }
+            Step::KappApp => {
+                let app = whole::<KappApp>(self.server(), text)?;
+                self.label = app.label();
+                Ok(None)
+            }
             Step::DaemonSets => {
                 let (daemon_sets, token) = page::<DaemonSet>(text)?;
                 for daemon_set in &daemon_sets {
@@ -328,9 +378,9 @@ impl Probing {
         Ok(reconciled.status)
     }
 
-    /// Notes a failed request. PackageInstall and App may not exist yet.
+    /// Notes a failed request. PackageInstall, App and what kapp keeps of it may not exist yet.
     fn failed(&mut self, failure: &Failure) {
-        let may_be_absent = matches!(self.step, Step::Install | Step::App);
+        let may_be_absent = matches!(self.step, Step::Install | Step::App | Step::KappApp);
         if may_be_absent && failure.code == Some(404) {
             return;
         }

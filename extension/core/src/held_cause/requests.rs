@@ -1,7 +1,11 @@
 //! Requests of a probe.
 
 use http::Request;
-use k8s_openapi::api::{apps::v1::DaemonSet, core::v1::Pod, policy::v1::PodDisruptionBudget};
+use k8s_openapi::api::{
+    apps::v1::DaemonSet,
+    core::v1::{ConfigMap, Pod},
+    policy::v1::PodDisruptionBudget,
+};
 use kube::{
     Resource as _,
     core::{ApiResource, DynamicObject, GroupVersionKind, params::ListParams, request},
@@ -26,6 +30,9 @@ pub(super) enum Step {
     Install,
     /// App of the package.
     App,
+    /// ConfigMap in which kapp keeps the label of the objects of an App from its first run on. The App has the label only once a run has
+    /// ended.
+    KappApp,
     /// DaemonSets of the package.
     DaemonSets,
     /// Pods of the package that do not run.
@@ -45,7 +52,8 @@ impl Step {
     pub(super) const fn next(self) -> Self {
         match self {
             Self::Install => Self::App,
-            Self::App => Self::DaemonSets,
+            Self::App => Self::KappApp,
+            Self::KappApp => Self::DaemonSets,
             Self::DaemonSets => Self::PendingPods,
             Self::PendingPods => Self::Machines,
             Self::Machines => Self::Budgets,
@@ -88,6 +96,14 @@ impl Step {
             }
             Self::Install => return package.map(|package| package.key::<PackageInstall>().request()),
             Self::App => return package.map(|package| package.key::<App>().request()),
+            Self::KappApp => {
+                let package =
+                    package.filter(|package| package.server == Server::Workload && selected.is_none())?;
+                let name = format!("{}.app", package.name);
+                return Some(
+                    Key::of::<ConfigMap>(Server::Workload, Some(&package.namespace), &name).request(),
+                );
+            }
             Self::DaemonSets => all::<DaemonSet>().list(&of_package(20)?),
             Self::PendingPods => all::<Pod>().list(&of_package(20)?.fields("status.phase=Pending")),
             Self::RunningPods => all::<Pod>().list(&of_package(20)?.fields("status.phase=Running")),

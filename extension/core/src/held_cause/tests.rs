@@ -98,7 +98,7 @@ fn cause(server: impl Fn(&str) -> Option<Value>) -> HeldCause {
             _ => list(&[]),
         }))
     });
-    probed.cause(&explain(&record, None).unwrap()).unwrap()
+    probed.cause(&explain(&record, None).unwrap(), &record).unwrap()
 }
 
 fn list(items: &[Value]) -> Value {
@@ -458,7 +458,7 @@ fn the_failed_contact_is_told_apart(
         })
     });
     assert_eq!(asked, ["/version"]);
-    let cause = probed.cause(&wait).unwrap();
+    let cause = probed.cause(&wait, &record).unwrap();
     assert_eq!(cause.name, Cause::WorkloadUnreachable.as_str());
     assert!(cause.evidence.starts_with(begins), "{cause:?}");
 }
@@ -473,7 +473,7 @@ fn a_failed_probe_is_the_evidence() {
     });
     // The workload API server is asked no more.
     assert_eq!(asked, [INSTALL, MACHINES]);
-    let cause = probed.cause(&wait).unwrap();
+    let cause = probed.cause(&wait, &record).unwrap();
     assert_eq!(
         (cause.name.as_str(), cause.evidence.as_str()),
         ("Unknown", "connect: reset")
@@ -481,7 +481,53 @@ fn a_failed_probe_is_the_evidence() {
     // The result is about this package alone.
     let mut other = record.clone();
     other.packages[0].version = "4.0.0".to_owned();
-    assert_eq!(probed.cause(&explain(&other, None).unwrap()), None);
+    assert_eq!(probed.cause(&explain(&other, None).unwrap(), &other), None);
+}
+
+/// As kapp-controller retries, the first package that the Cluster waits for changes all the time.
+#[test]
+fn a_cause_stays_while_its_package_is_not_proven() {
+    let mut record = record(("PackagesNotReady", ""), Some("AppReconciling"));
+    let (probed, _) = run(probe(), |path, _| {
+        Ok(match path {
+            APP => app(DENIED),
+            INSTALL => json!({"metadata": {}}),
+            _ => list(&[]),
+        })
+    });
+    let other = PackageRecord {
+        name: "agent".to_owned(),
+        ..record.packages[0].clone()
+    };
+    record.packages.insert(0, other);
+    let wait = explain(&record, None).unwrap();
+    assert_eq!(wait.subject(), "agent 3.0.0");
+    let cause = probed.cause(&wait, &record).unwrap();
+    assert_eq!(cause.name, Cause::AdmissionDenied.as_str());
+    record.packages[1].state = PackageState::Ready;
+    assert_eq!(probed.cause(&explain(&record, None).unwrap(), &record), None);
+}
+
+#[test]
+fn the_label_of_a_first_run_is_that_of_kapp() {
+    const KAPP_APP: &str = "/api/v1/namespaces/tkg-system/configmaps/one-antrea.app";
+    let record = record(("PackagesNotReady", ""), Some("AppReconciling"));
+    let (probed, asked) = run(probe(), |path, query| {
+        Ok(match path {
+            APP => json!({"metadata": {}, "status": {}}),
+            KAPP_APP => {
+                json!({"data": {"spec": "{\"labelKey\":\"kapp.k14s.io/app\",\"labelValue\":\"17\",\"usedGKs\":[]}"}})
+            }
+            INSTALL => json!({"metadata": {}}),
+            PODS if query.contains("kapp.k14s.io") && query.contains("Running") => {
+                list(&[pod(&waiting("CrashLoopBackOff"))])
+            }
+            _ => list(&[]),
+        })
+    });
+    assert!(asked.iter().any(|path| path == KAPP_APP), "{asked:?}");
+    let cause = probed.cause(&explain(&record, None).unwrap(), &record).unwrap();
+    assert_eq!(cause.name, Cause::CrashLoop.as_str());
 }
 
 #[test]
@@ -492,7 +538,7 @@ fn an_error_of_kapp_precedes_a_failed_request() {
         APP => Ok(app("ytt: Error: no such key")),
         _ => Err(Failure::other(Server::Workload, "reset")),
     });
-    let cause = probed.cause(&explain(&record, None).unwrap()).unwrap();
+    let cause = probed.cause(&explain(&record, None).unwrap(), &record).unwrap();
     assert_eq!(
         (
             cause.name.as_str(),
@@ -524,7 +570,10 @@ fn five_thousand_pods_are_within_the_limits() {
             })
         });
         assert_eq!(
-            probed.cause(&explain(&record, None).unwrap()).unwrap().name,
+            probed
+                .cause(&explain(&record, None).unwrap(), &record)
+                .unwrap()
+                .name,
             name.as_str()
         );
         asked.len()
@@ -548,7 +597,7 @@ fn machines_leave_requests_for_running_pods() {
             _ => list(&[]),
         })
     });
-    let cause = probed.cause(&explain(&record, None).unwrap()).unwrap();
+    let cause = probed.cause(&explain(&record, None).unwrap(), &record).unwrap();
     assert_eq!(cause.name, Cause::CrashLoop.as_str());
 }
 

@@ -47,7 +47,8 @@ impl LocalState {
 
 /// Returns the cause that the last probe has found for the wait in a record.
 pub(super) fn found(local: &LocalState, record: &UpgradeRecord) -> Option<HeldCause> {
-    local.held_probe.probed.as_ref()?.cause(&explain(record, None)?)
+    let probed = local.held_probe.probed.as_ref()?;
+    probed.cause(&explain(record, None)?, record)
 }
 
 /// Requests a probe of the Cluster, if its gate stays held in `status` beyond its limit and no probe has started for five minutes. Returns the
