@@ -113,7 +113,7 @@ impl Site {
         ignores.stop().await?;
         self.is_reported("False", "ExtensionConfigMissing").await?;
 
-        // A port at which nobody listens.
+        // No process listens on this port.
         let away = json!({
             "apiVersion": "runtime.cluster.x-k8s.io/v1beta2", "kind": "ExtensionConfig", "metadata": {"name": NAME},
             "spec": {"clientConfig": {"url": "https://127.0.0.1:1"}, "namespaceSelector": {}},

@@ -265,7 +265,7 @@ fn ignored(handlers: &[Value]) -> Option<&str> {
 
 /// Returns the reason why the gates of a namespace are not in force; `None` if one of the ExtensionConfigs puts them in force. Of several
 /// reasons, one that leaves it unknown comes first, then that of the ExtensionConfig which is closest to being in force. `selects` tells
-/// whether the selector of a discovered ExtensionConfig selects the namespace.
+/// whether the selector of an ExtensionConfig whose hooks Cluster API calls selects the namespace.
 #[must_use]
 pub fn not_in_force(
     configs: &[ReadConfig],
