@@ -10,7 +10,7 @@ use sluice_tests::scenario::{Cluster, Objects, Scenario, Scene, TIMEOUT, VERSION
 use sluice_tests::stack::kubelet::Delay;
 use sluice_tests::wait::{self, Unmet};
 
-use crate::common::{is_completed, shell};
+use crate::common::{HOOKS, is_completed, shell};
 use crate::plan::admit;
 
 const NAME: &str = "sluice";
@@ -19,18 +19,6 @@ const NAME: &str = "sluice";
 const ROLE: &str = "/apis/rbac.authorization.k8s.io/v1/clusterroles/sluice";
 
 const METRIC: &str = "sluice_gate_not_in_force_clusters";
-
-const HOOKS: [&str; 9] = [
-    "BeforeClusterCreate",
-    "AfterControlPlaneInitialized",
-    "BeforeClusterUpgrade",
-    "BeforeControlPlaneUpgrade",
-    "AfterControlPlaneUpgrade",
-    "BeforeWorkersUpgrade",
-    "AfterWorkersUpgrade",
-    "AfterClusterUpgrade",
-    "BeforeClusterDelete",
-];
 
 pub(crate) fn scenario() -> Scenario {
     Scenario::new(
@@ -94,7 +82,11 @@ impl Site {
         let imposter = Imposter::start(&self.scene, NAME, &some).await?;
         self.is_reported("False", "HandlersMissing").await?;
 
-        let ignoring: Vec<(&str, &str)> = HOOKS.iter().map(|hook| (*hook, "Ignore")).collect();
+        let ignoring: Vec<(&str, &str)> = HOOKS
+            .iter()
+            .chain(&["BeforeClusterDelete"])
+            .map(|hook| (*hook, "Ignore"))
+            .collect();
         let ignores = Imposter::start(&self.scene, NAME, &ignoring).await?;
         imposter.stop().await?;
         self.is_reported("False", "FailurePolicyIgnore").await?;

@@ -8,7 +8,7 @@ use sluice_crds::run::{ClusterBootstrap, ClusterBootstrapStatus, Hook};
 
 pub use self::reports::GateReports;
 use super::registration::Registration;
-use crate::{protocol::Write, summary::conditions::with_gate_in_force, text::one_line};
+use crate::{protocol::Write, reasons::reasons, summary::conditions::with_gate_in_force, text::one_line};
 
 /// Longest message, in characters.
 const LONGEST: usize = 512;
@@ -16,11 +16,11 @@ const LONGEST: usize = 512;
 /// Group of the hooks in `status.handlers`.
 const HOOKS: &str = "hooks.runtime.cluster.x-k8s.io/";
 
-/// Reason why the gate of a Cluster is not in force, or why that is unknown.
-///
-/// Later reasons are of an ExtensionConfig that is closer to being in force.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum NotInForceReason {
+reasons! {
+    /// Reason why the gate of a Cluster is not in force, or why that is unknown.
+    ///
+    /// Later reasons are of an ExtensionConfig that is closer to being in force.
+    NotInForceReason:
     /// No ExtensionConfig of Sluice exists.
     ExtensionConfigMissing,
     /// Cluster API has not discovered the hooks.
@@ -40,33 +40,6 @@ pub enum NotInForceReason {
 }
 
 impl NotInForceReason {
-    /// All reasons.
-    pub const ALL: [Self; 8] = [
-        Self::ExtensionConfigMissing,
-        Self::NotDiscovered,
-        Self::NamespaceNotSelected,
-        Self::HandlersMissing,
-        Self::FailurePolicyIgnore,
-        Self::NoTopology,
-        Self::VersionUngated,
-        Self::Unreadable,
-    ];
-
-    /// Returns the spelling in conditions and metrics.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::ExtensionConfigMissing => "ExtensionConfigMissing",
-            Self::NotDiscovered => "NotDiscovered",
-            Self::NamespaceNotSelected => "NamespaceNotSelected",
-            Self::HandlersMissing => "HandlersMissing",
-            Self::FailurePolicyIgnore => "FailurePolicyIgnore",
-            Self::NoTopology => "NoTopology",
-            Self::VersionUngated => "VersionUngated",
-            Self::Unreadable => "Unreadable",
-        }
-    }
-
     /// Whether the gate may be in force.
     #[must_use]
     pub const fn is_unknown(self) -> bool {

@@ -129,7 +129,7 @@ impl GateReports {
     /// Returns the number of reported Clusters by reason.
     #[must_use]
     pub fn counts(&self) -> BTreeMap<NotInForceReason, usize> {
-        let mut counts: BTreeMap<_, _> = NotInForceReason::ALL.map(|reason| (reason, 0)).into();
+        let mut counts: BTreeMap<_, _> = NotInForceReason::ALL.iter().map(|reason| (*reason, 0)).collect();
         let reported = self
             .seen
             .values()
