@@ -84,7 +84,13 @@ async fn replaced(scene: &Scene) -> Result<()> {
     let image = scene
         .package("image", NEW)
         .object(deployment("image", NEW, MISSING));
-    let planned = Planned::create(scene, ("replaced", 1), vec![agent(OLD)], vec![agent(NEW), image]).await?;
+    let planned = Planned::create(
+        scene,
+        ("replaced", 1, 1),
+        vec![agent(OLD)],
+        vec![agent(NEW), image],
+    )
+    .await?;
     let workload = planned.workload()?;
     let held = planned.upgrade().await?;
     agent_is_left(&workload).await?;
@@ -106,7 +112,7 @@ async fn started(scene: &Scene) -> Result<()> {
         .package("crash", NEW)
         .object(deployment("crash", NEW, CRASHING));
     let apart = scene.package("apart", NEW).object(apart());
-    let planned = Planned::create(scene, ("started", 2), Vec::new(), vec![crash, apart]).await?;
+    let planned = Planned::create(scene, ("started", 2, 1), Vec::new(), vec![crash, apart]).await?;
     let workload = planned.workload()?;
     let held = planned.upgrade().await?;
     pods_say(&workload, &["CrashLoopBackOff", "Unschedulable"]).await?;
@@ -128,7 +134,7 @@ async fn applied(scene: &Scene) -> Result<()> {
     let denied = scene.package("denied", NEW).object(network_policy("denied"));
     let second = scene.package("owned", NEW).object(shared());
     let new = vec![first(NEW), denied, second];
-    let planned = Planned::create(scene, ("applied", 3), vec![first(OLD)], new).await?;
+    let planned = Planned::create(scene, ("applied", 3, 1), vec![first(OLD)], new).await?;
     refuses_network_policies(&planned.cluster).await?;
     let held = planned.upgrade().await?;
     // The first one is named while it does not run.
@@ -150,7 +156,8 @@ async fn drained(scene: &Scene) -> Result<()> {
     slow["spec"]["template"]["metadata"]["annotations"][DELAY_ANNOTATION] = never();
     let planned = Planned::create(
         scene,
-        ("drained", 4),
+        // Pods that a drain evicts need another Node.
+        ("drained", 4, 2),
         vec![shop(scene, OLD)],
         vec![
             scene.package("slow", NEW).object(slow).waits(10),
@@ -163,7 +170,7 @@ async fn drained(scene: &Scene) -> Result<()> {
     held.has_deadline(PASSED).await?;
 
     held.names("KappTimeout", "slow").await?;
-    let machine = delete_machine(&held.cluster).await?;
+    let machine = delete_machine_of_shop(&held.cluster).await?;
     is_being_drained(scene, &machine).await?;
     held.cluster.delay("slow", Delay::NONE);
     held.names("DisruptionBudget", "shop").await?;
@@ -180,7 +187,7 @@ async fn stopped(scene: &Scene) -> Result<()> {
     let limited = metrics(scene, NEW).for_kubernetes(">=1.34.0 <1.36.0");
     let planned = Planned::create(
         scene,
-        ("stopped", 5),
+        ("stopped", 5, 1),
         vec![before, paused(OLD), metrics(scene, OLD)],
         vec![lower.clone(), removed, paused(NEW), limited.clone()],
     )
@@ -236,10 +243,11 @@ struct Planned {
 }
 
 impl Planned {
-    /// Creates a Cluster of this name with these packages beside kapp-controller and antrea. The number is that of its releases.
+    /// Creates a Cluster of this name with these packages beside kapp-controller and antrea. The numbers are those of its releases and
+    /// workers.
     async fn create(
         scene: &Scene,
-        (name, number): (&str, u32),
+        (name, number, workers): (&str, u32, u32),
         old: Vec<TestPackage>,
         new: Vec<TestPackage>,
     ) -> Result<Self> {
@@ -255,7 +263,7 @@ impl Planned {
         scene.publish(&old).await?;
         scene.publish(&new).await?;
         drop(publishing);
-        let cluster = scene.cluster(name).workers(1).create_settled(&old).await?;
+        let cluster = scene.cluster(name).workers(workers).create_settled(&old).await?;
         Ok(Self { cluster, new })
     }
 
@@ -398,10 +406,18 @@ async fn refuses_network_policies(cluster: &Cluster) -> Result<()> {
     Ok(())
 }
 
-/// Deletes the one Machine of a Cluster. Returns its path.
-async fn delete_machine(cluster: &Cluster) -> Result<String> {
-    let machines = cluster.machines().await?;
-    let name = machines.first().context("a Cluster without Machine")?;
+/// Deletes the Machine whose Node has the only ready Pod of package shop. A Machine has the name of its Node. Returns its path.
+async fn delete_machine_of_shop(cluster: &Cluster) -> Result<String> {
+    let workload = Objects::of(cluster.workload()?.api.admin_client());
+    let path = format!("{}?labelSelector=app%3Dshop", pods());
+    let listed = workload.get(&path).await?.unwrap_or_default();
+    let is_ready = |pod: &&Value| {
+        let mut conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
+        conditions.any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
+    };
+    let ready = listed["items"].as_array().into_iter().flatten().find(is_ready);
+    let name = ready.and_then(|pod| pod["spec"]["nodeName"].as_str());
+    let name = name.context("no Pod of package shop is ready")?;
     let scene = cluster.scene();
     let path = format!(
         "/apis/cluster.x-k8s.io/v1beta2/namespaces/{}/machines/{name}",

@@ -21,7 +21,7 @@ reasons! {
     CrashLoop,
     /// The scheduler finds no Node for a Pod.
     Unschedulable,
-    /// A PodDisruptionBudget stops the drain of a Machine.
+    /// A PodDisruptionBudget stops the drain of a Machine. It precedes Pods without a Node, which the drain may have evicted.
     DisruptionBudget,
     /// A webhook, a policy, Pod Security or a quota refuses an object of the package.
     AdmissionDenied,

@@ -13,8 +13,8 @@ use crate::{
 };
 
 /// Returns the cause of a wait. The hold reason comes first. It is followed by errors of kapp and kapp-controller that name a cause, objects
-/// of the package, and a timeout of kapp. A drain comes before the timeout, unless there is another error. Without evidence the cause is
-/// `Unknown`.
+/// of the package, and a timeout of kapp. A drain comes before the timeout and before Pods without a Node, which it may have evicted, unless
+/// there is another error. Without evidence the cause is `Unknown`.
 #[must_use]
 pub fn classify(wait: &Explanation<'_>, texts: &Texts, objects: &HeldObjects) -> HeldCause {
     if let Some(cause) = of_reason(wait) {
@@ -33,8 +33,14 @@ pub fn classify(wait: &Explanation<'_>, texts: &Texts, objects: &HeldObjects) ->
 pub(super) fn evidence(texts: &Texts, objects: &HeldObjects) -> Option<HeldCause> {
     texts
         .specific()
-        .or_else(|| objects.of_package().cloned())
+        .or_else(|| {
+            objects
+                .of_package()
+                .filter(|_| !objects.may_be_evicted())
+                .cloned()
+        })
         .or_else(|| objects.budget().filter(|_| texts.only_time_out()))
+        .or_else(|| objects.of_package().cloned())
         .or_else(|| texts.timeout())
 }
 

@@ -237,6 +237,11 @@ impl HeldObjects {
         self.of_package.values().next()
     }
 
+    /// Whether objects of the package show no more than Pods without a Node. The drain of a Machine may have evicted them.
+    pub(super) fn may_be_evicted(&self) -> bool {
+        self.of_package.keys().next() == Some(&Cause::Unschedulable)
+    }
+
     /// Whether a PodDisruptionBudget stops a drain whose message does not name it with its namespace.
     pub(super) fn needs_budgets(&self) -> bool {
         self.stopped_drain()

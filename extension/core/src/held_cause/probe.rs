@@ -300,7 +300,10 @@ impl Probing {
         let is_named = self.texts.specific().is_some();
         match self.step {
             Step::Contact | Step::Install | Step::App => self.is_lost && self.server() == Server::Workload,
-            Step::Machines => is_named || !self.texts.only_time_out() || self.objects.of_package().is_some(),
+            Step::Machines => {
+                let is_of_package = self.objects.of_package().is_some() && !self.objects.may_be_evicted();
+                is_named || !self.texts.only_time_out() || is_of_package
+            }
             Step::Budgets => is_named || self.is_lost || !self.objects.needs_budgets(),
             _ => is_named || self.is_lost,
         }

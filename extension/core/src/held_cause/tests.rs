@@ -348,8 +348,8 @@ fn causes_have_an_order() {
             list(&[pod(&unscheduled()), pod(&waiting("CrashLoopBackOff"))]),
             Cause::CrashLoop,
         ),
-        (PODS, list(&[pod(&unscheduled())]), Cause::Unschedulable),
         (MACHINES, list(&[machine(DRAIN)]), Cause::DisruptionBudget),
+        (PODS, list(&[pod(&unscheduled())]), Cause::Unschedulable),
         (APP, app(TIMED_OUT), Cause::KappTimeout),
     ];
     while let Some((_, _, expected)) = evidence.first() {
