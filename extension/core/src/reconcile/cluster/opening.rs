@@ -118,16 +118,23 @@ fn was_open(previous: Option<&UpgradeRecord>, gate: &Gate) -> bool {
     course::was_open(previous.map(Into::into), gate)
 }
 
-/// Whether a gate or the swap opens, or a gate stays open, by evidence that reads have to confirm.
-pub(super) fn needs_confirmation(previous: Option<&UpgradeRecord>, next: &UpgradeRecord) -> bool {
-    opens_swap(next) || opens_a_gate(previous, next) || has_new_proof(previous, next)
+/// Whether a gate or the swap opens, or a gate stays open, by evidence that reads have to confirm. The control plane may have `taken` the
+/// version of the hop.
+pub(super) fn needs_confirmation(
+    previous: Option<&UpgradeRecord>,
+    next: &UpgradeRecord,
+    taken: bool,
+) -> bool {
+    opens_swap(next) || opens_a_gate(previous, next) || has_new_proof(previous, next, taken)
 }
 
 /// Whether a gate stays open by a proof that the previous record lacks: of a package unproven before, of another App, or of another
-/// generation of the App. The inputs of such an App are not confirmed yet.
-pub(super) fn has_new_proof(previous: Option<&UpgradeRecord>, next: &UpgradeRecord) -> bool {
+/// generation of the App. The inputs of such an App are not confirmed yet. Once the control plane has `taken` the version, the gates before
+/// it hold nothing, and the proofs after it are confirmed when the gate of the workers opens.
+pub(super) fn has_new_proof(previous: Option<&UpgradeRecord>, next: &UpgradeRecord, taken: bool) -> bool {
     let mut open = next.gates.iter().filter(|gate| releases_step(gate));
-    if !open.any(|gate| Some(&gate.version) == next.hop.as_ref()) {
+    let is_passed = |gate: &Gate| taken && is_before_control_plane(gate.hook);
+    if !open.any(|gate| Some(&gate.version) == next.hop.as_ref() && !is_passed(gate)) {
         return false;
     }
     let proven = |package: &&PackageRecord| package.state == PackageState::Ready;
@@ -305,10 +312,16 @@ mod tests {
     fn a_gate_that_stays_open_is_confirmed_for_a_new_proof(
         #[case] before: Option<PackageRecord>,
         #[case] confirmed: bool,
+        #[values(
+            (Hook::BeforeControlPlaneUpgrade, false, true),
+            (Hook::BeforeControlPlaneUpgrade, true, false),
+            (Hook::BeforeWorkersUpgrade, true, true)
+        )]
+        (hook, taken, holds): (Hook, bool, bool),
     ) {
         let open = UpgradeRecord {
             hop: Some("v1.36.3".to_owned()),
-            ..record(Hook::BeforeControlPlaneUpgrade, true)
+            ..record(hook, true)
         };
         let previous = UpgradeRecord {
             packages: before.into_iter().collect(),
@@ -318,6 +331,6 @@ mod tests {
             packages: vec![proven_at(2)],
             ..open
         };
-        assert_eq!(has_new_proof(Some(&previous), &next), confirmed);
+        assert_eq!(has_new_proof(Some(&previous), &next, taken), confirmed && holds);
     }
 }

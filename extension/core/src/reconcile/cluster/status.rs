@@ -23,7 +23,7 @@ use super::{
     install::tidy,
     interrupt::{needs_of, together},
     local_state::LocalState,
-    opening::{needs_confirmation, opens_any_gate, unconfirmed, unneeded, withheld},
+    opening::{has_new_proof, needs_confirmation, opens_any_gate, unconfirmed, unneeded, withheld},
     overrides,
     packages::{DriftCheckResult, Packages},
     requirements, rollback, swap, upgrade_warnings,
@@ -121,7 +121,8 @@ fn with_overrides(
         packages.overrides.list(context)?;
         record = next(packages);
     }
-    if needs_confirmation(previous, &record) && packages.overrides.has_usable() {
+    let taken = validated.progress.taken;
+    if needs_confirmation(previous, &record, taken) && packages.overrides.has_usable() {
         packages.overrides =
             overrides::confirm(context, validated, (previous, &record), &packages.overrides)?;
         record = next(packages);
@@ -142,7 +143,8 @@ fn evaluate(
     let mut record = with_overrides(context, validated, bootstrap, packages)?;
     let opens_swap = record::opens_swap(&record);
     let ends_swap = ends_swap(previous, &record);
-    let has_proof = needs_confirmation(previous, &record);
+    let taken = validated.progress.taken;
+    let has_proof = needs_confirmation(previous, &record, taken);
     let (mut outdated, mut unmet) = (None, None);
     let control_plane = found.control_plane.as_ref();
     let rests_on_control_plane = rests_on_control_plane(
@@ -183,7 +185,6 @@ fn evaluate(
     if ends_swap && outdated.is_some() {
         record.swap = previous.and_then(|previous| previous.swap.clone());
     }
-    let taken = validated.progress.taken;
     if let Some(hold) = outdated
         .clone()
         .or(unmet)
@@ -282,7 +283,7 @@ pub(super) fn status(
         let left = if status == current {
             Some(next)
         } else {
-            not_yet(context, &current, &status).map(|left| left.min(next))
+            not_yet(context, validated, &current, &status).map(|left| left.min(next))
         };
         if let Some(left) = left {
             let stored = current.upgrade.as_ref().filter(|_| opens_swap);
@@ -292,7 +293,7 @@ pub(super) fn status(
     let completed = completes(&current, &status);
     let told = [late(&current, &status), rollback_event(&current, &status)];
     let overridden = used_overrides(&current, &status);
-    let progress_writes = progress_writes(context, &current, &status);
+    let progress_writes = progress_writes(context, validated, &current, &status);
     let status = with_columns(context, status, &effects.local);
     let stored = write(context, effects, bootstrap, status)?.filter(|_| opens_swap);
     effects.local.progress_writes = progress_writes;
@@ -768,15 +769,23 @@ fn facts<'a>(bootstrap: &ClusterBootstrap, resolved_tkr: Option<&'a str>) -> Boo
     }
 }
 
-/// Whether the change of a status is written at once.
-fn is_urgent_status(current: &ClusterBootstrapStatus, next: &ClusterBootstrapStatus) -> bool {
+/// Whether the change of a status is written at once. A gate that stays open by a new proof is one: until the proof is recorded, each
+/// reconcile would confirm it again.
+fn is_urgent_status(
+    validated: &Validated,
+    current: &ClusterBootstrapStatus,
+    next: &ClusterBootstrapStatus,
+) -> bool {
+    let taken = validated.progress.taken;
     let records = current.upgrade.as_ref().zip(next.upgrade.as_ref());
-    records.is_none_or(|(old, new)| is_urgent(old, new)) || current.resolved_tkr != next.resolved_tkr
+    records.is_none_or(|(old, new)| is_urgent(old, new) || has_new_proof(Some(old), new, taken))
+        || current.resolved_tkr != next.resolved_tkr
 }
 
 /// Returns the number of writes of progress of an upgrade, this write included.
 fn progress_writes(
     context: &Context<'_>,
+    validated: &Validated,
     current: &ClusterBootstrapStatus,
     next: &ClusterBootstrapStatus,
 ) -> usize {
@@ -785,7 +794,7 @@ fn progress_writes(
         Some((record.label.clone(), record.to.clone(), record.outcome))
     };
     if upgrade(current) == upgrade(next) {
-        context.local.progress_writes + usize::from(!is_urgent_status(current, next))
+        context.local.progress_writes + usize::from(!is_urgent_status(validated, current, next))
     } else {
         0
     }
@@ -794,10 +803,11 @@ fn progress_writes(
 /// Returns the time that a change without urgency still waits for its write.
 fn not_yet(
     context: &Context<'_>,
+    validated: &Validated,
     current: &ClusterBootstrapStatus,
     next: &ClusterBootstrapStatus,
 ) -> Option<Duration> {
-    if is_urgent_status(current, next) {
+    if is_urgent_status(validated, current, next) {
         return None;
     }
     until_write(context.local.progress_writes, since_written(context)?)

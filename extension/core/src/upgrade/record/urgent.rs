@@ -1,16 +1,17 @@
 //! Changes of a record that are written immediately, while other progress may wait.
 
-use sluice_crds::run::{FirstSeenRun, PackageRecord, PackageState, Swap, UpgradeRecord};
+use sluice_crds::run::{FirstSeenRun, Gate, PackageRecord, PackageState, Swap, UpgradeRecord};
 
 use super::swap::is_over;
 
 /// Whether `new` changes a hook decision of `old`, or an input of the next judgement: a first seen run, the loss of a proof, or the overrides
-/// that do not count. An override that is created before these are written would be one of them.
+/// that do not count. An override that is created before these are written would be one of them. The reason and message of a closed gate
+/// change with the progress of packages and may wait.
 #[must_use]
 pub fn is_urgent(old: &UpgradeRecord, new: &UpgradeRecord) -> bool {
     let answers = |record: &UpgradeRecord| {
         (
-            record.gates.clone(),
+            record.gates.iter().map(without_explanation).collect::<Vec<_>>(),
             record.label.clone(),
             record.to.clone(),
             record.outcome,
@@ -25,6 +26,15 @@ pub fn is_urgent(old: &UpgradeRecord, new: &UpgradeRecord) -> bool {
     answers(old) != answers(new)
         || first_seen(new).any(|run| first_seen(old).all(|known| known != run))
         || proofs(old).any(|proof| proofs(new).all(|kept| kept != proof))
+}
+
+/// Returns a gate without the explanation of its hold.
+fn without_explanation(gate: &Gate) -> Gate {
+    Gate {
+        reason: String::new(),
+        message: String::new(),
+        ..gate.clone()
+    }
 }
 
 /// Returns a swap without its progress: the reason, the time of the written entry, which the Cluster shows, and the number of replaced
@@ -67,6 +77,7 @@ mod tests {
 
     use super::super::tests::{Scene, judged};
     use super::*;
+    use crate::upgrade::overrides::tests::by;
 
     fn run(app_generation: i64) -> FirstSeenRun {
         FirstSeenRun {
@@ -91,6 +102,11 @@ mod tests {
     #[case::a_run_that_is_no_longer_needed(|r: &mut UpgradeRecord| r.packages[0].first_seen_run = None, false)]
     #[case::a_run_at_the_next_generation(|r: &mut UpgradeRecord| r.packages[0].first_seen_run = Some(run(3)), true)]
     #[case::a_gate(|r: &mut UpgradeRecord| r.gates[0].open ^= true, true)]
+    #[case::a_gate_of_another_version(|r: &mut UpgradeRecord| r.gates[0].version = "v1.40.0".into(), true)]
+    #[case::a_further_gate(|r: &mut UpgradeRecord| { let gate = r.gates[0].clone(); r.gates.push(gate); }, true)]
+    #[case::a_gate_by_an_override(|r: &mut UpgradeRecord| r.gates[0].overridden_by = Some(by("skip")), true)]
+    #[case::another_reason_of_a_gate(|r: &mut UpgradeRecord| r.gates[0].reason = "Other".into(), false)]
+    #[case::another_message_of_a_gate(|r: &mut UpgradeRecord| r.gates[0].message = "waiting for another package".into(), false)]
     #[case::the_end(|r: &mut UpgradeRecord| r.outcome = Some(Outcome::Completed), true)]
     #[case::an_edit_of_the_cluster(|r: &mut UpgradeRecord| r.observed_cluster_generation += 1, true)]
     #[case::an_edit_of_the_bootstrap(|r: &mut UpgradeRecord| r.observed_bootstrap_generation += 1, true)]
