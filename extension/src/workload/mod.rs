@@ -118,6 +118,11 @@ impl Remotes {
         Ok(remote)
     }
 
+    /// Returns the connection of the Cluster with this UID.
+    pub(crate) fn get(&self, cluster_uid: &str) -> Option<Arc<Remote>> {
+        lock(&self.live).get(cluster_uid).cloned()
+    }
+
     /// Returns whether the Cluster with this UID has a connection.
     pub(crate) fn is_open(&self, cluster_uid: &str) -> bool {
         lock(&self.live).contains_key(cluster_uid)

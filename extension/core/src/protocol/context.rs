@@ -194,6 +194,21 @@ impl<'a, S: Reconciler> Context<'a, S> {
         }
     }
 
+    /// Whether the workload API server has refused the credentials of a request, or has not responded to one.
+    pub(crate) fn is_refused_by_workload(&self) -> bool {
+        let reads = self.answers.values().filter_map(|answer| match answer {
+            ReadResult::Failed(failure) => Some(failure),
+            _ => None,
+        });
+        let writes = self
+            .outcomes
+            .values()
+            .filter_map(|outcome| outcome.as_ref().err());
+        reads.chain(writes).any(|failure| {
+            failure.server == Server::Workload && matches!(failure.code, None | Some(0 | 401 | 403))
+        })
+    }
+
     /// Returns the sources that the reconcile has requested so far.
     pub(crate) fn sources(&self) -> impl Iterator<Item = Source> {
         self.answers.keys().filter_map(Read::source)

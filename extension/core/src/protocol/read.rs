@@ -206,6 +206,8 @@ pub enum Read {
     },
     /// Connection to the workload cluster.
     Connection(Box<ParsedKubeconfig>),
+    /// Open connection of this number to the workload cluster; absent if it was closed.
+    OpenConnection(u64),
     /// Connection without watches, for this reconcile only.
     DriftCheckConnection(Box<ParsedKubeconfig>),
     /// Permit for a drift check of the workload cluster.
@@ -270,6 +272,7 @@ impl Read {
             | Self::Machines(_)
             | Self::VirtualMachines(_) => Server::Management,
             Self::Connection(_)
+            | Self::OpenConnection(_)
             | Self::DriftCheckPermit(_)
             | Self::DriftCheckConnection(_)
             | Self::Contact(_)

@@ -45,6 +45,8 @@ pub(crate) enum Defect {
     PackagesUnread,
     /// A leader opens gates without a read of the UID of the workload.
     ServerUnread,
+    /// A leader opens gates without a read of the kubeconfig.
+    KubeconfigUnread,
     /// A leader does not observe pauses.
     PauseUnseen,
     /// A leader does not observe that the Cluster is being deleted.

@@ -39,7 +39,10 @@ use crate::{
     connection::{Connection, WATCHED, time_at},
     defect::{Defect, deployed_with},
     fault::{Fault, make},
-    objects::{MANAGEMENT_UID, SYSTEM, TEAM, control_plane, control_plane_key},
+    objects::{
+        MANAGEMENT_UID, SYSTEM, TEAM, TOKENS, control_plane, control_plane_key, kubeconfig,
+        kubeconfig_digest, kubeconfig_with,
+    },
     odd::{Shown, are_brought, undecodable},
     overridden::OVERRIDES,
     servers::{Late, Place, Servers, digest, place, place_of, refused},
@@ -129,9 +132,18 @@ pub(crate) struct Leader {
     admitted: Option<(Value, Servers)>,
 }
 
+/// Workload API server that an earlier kubeconfig leads to. It still responds, also over connections that are open.
+#[derive(Clone, Debug)]
+pub(crate) struct Earlier {
+    /// Digest of the kubeconfig.
+    pub(crate) digest: String,
+    pub(crate) servers: Servers,
+}
+
 /// Environment of a leader: both servers, the time, and late writes of frozen processes.
 pub(crate) struct Surroundings<'a> {
     pub(crate) servers: &'a mut Servers,
+    pub(crate) earlier: &'a mut Option<Earlier>,
     pub(crate) late: &'a mut Vec<Late>,
     pub(crate) now: u64,
     pub(crate) epoch: Instant,
@@ -384,6 +396,29 @@ impl Leader {
         };
     }
 
+    /// Returns the digest of the kubeconfig of the connection.
+    pub(crate) fn connected_by(&self) -> Option<&str> {
+        Some(self.connection.as_ref()?.digest.as_str())
+    }
+
+    /// Exchanges the servers if the connection leads to the earlier workload API server. Returns whether it does.
+    fn exchange(&self, around: &mut Surroundings<'_>, server: Server) -> bool {
+        let is_of = |earlier: &&mut Earlier| self.connected_by() == Some(&earlier.digest);
+        let earlier = around.earlier.as_mut().filter(|_| server == Server::Workload);
+        let Some(earlier) = earlier.filter(is_of) else {
+            return false;
+        };
+        std::mem::swap(around.servers, &mut earlier.servers);
+        true
+    }
+
+    /// Puts the servers back.
+    fn put_back(around: &mut Surroundings<'_>, is_exchanged: bool) {
+        if let Some(earlier) = around.earlier.as_mut().filter(|_| is_exchanged) {
+            std::mem::swap(around.servers, &mut earlier.servers);
+        }
+    }
+
     /// Brings all caches up to date.
     pub(crate) fn watch(&mut self, servers: &Servers, now: u64) {
         self.watch_but(servers, "", now);
@@ -536,7 +571,7 @@ impl Leader {
                     self.crash();
                     return None;
                 }
-                let outcome = self.make(around.servers, &sent, fault);
+                let outcome = self.make(around, &sent, fault);
                 if outcome.1 && sent.verb == Verb::ReplaceStatus {
                     wrote = Some(sent.clone());
                 }
@@ -568,6 +603,18 @@ impl Leader {
     /// Executes a write. Returns its result for the reconcile, and whether it took effect. A planted defect may take the package of a
     /// PackageInstall for deployed without the write.
     fn make(
+        &mut self,
+        around: &mut Surroundings<'_>,
+        write: &Write,
+        fault: Fault,
+    ) -> (Result<Object, Failure>, bool) {
+        let is_exchanged = self.exchange(around, write.key.server);
+        let outcome = self.make_there(around.servers, write, fault);
+        Self::put_back(around, is_exchanged);
+        outcome
+    }
+
+    fn make_there(
         &mut self,
         servers: &mut Servers,
         write: &Write,
@@ -730,6 +777,14 @@ impl Leader {
 
     /// Result of a request of a reconcile, or of a lookup in a cache.
     fn answered(&mut self, around: &mut Surroundings<'_>, ask: &Read, fault: Fault) -> ReadResult {
+        let opens = matches!(ask, Read::Connection(_));
+        let is_exchanged = !opens && self.exchange(around, ask.server());
+        let answer = self.answered_there(around, ask, fault);
+        Self::put_back(around, is_exchanged);
+        answer
+    }
+
+    fn answered_there(&mut self, around: &mut Surroundings<'_>, ask: &Read, fault: Fault) -> ReadResult {
         if is_request(ask) {
             let code = match fault {
                 Fault::Refused(code) => Some(Some(code)),
@@ -806,7 +861,9 @@ impl Leader {
                     servers
                 };
                 let place = place_of(key);
-                let found = servers.get(&place).cloned();
+                let found = self
+                    .kubeconfig(&place, *phase)
+                    .or_else(|| servers.get(&place).cloned());
                 match found.map(|found| self.observed(&place, found)) {
                     None => ReadResult::Absent,
                     // Most of its spec is not read.
@@ -836,6 +893,11 @@ impl Leader {
             }
             Read::Served { .. } => ReadResult::Absent,
             Read::Connection(kubeconfig) => ReadResult::Connected(self.connect(around, &kubeconfig.digest)),
+            Read::OpenConnection(number) => {
+                let open = self.connection.as_ref().map(|open| open.number);
+                let open = open.filter(|open| open == number);
+                open.map_or(ReadResult::Absent, ReadResult::Connected)
+            }
             Read::Contact(_) => match &mut self.connection {
                 Some(connection) => ReadResult::Contact(connection.contact(servers, around.now)),
                 None => ReadResult::Failed(refused(Server::Workload, None)),
@@ -851,6 +913,16 @@ impl Leader {
             Read::Machines(_) => ReadResult::Listed(Vec::new()),
             Read::VirtualMachines(_) => virtual_machines(servers),
         }
+    }
+
+    /// Returns the kubeconfig that a leader with that defect takes for the current one: that of its connection.
+    fn kubeconfig(&self, place: &Place, phase: ReadPhase) -> Option<Value> {
+        let is_unread = phase == ReadPhase::Confirm && self.defect == Some(Defect::KubeconfigUnread);
+        let digest = self
+            .connected_by()
+            .filter(|_| is_unread && *place == kubeconfig())?;
+        let mut known = TOKENS.into_iter().map(kubeconfig_with);
+        known.find(|secret| kubeconfig_digest(secret) == digest)
     }
 
     /// Returns the overrides that a leader lists.

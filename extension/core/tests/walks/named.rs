@@ -664,6 +664,7 @@ fn a_recreated_cluster_whose_bootstrap_comes_later_gets_its_packages() {
 #[case::never_answered(&[User(Edit::Silent(true)), Crash(0), Round, Wait(61), Round, Calm])]
 #[case::swapped(&[Swap, Round])]
 #[case::swapped_with_its_kubeconfig(&[Swap, User(Edit::Kubeconfig("other")), Round, Calm])]
+#[case::redirected(&[Redirect, Round, Calm])]
 #[case::swapped_there_and_back(&[Swap, Round, Round, Swap])]
 #[case::stopped(&[
     User(Edit::Stop(1, "packageinstalls", "canceled")), Round, User(Edit::Stop(1, "apps", "paused")), Round, Calm,

@@ -214,6 +214,15 @@ pub(crate) fn permits(package: &Value, version: &str) -> bool {
         .is_none_or(|((_, permitted), version)| permitted[version])
 }
 
+/// Tokens of kubeconfigs.
+pub(crate) const TOKENS: [&str; 2] = ["token", "other"];
+
+/// Returns the digest of the kubeconfig in a Secret.
+pub(crate) fn kubeconfig_digest(secret: &Value) -> String {
+    let value = secret["data"]["value"].as_str().unwrap_or_default();
+    sluice_core::kubeconfig::digest(&BASE64_STANDARD.decode(value).expect("base64"))
+}
+
 /// Returns a kubeconfig with this token.
 pub(crate) fn kubeconfig_with(token: &str) -> Value {
     let authority = BASE64_STANDARD.encode("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n");
@@ -385,7 +394,7 @@ pub(crate) fn servers() -> Servers {
         }
     }
     put(place(Management, "secrets", SYSTEM, "values"), values(1));
-    put(kubeconfig(), kubeconfig_with("token"));
+    put(kubeconfig(), kubeconfig_with(TOKENS[0]));
     put(
         kube_system(),
         json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {}}),

@@ -131,6 +131,11 @@ const CALL: [Step; 2] = [Replica, ClusterApi(Reading::AtOnce)];
     &[&MERGED[..], &INSTALLED, &DEPLOYED, &[Duplicate, Watch(0), Swap, Reconcile(0)]].concat(),
     "early: "
 )]
+#[case::kubeconfig_not_read(
+    Defect::KubeconfigUnread,
+    &[&MERGED[..], &INSTALLED, &DEPLOYED, &[Duplicate, Watch(0), Redirect, Reconcile(0)]].concat(),
+    "early: "
+)]
 #[case::paused_cluster(Defect::PauseUnseen, &[&[User(Edit::Pause(Paused::Cluster))][..], &MERGED, &SEEN].concat(), "paused: ")]
 #[case::paused_bootstrap(Defect::PauseUnseen, &[&[User(Edit::Pause(Paused::Bootstrap))][..], &MERGED, &SEEN].concat(), "paused: ")]
 #[case::start_held(Defect::PauseUnseen, &[&[User(Edit::Pause(Paused::Start))][..], &MERGED, &SEEN].concat(), "paused: ")]

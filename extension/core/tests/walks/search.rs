@@ -218,6 +218,7 @@ impl Search {
         let before = record(&state.servers);
         let mut around = Surroundings {
             servers: &mut state.servers,
+            earlier: &mut None,
             late: &mut state.late,
             now: 1,
             epoch: self.epoch,

@@ -21,9 +21,12 @@ use crate::{
     defect::Defect,
     fault::Fault,
     kapp::Kapp,
-    leader::{Leader, Surroundings},
+    leader::{Earlier, Leader, Surroundings},
     machines::{admit, servers_with_images},
-    objects::{PACKAGES, VERSIONS, cluster, control_plane, is_unmanaged, kube_system, servers, worker},
+    objects::{
+        PACKAGES, TOKENS, VERSIONS, cluster, control_plane, is_unmanaged, kube_system, kubeconfig,
+        kubeconfig_digest, servers, worker,
+    },
     overridden::{Asked, Existing, create, set_binding, set_policy},
     replica::Reading,
     servers::{Late, Place, Servers},
@@ -95,6 +98,8 @@ pub(crate) enum Step {
     Duplicate,
     /// The kubeconfig leads to the other API server.
     Swap,
+    /// Another kubeconfig leads to the other API server. Open connections still lead to the earlier one.
+    Redirect,
     /// The garbage collector deletes one dependent of deleted owners; a round deletes all of them.
     Collect(u8),
     Wait(u64),
@@ -158,6 +163,8 @@ pub(crate) struct Walk {
     backup: Option<Box<Backup>>,
     /// Workload objects and deployments of another API server.
     elsewhere: Option<Box<(Servers, Kapp)>>,
+    /// Workload API server of the kubeconfig before the last redirection.
+    earlier: Option<Earlier>,
     never_settles: Option<usize>,
     /// The Cluster before its target was set.
     before_target: Option<Value>,
@@ -189,6 +196,7 @@ impl Walk {
             rollbacks: Rollbacks::default(),
             backup: None,
             elsewhere: None,
+            earlier: None,
             never_settles: None,
             before_target: None,
             workload_writes: 0,
@@ -225,12 +233,19 @@ impl Walk {
         match step {
             Step::Lead(leader, fault) => self.lead(leader, fault),
             Step::Reconcile(leader) => self.come_to_an_end(leader),
-            Step::Watch(leader) => self.leaders[leader].watch(servers, now),
+            Step::Watch(leader) => {
+                let servers = self.watched_by(leader);
+                self.leaders[leader].watch(&servers, now);
+            }
             Step::WatchOne(leader, which) => self.watch_one(leader, which),
             Step::WatchKind(leader, server, kind) => {
-                self.leaders[leader].watch_store(servers, server, &[kind], now);
+                let servers = self.watched_by(leader);
+                self.leaders[leader].watch_store(&servers, server, &[kind], now);
             }
-            Step::WatchBut(leader, kind) => self.leaders[leader].watch_but(servers, kind, now),
+            Step::WatchBut(leader, kind) => {
+                let servers = self.watched_by(leader);
+                self.leaders[leader].watch_but(&servers, kind, now);
+            }
             Step::Crash(leader) => self.leaders[leader].crash(),
             Step::Arrive => {
                 for late in self.late.drain(..) {
@@ -277,7 +292,10 @@ impl Walk {
                 }));
             }
             Step::Restore => self.restore(),
-            Step::Detect(leader) => self.leaders[leader].restart_watches(servers, now),
+            Step::Detect(leader) => {
+                let servers = self.watched_by(leader);
+                self.leaders[leader].restart_watches(&servers, now);
+            }
             Step::Roll => {
                 let _rolled = roll(servers, &control_plane()) || roll(servers, &worker());
             }
@@ -288,13 +306,15 @@ impl Walk {
                 });
                 self.elsewhere = Some(Box::new((servers, self.kapp.on(DUPLICATE))));
             }
-            Step::Swap => {
-                if let Some((there, kapp)) = self.elsewhere.as_deref_mut() {
-                    let here = servers.clone();
-                    servers.take_over(Server::Workload, there);
-                    *there = here;
-                    self.kapp.exchange(kapp);
-                }
+            Step::Swap => self.swap(),
+            Step::Redirect => {
+                let digest = servers.get(&kubeconfig()).map(kubeconfig_digest);
+                self.earlier = digest.map(|digest| Earlier {
+                    digest,
+                    servers: servers.clone(),
+                });
+                edit(servers, Edit::Kubeconfig(TOKENS[1]));
+                self.swap();
             }
             Step::Collect(which) => servers.collect_one(which),
             Step::Wait(seconds) => self.now += seconds,
@@ -335,13 +355,41 @@ impl Walk {
         self.tick();
     }
 
+    /// Exchanges the workload with that of the other API server.
+    fn swap(&mut self) {
+        if let Some((there, kapp)) = self.elsewhere.as_deref_mut() {
+            let here = self.servers.clone();
+            self.servers.take_over(Server::Workload, there);
+            *there = here;
+            self.kapp.exchange(kapp);
+        }
+    }
+
+    /// Returns the servers that the watches of a leader read.
+    fn watched_by(&self, leader: usize) -> Servers {
+        let mut servers = self.servers.clone();
+        let digest = self.leaders[leader].connected_by();
+        let earlier = self.earlier.as_ref();
+        if let Some(earlier) = earlier.filter(|earlier| digest == Some(earlier.digest.as_str())) {
+            servers.take_over(Server::Workload, &earlier.servers);
+        }
+        servers
+    }
+
+    /// Brings all caches of the first leader up to date.
+    fn watch(&mut self) {
+        let servers = self.watched_by(0);
+        self.leaders[0].watch(&servers, self.now);
+    }
+
     /// Delivers the watch event of one object.
     fn watch_one(&mut self, leader: usize, which: u8) {
         let places = self.servers.all().map(|(place, _)| place);
         let watched = places.filter(|place| !place.0 || WATCHED.contains(&place.1.as_str()));
         let places: Vec<Place> = watched.cloned().collect();
         let place = places[usize::from(which) % places.len()].clone();
-        self.leaders[leader].watch_one(&self.servers, place, self.now);
+        let servers = self.watched_by(leader);
+        self.leaders[leader].watch_one(&servers, place, self.now);
     }
 
     /// Sets the cache of one kind of the replica to the state before this number of changes.
@@ -440,6 +488,7 @@ impl Walk {
         let (before, there) = (record(&self.servers), self.servers.clone());
         let mut around = Surroundings {
             servers: &mut self.servers,
+            earlier: &mut self.earlier,
             late: &mut self.late,
             now: self.now,
             epoch: self.epoch,
@@ -470,7 +519,7 @@ impl Walk {
     fn round(&mut self) {
         // A running reconcile may have stale reads.
         self.come_to_an_end(0);
-        self.leaders[0].watch(&self.servers, self.now);
+        self.watch();
         self.come_to_an_end(0);
         for package in PACKAGES {
             self.deploy(package);

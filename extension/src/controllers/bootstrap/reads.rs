@@ -91,6 +91,7 @@ impl executor::Host<Facts> for Host<'_> {
                 Err(object) => return Err(Failure::undecodable(*server, object)),
             },
             Read::Connection(kubeconfig) => self.connect(kubeconfig).await,
+            Read::OpenConnection(number) => self.reopen(*number),
             Read::Contact(_) => ReadResult::Contact(self.remote()?.contact().await),
             Read::DriftCheckPermit(last) => ReadResult::Turn(self.may_check_drift(*last)),
             Read::DriftCheckConnection(by) => {
@@ -187,6 +188,14 @@ impl Host<'_> {
             remote.first_lists().await;
         }
         ReadResult::of_connection(remote.map(|remote| self.remote.get_or_init(|| remote).number))
+    }
+
+    fn reopen(&self, number: u64) -> ReadResult {
+        let remote = self.ctx.remotes.get(&self.facts.owner.uid);
+        let remote = remote.filter(|remote| remote.number == number);
+        remote.map_or(ReadResult::Absent, |remote| {
+            ReadResult::Connected(self.remote.get_or_init(|| remote).number)
+        })
     }
 
     /// Returns the watched objects of one name.

@@ -22,7 +22,7 @@ use super::{
     read::Key,
     validate::Validated,
     values,
-    workload::Reach,
+    workload::{Reach, is_current},
 };
 use crate::{
     packages::{
@@ -52,9 +52,25 @@ pub(super) fn confirm(
     if !packages.connected && packages.drift_check != DriftCheckResult::Seen {
         return Ok(());
     }
+    let inputs = confirm_reads(context, packages, bootstrap);
+    let kubeconfig = has_current_kubeconfig(context, packages);
+    together([needs_of(&inputs), needs_of(&kubeconfig)])?;
+    // A connection may outlive the kubeconfig that it was opened with, which may lead to another workload cluster now.
+    match kubeconfig {
+        Ok(true) => {}
+        Ok(false) => {
+            packages.lose(effects);
+            judge_unconfirmed(context, packages);
+            return Ok(());
+        }
+        Err(stop) => {
+            packages.reach = Reach::NotYet(stop.held()?);
+            judge_unconfirmed(context, packages);
+            return Ok(());
+        }
+    }
     // PackageInstalls and Apps come last: the status of kapp-controller changes most often.
-    let read = confirm_reads(context, packages, bootstrap)
-        .and_then(|found| Ok((found, workload(context, packages)?)));
+    let read = inputs.and_then(|found| Ok((found, workload(context, packages)?)));
     let (found, (uid, pairs)) = match read {
         Ok(read) => read,
         Err(Interrupt::Failed(failure)) if failure.server == Server::Workload => {
@@ -125,6 +141,14 @@ pub(super) fn confirm(
         add_problem(&mut packages.problem, changed);
     }
     Ok(())
+}
+
+/// Whether the kubeconfig of the Cluster is that of the connection.
+fn has_current_kubeconfig(context: &Context<'_>, packages: &Packages) -> Step<bool> {
+    match &packages.kubeconfig {
+        Some(digest) => is_current(context, digest, ReadPhase::Confirm),
+        None => Ok(false),
+    }
 }
 
 /// Reads the UID of the workload, and PackageInstall and App of each package, from the API servers.

@@ -107,7 +107,8 @@ fn compare(
     bootstrap: &ClusterBootstrap,
     packages: &mut Packages,
 ) -> Step<DriftCheck> {
-    connect(context, &context.facts.owner, Read::DriftCheckConnection)?;
+    let connected = connect(context, &context.facts.owner, Read::DriftCheckConnection)?;
+    packages.kubeconfig = Some(connected.digest);
     // Read first and alone: Sluice waits only once for a server that does not respond.
     let namespace = context.object(Key::kube_system(), ReadPhase::Plan)?;
     let uid = namespace.and_then(|namespace| namespace["metadata"]["uid"].as_str());

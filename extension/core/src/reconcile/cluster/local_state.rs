@@ -13,7 +13,7 @@ use sluice_crds::{foreign::App, run::Hook};
 
 use super::{
     CachedControlPlane, Clock, WITH_PROBLEM, held_probe::HeldProbe, relabel::Relabelling, swap::EntriesWrite,
-    takeover::Removals, upgrade_warnings::Warnings,
+    takeover::Removals, upgrade_warnings::Warnings, workload::LastConnection,
 };
 use crate::{
     proof::last_moved,
@@ -51,6 +51,8 @@ pub struct LocalState {
     pub written: Option<Instant>,
     /// Number of writes of progress of the upgrade.
     pub(super) progress_writes: usize,
+    /// Connection to the workload.
+    pub(super) connection: Option<LastConnection>,
     /// Time of the next drift check of the settled Cluster, once known.
     drift_check_at: Option<Instant>,
     /// Time since which the Cluster waits without a connection for a state that no watch shows.
@@ -395,6 +397,7 @@ impl LocalState {
 
     /// Discards all observations of a Cluster that has settled.
     pub(super) fn forget_observations(&mut self) {
+        self.connection = None;
         self.apps.clear();
         self.checks = Checks::default();
     }

@@ -8,7 +8,7 @@ use sluice_crds::{
 };
 
 use super::{
-    Context, Interrupt, Server, Step, WITH_PROBLEM, Watched,
+    Context, Interrupt, ReadPhase, Server, Step, WITH_PROBLEM, Watched,
     at_rest::AtRest,
     drift_check::{DriftCheck, check_drift},
     effects::Effects,
@@ -24,7 +24,7 @@ use super::{
     read::{Read, ReadPoint},
     supervisor::{self, OnSupervisor},
     validate::Validated,
-    workload::{Reach, connect, reach},
+    workload::{LastConnection, Reach, connect, is_current, reach, reopen},
 };
 use crate::events::Event;
 use crate::{
@@ -87,6 +87,8 @@ pub(super) struct Packages {
     point: ReadPoint,
     /// UID of the workload cluster that `planned` applies to.
     pub(super) workload_uid: Option<String>,
+    /// Digest of the kubeconfig of the connection, once there is one.
+    pub(super) kubeconfig: Option<String>,
     /// Names of PackageInstalls whose inputs differ from those that Sluice wrote.
     pub(super) altered: Vec<String>,
     /// Installer of kapp-controller.
@@ -213,6 +215,7 @@ impl Packages {
             supervisor: None,
             point: ReadPoint::BeforeWrites,
             workload_uid: workload_uid.map(str::to_owned),
+            kubeconfig: None,
             altered: Vec::new(),
             ownership: Ownership::Managed,
             overrides: overrides::Known::default(),
@@ -287,16 +290,10 @@ impl Packages {
 
     /// Opens the connection to the workload, and reads the identity of its API server.
     fn open(&mut self, context: &Context<'_>, effects: &mut Effects) -> Step<()> {
-        match connect(context, &context.facts.owner, Read::Connection) {
-            Ok(connection) => {
-                effects.local.use_connection(connection);
-                self.connected = true;
-                self.reach(context, effects)?;
-            }
-            Err(stop) => {
-                self.reach = Reach::NotYet(stop.held()?);
-                effects.disconnect = true;
-            }
+        if let Err(stop) = self.contact(context, effects) {
+            self.reach = Reach::NotYet(stop.held()?);
+            effects.disconnect = true;
+            self.connected = false;
         }
         let refused = match self.reach.uid() {
             Some(uid) => management::refused(context, uid)?,
@@ -317,6 +314,34 @@ impl Packages {
             }
             self.reach = Reach::NotYet(hold);
         }
+        Ok(())
+    }
+
+    /// Reads the contact to the workload over the open connection, or over a new one.
+    ///
+    /// # Errors
+    /// Returns a [`Hold`] for a kubeconfig that an operator must correct first.
+    fn contact(&mut self, context: &Context<'_>, effects: &mut Effects) -> Step<()> {
+        let open = reopen(context)?;
+        let connected = match &open {
+            Some(open) => open.clone(),
+            None => connect(context, &context.facts.owner, Read::Connection)?,
+        };
+        effects.local.use_connection(connected.number);
+        self.connected = true;
+        self.reach(context, effects)?;
+        // Credentials or address may have changed: an unread kubeconfig is no explanation for a server that does not serve.
+        let is_doubtful = self.reach.uid().is_none() || context.is_refused_by_workload();
+        if open.is_some() && is_doubtful && !is_current(context, &connected.digest, ReadPhase::Plan)? {
+            self.lose(effects);
+            return Ok(());
+        }
+        let read_at = match &context.local.connection {
+            Some(last) if open.is_some() && !is_doubtful => last.read_at,
+            _ => context.began.instant,
+        };
+        self.kubeconfig = Some(connected.digest.clone());
+        effects.local.connection = Some(LastConnection { connected, read_at });
         Ok(())
     }
 

@@ -239,6 +239,7 @@ pub(super) fn status(
     count(context, effects, previous, &record, &seen);
 
     let current = bootstrap.status.clone().unwrap_or_default();
+    let taken = validated.progress.taken;
     let had_ended = previous.is_some_and(has_ended);
     let next = match (&packages.problem, packages.connected) {
         _ if packages.record_first || outdated.is_some() => UNWATCHED,
@@ -283,7 +284,7 @@ pub(super) fn status(
         let left = if status == current {
             Some(next)
         } else {
-            not_yet(context, validated, &current, &status).map(|left| left.min(next))
+            not_yet(context, &current, &status, taken).map(|left| left.min(next))
         };
         if let Some(left) = left {
             let stored = current.upgrade.as_ref().filter(|_| opens_swap);
@@ -293,7 +294,7 @@ pub(super) fn status(
     let completed = completes(&current, &status);
     let told = [late(&current, &status), rollback_event(&current, &status)];
     let overridden = used_overrides(&current, &status);
-    let progress_writes = progress_writes(context, validated, &current, &status);
+    let progress_writes = progress_writes(context, &current, &status, taken);
     let status = with_columns(context, status, &effects.local);
     let stored = write(context, effects, bootstrap, status)?.filter(|_| opens_swap);
     effects.local.progress_writes = progress_writes;
@@ -769,14 +770,9 @@ fn facts<'a>(bootstrap: &ClusterBootstrap, resolved_tkr: Option<&'a str>) -> Boo
     }
 }
 
-/// Whether the change of a status is written at once. A gate that stays open by a new proof is one: until the proof is recorded, each
-/// reconcile would confirm it again.
-fn is_urgent_status(
-    validated: &Validated,
-    current: &ClusterBootstrapStatus,
-    next: &ClusterBootstrapStatus,
-) -> bool {
-    let taken = validated.progress.taken;
+/// Whether the change of a status is written at once. A gate that stays open by a new proof is such a change: each reconcile would confirm
+/// the proof again until it is recorded. The control plane may have `taken` the version of the hop.
+fn is_urgent_status(current: &ClusterBootstrapStatus, next: &ClusterBootstrapStatus, taken: bool) -> bool {
     let records = current.upgrade.as_ref().zip(next.upgrade.as_ref());
     records.is_none_or(|(old, new)| is_urgent(old, new) || has_new_proof(Some(old), new, taken))
         || current.resolved_tkr != next.resolved_tkr
@@ -785,16 +781,16 @@ fn is_urgent_status(
 /// Returns the number of writes of progress of an upgrade, this write included.
 fn progress_writes(
     context: &Context<'_>,
-    validated: &Validated,
     current: &ClusterBootstrapStatus,
     next: &ClusterBootstrapStatus,
+    taken: bool,
 ) -> usize {
     let upgrade = |status: &ClusterBootstrapStatus| {
         let record = status.upgrade.as_ref()?;
         Some((record.label.clone(), record.to.clone(), record.outcome))
     };
     if upgrade(current) == upgrade(next) {
-        context.local.progress_writes + usize::from(!is_urgent_status(validated, current, next))
+        context.local.progress_writes + usize::from(!is_urgent_status(current, next, taken))
     } else {
         0
     }
@@ -803,11 +799,11 @@ fn progress_writes(
 /// Returns the time that a change without urgency still waits for its write.
 fn not_yet(
     context: &Context<'_>,
-    validated: &Validated,
     current: &ClusterBootstrapStatus,
     next: &ClusterBootstrapStatus,
+    taken: bool,
 ) -> Option<Duration> {
-    if is_urgent_status(validated, current, next) {
+    if is_urgent_status(current, next, taken) {
         return None;
     }
     until_write(context.local.progress_writes, since_written(context)?)

@@ -1,6 +1,6 @@
 //! Connection to a workload cluster, and its reachability.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Secret;
@@ -21,6 +21,25 @@ use crate::{
 
 /// Silence after which a connection is reopened once the server responds.
 const REOPEN_AFTER: SignedDuration = SignedDuration::from_secs(15);
+
+/// Time for which a responding connection is used without another read of its kubeconfig.
+const TRUSTED_FOR: Duration = Duration::from_mins(1);
+
+/// Connection to a workload cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Connected {
+    /// Number of the connection.
+    pub(crate) number: u64,
+    /// Digest of its kubeconfig.
+    pub(crate) digest: String,
+}
+
+/// Connection that the last reconcile used, and the time at which its kubeconfig was read.
+#[derive(Debug, Clone)]
+pub(super) struct LastConnection {
+    pub(super) connected: Connected,
+    pub(super) read_at: Instant,
+}
 
 /// Reachability of the workload cluster.
 #[derive(Debug, Clone)]
@@ -74,7 +93,7 @@ impl Reach {
     }
 }
 
-/// Returns the number of the connection to the workload of the Cluster `owner` that `read` requests.
+/// Returns the connection to the workload of the Cluster `owner` that `read` requests.
 ///
 /// # Errors
 /// Returns a [`Hold`] for a problem that an operator must fix first.
@@ -82,10 +101,68 @@ pub(crate) fn connect<S: Reconciler<Hold = Hold>>(
     context: &protocol::Context<'_, S>,
     owner: &Owner,
     read: fn(Box<ParsedKubeconfig>) -> Read,
-) -> Step<u64> {
-    let namespace = &owner.namespace;
-    let secret = format!("{}{}", owner.name, name::KUBECONFIG_SUFFIX);
-    let found = context.read::<Secret>(&secret, (Server::Management, Some(namespace)), ReadPhase::Plan)?;
+) -> Step<Connected> {
+    let bytes = kubeconfig_of(context, owner, ReadPhase::Plan)?;
+    // The reason names the field and never repeats its value.
+    let refused = |why: &dyn std::fmt::Display| {
+        let Owner { namespace, name, .. } = owner;
+        let suffix = name::KUBECONFIG_SUFFIX;
+        Hold::new(
+            GateReason::KubeconfigInvalid,
+            format!("kubeconfig in Secret {namespace}/{name}{suffix}: {why}"),
+        )
+    };
+    let parsed = kubeconfig::parse(&bytes).map_err(|error| refused(&error))?;
+    let digest = kubeconfig::digest(&bytes);
+    let by = ParsedKubeconfig {
+        parsed,
+        digest: digest.clone(),
+    };
+    match context.answer(read(Box::new(by)))? {
+        ReadResult::Connected(number) => Ok(Connected {
+            number: *number,
+            digest,
+        }),
+        ReadResult::NotConnected(why) => Err(refused(why).into()),
+        _ => Err(unanswered(None).into()),
+    }
+}
+
+/// Returns the open connection that the last reconcile used, unless its kubeconfig was read too long ago.
+///
+/// The kubeconfig is not watched: its Secret lacks the label of the watched ones. It may have changed, so the result permits no more than to
+/// plan, write and wait: it is read again once the workload API server refuses a request or does not respond, and before a gate opens.
+pub(super) fn reopen(context: &Context<'_>) -> Step<Option<Connected>> {
+    let Some(last) = &context.local.connection else {
+        return Ok(None);
+    };
+    let age = context.began.instant.saturating_duration_since(last.read_at);
+    if age >= TRUSTED_FOR {
+        return Ok(None);
+    }
+    let open = context.answer(Read::OpenConnection(last.connected.number))?;
+    let is_open = matches!(open, ReadResult::Connected(_));
+    Ok(is_open.then(|| last.connected.clone()))
+}
+
+/// Whether the kubeconfig of the Cluster still has this digest.
+///
+/// # Errors
+/// Returns a [`Hold`] without a kubeconfig.
+pub(super) fn is_current(context: &Context<'_>, digest: &str, phase: ReadPhase) -> Step<bool> {
+    let bytes = kubeconfig_of(context, &context.facts.owner, phase)?;
+    Ok(kubeconfig::digest(&bytes) == digest)
+}
+
+/// Reads the kubeconfig of the Cluster `owner`.
+fn kubeconfig_of<S: Reconciler<Hold = Hold>>(
+    context: &protocol::Context<'_, S>,
+    owner: &Owner,
+    phase: ReadPhase,
+) -> Step<Vec<u8>> {
+    let Owner { namespace, name, .. } = owner;
+    let secret = format!("{name}{}", name::KUBECONFIG_SUFFIX);
+    let found = context.read::<Secret>(&secret, (Server::Management, Some(namespace)), phase)?;
     let bytes = found.and_then(|found| found.data?.remove(name::KUBECONFIG_KEY));
     let missing = || {
         Hold::new(
@@ -96,21 +173,7 @@ pub(crate) fn connect<S: Reconciler<Hold = Hold>>(
             ),
         )
     };
-    let bytes = bytes.ok_or_else(missing)?.0;
-    // The reason names the field and never repeats its value.
-    let refused = |why: &dyn std::fmt::Display| {
-        Hold::new(
-            GateReason::KubeconfigInvalid,
-            format!("kubeconfig in Secret {namespace}/{secret}: {why}"),
-        )
-    };
-    let parsed = kubeconfig::parse(&bytes).map_err(|error| refused(&error))?;
-    let digest = kubeconfig::digest(&bytes);
-    match context.answer(read(Box::new(ParsedKubeconfig { parsed, digest })))? {
-        ReadResult::Connected(connection) => Ok(*connection),
-        ReadResult::NotConnected(why) => Err(refused(why).into()),
-        _ => Err(unanswered(None).into()),
-    }
+    Ok(bytes.ok_or_else(missing)?.0)
 }
 
 /// Returns the identity of the workload API server, or the reason why it is unknown. A connection to a server with other data than

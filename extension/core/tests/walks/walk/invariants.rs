@@ -230,7 +230,7 @@ impl Walk {
         };
         for _ in 0..rounds {
             self.come_to_an_end(0);
-            self.leaders[0].watch(&self.servers, self.now);
+            self.watch();
             self.come_to_an_end(0);
             self.now += 10;
             self.tick();
@@ -324,7 +324,7 @@ impl Walk {
             let before = self.servers.writes();
             for _ in 0..3 {
                 self.come_to_an_end(0);
-                self.leaders[0].watch(&self.servers, self.now);
+                self.watch();
                 self.now += 10;
             }
             self.now += SYNC_PERIOD.as_secs();
@@ -374,7 +374,7 @@ impl Walk {
         // The stores of a connection may fill only after the reconcile that opened it.
         for _ in 0..2 {
             self.come_to_an_end(0);
-            self.leaders[0].watch(&self.servers, self.now);
+            self.watch();
             self.now += 10;
         }
     }

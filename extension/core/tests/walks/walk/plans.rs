@@ -210,6 +210,7 @@ impl Walk {
     fn surroundings(&mut self) -> Surroundings<'_> {
         Surroundings {
             servers: &mut self.servers,
+            earlier: &mut self.earlier,
             late: &mut self.late,
             now: self.now,
             epoch: self.epoch,
