@@ -166,6 +166,7 @@ impl<'a> Story<'a> {
             | Event::Paused { paused: false }
             | Event::Labelled { .. }
             | Event::Bootstrapped
+            | Event::GateOpened { .. }
             | Event::ControlPlaneCreated { .. } => {}
         }
     }

@@ -130,6 +130,11 @@ impl NextGate {
         Some(gate)
     }
 
+    /// Whether the record has it open.
+    pub(super) fn is_open(&self) -> bool {
+        self.state == State::Open
+    }
+
     /// Whether an answer may be noted now.
     pub(super) fn may_be_answered(&self, now: Timestamp) -> bool {
         match self.state {

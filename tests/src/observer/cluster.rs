@@ -118,6 +118,12 @@ impl ClusterView {
         Some(before).filter(|before| !before.is_empty())
     }
 
+    /// The next version, if its gate is open.
+    pub(super) fn open_gate(&self) -> Option<String> {
+        let gate = self.gate.as_ref().filter(|gate| gate.is_open());
+        gate.map(|gate| gate.version.clone())
+    }
+
     /// Name of the wanted release; empty without.
     pub(super) fn tkr(&self) -> &str {
         self.object.as_ref().map_or("", |object| &object.tkr)

@@ -208,7 +208,14 @@ impl Ledger {
         self.overrides.recorded(&name, object);
         if let Some(cluster) = self.clusters.get_mut(&name) {
             let at = (change.revision, change.seen);
+            let before = cluster.open_gate();
             cluster.gate = NextGate::recorded(cluster.gate.take(), at, &cluster.version, object);
+            let open = cluster.open_gate();
+            if open != before
+                && let Some(version) = open
+            {
+                self.note(change, &name, Event::GateOpened { version });
+            }
         }
     }
 

@@ -39,6 +39,11 @@ pub enum Event {
         /// The message; empty once all is reconciled.
         message: String,
     },
+    /// The record of the ClusterBootstrap opened the gate of the next version of the control plane. Comes again each time that it opens.
+    GateOpened {
+        /// The version.
+        version: String,
+    },
     /// Cluster API wrote a version to the control plane.
     ControlPlaneWritten {
         /// The version.

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::story::{NEW, OLD, Story};
+use crate::observer::Event;
 
 const ASKED: &str = "/mgmt/secrets/a/one-antrea-package";
 const PENDING: &str = "AfterClusterUpgrade,AfterControlPlaneUpgrade";
@@ -217,4 +218,31 @@ fn a_gate_that_was_closed_gives_no_more_answers() {
     story.pending(PENDING);
     story.control_plane(NEW, OLD);
     story.is_early("control plane", "other values");
+}
+
+#[test]
+fn each_opening_of_a_gate_is_noted_once() {
+    let mut story = Story::until_bump();
+    let opened = Event::GateOpened {
+        version: NEW.to_owned(),
+    };
+    // (generation of the ClusterBootstrap, generation that the record knows, open), and openings so far.
+    for (number, ((generation, observed, open), openings)) in [
+        ((4, 4, false), 0),
+        ((4, 4, true), 1),
+        ((4, 4, true), 1),
+        ((5, 4, true), 1),
+        ((5, 5, true), 1),
+        ((5, 5, false), 1),
+        ((6, 5, true), 1),
+        ((6, 6, true), 2),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        story.record(&cni(1), generation, observed, open);
+        let milestones = story.ledger.milestones().iter();
+        let noted = milestones.filter(|milestone| milestone.event == opened);
+        assert_eq!(noted.count(), openings, "write {number}");
+    }
 }
