@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 
 use crate::objects::Release;
-use crate::observer::{Event, Milestone, Violation};
+use crate::observer::{Event, Milestone, Revision, Violation};
 use crate::scenario::HookAnswer;
 
 /// The observer's milestones, the extension's responses, and the requested upgrade.
@@ -51,10 +51,37 @@ impl Facts {
         self.milestones.iter().find(|milestone| wanted(&milestone.event))
     }
 
-    /// The first proof of a package.
-    pub(crate) fn proof(&self, of: &str, at: &str) -> Option<&Milestone> {
-        self.find(|event| {
-            matches!(event, Event::PackageProven { ref_name, version } if ref_name == of && version == at)
+    /// The first proof of a package after a revision.
+    pub(crate) fn proof(&self, of: &PackageChange, since: Revision) -> Option<&Milestone> {
+        self.milestones.iter().find(|milestone| {
+            milestone.revision > since
+                && matches!(&milestone.event, Event::PackageProven { ref_name, version }
+                    if *ref_name == of.ref_name && *version == of.to)
         })
+    }
+
+    /// The proof that came last among the first proofs of all packages; none if a package has none.
+    pub(crate) fn last_proof(&self) -> Option<&Milestone> {
+        let proofs: Option<Vec<&Milestone>> = self
+            .packages
+            .iter()
+            .map(|package| self.proof(package, 0))
+            .collect();
+        proofs?.into_iter().max_by_key(|proof| proof.revision)
+    }
+
+    /// The write of the version to the control plane.
+    pub(crate) fn control_plane_written(&self) -> Option<&Milestone> {
+        self.find(|event| matches!(event, Event::ControlPlaneWritten { version } if *version == self.to))
+    }
+
+    /// The proof of the last package on the new control plane.
+    pub(crate) fn proven_again(&self) -> Option<&Milestone> {
+        self.find(|event| matches!(event, Event::ProvenAgain { version } if *version == self.to))
+    }
+
+    /// The first write of the version to workers.
+    pub(crate) fn workers_written(&self) -> Option<&Milestone> {
+        self.find(|event| matches!(event, Event::WorkersWritten { version, .. } if *version == self.to))
     }
 }

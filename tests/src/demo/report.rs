@@ -86,16 +86,13 @@ impl Report {
     /// The figures of an upgrade that is over.
     #[must_use]
     pub(crate) fn of(facts: &Facts) -> Self {
-        let last = last_proof(facts);
-        let written = facts
-            .find(|event| matches!(event, Event::ControlPlaneWritten { version } if *version == facts.to));
+        let last = facts.last_proof();
+        let written = facts.control_plane_written();
         // Both are positions in the one order of etcd; the clock has no say in it.
         let in_order =
             matches!((last, written), (Some(last), Some(written)) if last.revision < written.revision);
-        let again =
-            facts.find(|event| matches!(event, Event::ProvenAgain { version } if *version == facts.to));
-        let workers = facts
-            .find(|event| matches!(event, Event::WorkersWritten { version, .. } if *version == facts.to));
+        let again = facts.proven_again();
+        let workers = facts.workers_written();
         Self {
             capi_version: CLUSTER_API_VERSION.to_owned(),
             kapp_controller_version: KAPP_CONTROLLER_VERSION.to_owned(),
@@ -129,16 +126,6 @@ fn lag(proof: Option<&Milestone>, written: Option<&Milestone>) -> Option<f64> {
     Some(seconds(written.seen.duration_since(proof.seen)))
 }
 
-/// The proof that came last among the first proofs of all packages; none if a package has none.
-fn last_proof(facts: &Facts) -> Option<&Milestone> {
-    let proofs: Option<Vec<&Milestone>> = facts
-        .packages
-        .iter()
-        .map(|package| facts.proof(&package.ref_name, &package.to))
-        .collect();
-    proofs?.into_iter().max_by_key(|proof| proof.revision)
-}
-
 fn packages(facts: &Facts) -> Vec<PackageReport> {
     facts
         .packages
@@ -147,9 +134,7 @@ fn packages(facts: &Facts) -> Vec<PackageReport> {
             name: package.short().to_owned(),
             from: package.from.clone(),
             to: package.to.clone(),
-            ready_at: facts
-                .proof(&package.ref_name, &package.to)
-                .map(|proof| proof.seen),
+            ready_at: facts.proof(package, 0).map(|proof| proof.seen),
         })
         .collect()
 }
@@ -205,7 +190,7 @@ fn paused(facts: &Facts) -> f64 {
 }
 
 /// Seconds, to the millisecond.
-pub(super) fn seconds(duration: SignedDuration) -> f64 {
+pub(crate) fn seconds(duration: SignedDuration) -> f64 {
     (duration.as_secs_f64() * 1000.0).round() / 1000.0
 }
 
