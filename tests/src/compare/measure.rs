@@ -7,9 +7,11 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::counts::{Counts, Logs};
+use super::phases::Phases;
 use super::side::{DELAYED, Flow, Side};
 use crate::demo::Report;
 use crate::demo::facts::{Facts, PackageChange};
+use crate::demo::report::seconds;
 use crate::observer::{Event, Milestone, Violation};
 use crate::scenario::Cluster;
 use crate::stack::kubelet::Delay;
@@ -48,6 +50,8 @@ pub struct Upgrade {
     pub lag_s: f64,
     /// Until topology and packages were at rest.
     pub total_s: f64,
+    /// Where these seconds go.
+    pub phases: Phases,
     /// Requests of the flow to the management API server.
     pub management: Counts,
     /// Requests of the flow to the API server of the workload.
@@ -135,11 +139,11 @@ impl Side {
             workload,
         };
         let upgrade = beside.of(self.flow(), &facts)?;
-        ensure!(
-            self.flow() == Flow::Pause || upgrade.paused_s <= 0.0,
-            "Sluice paused a Cluster for {} s",
-            upgrade.paused_s
-        );
+        if self.flow() == Flow::Sluice {
+            let paused = upgrade.paused_s;
+            ensure!(paused <= 0.0, "Sluice paused a Cluster for {paused} s");
+            upgrade.phases.check(&facts)?;
+        }
         Ok(upgrade)
     }
 }
@@ -155,7 +159,7 @@ struct Beside {
 impl Beside {
     fn of(self, flow: Flow, facts: &Facts) -> Result<Upgrade> {
         let report = Report::of(facts);
-        let since = |at: Timestamp| seconds(at.duration_since(facts.began).as_secs_f64());
+        let since = |at: Timestamp| seconds(at.duration_since(facts.began));
         let packages = report.packages.iter().map(|package| {
             let ready = package.ready_at.context("a package was never ready")?;
             Ok((package.name.clone(), since(ready)))
@@ -177,6 +181,7 @@ impl Beside {
             workers_s: since(workers.context("no version was written to the workers")?),
             lag_s: report.release_lag_seconds.context("no last proof")?,
             total_s: report.total_seconds,
+            phases: Phases::of(facts),
             management: self.management,
             workload: self.workload,
         })
@@ -200,9 +205,4 @@ fn pauses(milestones: &[Milestone], since: impl Fn(Timestamp) -> f64) -> Vec<(f6
         }
     }
     pauses
-}
-
-/// To the millisecond.
-fn seconds(seconds: f64) -> f64 {
-    (seconds * 1000.0).round() / 1000.0
 }

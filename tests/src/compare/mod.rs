@@ -7,6 +7,7 @@
 mod command;
 pub(crate) mod counts;
 mod measure;
+mod phases;
 mod plan;
 mod plot;
 mod report;

@@ -1,4 +1,4 @@
-//! `target/bench/compare.json`, whose rows are a contract, and its table.
+//! `target/bench/compare.json`, whose rows and phases are a contract, and its table.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -183,6 +183,7 @@ pub(super) fn table(figures: &Figures) -> String {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use super::super::phases::{NAMES, Phases};
     use super::*;
 
     /// An upgrade whose control plane was written so many seconds after its last package was ready, at 6 s.
@@ -202,6 +203,12 @@ pub(super) mod tests {
             workers_s: 10.0,
             lag_s,
             total_s: 20.0,
+            // The pause flow confirms nothing.
+            phases: Phases(std::array::from_fn(|phase| match (flow, NAMES[phase]) {
+                (Flow::Pause, "confirm_s") => None,
+                (_, "release_s") => Some(lag_s),
+                _ => Some(2.0),
+            })),
             management: Counts {
                 writes: 7,
                 ..Counts::default()
@@ -236,5 +243,13 @@ pub(super) mod tests {
             (&"pause".into(), &32.0.into())
         );
         assert!(table(&figures).contains("| 5 | Sluice | 1 | **0** |"));
+    }
+
+    #[test]
+    fn an_upgrade_has_its_phases_by_name() {
+        let json = serde_json::to_value(upgrade(Flow::Pause, 5, -4.0)).unwrap();
+        let phases = &json["phases"];
+        assert_eq!(phases["release_s"].as_f64(), Some(-4.0));
+        assert_eq!(phases.get("confirm_s"), Some(&serde_json::Value::Null));
     }
 }

@@ -16,6 +16,13 @@ async fn only_a_pause_flow_that_does_not_wait_is_early() -> Result<()> {
         !waits.early && waits.lag_s > 0.0 && waits.paused_s > 4.0,
         "it unpauses once all packages are ready, and is: {waits:#?}"
     );
+    let phases = serde_json::to_value(&waits.phases)?;
+    let all = phases.as_object().into_iter().flatten();
+    let sum: f64 = all.filter_map(|(_, took)| took.as_f64()).sum();
+    ensure!(
+        phases["confirm_s"].is_null() && (sum - waits.total_s).abs() < 0.01,
+        "it has no gate, and its phases take {sum} s: {waits:#?}"
+    );
 
     side.unpauses(Unpause::AtOnce).await?;
     let hurries = side.upgrade(&cluster, 1, DELAY).await?;
