@@ -155,10 +155,10 @@ bench-hooks-busy: say-cost build ## Only its last step: the same while 200 gener
 plot-hooks: build ## Draw docs/performance/hooks-*.svg, and the table of docs/performance.md, from that file
 	$(BUILT)/sluice-bench draw --figures $(BUILT)/../bench/hooks.json
 
-compare: say-cost build ## Upgrades beside those of the pause flow that Sluice replaces: a table, and target/bench/compare.json, 16 minutes
+compare: say-cost build ## Upgrades beside those of the pause flow that Sluice replaces: two tables, and target/bench/compare.json, 16 minutes
 	$(BUILT)/compare
 
-plot-compare: build ## Draw docs/performance/compare.svg, and the table of docs/performance.md, from that file
+plot-compare: build ## Draw docs/performance/compare.svg, and both tables of docs/performance.md, from that file
 	$(BUILT)/compare --plot
 
 bench-fleet: say-cost build ## SIZES of generated clusters, 2000 at most, on a real API server: memory, requests and times, in target/bench/fleet.json

@@ -27,7 +27,7 @@ struct Arguments {
     /// Upgrades of each flow with each delay, at most; there are no more than five, and three with the longest one.
     #[arg(long, default_value_t = 5)]
     times: usize,
-    /// Draws the picture and writes the table of docs/performance.md from the figures that are there.
+    /// Draws the picture and writes the tables of docs/performance.md from the figures that are there.
     #[arg(long)]
     plot: bool,
     /// Where the figures are.
@@ -88,6 +88,7 @@ async fn perform(arguments: &Arguments) -> Result<()> {
     figures.write(&path)?;
     let mut out = std::io::stdout().lock();
     writeln!(out, "{}", report::table(&figures))?;
+    writeln!(out, "{}", report::table_of_phases(&figures))?;
     writeln!(
         out,
         "{} after {:.0} s",

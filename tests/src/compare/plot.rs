@@ -1,4 +1,4 @@
-//! `docs/performance/compare.svg` and the table of `docs/performance.md`, made from the figures.
+//! `docs/performance/compare.svg` and the tables of `docs/performance.md`, made from the figures.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -7,14 +7,20 @@ use std::path::Path;
 use anyhow::{Context as _, Result};
 
 use super::measure::Upgrade;
-use super::report::{Figures, table};
+use super::report::{Figures, table, table_of_phases};
 use super::side::Flow;
 use crate::figures::with_table;
 
-/// Markers around the table.
-const MARKS: (&str, &str) = (
+/// Markers around the table of the rows.
+const FLOWS: (&str, &str) = (
     "<!-- begin of the table of flows -->\n",
     "<!-- end of the table of flows -->\n",
+);
+
+/// Markers around that of the phases.
+const PHASES: (&str, &str) = (
+    "<!-- begin of the table of phases -->\n",
+    "<!-- end of the table of phases -->\n",
 );
 
 const WIDTH: f64 = 760.0;
@@ -34,16 +40,22 @@ const GREEN: &str = "#009e73";
 const RED: &str = "#d55e00";
 const BLUE: &str = "#0072b2";
 
-/// Draws the picture, and writes the table, below the directory `docs`.
+/// Draws the picture, and writes the tables, below the directory `docs`.
 pub(super) fn draw(figures: &Figures, docs: &Path) -> Result<()> {
     let page = docs.join("performance.md");
     let text = fs::read_to_string(&page).with_context(|| format!("read {}", page.display()))?;
-    let text = with_table(&text, MARKS, &table(figures))
+    let text = with_tables(&text, figures)
         .with_context(|| format!("{} has no place for a table", page.display()))?;
     let svg = picture(&figures.upgrades).context("the figures have no upgrades of both flows")?;
     fs::write(&page, text).with_context(|| format!("write {}", page.display()))?;
     let path = docs.join("performance/compare.svg");
     fs::write(&path, svg).with_context(|| format!("write {}", path.display()))
+}
+
+/// The page with both tables; none if it has no place for one of them.
+fn with_tables(page: &str, figures: &Figures) -> Option<String> {
+    let page = with_table(page, FLOWS, &table(figures))?;
+    with_table(&page, PHASES, &table_of_phases(figures))
 }
 
 /// One lane for each flow: that upgrade with the longest delay whose lag is the median. None if one of both has none.
@@ -204,6 +216,7 @@ fn capitalized(text: &str) -> String {
 mod tests {
     use super::super::report::tests::upgrade;
     use super::*;
+    use crate::sources::root;
 
     #[test]
     fn each_flow_has_a_lane_with_its_result() {
@@ -220,5 +233,14 @@ mod tests {
         assert!(svg.contains(">Pause flow<") && svg.contains(">Sluice<"), "{svg}");
         assert!(svg.starts_with("<svg") && svg.ends_with("</svg>\n"));
         assert_eq!(picture(&[upgrade(Flow::Pause, 30, -4.0)]), None);
+    }
+
+    #[test]
+    fn the_page_has_a_place_for_both_tables() {
+        let page = fs::read_to_string(root().join("docs/performance.md")).unwrap();
+        let figures = Figures::of(vec![upgrade(Flow::Pause, 30, -4.0)]);
+        let text = with_tables(&page, &figures).unwrap();
+        assert!(text.contains(&table(&figures)) && text.contains(&table_of_phases(&figures)));
+        assert_eq!(with_tables("a", &figures), None);
     }
 }

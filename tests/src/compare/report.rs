@@ -1,4 +1,4 @@
-//! `target/bench/compare.json`, whose rows and phases are a contract, and its table.
+//! `target/bench/compare.json`, whose rows and phases are a contract, and its tables.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::counts::Counts;
 use super::measure::Upgrade;
+use super::phases::NAMES;
 use super::side::Flow;
 use crate::figures::{self, commit, machine, median};
 
@@ -71,13 +72,7 @@ pub(super) fn path() -> Result<PathBuf> {
 impl Figures {
     /// The figures of all upgrades of a run.
     pub(super) fn of(upgrades: Vec<Upgrade>) -> Self {
-        let mut groups: BTreeMap<(u64, Flow), Vec<&Upgrade>> = BTreeMap::new();
-        for upgrade in &upgrades {
-            groups
-                .entry((upgrade.delay_s, upgrade.flow))
-                .or_default()
-                .push(upgrade);
-        }
+        let groups = grouped(&upgrades);
         Self {
             machine: machine(),
             commit: commit(),
@@ -136,6 +131,16 @@ impl Row {
     }
 }
 
+/// The upgrades of each delay and flow.
+fn grouped(upgrades: &[Upgrade]) -> BTreeMap<(u64, Flow), Vec<&Upgrade>> {
+    let mut groups: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    for upgrade in upgrades {
+        let group = groups.entry((upgrade.delay_s, upgrade.flow)).or_default();
+        group.push(upgrade);
+    }
+    groups
+}
+
 fn asked(counts: &Counts) -> usize {
     counts.reads + counts.discovery
 }
@@ -181,9 +186,28 @@ pub(super) fn table(figures: &Figures) -> String {
     table
 }
 
+/// The table of the phases, as Markdown.
+pub(super) fn table_of_phases(figures: &Figures) -> String {
+    let mut table = format!(
+        "Where the seconds go: medians of the upgrades of a row.\n\n| delay, s | | {} |\n|---|---|{}\n",
+        NAMES.map(|name| format!("`{name}`")).join(" | "),
+        "---|".repeat(NAMES.len())
+    );
+    for ((delay, flow), group) in grouped(&figures.upgrades) {
+        let medians = (0..NAMES.len()).map(|phase| {
+            let taken = group.iter().filter_map(|upgrade| upgrade.phases.0[phase]);
+            let median = median(&taken.collect::<Vec<f64>>());
+            median.map_or_else(|| "–".to_owned(), |median| format!("{median:.2}"))
+        });
+        let medians = medians.collect::<Vec<String>>().join(" | ");
+        let _never = writeln!(table, "| {delay} | {flow} | {medians} |");
+    }
+    table
+}
+
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::phases::{NAMES, Phases};
+    use super::super::phases::Phases;
     use super::*;
 
     /// An upgrade whose control plane was written so many seconds after its last package was ready, at 6 s.
@@ -251,5 +275,23 @@ pub(super) mod tests {
         let phases = &json["phases"];
         assert_eq!(phases["release_s"].as_f64(), Some(-4.0));
         assert_eq!(phases.get("confirm_s"), Some(&serde_json::Value::Null));
+    }
+
+    #[test]
+    fn the_table_of_phases_has_their_medians() {
+        let table = table_of_phases(&Figures::of(vec![
+            upgrade(Flow::Sluice, 5, 0.5),
+            upgrade(Flow::Pause, 5, -4.0),
+            upgrade(Flow::Pause, 5, -5.0),
+            upgrade(Flow::Pause, 5, 0.1),
+        ]));
+        let rows: Vec<&str> = table.lines().skip(4).collect();
+        assert_eq!(
+            rows,
+            [
+                "| 5 | pause flow | 2.00 | 2.00 | – | -4.00 | 2.00 | 2.00 | 2.00 | 2.00 | 2.00 | 2.00 |",
+                "| 5 | Sluice | 2.00 | 2.00 | 2.00 | 0.50 | 2.00 | 2.00 | 2.00 | 2.00 | 2.00 | 2.00 |",
+            ]
+        );
     }
 }
