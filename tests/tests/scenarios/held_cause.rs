@@ -121,10 +121,7 @@ async fn started(scene: &Scene) -> Result<()> {
     held.names("CrashLoop", "crash").await?;
     held.cluster.delay("crash", Delay::NONE);
     held.names("Unschedulable", "apart").await?;
-    let pools = json!([{"class": "default", "name": "md", "replicas": 2}]);
-    held.cluster
-        .patch(&json!({"spec": {"topology": {"workers": {"machineDeployments": pools}}}}))
-        .await?;
+    has_workers(&held.cluster, 2).await?;
     held.completes().await
 }
 
@@ -404,6 +401,30 @@ async fn refuses_network_policies(cluster: &Cluster) -> Result<()> {
     })
     .await?;
     Ok(())
+}
+
+/// Scales the workers of a Cluster. Cluster API changes no MachineDeployment of a topology whose upgrade is held, so it must be scaled as well.
+async fn has_workers(cluster: &Cluster, replicas: u32) -> Result<()> {
+    let pools = json!([{"class": "default", "name": "md", "replicas": replicas}]);
+    cluster
+        .patch(&json!({"spec": {"topology": {"workers": {"machineDeployments": pools}}}}))
+        .await?;
+    let scene = cluster.scene();
+    let all = format!(
+        "/apis/cluster.x-k8s.io/v1beta2/namespaces/{}/machinedeployments",
+        scene.namespace()
+    );
+    let of_cluster = format!(
+        "{all}?labelSelector=cluster.x-k8s.io%2Fcluster-name%3D{}",
+        cluster.name()
+    );
+    let listed = scene.objects().get(&of_cluster).await?.unwrap_or_default();
+    let name = listed["items"][0]["metadata"]["name"].as_str();
+    let path = format!("{all}/{}", name.context("a Cluster without MachineDeployment")?);
+    scene
+        .objects()
+        .merge(&path, &json!({"spec": {"replicas": replicas}}))
+        .await
 }
 
 /// Deletes the Machine whose Node has the only ready Pod of package shop. A Machine has the name of its Node. Returns its path.
