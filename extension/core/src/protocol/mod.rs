@@ -18,7 +18,8 @@ pub use error::{Error, RECONCILE_TIMEOUT, ReconcileFailure};
 pub use failure::Failure;
 pub use interrupt::{Done, Interrupt, Step};
 pub use read::{
-    Contact, Key, LastDriftCheck, ParsedKubeconfig, Read, ReadPhase, ReadPoint, Resource, Server, Watched,
+    Contact, Key, LastDriftCheck, ParsedKubeconfig, Read, ReadPhase, ReadPoint, Resource, SecretVersion,
+    Server, Watched,
 };
 pub use read_result::{Object, ReadResult};
 pub use request::virtual_machine;

@@ -142,6 +142,19 @@ impl std::fmt::Display for Key {
     }
 }
 
+/// Version of a Secret on the management cluster.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct SecretVersion {
+    /// Namespace.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+    /// UID: a Secret that is created again is another one.
+    pub uid: String,
+    /// resourceVersion.
+    pub resource_version: String,
+}
+
 /// Phase of a reconcile that reads an object. A read of phase `Plan` never confirms an observation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ReadPhase {
@@ -171,6 +184,8 @@ pub enum Read {
     Package(String),
     /// PackageInstall and App of this name, from the cache.
     Watched(Server, String),
+    /// Whether the metadata watch of values sources is current and has shown this version of a Secret last. The answer needs no request.
+    Shown(SecretVersion),
     /// Cluster by namespace and name, from the cache.
     Cluster(String, String),
     /// Dependency of a configuration, from the watch of its kind.
@@ -266,6 +281,7 @@ impl Read {
             Self::Watched(server, _) | Self::Kind { server, .. } | Self::Labelled { server, .. } => *server,
             Self::Template(_)
             | Self::Package(_)
+            | Self::Shown(_)
             | Self::Cluster(..)
             | Self::Source(_)
             | Self::Served { .. }

@@ -74,6 +74,8 @@ pub enum ReadResult {
     Contact(Contact),
     /// Whether the drift check is permitted now.
     Turn(bool),
+    /// Whether the watch shows the version of [`Read::Shown`](super::Read::Shown).
+    Shown(bool),
 }
 
 impl ReadResult {

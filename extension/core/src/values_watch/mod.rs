@@ -17,7 +17,7 @@ use std::{
     time::Instant,
 };
 
-use kube::Resource;
+use kube::{Resource, core::ObjectMeta};
 use sluice_crds::{foreign::Cluster, run::ClusterBootstrap};
 
 use self::{
@@ -36,7 +36,7 @@ pub use self::{
 use crate::{
     cache::Brought,
     cluster::ClusterRef,
-    protocol::{Object, Write},
+    protocol::{Object, SecretVersion, Write},
 };
 
 /// Watched values sources, their observed versions, and the pending requeues.
@@ -58,6 +58,8 @@ struct Watch {
     /// Number of Clusters that name the kind.
     named_by: usize,
     is_open: bool,
+    /// Whether it is listed and followed, so that its versions are current but for the delay of an event.
+    is_readable: bool,
 }
 
 /// Actions that are due.
@@ -124,6 +126,23 @@ impl ValuesWatches {
         }
     }
 
+    /// Whether the watch of Secrets is readable and has shown this version last. It shows no Secret without [`LABEL`].
+    #[must_use]
+    pub fn shows(&self, secret: &SecretVersion) -> bool {
+        let meta = ObjectMeta {
+            namespace: Some(secret.namespace.clone()),
+            name: Some(secret.name.clone()),
+            uid: Some(secret.uid.clone()),
+            resource_version: Some(secret.resource_version.clone()),
+            ..ObjectMeta::default()
+        };
+        let scopes = [None, meta.namespace.clone()];
+        scopes.into_iter().any(|namespace| {
+            let watch = self.watches.get(&Watched::Secrets(namespace));
+            watch.is_some_and(|watch| watch.is_readable && watch.versions.has(&meta))
+        })
+    }
+
     /// Observes an event of the list or watch. A completed list may return deleted objects, whose Clusters the caller must look up.
     pub fn took<K: Resource>(
         &mut self,
@@ -154,21 +173,31 @@ impl ValuesWatches {
 
     /// Records a completed list and a watch that was not refused. Returns a message to log if an earlier refusal was logged.
     pub fn readable(&mut self, watched: &Watched) -> Option<String> {
-        let healed = self.watches.get_mut(watched)?.tries.readable();
+        let watch = self.watches.get_mut(watched)?;
+        watch.is_readable = true;
+        let healed = watch.tries.readable();
         healed.then(|| format!("{watched} can be watched again"))
     }
 
     /// Records a watch without data for some time, so that another kind may take its place.
     pub fn troubled(&mut self, watched: &Watched, now: Instant) {
         if let Some(watch) = self.watches.get_mut(watched) {
+            watch.is_readable = false;
             watch.tries.troubled(now);
+        }
+    }
+
+    /// Records that no watch runs any more. Each is started again.
+    pub fn interrupted(&mut self) {
+        for watch in self.watches.values_mut() {
+            watch.is_readable = false;
         }
     }
 
     /// Records the end of an attempt. Returns a message to log if it differs from the last one.
     pub fn ended(&mut self, watched: &Watched, trouble: &Trouble, now: Instant) -> Option<String> {
         let watch = self.watches.get_mut(watched)?;
-        watch.is_open = false;
+        (watch.is_open, watch.is_readable) = (false, false);
         watch.tries.ended(watched, trouble, now)
     }
 
@@ -239,6 +268,7 @@ impl Watch {
             tries: WatchAttempts::default(),
             named_by: 0,
             is_open: false,
+            is_readable: false,
         }
     }
 }

@@ -7,7 +7,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::protocol::{Key, Server, Verb};
+use crate::protocol::{Key, SecretVersion, Server, Verb};
 
 mod kinds;
 
@@ -321,6 +321,86 @@ fn the_next_leader_requeues_for_recent_edits() {
     assert_eq!(standby.requeued_within(Duration::from_secs(20)), [""; 0]);
     standby.values_watches.lead();
     assert_eq!(standby.requeued(), ["one"]);
+}
+
+/// Returns version 1 of a Secret that is in the list of a new leader.
+fn listed() -> SecretVersion {
+    SecretVersion {
+        namespace: "team-a".to_owned(),
+        name: "a".to_owned(),
+        uid: "a".to_owned(),
+        resource_version: "1".to_owned(),
+    }
+}
+
+/// Returns Secret `a` with this metadata instead.
+fn edited(field: &str, value: Value) -> ConfigMap {
+    let mut object = serde_json::to_value(secret("a", "one", 2)).unwrap();
+    object["metadata"][field] = value;
+    serde_json::from_value(object).unwrap()
+}
+
+#[rstest]
+#[case::as_it_was_listed(|_: &mut Leader| {}, true)]
+#[case::another_secret_is_edited(|leader: &mut Leader| leader.touches(&secret("b", "one", 2)), true)]
+#[case::it_is_edited(|leader: &mut Leader| leader.touches(&secret("a", "one", 2)), false)]
+#[case::it_gets_another_cluster(|leader: &mut Leader| leader.touches(&secret("a", "two", 2)), false)]
+#[case::its_label_is_emptied(|leader: &mut Leader| leader.touches(&edited("labels", json!({LABEL: ""}))), false)]
+#[case::it_is_created_again(
+    |leader: &mut Leader| {
+        leader.takes(&Brought::Gone(&secret("a", "one", 1)));
+        leader.touches(&edited("uid", json!("another")));
+    },
+    false
+)]
+#[case::it_is_deleted(|leader: &mut Leader| leader.takes(&Brought::Gone(&secret("a", "one", 1))), false)]
+#[case::it_is_deleted_during_an_interruption(|leader: &mut Leader| leader.lists(&[]), false)]
+#[case::a_list_is_in_progress(|leader: &mut Leader| leader.takes(&Brought::List), false)]
+#[case::the_list_shows_it_again(|leader: &mut Leader| leader.lists(&[secret("a", "one", 1)]), true)]
+#[case::the_watch_has_no_data(|leader: &mut Leader| leader.values_watches.troubled(&secrets(), leader.now), false)]
+#[case::the_watch_ends(
+    |leader: &mut Leader| drop(leader.values_watches.ended(&secrets(), &Trouble::Passing, leader.now)),
+    false
+)]
+#[case::all_watches_end(|leader: &mut Leader| leader.values_watches.interrupted(), false)]
+fn a_watch_shows_the_last_version_of_a_secret(#[case] event: fn(&mut Leader), #[case] shows: bool) {
+    let mut leader = Leader::new(&[secret("a", "one", 1)]);
+    assert!(!leader.values_watches.shows(&listed()), "it is not readable yet");
+    leader.values_watches.readable(&secrets());
+    assert!(leader.values_watches.shows(&listed()));
+    event(&mut leader);
+    assert_eq!(leader.values_watches.shows(&listed()), shows);
+    leader.values_watches.readable(&secrets());
+    leader.lists(&[secret("a", "one", 1)]);
+    assert!(leader.values_watches.shows(&listed()), "it is listed again");
+}
+
+#[rstest]
+#[case::another_version(SecretVersion { resource_version: "2".to_owned(), ..listed() })]
+#[case::another_uid(SecretVersion { uid: "another".to_owned(), ..listed() })]
+#[case::another_name(SecretVersion { name: "b".to_owned(), ..listed() })]
+#[case::another_namespace(SecretVersion { namespace: "team-b".to_owned(), ..listed() })]
+fn a_watch_shows_no_other_secret(#[case] other: SecretVersion) {
+    let mut leader = Leader::new(&[secret("a", "one", 1)]);
+    leader.values_watches.readable(&secrets());
+    assert!(!leader.values_watches.shows(&other));
+}
+
+#[rstest]
+#[case::of_the_namespace("team-a", true)]
+#[case::of_another_one("team-b", false)]
+fn a_secret_is_shown_by_the_watch_of_its_namespace(#[case] namespace: &str, #[case] shows: bool) {
+    let mut values_watches = ValuesWatches::of(&[namespace.to_owned()]);
+    let watched = Watched::Secrets(Some(namespace.to_owned()));
+    for brought in [
+        Brought::List,
+        Brought::Listed(&secret("a", "one", 1)),
+        Brought::Filled,
+    ] {
+        values_watches.took(&watched, &brought, Instant::now());
+    }
+    values_watches.readable(&watched);
+    assert_eq!(values_watches.shows(&listed()), shows);
 }
 
 #[test]

@@ -90,16 +90,29 @@ impl Versions {
         edited.map_or(Taken::Nothing, Taken::Edited)
     }
 
+    /// Whether `secret` is the last observed version of an object, and no list is in progress that may show a later one.
+    pub(super) fn has(&self, secret: &ObjectMeta) -> bool {
+        let (object, version) = (self.object(secret), version(&self.hashes, secret));
+        let seen = self.objects.find(object, |seen| seen.object == object);
+        self.was_filled && self.listed.is_none() && seen.is_some_and(|seen| seen.version == version)
+    }
+
     fn put(&mut self, meta: &ObjectMeta) -> Option<Edit> {
-        let cluster = cluster(meta)?;
+        let (object, version) = (self.object(meta), version(&self.hashes, meta));
+        let Some(cluster) = cluster(meta) else {
+            // Its label is empty now, and the version before is no more the last one.
+            if let Some(known) = self.objects.find_mut(object, |other| other.object == object) {
+                known.version = version;
+            }
+            return None;
+        };
         let seen = ObservedVersion {
-            object: self.object(meta),
-            version: version(&self.hashes, meta),
+            object,
+            version,
             cluster: self.hashes.hash_one(&cluster),
         };
         let listed = self.listed.as_mut();
-        let is_listed = listed.is_some_and(|listed| listed.insert(seen.object));
-        let (object, version) = (seen.object, seen.version);
+        let is_listed = listed.is_some_and(|listed| listed.insert(object));
         let known = self.objects.find_mut(object, |other| other.object == object);
         let is_edited = if let Some(known) = known {
             std::mem::replace(known, seen).version != version

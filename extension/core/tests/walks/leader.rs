@@ -22,6 +22,7 @@ use sluice_core::{
     held_cause::{Cause, Probe, ProbedPackage, Probing},
     installation::gate_in_force::{GateInForce, NotInForce, NotInForceReason},
     packages::bootstrap::PackageFacts,
+    protocol::SecretVersion,
     reconcile::cluster::{
         CachedControlPlane, Clock, Context, Done, Effects, Facts, Failure, Interrupt, LocalState,
         LocalStates, Object, Read, ReadPhase, ReadResult, Server, Settings, Verb, Watched, Write, reconcile,
@@ -32,6 +33,7 @@ use sluice_core::{
 };
 use sluice_crds::{
     foreign::{Cluster, ControlPlane},
+    labels::label,
     run::{ClusterBootstrap, HeldCause, UpgradeRecord},
 };
 
@@ -64,6 +66,7 @@ pub(crate) const CACHES: &[(Server, &str)] = &[
     (Server::Management, "clusterbootstraps"),
     (Server::Management, "packageinstalls"),
     (Server::Management, "apps"),
+    (Server::Management, "secrets"),
     (Server::Workload, "packageinstalls"),
     (Server::Workload, "apps"),
 ];
@@ -119,6 +122,8 @@ pub(crate) struct Leader {
     pub(crate) saw_all: bool,
     /// Whether the cache of overrides was filled.
     lists_overrides: bool,
+    /// Whether the metadata watch of values sources is refused.
+    pub(crate) lacks_values_watch: bool,
     /// Writes of the last step that took effect.
     pub(crate) made: Vec<Write>,
     /// Whether the last step was told that the workload has no list of PackageInstalls.
@@ -775,6 +780,18 @@ impl Leader {
         })
     }
 
+    /// Whether the metadata watch of values sources shows this version of a Secret.
+    fn shows(&self, secret: &SecretVersion) -> bool {
+        let place = place(Server::Management, "secrets", &secret.namespace, &secret.name);
+        let Some(shown) = self.seen.get(&place).filter(|_| !self.lacks_values_watch) else {
+            return false;
+        };
+        let metadata = &shown["metadata"];
+        metadata["labels"][label::CLUSTER_NAME].is_string()
+            && metadata["uid"] == secret.uid
+            && metadata["resourceVersion"] == secret.resource_version
+    }
+
     /// Result of a request of a reconcile, or of a lookup in a cache.
     fn answered(&mut self, around: &mut Surroundings<'_>, ask: &Read, fault: Fault) -> ReadResult {
         let opens = matches!(ask, Read::Connection(_));
@@ -891,6 +908,7 @@ impl Leader {
                     filled: connection.is_none_or(Connection::is_filled),
                 }))
             }
+            Read::Shown(secret) => ReadResult::Shown(self.shows(secret)),
             Read::Served { .. } => ReadResult::Absent,
             Read::Connection(kubeconfig) => ReadResult::Connected(self.connect(around, &kubeconfig.digest)),
             Read::OpenConnection(number) => {

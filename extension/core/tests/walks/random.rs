@@ -138,6 +138,7 @@ pub(crate) fn steps() -> impl Strategy<Value = Step> {
         4 => (leader(), any::<u8>()).prop_map(|(leader, which)| Step::WatchOne(leader, which)),
         4 => (leader(), kind()).prop_map(|(leader, (server, kind))| Step::WatchKind(leader, server, kind)),
         2 => (leader(), kind()).prop_map(|(leader, (_, kind))| Step::WatchBut(leader, kind)),
+        1 => (leader(), any::<bool>()).prop_map(|(leader, refuses)| Step::RefuseValuesWatch(leader, refuses)),
         1 => leader().prop_map(Step::Crash),
         1 => Just(Step::Arrive),
         12 => Just(Step::Round),

@@ -51,6 +51,8 @@ pub(crate) enum Step {
     WatchKind(usize, Server, &'static str),
     /// All caches of a leader are up to date but those of this kind.
     WatchBut(usize, &'static str),
+    /// From now on a leader may not watch values sources, or may.
+    RefuseValuesWatch(usize, bool),
     Crash(usize),
     /// The writes of frozen processes arrive.
     Arrive,
@@ -246,6 +248,7 @@ impl Walk {
                 let servers = self.watched_by(leader);
                 self.leaders[leader].watch_but(&servers, kind, now);
             }
+            Step::RefuseValuesWatch(leader, refuses) => self.leaders[leader].lacks_values_watch = refuses,
             Step::Crash(leader) => self.leaders[leader].crash(),
             Step::Arrive => {
                 for late in self.late.drain(..) {

@@ -21,7 +21,7 @@ use kube::{
 };
 use sluice_core::{
     cache::{Brought, FINDING, KindHealth, Sign},
-    protocol::{Object, Write},
+    protocol::{Object, SecretVersion, Write},
     values_watch::{self, LABEL, Trouble, Watched},
 };
 use sluice_crds::{foreign::Cluster, run::ClusterBootstrap};
@@ -104,6 +104,11 @@ impl ValuesWatches {
         self.note(|values_watches, now| values_watches.wrote(write, written, now));
     }
 
+    /// Whether the watch of Secrets is readable and has shown this version last.
+    pub(crate) fn shows(&self, secret: &SecretVersion) -> bool {
+        lock(&self.0.values_watches).shows(secret)
+    }
+
     /// Runs the watches for as long as it is polled. `clusters` holds all Clusters.
     pub(crate) async fn run(
         self,
@@ -116,6 +121,7 @@ impl ValuesWatches {
             let watching = AssertUnwindSafe(self.watch(&client, &triggers, &clusters, &rollbacks));
             let _panicked = watching.catch_unwind().await;
             watch_panicked();
+            self.note(|values_watches, _| values_watches.interrupted());
             sleep(AFTER_PANIC).await;
         }
     }

@@ -86,6 +86,7 @@ impl executor::Host<Facts> for Host<'_> {
                 of_catalogue(&stores.templates, release, system, ReadResult::Template)?
             }
             Read::Package(name) => of_catalogue(&stores.packages, name, system, ReadResult::Package)?,
+            Read::Shown(secret) => ReadResult::Shown(self.ctx.values_watches.shows(secret)),
             Read::Watched(server, name) => match self.watched(*server, name) {
                 Ok(watched) => ReadResult::Watched(Box::new(watched)),
                 Err(object) => return Err(Failure::undecodable(*server, object)),
