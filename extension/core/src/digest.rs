@@ -14,6 +14,9 @@ pub const TEMPLATE_DIGITS: usize = 12;
 /// Length of a digest in characters.
 pub const LENGTH: usize = DIGITS + 1 + TEMPLATE_DIGITS;
 
+/// Hexadecimal digits of a whole digest: 256 bits.
+const WHOLE: usize = 64;
+
 /// Inputs of a digest other than the values; the proof of a package depends on them. If one changes, kapp-controller deploys again,
 /// although no value has changed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -72,12 +75,22 @@ pub fn values(inputs: &DigestInputs<'_>, files: &BTreeMap<String, Vec<u8>>) -> S
         version,
         values,
     ];
-    let files = files
-        .iter()
-        .flat_map(|(name, content)| [name.as_bytes(), content.as_slice()]);
-    let values = hash(given.into_iter().map(str::as_bytes).chain(files), DIGITS);
+    let given = given.into_iter().map(str::as_bytes);
+    let values = hash(given.chain(names_and_contents(files)), DIGITS);
     let template = hash([inputs.template.as_bytes(), template.as_bytes()], TEMPLATE_DIGITS);
     format!("{values}-{template}")
+}
+
+/// Returns the digest of values without other inputs, in full length: no name contains it.
+#[must_use]
+pub fn content(files: &BTreeMap<String, Vec<u8>>) -> String {
+    hash(names_and_contents(files), WHOLE)
+}
+
+fn names_and_contents(files: &BTreeMap<String, Vec<u8>>) -> impl Iterator<Item = &[u8]> {
+    files
+        .iter()
+        .flat_map(|(name, content)| [name.as_bytes(), content.as_slice()])
 }
 
 /// Whether a text has the form of a digest by [`values`].
@@ -339,6 +352,7 @@ mod tests {
         ) {
             let inputs = DigestInputs::default();
             prop_assert_eq!(one == other, values(&inputs, &one) == values(&inputs, &other));
+            prop_assert_eq!(one == other, content(&one) == content(&other));
         }
     }
 }

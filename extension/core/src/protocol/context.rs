@@ -13,7 +13,7 @@ use sluice_crds::{
 
 use super::{
     Done, Error, Failure, Interrupt, Object, ReadResult, Source, Step,
-    read::{Contact, Key, Read, ReadPhase, ReadPoint, Resource, Server, Watched},
+    read::{Contact, Key, Read, ReadPhase, ReadPoint, Resource, SecretVersion, Server, Watched},
     read_result::answers_of,
     write::{Verb, Write},
 };
@@ -257,6 +257,14 @@ impl<'a, S: Reconciler> Context<'a, S> {
         match self.answer(Read::DriftCheckPermit(last))? {
             ReadResult::Turn(granted) => Ok(*granted),
             _ => Err(unexpected(Server::Workload)),
+        }
+    }
+
+    /// Returns whether the metadata watch of values sources shows this version of a Secret.
+    pub(crate) fn is_shown(&self, version: &SecretVersion) -> Step<bool, S::Hold> {
+        match self.answer(Read::Shown(version.clone()))? {
+            ReadResult::Shown(is_shown) => Ok(*is_shown),
+            _ => Err(unexpected(Server::Management)),
         }
     }
 

@@ -3,7 +3,10 @@
 use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::{
+    api::core::v1::{Namespace, Secret},
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+};
 use kube::{Resource as _, core::ApiResource};
 use sluice_crds::{
     foreign::{App, Cluster, PackageInstall},
@@ -153,6 +156,28 @@ pub struct SecretVersion {
     pub uid: String,
     /// resourceVersion.
     pub resource_version: String,
+}
+
+impl SecretVersion {
+    /// Returns the version of the Secret with this metadata, if it is complete.
+    pub(crate) fn of(metadata: &ObjectMeta) -> Option<Self> {
+        Some(Self {
+            namespace: metadata.namespace.clone()?,
+            name: metadata.name.clone()?,
+            uid: metadata.uid.clone()?,
+            resource_version: metadata.resource_version.clone()?,
+        })
+    }
+
+    /// Returns the key of the Secret.
+    pub(crate) fn key(&self) -> Key {
+        Key::of::<Secret>(Server::Management, Some(&self.namespace), &self.name)
+    }
+
+    /// Returns the read of the Secret from its API server, for a plan.
+    pub(crate) fn read(&self) -> Read {
+        Read::Object(self.key(), ReadPhase::Plan)
+    }
 }
 
 /// Phase of a reconcile that reads an object. A read of phase `Plan` never confirms an observation.

@@ -1,6 +1,7 @@
 //! Short walks, one for each earlier defect. All but the last check the invariants of any walk.
 
 use rstest::rstest;
+use sluice_core::reconcile::cluster::Server;
 use sluice_crds::run::{Hook, KappControllerMode, Outcome};
 
 use crate::{
@@ -369,7 +370,14 @@ fn no_gate_opens_by_a_cache_from_before_two_edits(
     #[values("packageinstalls", "apps")] outdated: &'static str,
 ) {
     let seen = [WatchBut(0, outdated), Reconcile(0)];
-    let edited = [Watch(0), User(Edit::Values(2)), Reconcile(0), Deploy(1)];
+    let seen_values = WatchKind(0, Server::Management, "secrets");
+    let edited = [
+        Watch(0),
+        User(Edit::Values(2)),
+        seen_values,
+        Reconcile(0),
+        Deploy(1),
+    ];
     let back = [&[User(Edit::Values(1))], &seen[..], &[Sync(1)]].concat();
     upgraded(&[&MERGED, &INSTALLED, &DEPLOYED, &edited, &seen, &back, &seen]);
 }

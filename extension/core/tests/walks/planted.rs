@@ -3,6 +3,7 @@
 use std::panic::{UnwindSafe, catch_unwind};
 
 use rstest::rstest;
+use sluice_core::reconcile::cluster::Server;
 
 use crate::{
     defect::Defect,
@@ -57,6 +58,7 @@ const EDITED_TWICE: [&[Step]; 4] = [
     &[
         Watch(0),
         User(Edit::Values(2)),
+        WatchKind(0, Server::Management, "secrets"),
         Reconcile(0),
         Deploy(1),
         User(Edit::Values(1)),

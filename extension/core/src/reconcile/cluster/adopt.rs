@@ -1,6 +1,6 @@
 //! Owner references and lookup labels that tie the values sources of a ClusterBootstrap to the Cluster.
 
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap};
 
 use k8s_openapi::{
     api::core::v1::Secret,
@@ -22,6 +22,7 @@ use super::{
     provider::{self, Found},
     validate::Validated,
     values,
+    values_cache::unchanged,
     write::Write,
 };
 use crate::events::Event;
@@ -159,11 +160,13 @@ fn outdated(
         return Ok(None);
     };
     let namespace = &context.facts.owner.namespace;
-    let found = context.read::<Secret>(secret, (Server::Management, Some(namespace)), ReadPhase::Plan)?;
-    let is_outdated = found.is_some_and(|found| {
-        let checked = asked.check(object, &found.metadata, &context.facts.owner.uid);
-        checked.is_err()
-    });
+    let check = |found: &ObjectMeta| asked.check(object, found, &context.facts.owner.uid);
+    let is_outdated = if let Some(cached) = unchanged(context, asked.package, secret)? {
+        check(cached.metadata()).is_err()
+    } else {
+        let found = context.read::<Secret>(secret, (Server::Management, Some(namespace)), ReadPhase::Plan)?;
+        found.is_some_and(|found| check(&found.metadata).is_err())
+    };
     Ok(is_outdated.then(|| ConfigRef {
         kind: key.resource.kind.as_ref().into(),
         object: ClusterRef::new(namespace, &key.name),
@@ -176,26 +179,36 @@ fn of_secret(context: &Context<'_>, secret: &str, package: &str) -> Step<Option<
         return Ok(None);
     }
     let key = Key::of::<Secret>(Server::Management, Some(&context.facts.owner.namespace), secret);
-    let found = match context.written(&key) {
-        Some(written) => Some(written),
-        None => context.object(key.clone(), ReadPhase::Plan)?,
+    let found = match unchanged(context, package, secret)? {
+        Some(cached) => Some(Cow::Borrowed(cached.metadata())),
+        None => uncached(context, &key)?.map(Cow::Owned),
     };
     let Some(found) = found else {
         return Ok(None);
     };
-    let found: Secret = typed(Server::Management, found)?;
     // The values of a credential are refused, and with a label every edit of it would requeue the Cluster.
-    if is_credential(&found) || values::is_of_cluster(context, &context.facts.owner.namespace, secret)? {
+    if values::is_of_cluster(context, &context.facts.owner.namespace, secret)? {
         return Ok(None);
     }
-    let labels = labels(context, &found.metadata, package)?;
+    let labels = labels(context, &found, package)?;
     Ok(Some(Adoption {
         key,
-        patch: patch(&found.metadata, labels, None),
+        patch: patch(&found, labels, None),
         package: package.to_owned(),
         is_needed: false,
         outdated: None,
     }))
+}
+
+/// Returns the metadata of a Secret that is not taken from the cache; `None` for a credential and for a missing Secret.
+fn uncached(context: &Context<'_>, key: &Key) -> Step<Option<ObjectMeta>> {
+    let found = match context.written(key) {
+        Some(written) => Some(written),
+        None => context.object(key.clone(), ReadPhase::Plan)?,
+    };
+    let found = found.map(|found| typed::<Secret, _>(Server::Management, found));
+    let found = found.transpose()?.filter(|found| !is_credential(found));
+    Ok(found.map(|found| found.metadata))
 }
 
 /// Returns the desired labels of the object. Labels of another existing Cluster stay: otherwise both Clusters keep overwriting each

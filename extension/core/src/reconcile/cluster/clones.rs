@@ -114,26 +114,30 @@ struct Reference<'a> {
     group: &'a str,
     kind: &'a str,
     name: &'a str,
+    /// Name of the Package that takes values from it.
+    package: &'a str,
 }
 
 impl<'a> Reference<'a> {
     /// Returns the values source of a package, if it has the name of a clone.
     fn to_own_clone(cluster: &str, package: &'a ClusterBootstrapPackage) -> Option<Self> {
-        let from = package.values_from.as_ref()?;
+        let (from, package) = (package.values_from.as_ref()?, package.ref_name.as_str());
         let reference = match (&from.secret_ref, &from.provider_ref) {
             (Some(name), None) => Self {
                 group: "",
                 kind: "Secret",
                 name,
+                package,
             },
             (None, Some(provider)) => Self {
                 group: provider.api_group.as_deref().unwrap_or_default(),
                 kind: &provider.kind,
                 name: &provider.name,
+                package,
             },
             _ => return None,
         };
-        let own = names::clone(cluster, &package.ref_name).ok()?;
+        let own = names::clone(cluster, package).ok()?;
         (reference.name == own).then_some(reference)
     }
 
@@ -144,11 +148,14 @@ impl<'a> Reference<'a> {
 
 /// Whether the object exists, with all objects that it refers to. Its readers report an unreadable one.
 fn is_there(context: &Context<'_>, reference: &Reference<'_>) -> Step<bool> {
-    let Reference { group, kind, name } = *reference;
+    let Reference {
+        group,
+        kind,
+        name,
+        package,
+    } = *reference;
     let found = match (group, kind) {
-        ("", "Secret") => context
-            .object(secret::key(context, name), ReadPhase::Plan)
-            .map(|found| found.is_some()),
+        ("", "Secret") => secret::is_there(context, package, name),
         _ => provider::is_whole(context, (group, kind), name),
     };
     found.or_else(|stop| stop.held().map(|_| true))

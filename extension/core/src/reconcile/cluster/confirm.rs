@@ -25,9 +25,10 @@ use super::{
     workload::{Reach, is_current},
 };
 use crate::{
+    digest,
     packages::{
         bootstrap::{PackageFacts, Role, packages},
-        build::{self, Repair},
+        build::{self, Repair, Values},
     },
     proof::is_made_from,
     reasons::{GateReason, Hold, add_problem},
@@ -217,14 +218,18 @@ fn confirm_read(context: &Context<'_>, planned: &Planned, bootstrap: &ClusterBoo
         (Server::Management, Some(system)),
         ReadPhase::Confirm,
     );
-    let holds_values = has_right_values(context, planned, (server, namespace));
+    // Its content is compared below, with values that were read as well.
+    let secret = (!planned.secret_name.is_empty()).then(|| {
+        let key = Key::of::<Secret>(server, namespace, &planned.secret_name);
+        context.object(key, ReadPhase::Confirm)
+    });
     let copy = planned
         .has_copy()
         .then(|| context.read::<Package>(&planned.package_name, (server, namespace), ReadPhase::Confirm));
     let needs = [
         values.as_ref().map_or(Ok(()), needs_of),
         needs_of(&source),
-        needs_of(&holds_values),
+        secret.as_ref().map_or(Ok(()), needs_of),
         copy.as_ref().map_or(Ok(()), needs_of),
     ];
     together(needs)?;
@@ -233,8 +238,10 @@ fn confirm_read(context: &Context<'_>, planned: &Planned, bootstrap: &ClusterBoo
         None | Some(Err(Interrupt::Held(_))) => None,
         Some(values) => Some(planned.completed(values?)),
     };
+    // The plan may be made from cached digests.
+    let values = values.filter(|values| digest::content(values) == planned.content_digest);
     let source = source?.filter(|found| PackageFacts::of(found) == planned.facts);
-    let Some(source) = source.filter(|_| values.as_ref() == Some(&planned.values)) else {
+    let Some((source, values)) = source.zip(values) else {
         let inputs = Inputs {
             source: Input::Differs,
             ..Inputs::UNKNOWN
@@ -250,7 +257,7 @@ fn confirm_read(context: &Context<'_>, planned: &Planned, bootstrap: &ClusterBoo
     };
     let inputs = Inputs {
         source: Input::AsPlanned,
-        values: Input::of(holds_values?),
+        values: Input::of(has_right_values(context, planned, (server, namespace), &values)?),
         // kapp-controller itself, and the packages of a management cluster, are deployed from the Package of the management cluster.
         copy: Input::of(package.is_some()),
         app: Input::Unknown,
@@ -258,12 +265,18 @@ fn confirm_read(context: &Context<'_>, planned: &Planned, bootstrap: &ClusterBoo
     Ok((inputs, package))
 }
 
-/// Whether the Secret of a package has the planned values.
-fn has_right_values(context: &Context<'_>, planned: &Planned, at: (Server, Option<&str>)) -> Step<bool> {
+/// Whether the Secret of a package has the planned `values`.
+fn has_right_values(
+    context: &Context<'_>,
+    planned: &Planned,
+    at: (Server, Option<&str>),
+    values: &Values,
+) -> Step<bool> {
     if planned.is_kept {
-        return preserved::has_right_values(context, planned, ReadPhase::Confirm);
+        return preserved::has_right_values(context, planned, values, ReadPhase::Confirm);
     }
-    let wanted = planned.values_secret(&context.facts.owner, &context.facts.settings.system_namespace);
+    let facts = context.facts;
+    let wanted = planned.values_secret(&facts.owner, &facts.settings.system_namespace, values);
     let found = context.read::<Secret>(&planned.secret_name, at, ReadPhase::Confirm)?;
     Ok(found.is_some_and(|found| build::repair_values_secret(&wanted, &found) == Repair::NotNeeded))
 }

@@ -153,7 +153,11 @@ fn compare(
             Server::Management => watched(context, planned)?.0,
             Server::Workload => workload.installs.typed(&planned.install_name)?.map(Arc::new),
         };
-        if !install.is_some_and(|install| preserved::keep(context, planned, &install)) {
+        let stays = match install {
+            Some(install) => preserved::keep(context, planned, &install)?,
+            None => false,
+        };
+        if !stays {
             let name = &planned.install_name;
             return Ok(DriftCheck::Differs(Some(format!(
                 "PackageInstall {name} of the addons-manager was altered or belongs to another Cluster"
@@ -235,7 +239,8 @@ impl Workload<'_> {
             return values_are_right(context, planned);
         }
         let facts = context.facts;
-        let wanted = planned.values_secret(&facts.owner, &facts.settings.system_namespace);
+        let values = planned.values()?;
+        let wanted = planned.values_secret(&facts.owner, &facts.settings.system_namespace, values);
         let found: Option<Secret> = self.secrets.typed(&planned.secret_name)?;
         if found.is_some_and(|found| build::repair_values_secret(&wanted, &found) == Repair::NotNeeded) {
             return Ok(true);

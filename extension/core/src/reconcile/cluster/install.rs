@@ -214,9 +214,10 @@ pub(super) fn copy_is_right(context: &Context<'_>, planned: &Planned) -> Step<bo
 /// Whether the Secret with the values of a package exists and is correct.
 pub(super) fn values_are_right(context: &Context<'_>, planned: &Planned) -> Step<bool> {
     if planned.is_kept {
-        return preserved::has_right_values(context, planned, ReadPhase::Plan);
+        return preserved::has_right_values(context, planned, planned.values()?, ReadPhase::Plan);
     }
-    let wanted = planned.values_secret(&context.facts.owner, &context.facts.settings.system_namespace);
+    let facts = context.facts;
+    let wanted = planned.values_secret(&facts.owner, &facts.settings.system_namespace, planned.values()?);
     needed_values(planned, &wanted).is_right(context)
 }
 
@@ -242,10 +243,14 @@ fn ensured_values(
     if planned.is_kept {
         return Ok(false);
     }
-    let system = &context.facts.settings.system_namespace;
-    let wanted = planned.values_secret(&context.facts.owner, system);
     // The name carries Cluster, package and digest, and a package is on one server only.
     let thing = format!("Secret {}", planned.secret_name);
+    // The values are read only for a check that is due.
+    if !local.is_due(&thing, "", check_interval(context, need), context.began.instant) {
+        return Ok(false);
+    }
+    let system = &context.facts.settings.system_namespace;
+    let wanted = planned.values_secret(&context.facts.owner, system, planned.values()?);
     let needed = needed_values(planned, &wanted);
     ensured(local, context, (&thing, ""), need, &[&needed], |put_right| {
         if is_named(

@@ -12,8 +12,8 @@ use kube::ResourceExt;
 use sluice_crds::{foreign::App, run::Hook};
 
 use super::{
-    CachedControlPlane, Clock, WITH_PROBLEM, held_probe::HeldProbe, relabel::Relabelling, swap::EntriesWrite,
-    takeover::Removals, upgrade_warnings::Warnings, workload::LastConnection,
+    CachedControlPlane, Clock, WITH_PROBLEM, held_probe::HeldProbe, plan::Planned, relabel::Relabelling,
+    swap::EntriesWrite, takeover::Removals, upgrade_warnings::Warnings, values_cache::CachedValues, workload::LastConnection,
 };
 use crate::{
     proof::last_moved,
@@ -63,6 +63,8 @@ pub struct LocalState {
     unproven_since: Option<Instant>,
     apps: BTreeMap<String, Sighting>,
     checks: Checks,
+    /// Values Secrets that the last plan was made from, by name of the Package.
+    values: BTreeMap<String, CachedValues>,
     rest: Rest,
     /// Time since which stores of the workload are unfilled, across connections.
     unfilled_since: Option<Instant>,
@@ -385,6 +387,20 @@ impl LocalState {
             .insert(thing.to_owned(), (content.to_owned(), now));
     }
 
+    /// Returns what is cached of the values Secret of a package.
+    pub(super) fn cached_values(&self, package: &str) -> Option<&CachedValues> {
+        self.values.get(package)
+    }
+
+    /// Caches the values Secrets of the packages of a plan, and no others.
+    pub(super) fn cache_values(&mut self, planned: &[Planned]) {
+        let cached = planned.iter().filter_map(|planned| {
+            let cached = planned.cached_values.clone()?;
+            Some((planned.package_name.clone(), cached))
+        });
+        self.values = cached.collect();
+    }
+
     /// Notes a values Secret of the addons-manager that a PackageInstall no longer references.
     pub(super) fn leave(&mut self, secret: String) {
         self.left.insert(secret);
@@ -399,11 +415,13 @@ impl LocalState {
     pub(super) fn forget_observations(&mut self) {
         self.connection = None;
         self.apps.clear();
+        self.values.clear();
         self.checks = Checks::default();
     }
 
-    /// Discards all checks, so that every object is checked again.
+    /// Discards all checks and cached values Secrets, so that every object is read again.
     pub(super) fn forget_checks(&mut self) {
+        self.values.clear();
         self.checks.things.clear();
     }
 }

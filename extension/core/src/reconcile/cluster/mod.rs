@@ -41,6 +41,7 @@ mod takeover;
 mod upgrade_warnings;
 mod validate;
 mod values;
+mod values_cache;
 mod workload;
 
 use crate::events::Event;

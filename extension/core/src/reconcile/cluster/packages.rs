@@ -126,6 +126,7 @@ pub(super) fn packages(
         ownership,
     } = plan(recorded, is_on_supervisor == Some(true))?;
     let mut packages = Packages::of(planned, recorded);
+    effects.local.cache_values(&packages.planned);
     packages.ownership = ownership;
     if recorded.is_some() {
         management::report(context, effects, ownership);
@@ -165,6 +166,7 @@ pub(super) fn packages(
         may_keep &= recorded.is_none_or(|recorded| recorded == uid);
         packages.workload_uid = Some(uid.to_owned());
         packages.planned = there.planned;
+        effects.local.cache_values(&packages.planned);
         packages.ownership = there.ownership;
         management::report(context, effects, there.ownership);
         packages.problem = graver(given, there.problem);

@@ -9,11 +9,12 @@ use sluice_crds::{
 };
 
 use super::{
-    Context, Facts, ReadPhase, Server, Step,
+    Context, Facts, Interrupt, ReadPhase, Server, Step,
     interrupt::together,
     management::{Ownership, ownership_of},
     supervisor::OnSupervisor,
-    values,
+    values::{self, Found},
+    values_cache::{CachedValues, Digests},
 };
 use crate::{
     digest::{self, DigestInputs, Installer},
@@ -23,8 +24,17 @@ use crate::{
         build::{self, Install, Owner, Place, Values, with_tkgs_values},
     },
     proof::{JudgedOn, Target},
+    protocol::SecretVersion,
     reasons::{GateReason, Hold, add_problem},
 };
+
+/// Values of a package in a plan.
+#[derive(Debug)]
+pub(super) enum PlannedValues {
+    Read(Values),
+    /// The Secret with the values, which is unchanged since their digests were cached.
+    Unread(SecretVersion),
+}
 
 /// One package to install.
 #[derive(Debug)]
@@ -33,7 +43,11 @@ pub(super) struct Planned {
     /// Name of the Package object.
     pub(super) package_name: String,
     pub(super) facts: PackageFacts,
-    pub(super) values: Values,
+    pub(super) values: PlannedValues,
+    /// Digest of the values alone.
+    pub(super) content_digest: String,
+    /// What to cache of the Secret with the values, if they are from one.
+    pub(super) cached_values: Option<CachedValues>,
     pub(super) digest: String,
     pub(super) install_name: String,
     pub(super) secret_name: String,
@@ -123,6 +137,17 @@ impl Planned {
         }
     }
 
+    /// Returns the values.
+    ///
+    /// # Errors
+    /// The read of their Secret, if this plan is made from the cache. With its answer, the reconcile plans again.
+    pub(super) fn values(&self) -> Step<&Values> {
+        match &self.values {
+            PlannedValues::Read(values) => Ok(values),
+            PlannedValues::Unread(secret) => Err(Interrupt::Need(vec![secret.read()])),
+        }
+    }
+
     /// Returns values of its source with those for a Supervisor, if the Cluster is on one.
     pub(super) fn completed(&self, values: Values) -> Values {
         match &self.on_supervisor {
@@ -131,14 +156,14 @@ impl Planned {
         }
     }
 
-    /// Returns the desired Secret with its values, in that namespace.
-    pub(super) fn values_secret(&self, owner: &Owner, system_namespace: &str) -> Secret {
+    /// Returns the desired Secret with its `values`, in that namespace.
+    pub(super) fn values_secret(&self, owner: &Owner, system_namespace: &str, values: &Values) -> Secret {
         build::values_secret(
             owner,
             &self.secret_name,
             self.namespace(owner, system_namespace),
             &self.package_name,
-            &self.values,
+            values,
             self.judged_on() == JudgedOn::Management,
         )
     }
@@ -187,9 +212,9 @@ pub(super) fn plan(
     // A missing Package needs no values.
     let each = asked.iter().map(|(role, package)| {
         if !facts.catalogue.contains_key(&package.ref_name) {
-            return Ok(Values::new());
+            return Ok(Found::Read(Values::new(), None));
         }
-        values::values(context, *role, package, ReadPhase::Plan)
+        values::find(context, *role, package, ReadPhase::Plan)
     });
     let all_values = together(each)?;
     let problem = duplicate_hold(spec, &facts.catalogue);
@@ -200,9 +225,10 @@ pub(super) fn plan(
         ownership,
     };
     let mut installer: Option<(String, String)> = None;
-    for ((role, package), values) in asked.into_iter().zip(all_values) {
-        let values = match values {
-            Ok(values) => values,
+    let mut needs = Vec::new();
+    for ((role, package), found) in asked.into_iter().zip(all_values) {
+        let found = match found {
+            Ok(found) => found,
             Err(stop) => {
                 plan.forbids_writes |= role == Role::KappController;
                 add_problem(&mut plan.problem, stop.held()?);
@@ -215,7 +241,7 @@ pub(super) fn plan(
             (role, package),
             (spec.upgrade_policy.as_ref(), on),
             (&facts.catalogue, facts.record()),
-            values,
+            found,
             DigestInputs {
                 installer: installer
                     .as_ref()
@@ -235,13 +261,18 @@ pub(super) fn plan(
                 }
                 plan.planned.push(one);
             }
-            Err(hold) => {
+            Err(Interrupt::Need(reads)) => needs.extend(reads),
+            Err(stop) => {
                 plan.forbids_writes = true;
-                add_problem(&mut plan.problem, hold);
+                add_problem(&mut plan.problem, stop.held()?);
             }
         }
     }
-    Ok(plan)
+    if needs.is_empty() {
+        Ok(plan)
+    } else {
+        Err(Interrupt::Need(needs))
+    }
 }
 
 fn one(
@@ -250,9 +281,9 @@ fn one(
     (role, package): (Role, &ClusterBootstrapPackage),
     (policy, on): (Option<&UpgradePolicy>, Option<&OnSupervisor>),
     (catalogue, record): (&Catalogue, Option<&UpgradeRecord>),
-    values: Values,
+    found: Found<'_>,
     inputs: DigestInputs<'_>,
-) -> Result<Planned, Hold> {
+) -> Step<Planned> {
     let name = &package.ref_name;
     let facts = catalogue.get(name).cloned().ok_or_else(|| {
         let field = role.field();
@@ -265,7 +296,7 @@ fn one(
         )
     })?;
     let short = names::short(&facts.ref_name);
-    let values = match on {
+    let completed = |values: Values| match on {
         Some(on) => with_tkgs_values(values, &on.release, facts.lacked),
         None => values,
     };
@@ -275,8 +306,27 @@ fn one(
         repairs,
         ..inputs
     };
-    let digest = digest::values(&inputs, &values);
-    let kept_digest = digest::values(&DigestInputs { kept: true, ..inputs }, &values);
+    // The digest of empty values covers all inputs but the values.
+    let of_inputs = digest::values(&inputs, &completed(Values::new()));
+    let (values, digests, cached_values) = match found {
+        Found::Read(values, secret) => {
+            let values = completed(values);
+            let digests = Digests::of(inputs, &values);
+            let cached = secret
+                .and_then(|secret| CachedValues::of(&secret, (owner, name), of_inputs, digests.clone()));
+            (PlannedValues::Read(values), digests, cached)
+        }
+        Found::Unchanged(cached) => (
+            PlannedValues::Unread(cached.version().clone()),
+            cached.digests(&of_inputs)?.clone(),
+            Some(cached.clone()),
+        ),
+    };
+    let Digests {
+        content: content_digest,
+        own: digest,
+        kept: kept_digest,
+    } = digests;
     let too_long =
         |error: names::NameTooLong| Hold::new(GateReason::NameTooLong, format!("package {name}: {error}"));
     let policy = policy.and_then(|policy| policy.packages.iter().find(|each| each.package == short));
@@ -310,6 +360,8 @@ fn one(
         on_supervisor: on.map(|on| on.release.clone()),
         facts,
         values,
+        content_digest,
+        cached_values,
         digest,
     })
 }

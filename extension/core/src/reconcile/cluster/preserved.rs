@@ -107,21 +107,29 @@ fn read_keepable_fields(context: &Context<'_>, planned: &Planned) -> Step<Option
         }
         None => None,
     };
-    let Some(made) = install.and_then(|install| keepable_fields(context, planned, &install)) else {
+    let Some(install) = install else {
         return Ok(None);
     };
-    let is_right = right_values(context, planned, &made.secret, ReadPhase::Plan)?;
+    let Some(made) = keepable_fields(context, planned, &install)? else {
+        return Ok(None);
+    };
+    let is_right = right_values(
+        context,
+        planned,
+        (&made.secret, planned.values()?),
+        ReadPhase::Plan,
+    )?;
     Ok(is_right.then_some(made))
 }
 
 /// Keeps `install` in `planned` if its own fields allow it. Returns whether they do.
-pub(super) fn keep(context: &Context<'_>, planned: &mut Planned, install: &PackageInstall) -> bool {
-    let made = keepable_fields(context, planned, install);
+pub(super) fn keep(context: &Context<'_>, planned: &mut Planned, install: &PackageInstall) -> Step<bool> {
+    let made = keepable_fields(context, planned, install)?;
     let stays = made.is_some();
     if let Some(made) = made {
         planned.keep(made);
     }
-    stays
+    Ok(stays)
 }
 
 /// Returns the fields of `install`, if the addons-manager made it and it matches `planned` apart from its values Secret.
@@ -129,23 +137,25 @@ fn keepable_fields(
     context: &Context<'_>,
     planned: &Planned,
     install: &PackageInstall,
-) -> Option<KeepableFields> {
+) -> Step<Option<KeepableFields>> {
     if planned.repairs > 0
         || install.metadata.deletion_timestamp.is_some()
         || is_of_another_cluster(install, &context.facts.owner.uid)
     {
-        return None;
+        return Ok(None);
     }
     let secret = match install.spec.values.as_slice() {
         // The addons-manager named no Secret for a package without values.
-        [] => are_empty(&planned.values).then(String::new)?,
-        _ => fixed_secret(context, planned, install)?,
+        [] => are_empty(planned.values()?).then(String::new),
+        _ => fixed_secret(context, planned, install),
     };
-    let sync_period = install.spec.sync_period.clone()?;
+    let Some((secret, sync_period)) = secret.zip(install.spec.sync_period.clone()) else {
+        return Ok(None);
+    };
     let mut wanted = planned.install(context.facts);
     wanted.spec.sync_period = Some(sync_period.clone());
     wanted.spec.values.clone_from(&install.spec.values);
-    specs_match(install, &wanted).then_some(KeepableFields { secret, sync_period })
+    Ok(specs_match(install, &wanted).then_some(KeepableFields { secret, sync_period }))
 }
 
 /// Whether the PackageInstall belongs to an earlier Cluster with the same name, and not to the one with this UID.
@@ -176,30 +186,40 @@ pub(super) fn fixed_secret(
     is_fixed.then(|| secret.name.clone())
 }
 
-/// Whether the Secret of a kept PackageInstall has the planned values.
-pub(super) fn has_right_values(context: &Context<'_>, planned: &Planned, phase: ReadPhase) -> Step<bool> {
-    right_values(context, planned, &planned.secret_name, phase)
+/// Whether the Secret of a kept PackageInstall has the planned `values`.
+pub(super) fn has_right_values(
+    context: &Context<'_>,
+    planned: &Planned,
+    values: &Values,
+    phase: ReadPhase,
+) -> Step<bool> {
+    right_values(context, planned, (&planned.secret_name, values), phase)
 }
 
-fn right_values(context: &Context<'_>, planned: &Planned, secret: &str, phase: ReadPhase) -> Step<bool> {
+fn right_values(
+    context: &Context<'_>,
+    planned: &Planned,
+    (secret, values): (&str, &Values),
+    phase: ReadPhase,
+) -> Step<bool> {
     if secret.is_empty() {
         return Ok(true);
     }
     let facts = context.facts;
     let namespace = planned.namespace(&facts.owner, &facts.settings.system_namespace);
     let found = context.read::<Secret>(secret, (planned.server(), Some(namespace)), phase)?;
-    Ok(found.is_some_and(|found| has_values(planned, content(&found))))
+    Ok(found.is_some_and(|found| has_values(planned, values, content(&found))))
 }
 
-/// Whether the addons-manager wrote these values for `planned`. On a Supervisor it wrote also those that the Package lacks, and its empty
-/// values beside them.
-fn has_values(planned: &Planned, found: Values) -> bool {
+/// Whether the addons-manager wrote `found` for `planned` with these `values`. On a Supervisor it wrote also those that the Package lacks,
+/// and its empty values beside them.
+fn has_values(planned: &Planned, values: &Values, found: Values) -> bool {
     let Some(release) = &planned.on_supervisor else {
-        return same_values(&planned.values, &found);
+        return same_values(values, &found);
     };
-    let with_all = with_tkgs_values(planned.values.clone(), release, LackedFields::default());
+    let with_all = with_tkgs_values(values.clone(), release, LackedFields::default());
     let found = without_empty_values(found);
-    let wanted = [planned.values.clone(), with_all];
+    let wanted = [values.clone(), with_all];
     wanted
         .into_iter()
         .any(|wanted| same_values(&without_empty_values(wanted), &found))

@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, collections::BTreeMap};
 
-use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::{api::core::v1::Secret, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::ResourceExt;
 use sluice_crds::{
     FreeForm,
@@ -12,7 +12,11 @@ use sluice_crds::{
 };
 
 use super::{
-    Context, Failure, Interrupt, Key, ReadPhase, Server, Step, context::typed, owners::Owners, provider,
+    Context, Failure, Interrupt, Key, ReadPhase, Server, Step,
+    context::typed,
+    owners::Owners,
+    provider,
+    values_cache::{CachedValues, unchanged},
 };
 use crate::{
     names,
@@ -28,6 +32,14 @@ use crate::{
 /// Empty values: a PackageInstall always names a Secret, because the name of the Secret carries the stage.
 const EMPTY: &[u8] = b"{}\n";
 
+/// Values of a package, as far as a plan needs them.
+pub(super) enum Found<'a> {
+    /// Values, and the metadata of the Secret that has them, if any.
+    Read(Values, Option<Box<ObjectMeta>>),
+    /// Values of a Secret that is unchanged since their digests were cached.
+    Unchanged(&'a CachedValues),
+}
+
 /// Returns the values of `package`.
 ///
 /// # Errors
@@ -38,14 +50,30 @@ pub(crate) fn values(
     package: &ClusterBootstrapPackage,
     phase: ReadPhase,
 ) -> Step<Values> {
+    match find(context, role, package, phase)? {
+        Found::Read(values, _) => Ok(values),
+        Found::Unchanged(cached) => Err(Interrupt::Need(vec![cached.version().read()])),
+    }
+}
+
+/// Returns the values of `package`. Only a plan takes them from the cache, never a confirmation.
+///
+/// # Errors
+/// Returns a [`Hold`] for a problem that an operator must fix.
+pub(super) fn find<'a>(
+    context: &Context<'a>,
+    role: Role,
+    package: &ClusterBootstrapPackage,
+    phase: ReadPhase,
+) -> Step<Found<'a>> {
     let of = &package.ref_name;
     match source(package)? {
-        Source::Defaults => Ok(empty()),
-        Source::Inline(inline) => Ok(inline_document(&inline_text(context, inline, of, phase)?)),
-        Source::Secret(secret) => {
-            let found = secret_of(context, secret, of, "valuesFrom.secretRef", phase)?;
-            Ok(content(&found))
+        Source::Defaults => Ok(Found::Read(empty(), None)),
+        Source::Inline(inline) => {
+            let text = inline_text(context, inline, of, phase)?;
+            Ok(Found::Read(inline_document(&text), None))
         }
+        Source::Secret(secret) => secret_of(context, secret, (of, "valuesFrom.secretRef"), phase, |_| Ok(())),
         Source::Provider(by) => {
             let asked = Provided {
                 role,
@@ -65,10 +93,10 @@ pub(crate) fn values(
                 );
                 return Err(Hold::new(GateReason::ValuesOwnerMismatch, message).into());
             }
-            let named = asked.secret(&by)?;
-            let found = secret_of(context, named, of, "status.secretRef of its provider", phase)?;
-            asked.check(&by, &found.metadata, &context.facts.owner.uid)?;
-            Ok(content(&found))
+            let (named, field) = (asked.secret(&by)?, "status.secretRef of its provider");
+            secret_of(context, named, (of, field), phase, |metadata| {
+                asked.check(&by, metadata, &context.facts.owner.uid)
+            })
         }
     }
 }
@@ -112,20 +140,32 @@ fn empty() -> Values {
     BTreeMap::from([(name::VALUES_KEY.to_owned(), EMPTY.to_vec())])
 }
 
-/// Returns the Secret that `field` names for the values of `package`.
-fn secret_of(
-    context: &Context<'_>,
+/// Returns the values in the Secret that `field` names for the values of `package`, if its metadata passes the `check`.
+fn secret_of<'a>(
+    context: &Context<'a>,
     secret: &str,
-    package: &str,
-    field: &str,
+    (package, field): (&str, &str),
     phase: ReadPhase,
-) -> Step<Secret> {
+    check: impl FnOnce(&ObjectMeta) -> Result<(), Hold>,
+) -> Step<Found<'a>> {
     let namespace = &context.facts.owner.namespace;
     if !names::is_object_name(secret) {
         let message = format!(
             "{field} of package {package} is {secret:?}, which is not a valid Secret name; correct it"
         );
         return Err(Hold::new(GateReason::ValuesNotFound, message).into());
+    }
+    let refused = || Interrupt::from(credential_refused(namespace, secret, package));
+    let cached = match phase {
+        ReadPhase::Plan => unchanged(context, package, secret)?,
+        ReadPhase::Confirm => None,
+    };
+    if let Some(cached) = cached {
+        if is_of_cluster(context, namespace, secret)? {
+            return Err(refused());
+        }
+        check(cached.metadata())?;
+        return Ok(Found::Unchanged(cached));
     }
     let key = Key::of::<Secret>(Server::Management, Some(namespace), secret);
     // A clone created by this reconcile was read before.
@@ -144,9 +184,10 @@ fn secret_of(
     };
     let found = found.ok_or_else(missing)?;
     if is_credential(&found) || is_of_cluster(context, namespace, secret)? {
-        return Err(credential_refused(namespace, secret, package).into());
+        return Err(refused());
     }
-    Ok(found)
+    check(&found.metadata)?;
+    Ok(Found::Read(content(&found), Some(Box::new(found.metadata))))
 }
 
 /// Whether a Secret has the name of a credential of an existing Cluster.

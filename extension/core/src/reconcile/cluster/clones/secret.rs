@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::Secret;
 
 use super::{
-    super::{Server, interrupt::needs_of, values},
+    super::{Server, interrupt::needs_of, values, values_cache::unchanged},
     CloneChange, Context, Found, ReadPhase, Step, What, found,
 };
 use crate::{
@@ -19,6 +19,15 @@ use crate::{
 /// Returns the key of a Secret in the namespace of the Cluster.
 pub(super) fn key(context: &Context<'_>, secret: &str) -> Key {
     Key::of::<Secret>(Server::Management, Some(&context.facts.owner.namespace), secret)
+}
+
+/// Whether the values Secret of `package` exists.
+pub(super) fn is_there(context: &Context<'_>, package: &str, secret: &str) -> Step<bool> {
+    if unchanged(context, package, secret)?.is_some() {
+        return Ok(true);
+    }
+    let found = context.object(key(context, secret), ReadPhase::Plan)?;
+    Ok(found.is_some())
 }
 
 /// Returns the write that creates the clone; `None` if the Secret already exists.

@@ -159,7 +159,8 @@ impl World {
         });
         world.app["spec"]["template"][0]["ytt"]["valuesFrom"] =
             json!([{"secretRef": {"name": planned.secret_name}}]);
-        world.secret = json!(planned.values_secret(&facts.owner, "system"));
+        let values = planned.values().unwrap();
+        world.secret = json!(planned.values_secret(&facts.owner, "system", values));
         world
     }
 

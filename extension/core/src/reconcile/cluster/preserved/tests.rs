@@ -12,7 +12,7 @@ use crate::{
     packages::bootstrap::{Catalogue, PackageFacts},
     reconcile::cluster::{
         LocalState,
-        plan::plan,
+        plan::{PlannedValues, plan},
         tests::{clock, facts},
     },
 };
@@ -51,8 +51,12 @@ fn planned(own: &[(&str, &str)], schema: &Value, release: Option<&str>) -> Plann
     let plan = plan(&context, &spec, DigestInputs::default(), None).unwrap();
     let mut planned = plan.planned.into_iter().next().unwrap();
     planned.on_supervisor = release.map(str::to_owned);
-    planned.values = planned.completed(values(own));
+    planned.values = PlannedValues::Read(planned.completed(values(own)));
     planned
+}
+
+fn has_planned_values(planned: &Planned, found: Values) -> bool {
+    has_values(planned, planned.values().unwrap(), found)
 }
 
 const OWN: (&str, &str) = ("values.yaml", "a: 1\n");
@@ -75,7 +79,7 @@ fn values_of_a_supervisor_have_both_keys(
     #[case] kept: bool,
 ) {
     let planned = planned(own, &Value::Null, Some(RELEASE));
-    assert_eq!(has_values(&planned, values(found)), kept);
+    assert_eq!(has_planned_values(&planned, values(found)), kept);
 }
 
 /// The addons-manager knew no schema.
@@ -85,15 +89,18 @@ fn values_of_a_supervisor_have_both_keys(
 fn lacked_fields_may_be_there(#[case] schema: Value) {
     for own in [OWN, EMPTY] {
         let planned = planned(&[own], &schema, Some(RELEASE));
-        assert!(has_values(&planned, values(&[own, SUPERVISOR])), "{own:?}");
-        let exactly = planned.values.clone();
-        assert!(has_values(&planned, exactly), "{own:?}");
+        assert!(
+            has_planned_values(&planned, values(&[own, SUPERVISOR])),
+            "{own:?}"
+        );
+        let exactly = planned.values().unwrap().clone();
+        assert!(has_planned_values(&planned, exactly), "{own:?}");
     }
 }
 
 #[test]
 fn elsewhere_values_for_a_supervisor_are_of_a_user() {
     let planned = planned(&[OWN], &Value::Null, None);
-    assert!(has_values(&planned, values(&[OWN])));
-    assert!(!has_values(&planned, values(&[OWN, SUPERVISOR])));
+    assert!(has_planned_values(&planned, values(&[OWN])));
+    assert!(!has_planned_values(&planned, values(&[OWN, SUPERVISOR])));
 }

@@ -344,13 +344,20 @@ fn values_for_a_supervisor_are_part_of_the_digest() {
     let spec = json!({"cni": {"refName": PACKAGE}});
     let on = OnSupervisor::of(&facts, &at(BEFORE, BEFORE));
     let (there, elsewhere) = (planned(&facts, &spec, Some(&on)), planned(&facts, &spec, None));
-    let keys = |plan: &Plan| plan.planned[0].values.keys().cloned().collect::<Vec<_>>();
+    let keys = |plan: &Plan| {
+        plan.planned[0]
+            .values()
+            .unwrap()
+            .keys()
+            .cloned()
+            .collect::<Vec<_>>()
+    };
     assert_eq!(keys(&there), [name::TKGS_VALUES_KEY]);
     assert_eq!(keys(&elsewhere), [name::VALUES_KEY]);
     assert_ne!(there.planned[0].digest, elsewhere.planned[0].digest);
     assert_eq!(
-        there.planned[0].completed(elsewhere.planned[0].values.clone()),
-        there.planned[0].values,
+        there.planned[0].completed(elsewhere.planned[0].values().unwrap().clone()),
+        *there.planned[0].values().unwrap(),
         "values that are read again are compared with the planned ones"
     );
     assert!(there.problem.is_none() && !there.forbids_writes);
