@@ -43,6 +43,10 @@ pub(crate) enum Defect {
     ClusterUnread,
     /// A leader opens gates without a read of PackageInstalls and Apps.
     PackagesUnread,
+    /// A leader opens gates without a read of the values sources, and of the values Secrets on the workload.
+    ValuesUnread,
+    /// A leader takes a values source that was created again for the earlier one.
+    RecreationUnseen,
     /// A leader opens gates without a read of the UID of the workload.
     ServerUnread,
     /// A leader opens gates without a read of the kubeconfig.
@@ -140,6 +144,7 @@ impl Defect {
             Self::ControlPlaneUnread => plural == "goods",
             Self::ClusterUnread => plural == "clusters",
             Self::PackagesUnread => ["packageinstalls", "apps"].contains(&plural),
+            Self::ValuesUnread => plural == "secrets",
             Self::ServerUnread => plural == "namespaces",
             Self::ClassUnread => plural == "clusterclasses",
             Self::ReleaseUnread => plural == "tanzukubernetesreleases",

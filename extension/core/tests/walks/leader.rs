@@ -787,9 +787,12 @@ impl Leader {
             return false;
         };
         let metadata = &shown["metadata"];
-        metadata["labels"][label::CLUSTER_NAME].is_string()
-            && metadata["uid"] == secret.uid
-            && metadata["resourceVersion"] == secret.resource_version
+        let (is_same, is_labelled) = (
+            metadata["uid"] == secret.uid,
+            metadata["labels"][label::CLUSTER_NAME].is_string(),
+        );
+        let is_last = is_same && metadata["resourceVersion"] == secret.resource_version;
+        is_labelled && (is_last || !is_same && self.defect == Some(Defect::RecreationUnseen))
     }
 
     /// Result of a request of a reconcile, or of a lookup in a cache.

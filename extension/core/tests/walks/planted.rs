@@ -9,7 +9,9 @@ use crate::{
     defect::Defect,
     fault::Fault,
     named::{CREATED, DEPLOYED, INSTALLED, MERGED, SEEN},
+    objects::{SYSTEM, of_package, values_source},
     replica::Reading,
+    servers::place,
     users::{Edit, Paused},
     walk::{
         Step::{self, *},
@@ -83,6 +85,32 @@ pub(crate) const LATE: [&[Step]; 9] = [
     &SEEN,
 ];
 
+/// The CNI is deployed, its values source is edited, and the metadata watch of the leader has lost the event.
+const LOST: [&[Step]; 4] = [
+    &MERGED,
+    &INSTALLED,
+    &DEPLOYED,
+    &[
+        Watch(0),
+        User(Edit::Values(2)),
+        WatchBut(0, "secrets"),
+        Reconcile(0),
+    ],
+];
+
+/// A user edits the PackageInstall of the CNI, whose values source was created again with other values. The leader observes both.
+const RECREATED: [&[Step]; 4] = [
+    &MERGED,
+    &INSTALLED,
+    &DEPLOYED,
+    &[
+        User(Edit::Install(1, "values")),
+        User(Edit::RecreatedValues(2)),
+        Watch(0),
+        Reconcile(0),
+    ],
+];
+
 const CALL: [Step; 2] = [Replica, ClusterApi(Reading::AtOnce)];
 
 /// Each planted defect fails one walk by the name of its invariant, and that walk passes without it.
@@ -128,6 +156,7 @@ const CALL: [Step; 2] = [Replica, ClusterApi(Reading::AtOnce)];
     "early: "
 )]
 #[case::app_not_read(Defect::PackagesUnread, &EDITED_TWICE.concat(), "early: ")]
+#[case::values_not_read(Defect::ValuesUnread, &LOST.concat(), "early: ")]
 #[case::server_not_read(
     Defect::ServerUnread,
     &[&MERGED[..], &INSTALLED, &DEPLOYED, &[Duplicate, Watch(0), Swap, Reconcile(0)]].concat(),
@@ -189,6 +218,48 @@ fn a_planted_defect_is_found(#[case] defect: Defect, #[case] steps: &[Step], #[c
     let mut walk = run(None);
     walk.calm();
     walk.finish();
+}
+
+/// The confirming reads find the edit, and the next reconcile reads the values again although the watch does not show it.
+#[test]
+fn a_lost_event_of_a_values_source_delays_its_edit() {
+    let mut walk = Walk::new();
+    walk.take(&CREATED);
+    walk.take(&LOST.concat());
+    walk.take(&[WatchBut(0, "secrets"), Reconcile(0)]);
+    assert_requested(&walk);
+    walk.calm();
+    walk.finish();
+}
+
+#[test]
+fn a_recreated_values_source_that_is_not_read_is_found() {
+    let run = |defect: Option<Defect>| {
+        let mut walk = Walk::new();
+        walk.plant(defect);
+        walk.take(&CREATED);
+        walk.take(&RECREATED.concat());
+        assert_requested(&walk);
+        walk
+    };
+    assert_is_found(|| run(Some(Defect::RecreationUnseen)), "values: ");
+    let mut walk = run(None);
+    walk.calm();
+    walk.finish();
+}
+
+/// Asserts that the PackageInstall of the CNI names a Secret with the current values.
+fn assert_requested(walk: &Walk) {
+    let data = |place| walk.servers.get(&place).map(|secret| &secret["data"]);
+    let install = walk.servers.get(&of_package(1, "packageinstalls"));
+    let install = install.expect("a PackageInstall");
+    let secret = install["spec"]["values"][0]["secretRef"]["name"].as_str();
+    let secret = place(Server::Workload, "secrets", SYSTEM, secret.unwrap_or_default());
+    let (requested, current) = (data(secret), data(values_source()));
+    assert!(
+        requested == current,
+        "values: the PackageInstall requests {requested:?} instead of {current:?}"
+    );
 }
 
 /// kapp-controller of the management cluster deploys the packages of all Clusters.

@@ -89,6 +89,7 @@ fn edits() -> impl Strategy<Value = Edit> {
         1 => Just(Edit::LeavingWorkers),
         3 => (1..3_u8).prop_map(Edit::Values),
         1 => Just(Edit::NoValues),
+        1 => (1..3_u8).prop_map(Edit::RecreatedValues),
         4 => (package(), 1..3_usize, content()).prop_map(|(which, version, content)| Edit::Content(which, version, content)),
         1 => (package(), 0..3_usize).prop_map(|(which, version)| Edit::NoPackage(which, version)),
         3 => (package(), 0..4_usize).prop_map(|(which, version)| Edit::Choose(which, version)),

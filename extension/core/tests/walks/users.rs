@@ -76,6 +76,8 @@ pub(crate) enum Edit {
     LeavingWorkers,
     Values(u8),
     NoValues,
+    /// The values source is created again, with other values.
+    RecreatedValues(u8),
     /// A Package of the catalogue gets this content, at the same version.
     Content(usize, usize, &'static str),
     NoPackage(usize, usize),
@@ -249,6 +251,10 @@ pub(crate) fn edit(servers: &mut Servers, edit: Edit) {
             servers.edit(&values_source(), |secret| secret["data"] = data);
         }
         Edit::NoValues => servers.remove(&values_source()),
+        Edit::RecreatedValues(replicas) => {
+            let data = values(replicas)["data"].clone();
+            servers.put_another(&values_source(), |secret| secret["data"] = data);
+        }
         Edit::Content(which, version, content) => {
             let spec = package(which, version, content)["spec"].clone();
             servers.edit(&package_place(&package_name(which, version)), |package| {
