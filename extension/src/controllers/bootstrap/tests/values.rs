@@ -8,7 +8,7 @@ use sluice_crds::{
 
 use super::*;
 use crate::controllers::bootstrap::world::{
-    BOOTSTRAP, METRICS, PACKAGE, PACKAGES, VALUES, VERSION, World, change, package_of, values,
+    BOOTSTRAP, METRICS, PACKAGE, PACKAGES, VALUES, VERSION, World, change, cluster, package_of, values,
 };
 
 const KAPP_CONTROLLER: &str = "kapp-controller.example.com.0.50.0";
@@ -42,6 +42,71 @@ async fn other_values_of_kapp_controller_are_another_digest_of_all_other_package
     assert_ne!(digest(&world).await, before);
 }
 
+/// Returns the number of times that another reconcile of a leader reads the values source.
+async fn reads(world: &World, leader: &Context) -> usize {
+    let before = world.management.times_asked_for(VALUES);
+    let reconcile = reconcile_once(&cluster(leader), leader);
+    Box::pin(reconcile).await.unwrap();
+    world.management.times_asked_for(VALUES) - before
+}
+
+/// Makes a configuration of Sluice the values source of the package, with the Secret as its result.
+fn provide(world: &World) {
+    let provider = json!({"apiGroup": "cni.tanzu.vmware.com", "kind": "AntreaConfig", "name": "one"});
+    world.management.edit(BOOTSTRAP, |bootstrap| {
+        bootstrap["spec"]["cni"]["valuesFrom"] = json!({"providerRef": provider});
+    });
+    let config = json!({
+        "apiVersion": "cni.tanzu.vmware.com/v1alpha1", "kind": "AntreaConfig",
+        "metadata": {"uid": "config", "labels": {label::PACKAGE_NAME: PACKAGE}}, "status": {"secretRef": "antrea-values"},
+    });
+    world.management.put(ANTREA_CONFIG, config);
+    world.management.edit(VALUES, |secret| {
+        secret["metadata"]["annotations"] = json!({annotation::CONFIGURATION_UID: "config"});
+        secret["metadata"]["ownerReferences"] = json!([{
+            "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "name": "one", "uid": "uid",
+        }]);
+    });
+}
+
+/// The watch of values sources becomes readable within six seconds. It expires every ten seconds and then shows what was edited.
+#[rstest]
+#[case::secret_of_a_user(|_: &World| {})]
+#[case::secret_of_a_provider(provide)]
+#[tokio::test(start_paused = true)]
+async fn a_values_secret_of_a_hot_cluster_is_read_only_once_it_has_changed(#[case] prepare: fn(&World)) {
+    let world = World::new();
+    prepare(&world);
+    world.reconcile().await;
+    world.reconcile().await;
+    let leader = Box::pin(world.leader()).await;
+    let watching = leader.values_watches.clone().run(
+        world.management.client(),
+        Requeues::default(),
+        leader.stores.clusters.clone(),
+        leader.rollbacks.clone(),
+    );
+    tokio::spawn(watching);
+    sleep(Duration::from_secs(6)).await;
+    assert_eq!(reads(&world, &leader).await, 1, "it is not cached yet");
+    assert_eq!(reads(&world, &leader).await, 0, "it is unchanged");
+
+    world.management.edit(VALUES, |secret| {
+        secret["data"] = values(2)["data"].clone();
+    });
+    sleep(Duration::from_secs(15)).await;
+    assert_eq!(reads(&world, &leader).await, 1, "it has changed");
+    sleep(Duration::from_secs(15)).await;
+    assert_eq!(reads(&world, &leader).await, 1, "its copy is compared");
+    assert_eq!(reads(&world, &leader).await, 0, "it is unchanged");
+
+    world.management.refuse("/api/v1/secrets", 403);
+    sleep(Duration::from_secs(15)).await;
+    for _ in 0..2 {
+        assert_eq!(reads(&world, &leader).await, 1, "it cannot be watched");
+    }
+}
+
 /// The provider has the label of the package before it has computed the values.
 #[rstest]
 #[case::for_the_package(Some(PACKAGE), GateReason::PackagesNotReady)]
@@ -53,22 +118,10 @@ async fn values_of_a_provider_are_used_when_they_were_computed(
     #[case] held: GateReason,
 ) {
     let world = World::new();
-    let provider = json!({"apiGroup": "cni.tanzu.vmware.com", "kind": "AntreaConfig", "name": "one"});
-    world.management.edit(BOOTSTRAP, |bootstrap| {
-        bootstrap["spec"]["cni"]["valuesFrom"] = json!({"providerRef": provider});
-    });
-    let config = json!({
-        "apiVersion": "cni.tanzu.vmware.com/v1alpha1", "kind": "AntreaConfig",
-        "metadata": {"uid": "config", "labels": {label::PACKAGE_NAME: PACKAGE}}, "status": {"secretRef": "antrea-values"},
-    });
-    world.management.put(ANTREA_CONFIG, config);
+    provide(&world);
     world.management.edit(VALUES, |secret| {
         let labels = computed_for.map(|package| json!({label::PACKAGE_NAME: package}));
         secret["metadata"]["labels"] = labels.unwrap_or_else(|| json!({}));
-        secret["metadata"]["annotations"] = json!({annotation::CONFIGURATION_UID: "config"});
-        secret["metadata"]["ownerReferences"] = json!([{
-            "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "name": "one", "uid": "uid",
-        }]);
     });
     world.reconcile().await;
     assert_eq!(world.held(Hook::BeforeClusterUpgrade), Some(held));
