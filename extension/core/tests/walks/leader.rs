@@ -99,6 +99,7 @@ struct Running {
 
 /// A leader process.
 #[derive(Clone, Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an independent fact")]
 pub(crate) struct Leader {
     /// Objects in its caches.
     pub(crate) seen: Servers,

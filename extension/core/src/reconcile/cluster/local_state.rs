@@ -13,7 +13,8 @@ use sluice_crds::{foreign::App, run::Hook};
 
 use super::{
     CachedControlPlane, Clock, WITH_PROBLEM, held_probe::HeldProbe, plan::Planned, relabel::Relabelling,
-    swap::EntriesWrite, takeover::Removals, upgrade_warnings::Warnings, values_cache::CachedValues, workload::LastConnection,
+    swap::EntriesWrite, takeover::Removals, upgrade_warnings::Warnings, values_cache::CachedValues,
+    workload::LastConnection,
 };
 use crate::{
     proof::last_moved,

@@ -45,8 +45,8 @@ async fn other_values_of_kapp_controller_are_another_digest_of_all_other_package
 /// Returns the number of times that another reconcile of a leader reads the values source.
 async fn reads(world: &World, leader: &Context) -> usize {
     let before = world.management.times_asked_for(VALUES);
-    let reconcile = reconcile_once(&cluster(leader), leader);
-    Box::pin(reconcile).await.unwrap();
+    let cluster = cluster(leader);
+    Box::pin(reconcile_once(&cluster, leader)).await.unwrap();
     world.management.times_asked_for(VALUES) - before
 }
 
