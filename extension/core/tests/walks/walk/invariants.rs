@@ -288,6 +288,8 @@ impl Walk {
     pub(crate) fn finish(&mut self) {
         self.take(&[Step::Arrive, Step::EndClusterApi]);
         self.capi.replica.lags = None;
+        // The kubeconfig is the first one again, whichever API server it leads to.
+        self.earlier = None;
         let to = mend(&mut self.servers, self.chosen);
         let mut rounds = 0;
         while !self.is_over(to) {

@@ -8,7 +8,7 @@ use sluice_crds::{
 
 use super::*;
 use crate::controllers::bootstrap::world::{
-    BOOTSTRAP, METRICS, PACKAGE, PACKAGES, VALUES, VERSION, World, change, cluster, package_of, values,
+    APPS, BOOTSTRAP, METRICS, PACKAGE, PACKAGES, VALUES, VERSION, World, change, cluster, package_of, values,
 };
 
 const KAPP_CONTROLLER: &str = "kapp-controller.example.com.0.50.0";
@@ -168,13 +168,17 @@ async fn a_package_without_values_keeps_no_other_one_from_being_written(
 #[tokio::test(start_paused = true)]
 async fn a_package_is_confirmed_as_itself_where_another_one_has_no_values() {
     let world = World::new();
-    world.control_plane_at(VERSION);
     // It shares the values of the first package.
     world.add_metrics(Some(&json!({"secretRef": "antrea-values"})));
-    take_values_away(&world);
     world.reconcile().await;
     world.deployed();
-    change(&world.workload, "apps", |app| {
+    world.reconcile().await;
+    // The workers of a version that is proven wait for no package.
+    let world = world.complete().await;
+    take_values_away(&world);
+    world.workload.edit(&format!("{APPS}/one-metrics"), |app| {
+        app["metadata"]["generation"] = json!(2);
+        app["status"]["observedGeneration"] = json!(2);
         app["spec"]["template"][0]["ytt"]["paths"] = json!(["b"]);
     });
     world.reconcile().await;

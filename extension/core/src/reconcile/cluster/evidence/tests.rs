@@ -16,6 +16,7 @@ use sluice_crds::{
 use super::*;
 use crate::{
     digest::DigestInputs,
+    kubeconfig,
     packages::bootstrap::PackageFacts,
     reasons::PackageReason,
     reconcile::cluster::{
@@ -39,6 +40,9 @@ const VALUES: &str = "values";
 
 /// Content of that Secret in the plan.
 const PLANNED_VALUES: &str = "YTogMQ==";
+
+/// Token of the current kubeconfig.
+const TOKEN: &str = "token";
 
 /// Source of a judgement.
 #[derive(Clone, Copy, Debug)]
@@ -71,6 +75,8 @@ struct World {
     is_filled: bool,
     /// Whether a check before the writes found an input altered.
     was_altered: bool,
+    /// Token of the kubeconfig that the connection was opened with.
+    token: &'static str,
     /// Reads that the workload API server refuses.
     refused: fn(&Read) -> bool,
 }
@@ -135,6 +141,7 @@ impl World {
             values: PLANNED_VALUES,
             is_filled: true,
             was_altered: false,
+            token: TOKEN,
             refused: |_| false,
         };
         let facts = world.facts();
@@ -274,6 +281,7 @@ impl World {
             packages.altered = names.collect();
         }
         packages.connected = true;
+        packages.kubeconfig = Some(kubeconfig::digest(kubeconfig_with(self.token).as_bytes()));
         packages.reach = Reach::Reached { uid: UID.to_owned() };
         packages.judge(context, effects)?;
         if let Source::Reads = source {
@@ -337,7 +345,7 @@ impl World {
     fn object(&self, server: Server, kind: &str, name: &str) -> Value {
         let identity = build::identity("system");
         match (server, kind) {
-            (Server::Management, "Secret") => kubeconfig(),
+            (Server::Management, "Secret") => kubeconfig_secret(),
             (Server::Management, "Package") => self.source.clone(),
             (_, "Package") => self.copy.clone(),
             (_, "PackageInstall") => self.install.clone(),
@@ -356,20 +364,24 @@ impl World {
     }
 }
 
-fn kubeconfig() -> Value {
+fn kubeconfig_with(token: &str) -> String {
     let config = json!({
         "apiVersion": "v1", "kind": "Config", "current-context": "one",
         "clusters": [{"name": "one", "cluster": {
             "server": "https://10.0.0.1:6443", "certificate-authority-data": STANDARD.encode("authority"),
         }}],
         "contexts": [{"name": "one", "context": {"cluster": "one", "user": "one"}}],
-        "users": [{"name": "one", "user": {"token": "token"}}],
+        "users": [{"name": "one", "user": {"token": token}}],
     });
+    config.to_string()
+}
+
+fn kubeconfig_secret() -> Value {
     json!(Secret {
         data: Some(
             [(
                 name::KUBECONFIG_KEY.to_owned(),
-                k8s_openapi::ByteString(config.to_string().into())
+                k8s_openapi::ByteString(kubeconfig_with(TOKEN).into())
             )]
             .into()
         ),
@@ -697,6 +709,23 @@ fn an_unreadable_kind_confirms_nothing(#[case] source: Source, #[case] refused: 
             (source, reach) => panic!("{source:?}: {reach:?}"),
         }
     }
+}
+
+/// A connection may lead to another workload cluster than the current kubeconfig.
+#[rstest]
+fn a_connection_with_another_kubeconfig_confirms_nothing(#[values(false, true)] is_recorded: bool) {
+    let mut world = World {
+        token: "earlier",
+        ..World::new()
+    };
+    if is_recorded {
+        world.is_recorded(PackageState::Ready, Some(Readiness::Reconciled), 5);
+    }
+    let (packages, _) = world.observed(Source::Reads).unwrap();
+    assert!(matches!(packages.reach, Reach::Lost(_)), "{:?}", packages.reach);
+    assert!(!packages.connected);
+    assert!(packages.judged.iter().all(|judged| !judged.confirmed));
+    assert!(packages.judged.iter().all(|judged| judged.ready() == is_recorded));
 }
 
 fn is_of(read: &Read, kind: &str) -> bool {
