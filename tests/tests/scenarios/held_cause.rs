@@ -403,7 +403,11 @@ async fn refuses_network_policies(cluster: &Cluster) -> Result<()> {
     Ok(())
 }
 
-/// Scales the workers of a Cluster. Cluster API changes no MachineDeployment of a topology whose upgrade is held, so it must be scaled as well.
+/// Annotation of MachineSets, which get those of their MachineDeployment: Cluster API adds Machines without these checks.
+const SKIPPED_CHECKS: &str = "machineset.cluster.x-k8s.io/skip-preflight-checks";
+
+/// Scales the workers of a Cluster whose upgrade is held. Cluster API does not apply the topology to its MachineDeployment meanwhile, and adds
+/// no Machine beside a control plane whose upgrade is pending.
 async fn has_workers(cluster: &Cluster, replicas: u32) -> Result<()> {
     let pools = json!([{"class": "default", "name": "md", "replicas": replicas}]);
     cluster
