@@ -4,7 +4,7 @@
 
 use std::{panic::AssertUnwindSafe, pin::pin};
 
-use futures::{FutureExt, StreamExt as _, channel::mpsc, future};
+use futures::{FutureExt, Stream, StreamExt as _, channel::mpsc, future};
 use kube::{
     Api, Client, Resource,
     core::{ApiResource, DynamicResourceScope},
@@ -178,7 +178,7 @@ pub(crate) fn reporting_watches(client: Client, accepted: mpsc::UnboundedSender<
 /// signs of its events. Calls `tell` each time the kind becomes readable, or unreadable with a reason. Returns whether it was readable.
 pub(crate) async fn until_lost(
     mut health: KindHealth,
-    mut accepted: mpsc::UnboundedReceiver<()>,
+    mut accepted: impl Stream<Item = ()> + Unpin,
     mut seen: mpsc::UnboundedReceiver<Sign>,
     run: impl Future<Output = ()>,
     tell: impl Fn(Result<(), String>),

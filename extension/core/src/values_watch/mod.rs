@@ -60,6 +60,8 @@ struct Watch {
     is_open: bool,
     /// Whether it is listed and followed, so that its versions are current but for the delay of an event.
     is_readable: bool,
+    /// Whether its last request failed. Events may be missing until the next watch request is accepted.
+    fails: bool,
 }
 
 /// Actions that are due.
@@ -139,7 +141,7 @@ impl ValuesWatches {
         let scopes = [None, meta.namespace.clone()];
         scopes.into_iter().any(|namespace| {
             let watch = self.watches.get(&Watched::Secrets(namespace));
-            watch.is_some_and(|watch| watch.is_readable && watch.versions.has(&meta))
+            watch.is_some_and(|watch| watch.is_readable && !watch.fails && watch.versions.has(&meta))
         })
     }
 
@@ -177,6 +179,20 @@ impl ValuesWatches {
         watch.is_readable = true;
         let healed = watch.tries.readable();
         healed.then(|| format!("{watched} can be watched again"))
+    }
+
+    /// Records a failed request of a watch.
+    pub fn failed(&mut self, watched: &Watched) {
+        if let Some(watch) = self.watches.get_mut(watched) {
+            watch.fails = true;
+        }
+    }
+
+    /// Records an accepted watch request.
+    pub fn accepted(&mut self, watched: &Watched) {
+        if let Some(watch) = self.watches.get_mut(watched) {
+            watch.fails = false;
+        }
     }
 
     /// Records a watch without data for some time, so that another kind may take its place.
@@ -269,6 +285,7 @@ impl Watch {
             named_by: 0,
             is_open: false,
             is_readable: false,
+            fails: false,
         }
     }
 }

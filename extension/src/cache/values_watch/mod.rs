@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use futures::{FutureExt as _, channel::mpsc};
+use futures::{FutureExt as _, StreamExt as _, channel::mpsc};
 use k8s_openapi::api::core::v1::Secret;
 use kube::{
     Api, Client, Resource,
@@ -223,6 +223,7 @@ impl ValuesWatches {
                 let sign = match event {
                     Ok(event) => self.take_in(&brought(&event), watched, clusters),
                     Err(error) => {
+                        self.note(|values_watches, _| values_watches.failed(watched));
                         let failure = failure(&error);
                         let refusal = failure.refusal();
                         // Other refusals are reported when the watch ends.
@@ -248,6 +249,7 @@ impl ValuesWatches {
         };
         // The API server may permit the list and refuse the watch.
         let health = KindHealth::new(resource.clone(), true, now());
+        let accepted = accepted.inspect(|()| self.note(|values_watches, _| values_watches.accepted(watched)));
         until_lost(health, accepted, seen, run, tell).await;
         let code = *lock(&code);
         Trouble::of(code, resource)

@@ -5,6 +5,7 @@ mod deletion;
 mod drift_check;
 mod fence;
 mod held_cause;
+mod kubeconfig;
 mod legacy_pause;
 mod management;
 mod open_gate;

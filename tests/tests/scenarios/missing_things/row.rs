@@ -43,7 +43,7 @@ impl Row {
             None => objects.delete(&self.path).await?,
             Some(change) => objects.merge(&self.path, change).await?,
         }
-        // Secrets are not watched: any event of the Cluster triggers the reconcile.
+        // Kubeconfigs are not watched: any event of the Cluster triggers a reconcile, which reads what was read nine seconds ago.
         let touched = json!({"metadata": {"annotations": {"harness.test/row": self.what}}});
         cluster.try_patch(&touched).await?;
         holds(cluster, self.reason, &self.names).await?;

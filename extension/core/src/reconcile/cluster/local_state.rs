@@ -3,6 +3,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -25,7 +26,7 @@ use crate::{
 };
 
 /// Interval between checks of a needed object, a little less than the requeue delay of a hot Cluster.
-const CHECK_INTERVAL: Duration = Duration::from_secs(9);
+pub(super) const CHECK_INTERVAL: Duration = Duration::from_secs(9);
 
 /// Time that the last check of an object stays valid while further checks get no response, equal to the validity of proofs of a silent
 /// workload.
@@ -65,7 +66,7 @@ pub struct LocalState {
     apps: BTreeMap<String, Sighting>,
     checks: Checks,
     /// Values Secrets that the last plan was made from, by name of the Package.
-    values: BTreeMap<String, CachedValues>,
+    values: BTreeMap<String, Arc<CachedValues>>,
     rest: Rest,
     /// Time since which stores of the workload are unfilled, across connections.
     unfilled_since: Option<Instant>,
@@ -390,14 +391,14 @@ impl LocalState {
 
     /// Returns what is cached of the values Secret of a package.
     pub(super) fn cached_values(&self, package: &str) -> Option<&CachedValues> {
-        self.values.get(package)
+        self.values.get(package).map(Arc::as_ref)
     }
 
     /// Caches the values Secrets of the packages of a plan, and no others.
     pub(super) fn cache_values(&mut self, planned: &[Planned]) {
         let cached = planned.iter().filter_map(|planned| {
             let cached = planned.cached_values.clone()?;
-            Some((planned.package_name.clone(), cached))
+            Some((planned.package_name.clone(), Arc::new(cached)))
         });
         self.values = cached.collect();
     }

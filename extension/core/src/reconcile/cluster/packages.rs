@@ -24,7 +24,7 @@ use super::{
     read::{Read, ReadPoint},
     supervisor::{self, OnSupervisor},
     validate::Validated,
-    workload::{LastConnection, Reach, connect, is_current, reach, reopen},
+    workload::{LastConnection, Reach, connect, is_current, reach, still_open},
 };
 use crate::events::Event;
 use crate::{
@@ -324,7 +324,7 @@ impl Packages {
     /// # Errors
     /// Returns a [`Hold`] for a kubeconfig that an operator must correct first.
     fn contact(&mut self, context: &Context<'_>, effects: &mut Effects) -> Step<()> {
-        let open = reopen(context)?;
+        let open = still_open(context, self.kubeconfig.as_deref())?;
         let connected = match &open {
             Some(open) => open.clone(),
             None => connect(context, &context.facts.owner, Read::Connection)?,

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use sluice_crds::labels::annotation;
 
 use super::{Context, Interrupt, Step};
@@ -83,10 +83,14 @@ impl CachedValues {
     }
 }
 
+/// Longest value of a label or annotation that a reconcile compares, in bytes: a label has at most 63, and a UID 36.
+const LONGEST_VALUE: usize = 64;
+
 /// Returns the part of the metadata of a values Secret that a reconcile needs. Tenants choose the size of the rest.
 fn pruned(secret: &ObjectMeta, owner: &Owner, package: &str) -> ObjectMeta {
     let labels = back_references(owner, package);
-    let owners = secret.owner_references.iter().flatten();
+    let mut owners = secret.owner_references.iter().flatten();
+    let of_cluster = owners.find(|by| by.uid == owner.uid);
     ObjectMeta {
         namespace: secret.namespace.clone(),
         name: secret.name.clone(),
@@ -97,7 +101,12 @@ fn pruned(secret: &ObjectMeta, owner: &Owner, package: &str) -> ObjectMeta {
         annotations: only(secret.annotations.as_ref(), |key| {
             key == annotation::CONFIGURATION_UID
         }),
-        owner_references: Some(owners.filter(|by| by.uid == owner.uid).cloned().collect()),
+        owner_references: of_cluster.map(|by| {
+            vec![OwnerReference {
+                uid: by.uid.clone(),
+                ..OwnerReference::default()
+            }]
+        }),
         ..ObjectMeta::default()
     }
 }
@@ -107,6 +116,8 @@ fn only(
     is_needed: impl Fn(&str) -> bool,
 ) -> Option<BTreeMap<String, String>> {
     let fields = fields?.iter().filter(|(key, _)| is_needed(key));
+    // A longer one is no UID, as a missing one is none.
+    let fields = fields.filter(|(_, value)| value.len() <= LONGEST_VALUE);
     Some(fields.map(|(key, value)| (key.clone(), value.clone())).collect())
 }
 

@@ -9,6 +9,7 @@ use sluice_crds::labels::name;
 use super::{
     Context, ReadPhase, ReadResult, Server, Step,
     failure::{silent, unanswered},
+    local_state::CHECK_INTERVAL,
     read::{Contact, ParsedKubeconfig, Read, ReadPoint},
 };
 use crate::{
@@ -21,9 +22,6 @@ use crate::{
 
 /// Silence after which a connection is reopened once the server responds.
 const REOPEN_AFTER: SignedDuration = SignedDuration::from_secs(15);
-
-/// Time for which a responding connection is used without another read of its kubeconfig.
-const TRUSTED_FOR: Duration = Duration::from_mins(1);
 
 /// Connection to a workload cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -128,16 +126,18 @@ pub(crate) fn connect<S: Reconciler<Hold = Hold>>(
     }
 }
 
-/// Returns the open connection that the last reconcile used, unless its kubeconfig was read too long ago.
+/// Returns the connection that the last reconcile used, if it is still open and its kubeconfig was read within [`CHECK_INTERVAL`]. This
+/// reconcile may have `read` another kubeconfig since.
 ///
 /// The kubeconfig is not watched: its Secret lacks the label of the watched ones. It may have changed, so the result permits no more than to
 /// plan, write and wait: it is read again once the workload API server refuses a request or does not respond, and before a gate opens.
-pub(super) fn reopen(context: &Context<'_>) -> Step<Option<Connected>> {
-    let Some(last) = &context.local.connection else {
+pub(super) fn still_open(context: &Context<'_>, read: Option<&str>) -> Step<Option<Connected>> {
+    let is_read = |last: &&LastConnection| read.is_none_or(|read| read == last.connected.digest);
+    let Some(last) = context.local.connection.as_ref().filter(is_read) else {
         return Ok(None);
     };
     let age = context.began.instant.saturating_duration_since(last.read_at);
-    if age >= TRUSTED_FOR {
+    if age >= CHECK_INTERVAL {
         return Ok(None);
     }
     let open = context.answer(Read::OpenConnection(last.connected.number))?;

@@ -3,15 +3,21 @@
 use sluice_crds::run::{FirstSeenRun, Gate, PackageRecord, PackageState, Swap, UpgradeRecord};
 
 use super::swap::is_over;
+use crate::{reasons::GateReason, upgrade::course::holds::is_pause};
 
 /// Whether `new` changes a hook decision of `old`, or an input of the next judgement: a first seen run, the loss of a proof, or the overrides
-/// that do not count. An override that is created before these are written would be one of them. The reason and message of a closed gate
+/// that do not count. An override that is created before these are written would be one of them. Message and most reasons of a closed gate
 /// change with the progress of packages and may wait.
 #[must_use]
 pub fn is_urgent(old: &UpgradeRecord, new: &UpgradeRecord) -> bool {
     let answers = |record: &UpgradeRecord| {
         (
             record.gates.iter().map(without_explanation).collect::<Vec<_>>(),
+            (
+                record.begun_at.is_some(),
+                record.workload_uid.clone(),
+                record.kapp_controller,
+            ),
             record.label.clone(),
             record.to.clone(),
             record.outcome,
@@ -28,10 +34,18 @@ pub fn is_urgent(old: &UpgradeRecord, new: &UpgradeRecord) -> bool {
         || proofs(old).any(|proof| proofs(new).all(|kept| kept != proof))
 }
 
-/// Returns a gate without the explanation of its hold.
+/// Returns a gate without the explanation of its hold, except a reason on which the next judgement depends.
 fn without_explanation(gate: &Gate) -> Gate {
+    let is_input = matches!(
+        GateReason::parse(&gate.reason),
+        Some(GateReason::KappControllerNotInstalled | GateReason::CacheOutdated)
+    );
     Gate {
-        reason: String::new(),
+        reason: if is_input || is_pause(gate) {
+            gate.reason.clone()
+        } else {
+            String::new()
+        },
         message: String::new(),
         ..gate.clone()
     }
@@ -105,6 +119,11 @@ mod tests {
     #[case::a_gate_of_another_version(|r: &mut UpgradeRecord| r.gates[0].version = "v1.40.0".into(), true)]
     #[case::a_further_gate(|r: &mut UpgradeRecord| { let gate = r.gates[0].clone(); r.gates.push(gate); }, true)]
     #[case::a_gate_by_an_override(|r: &mut UpgradeRecord| r.gates[0].overridden_by = Some(by("skip")), true)]
+    #[case::a_pause(|r: &mut UpgradeRecord| r.gates[0].reason = "ClusterPaused".into(), true)]
+    #[case::another_installer(|r: &mut UpgradeRecord| r.gates[0].reason = "KappControllerNotInstalled".into(), true)]
+    #[case::an_outdated_cache(|r: &mut UpgradeRecord| r.gates[0].reason = "CacheOutdated".into(), true)]
+    #[case::the_begin(|r: &mut UpgradeRecord| r.begun_at = None, true)]
+    #[case::another_workload(|r: &mut UpgradeRecord| r.workload_uid = Some("other".into()), true)]
     #[case::another_reason_of_a_gate(|r: &mut UpgradeRecord| r.gates[0].reason = "Other".into(), false)]
     #[case::another_message_of_a_gate(|r: &mut UpgradeRecord| r.gates[0].message = "waiting for another package".into(), false)]
     #[case::the_end(|r: &mut UpgradeRecord| r.outcome = Some(Outcome::Completed), true)]

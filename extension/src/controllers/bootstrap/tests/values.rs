@@ -176,6 +176,9 @@ async fn a_package_is_confirmed_as_itself_where_another_one_has_no_values() {
     // The workers of a version that is proven wait for no package.
     let world = world.complete().await;
     take_values_away(&world);
+    world.management.edit(BOOTSTRAP, |bootstrap| {
+        bootstrap["metadata"]["generation"] = json!(2);
+    });
     world.workload.edit(&format!("{APPS}/one-metrics"), |app| {
         app["metadata"]["generation"] = json!(2);
         app["status"]["observedGeneration"] = json!(2);

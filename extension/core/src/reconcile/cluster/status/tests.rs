@@ -222,6 +222,35 @@ fn progress_is_written_after_a_delay(#[case] writes: usize, #[case] seconds: u64
     assert_eq!(progress_writes(&context, &current, &upgrade, false), 0);
 }
 
+/// Each reconcile confirms a proof again under an open gate until it is recorded. The control plane may have passed the gate.
+#[rstest]
+#[case::that_holds(false, None)]
+#[case::that_is_passed(true, Some(Duration::from_secs(4)))]
+fn a_proof_under_an_open_gate_is_written_at_once(#[case] taken: bool, #[case] left: Option<Duration>) {
+    let (facts, began) = (facts(), clock());
+    let mut local = LocalState::default();
+    local.written = began.instant.checked_sub(Duration::from_secs(1));
+    let context = Context::new(&facts, &local, began);
+    let status = |state: &str| {
+        let record = json!({
+            "hop": "v1.36.3",
+            "gates": [{"hook": "BeforeControlPlaneUpgrade", "version": "v1.36.3", "open": true}],
+            "packages": [{"name": "antrea", "version": "1.9.0", "state": state}],
+        });
+        let mut empty = serde_json::to_value(UpgradeRecord::default()).unwrap();
+        empty
+            .as_object_mut()
+            .unwrap()
+            .extend(record.as_object().unwrap().clone());
+        ClusterBootstrapStatus {
+            upgrade: Some(serde_json::from_value(empty).unwrap()),
+            ..ClusterBootstrapStatus::default()
+        }
+    };
+    let (before, after) = (status("Reconciling"), status("Ready"));
+    assert_eq!(not_yet(&context, &before, &after, taken), left);
+}
+
 /// A text of one part does not remove another from the note, which the API server limits in bytes.
 #[rstest]
 #[case::ascii("u", "r")]
