@@ -14,7 +14,7 @@ use std::{
 
 use anyhow::{Context as _, anyhow};
 use futures::future::OptionFuture;
-use kube::{Client, Config};
+use kube::Config;
 use prometheus_client::registry::Registry;
 use sluice_core::{installation::retrigger::Handlers, releases::ManagementClusters};
 use sluice_status::Status;
@@ -44,6 +44,7 @@ use crate::{
         kubeconfig,
         last_response::LastResponse,
         metrics::RestClientMetrics,
+        middleware::Transport,
         pool,
     },
     leader::{leadership::Leadership, metrics::LeaderMetrics},
@@ -241,15 +242,18 @@ async fn control(args: &Args, parts: Parts, stop: &CancellationToken) -> anyhow:
     if args.leader.leader_elect {
         index.require_leader(leadership.clone());
     }
-    let connect_for = |time| client(args, &parts.rest_client, time);
+    let connect_for = |time| transport(args, &parts.rest_client, time);
     let connect = || connect_for(pool::IDLE);
     // The innermost layer sees every answer.
     let last_response = LastResponse::default();
     let unbounded = last_response.noting(index.server_clock().noting(connect().await?));
     let unbounded = paced(unbounded);
+    let client = fence.guard(bounded(unbounded.clone(), REQUEST)).into_client();
+    // Lists of stores may take longer than a request and have their own timeout.
+    let unbounded = unbounded.into_client();
     // Confirmations of releases, webhooks, the status service and kinds that tenants name use separate connections. Their load then delays
     // neither a lease renewal nor a reconcile.
-    let (of_reviews, of_kinds) = (connect().await?, bounded(connect().await?, REQUEST));
+    let (of_reviews, of_kinds) = (connect().await?, bounded(connect().await?, REQUEST).into_client());
     let rollbacks = event_handlers.rollbacks.clone();
     index.confirm_by(
         Confirmer::new(connect_for(CONFIRM_IDLE).await?),
@@ -257,8 +261,6 @@ async fn control(args: &Args, parts: Parts, stop: &CancellationToken) -> anyhow:
     );
     let of_status = OptionFuture::from(parts.status.as_ref().map(|_| connect()));
     let of_status = of_status.await.transpose()?;
-    // Lists of stores may take longer than a request and have their own timeout.
-    let client = fence.guard(bounded(unbounded.clone(), REQUEST));
     let (stores, following) = Stores::open(&unbounded, &args.system_namespace, event_handlers);
     let mut following = AbortOnDrop(tokio::spawn(following));
     let mut answering = AbortOnDrop(tokio::spawn({
@@ -322,8 +324,8 @@ fn lost(stores: &Stores) -> anyhow::Error {
     anyhow!("watch of {kind} panicked; see the panic above")
 }
 
-/// The management cluster's client.
-async fn client(args: &Args, metrics: &RestClientMetrics, idle: Duration) -> anyhow::Result<Client> {
+/// Returns a transport to the management API server.
+async fn transport(args: &Args, metrics: &RestClientMetrics, idle: Duration) -> anyhow::Result<Transport> {
     let read = kubeconfig::config(args.kubeconfig.as_deref(), args.kubeconfig_files.as_deref());
     let mut config = match read.await? {
         Some(config) => config,
@@ -336,8 +338,8 @@ async fn client(args: &Args, metrics: &RestClientMetrics, idle: Duration) -> any
     // The client closes a connection that has been silent for this time. A watch receives a bookmark every minute.
     config.read_timeout = Some(SILENCE);
     let server = config.cluster_url.clone();
-    let client = pool::client(config, IDLE, idle).context("connect to the management cluster")?;
-    Ok(metrics.counting(client, &server))
+    let transport = pool::transport(config, IDLE, idle).context("connect to the management cluster")?;
+    Ok(metrics.counting(transport, &server))
 }
 
 /// Cancels `stop` on the first signal and exits the process on the second.

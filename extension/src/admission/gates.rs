@@ -32,6 +32,7 @@ use super::{
 };
 use crate::kube_client::{
     bounded::{Bounds, REQUEST, bounded},
+    middleware::Transport,
     responses::{code, served_in},
 };
 
@@ -138,13 +139,13 @@ impl Rights {
     /// Creates lookups at the management API server. `client` has no rate limit, and no fence: each replica answers reviews, and a
     /// SubjectAccessReview stores nothing. Callers determine the number of requests, so no other part of Sluice uses its connections.
     #[must_use]
-    pub fn new(client: Client) -> Self {
+    pub fn new(client: impl Into<Transport>) -> Self {
         let bounds = Bounds {
             answer: LARGEST,
             ..REQUEST
         };
         Self {
-            client: bounded(client, bounds),
+            client: bounded(client, bounds).into_client(),
             requests: Arc::new(Semaphore::new(REQUESTS)),
         }
     }

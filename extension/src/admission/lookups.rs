@@ -47,6 +47,7 @@ use crate::{
     kube_client::{
         bounded::{Bounds, REQUEST, bounded},
         extension_configs,
+        middleware::Transport,
         responses::{failure, scoped},
     },
     lock::lock,
@@ -97,7 +98,7 @@ impl Caches {
         stores: Stores,
         control_planes: Arc<ControlPlanes>,
         settings: Settings,
-        client: Client,
+        client: impl Into<Transport>,
     ) -> Self {
         let bounds = Bounds {
             answer: LARGEST,
@@ -107,7 +108,7 @@ impl Caches {
             stores,
             control_planes,
             settings,
-            client: bounded(client, bounds),
+            client: bounded(client, bounds).into_client(),
             gets: Arc::new(Semaphore::new(GETS)),
             configs: Arc::new(Semaphore::new(CONFIGS)),
             discoveries: Arc::default(),

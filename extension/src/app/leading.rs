@@ -235,7 +235,7 @@ impl Leader<'_> {
         let (requeues, changes) = (handlers.triggers.listen_gated(), handlers.gate_changes.listen());
         let namespaces = handlers.gate_statuses.listen();
         // Tenants name the objects, and aggregated APIs may serve them.
-        let client = bounded(management.client.clone(), CHECKED);
+        let client = bounded(management.client.clone(), CHECKED).into_client();
         let context = Arc::new(gates::Context {
             client: client.clone(),
             settings: gate_settings(self.args),

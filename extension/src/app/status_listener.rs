@@ -10,7 +10,6 @@ use axum::{
     response::Response,
 };
 use futures::{FutureExt as _, channel::mpsc::UnboundedReceiver, future::BoxFuture};
-use kube::Client;
 use sluice_core::cluster::ClusterRef;
 use sluice_hooks::Peer;
 use sluice_status::{
@@ -26,6 +25,7 @@ use crate::{
     kube_client::{
         bounded::{Bounds, REQUEST, bounded},
         last_response::LastResponse,
+        middleware::Transport,
     },
     server::{
         health::Health,
@@ -156,10 +156,15 @@ impl Caches for ReplicaCaches {
 }
 
 /// Attaches the stores to the service, and the `client` of its reviews, which has no other user.
-pub(super) fn attach(status: &Status, stores: Stores, client: Client, last_response: LastResponse) {
+pub(super) fn attach(
+    status: &Status,
+    stores: Stores,
+    client: impl Into<Transport>,
+    last_response: LastResponse,
+) {
     let caches = ReplicaCaches {
         stores,
         last_response,
     };
-    status.set_caches(caches, bounded(client, REVIEW));
+    status.set_caches(caches, bounded(client, REVIEW).into_client());
 }

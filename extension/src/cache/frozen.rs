@@ -64,21 +64,23 @@ impl Frozen {
             })),
         });
         let frozen = self.clone();
-        middleware(server.client(), move |client, request| {
+        let network = middleware(server.client(), move |server, request| {
             let (frozen, path) = (frozen.clone(), request.uri().path().to_owned());
             async move {
                 frozen.thawed(&path).await;
-                let answer = client.send(request).await?;
+                let answer = server.send(request).await?;
                 Ok(answer.map(|body| {
-                    StreamBody::new(body.into_data_stream().then(move |chunk| {
+                    let chunks = body.into_data_stream().then(move |chunk| {
                         let (frozen, path) = (frozen.clone(), path.clone());
                         async move {
                             frozen.thawed(&path).await;
                             chunk.map(Frame::data)
                         }
-                    }))
+                    });
+                    StreamBody::new(chunks).boxed_unsync()
                 }))
             }
-        })
+        });
+        network.into_client()
     }
 }

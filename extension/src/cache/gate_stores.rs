@@ -226,7 +226,7 @@ impl Watching {
     {
         let (signs, seen) = mpsc::unbounded();
         let (accepts, accepted) = mpsc::unbounded();
-        let watched = reporting_watches(streaming(client.clone()), accepts);
+        let watched = reporting_watches(streaming(client.clone()), accepts).into_client();
         let config = watcher::Config::default().streaming_lists();
         let restarts = self.handlers.rollbacks.restarts();
         let (store, run) = follow(

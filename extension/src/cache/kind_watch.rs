@@ -30,7 +30,7 @@ use crate::{
     },
     clock::{later, now},
     kube_client::{
-        middleware::middleware,
+        middleware::{Transport, middleware},
         requests::{is_watch, streams_list},
     },
     telemetry::metrics::watch_panicked,
@@ -158,13 +158,16 @@ where
     (api, everything.fields(&format!("metadata.name={name}")))
 }
 
-/// Returns a `client` that reports each accepted watch to `accepted`.
-pub(crate) fn reporting_watches(client: Client, accepted: mpsc::UnboundedSender<()>) -> Client {
-    middleware(client, move |client, request| {
+/// Returns a transport that reports each accepted watch to `accepted`.
+pub(crate) fn reporting_watches(
+    inner: impl Into<Transport>,
+    accepted: mpsc::UnboundedSender<()>,
+) -> Transport {
+    middleware(inner, move |inner, request| {
         let accepted = accepted.clone();
         async move {
             let watches = is_watch(&request) && !streams_list(&request);
-            let answer = client.send(request).await?;
+            let answer = inner.send(request).await?;
             if watches && answer.status().is_success() {
                 // Without a receiver the watch has ended.
                 let _sent = accepted.unbounded_send(());
@@ -222,7 +225,7 @@ where
 {
     let (signs, seen) = mpsc::unbounded();
     let (accepts, accepted) = mpsc::unbounded();
-    let client = reporting_watches(streaming(client), accepts);
+    let client = reporting_watches(streaming(client), accepts).into_client();
     let (api, config) = scope(client, named, &resource);
     let (store, run) = follow(api, config, FollowedStore::of_named_kind(), restarts, |event| {
         on(event);

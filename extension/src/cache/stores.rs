@@ -96,7 +96,7 @@ impl Stores {
         system_namespace: &str,
         handlers: &EventHandlers,
     ) -> (Self, BoxFuture<'static, ()>) {
-        let client = streaming(client.clone());
+        let client = streaming(client.clone()).into_client();
         let mut opening = Opening {
             client: &client,
             handlers,

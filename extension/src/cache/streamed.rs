@@ -2,16 +2,15 @@
 //! server serves it from its cache instead of etcd.
 
 use crate::kube_client::requests::streams_list;
-use crate::kube_client::{middleware::middleware, responses::code};
-use bytes::Bytes;
+use crate::kube_client::{
+    middleware::{ResponseBody, Transport, middleware},
+    responses::code,
+};
 use futures::stream;
 use http::Uri;
 use http_body_util::{BodyExt, StreamBody};
 use hyper::body::Frame;
-use kube::{
-    client::{Body, Client},
-    runtime::watcher::{self, Event, InitialListStrategy},
-};
+use kube::runtime::watcher::{self, Event, InitialListStrategy};
 
 /// Requested duration of a watch that starts with a list and ends after it, in seconds.
 const LIST_SECONDS: u32 = 600;
@@ -29,17 +28,17 @@ const ERROR: &[u8] = br#"{"type":"ERROR","#;
 /// Prefix of the line of a deleted object.
 const DELETED: &[u8] = br#"{"type":"DELETED","#;
 
-/// Returns the client for a watch whose configuration requests streaming lists.
+/// Returns the transport for a watch whose configuration requests streaming lists.
 ///
-/// kube-runtime accepts objects of any age. This client requests the newest, gives the list time of its own, and ends the response behind
-/// the list. kube-runtime also misses an object that is deleted while the list is sent, so this client moves its deletion behind the list.
-pub(crate) fn streaming(client: Client) -> Client {
-    middleware(client, |client, mut request| async move {
+/// kube-runtime accepts objects of any age. This transport requests the newest, gives the list time of its own, and ends the response behind
+/// the list. kube-runtime also misses an object that is deleted while the list is sent, so this transport moves its deletion behind the list.
+pub(crate) fn streaming(inner: impl Into<Transport>) -> Transport {
+    middleware(inner, |inner, mut request| async move {
         let streams = streams_list(&request);
         if streams {
             *request.uri_mut() = newest(request.uri())?;
         }
-        let answer = client.send(request).await?;
+        let answer = inner.send(request).await?;
         let list = (streams && answer.status().is_success()).then(Lines::default);
         Ok(answer.map(|body| until_bookmark(body, list)))
     })
@@ -126,11 +125,8 @@ fn newest(uri: &Uri) -> Result<Uri, http::Error> {
 }
 
 /// Returns the body up to the end of `list`, or all of it without a list.
-fn until_bookmark(
-    body: Body,
-    list: Option<Lines>,
-) -> impl hyper::body::Body<Data = Bytes, Error = kube::Error> + Send + 'static {
-    StreamBody::new(stream::unfold(Some((body, list)), |rest| async move {
+fn until_bookmark(body: ResponseBody, list: Option<Lines>) -> ResponseBody {
+    let frames = stream::unfold(Some((body, list)), |rest| async move {
         let (mut body, mut list) = rest?;
         let Some(frame) = body.frame().await else {
             // kube-runtime would retry at once and report nothing.
@@ -147,7 +143,8 @@ fn until_bookmark(
         let (read, is_over) = lines.read(chunk);
         let rest = (!is_over).then_some((body, list));
         Some((Ok(Frame::data(read.into())), rest))
-    }))
+    });
+    StreamBody::new(frames).boxed_unsync()
 }
 
 /// Line parser of a list.

@@ -41,7 +41,10 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing::{debug, warn};
 
 use crate::{
-    kube_client::bounded::{Bounds, NoAnswer, bounded},
+    kube_client::{
+        bounded::{Bounds, NoAnswer, bounded},
+        middleware::Transport,
+    },
     lock::lock,
 };
 
@@ -60,6 +63,7 @@ const DECODED: usize = 2;
 /// Limits of one read. A read outlives its calls: the next ones find an open connection.
 const READ: Bounds = Bounds {
     time: Duration::from_secs(2),
+    silence: Duration::MAX,
     answer: 4 * 1024 * 1024,
     memory: usize::MAX,
     list: usize::MAX,
@@ -134,9 +138,9 @@ fn is_late(error: &(dyn std::error::Error + 'static)) -> bool {
 
 impl Confirmer {
     /// Creates a confirmer that reads through `client`, which nothing else uses, on the current runtime.
-    pub(crate) fn new(client: Client) -> Self {
+    pub(crate) fn new(client: impl Into<Transport>) -> Self {
         Self(Arc::new(Inner {
-            client: bounded(client, READ),
+            client: bounded(client, READ).into_client(),
             runtime: Handle::current(),
             flights: Mutex::default(),
             reads: Shares::of(READS),

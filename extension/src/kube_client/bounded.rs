@@ -10,15 +10,18 @@ use std::{
 use bytes::Bytes;
 use futures::{StreamExt, future::Either, stream};
 use http::{Request, Response};
-use http_body_util::{BodyExt, Full, Limited, StreamBody, combinators::UnsyncBoxBody};
+use http_body_util::{BodyExt, Full, Limited, StreamBody};
 use hyper::body::Frame;
-use kube::{Client, client::Body};
+use kube::client::Body;
 use sluice_core::limits::memory_of;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tower::BoxError;
 
 use crate::{
-    kube_client::{middleware::middleware, requests::is_watch},
+    kube_client::{
+        middleware::{ResponseBody, Transport, middleware},
+        requests::is_watch,
+    },
     lock::lock,
 };
 
@@ -31,6 +34,7 @@ const REFUSAL: usize = 64 * 1024;
 /// Limits of a request to the management API server other than the list or watch of a store. The API server itself gives up after a minute.
 pub(crate) const REQUEST: Bounds = Bounds {
     time: Duration::from_secs(30),
+    silence: Duration::MAX,
     answer: usize::MAX,
     memory: usize::MAX,
     list: usize::MAX,
@@ -41,9 +45,10 @@ pub(crate) const REQUEST: Bounds = Bounds {
 /// Limits of a request.
 #[derive(Debug, Clone, Copy)]
 pub struct Bounds {
-    /// Time from the request to the last byte of the response. Watches have no such limit: they end by themselves, and the connection ends
-    /// a silent one.
+    /// Time from the request to the last byte of the response, or to the header of the response to a watch. A watch ends by itself.
     pub time: Duration,
+    /// Time without data after which a watch ends. Other requests may share its connection, so the connection does not end a silent watch.
+    pub silence: Duration,
     /// Bytes of a response, or of one event of a watch.
     pub answer: usize,
     /// Approximate memory of a decoded response or event, in bytes: `{}` takes three bytes in a list, and hundreds of times as much as a
@@ -66,7 +71,7 @@ pub struct DecodedInPart;
 #[derive(Debug, Clone, Copy)]
 pub struct AtMost(pub usize);
 
-/// The server did not send the whole response within this time.
+/// The server did not send the whole response, or the next data of a watch, within this time.
 #[derive(Debug, thiserror::Error)]
 #[error("no answer within {0:?}")]
 pub struct NoAnswer(Duration);
@@ -76,26 +81,26 @@ pub struct NoAnswer(Duration);
 #[error("an answer that takes more than {0} bytes")]
 pub struct TooLong(usize);
 
-/// Returns a `client` that limits the rate at which each watch starts.
+/// Returns a transport that limits the rate at which each watch starts.
 #[must_use]
-pub fn paced(client: Client) -> Client {
+pub fn paced(inner: impl Into<Transport>) -> Transport {
     let watches = Watches::default();
-    middleware(client, move |client, request| {
+    middleware(inner, move |inner, request| {
         let watches = watches.clone();
         async move {
             if is_watch(&request) {
                 sleep(watches.wait(request.uri().path())).await;
             }
-            Ok(client.send(request).await?)
+            inner.send(request).await
         }
     })
 }
 
-/// Returns a `client` with `bounds` on each request.
+/// Returns a transport with `bounds` on each request.
 #[must_use]
-pub fn bounded(client: Client, bounds: Bounds) -> Client {
+pub fn bounded(inner: impl Into<Transport>, bounds: Bounds) -> Transport {
     let pages = Pages::default();
-    middleware(paced(client), move |client, request| {
+    middleware(paced(inner), move |inner, request| {
         let pages = pages.clone();
         async move {
             let page = Page::of(&request);
@@ -103,15 +108,15 @@ pub fn bounded(client: Client, bounds: Bounds) -> Client {
             let at_most = request.extensions().get::<AtMost>().copied();
             let longest = at_most.map_or(bounds.answer, |AtMost(bytes)| bounds.answer.min(bytes));
             let answer = if is_watch(&request) {
-                let head = timeout(bounds.time, client.send(request)).await;
-                let answer = head.map_err(|_| NoAnswer(bounds.time))?.map_err(BoxError::from)?;
+                let head = timeout(bounds.time, inner.send(request)).await;
+                let answer = head.map_err(|_| NoAnswer(bounds.time))??;
                 if answer.status().is_success() {
                     return Ok(answer.map(|body| with_few_events(body, bounds)));
                 }
                 // An error response is read like any other.
                 Either::Left(std::future::ready(Ok(answer)))
             } else {
-                Either::Right(client.send(request))
+                Either::Right(inner.send(request))
             };
             let whole = async {
                 let (head, body) = answer.await?.into_parts();
@@ -149,9 +154,6 @@ fn too_long(error: BoxError, limit: usize) -> BoxError {
     }
 }
 
-/// Response body with or without limits.
-type Answer = UnsyncBoxBody<Bytes, BoxError>;
-
 /// Returns whether a response exceeded its size limit.
 #[must_use]
 pub fn is_too_long(error: &(dyn Error + 'static)) -> bool {
@@ -159,14 +161,17 @@ pub fn is_too_long(error: &(dyn Error + 'static)) -> bool {
     sources.any(<dyn Error>::is::<TooLong>)
 }
 
-/// Returns the body of a watch, throttled to `bounds`. It ends at an event that is too long, or at one too many.
-fn with_few_events(body: Body, bounds: Bounds) -> Answer {
+/// Returns the body of a watch, throttled to `bounds`. It ends at an event that is too long, or at one too many, or when it is silent.
+fn with_few_events(body: ResponseBody, bounds: Bounds) -> ResponseBody {
     let (chunks, began) = (body.into_data_stream(), Instant::now());
     let events = stream::try_unfold(
         (chunks, Open::default(), 0),
         move |(mut chunks, mut open, all)| async move {
-            let Some(chunk) = chunks.next().await.transpose()? else {
-                return Ok::<_, BoxError>(None);
+            let Ok(chunk) = timeout(bounds.silence, chunks.next()).await else {
+                return Err(kube::Error::Service(NoAnswer(bounds.silence).into()));
+            };
+            let Some(chunk) = chunk.transpose()? else {
+                return Ok(None);
             };
             open.add(&chunk);
             let all = all + chunk.len();
@@ -176,7 +181,7 @@ fn with_few_events(body: Body, bounds: Bounds) -> Answer {
                 (all, bounds.list),
             ] {
                 if bytes > limit {
-                    return Err(TooLong(limit).into());
+                    return Err(kube::Error::Service(TooLong(limit).into()));
                 }
             }
             sleep_until(began + time_of(all, bounds.pace)).await;
@@ -269,6 +274,7 @@ impl Pages {
 mod tests {
     use std::{convert::Infallible, future::ready};
 
+    use kube::Client;
     use tower::service_fn;
 
     use super::*;
@@ -276,6 +282,7 @@ mod tests {
 
     const BOUNDS: Bounds = Bounds {
         time: Duration::from_secs(10),
+        silence: Duration::from_secs(45),
         answer: 1000,
         memory: 1000 * (1 + 640),
         list: 1500,
@@ -331,6 +338,23 @@ mod tests {
         }
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn a_silent_watch_ends() {
+        let silent = service_fn(|_: Request<Body>| async {
+            let frames = stream::pending::<Result<Frame<Bytes>, Infallible>>();
+            Ok::<_, Infallible>(Response::new(StreamBody::new(frames)))
+        });
+        let watched = bounded(Client::new(silent, "default"), BOUNDS);
+        let request = Request::get("/api?watch=true").body(Body::empty()).unwrap();
+        let (mut events, began) = (watched.send(request).await.unwrap().into_body(), Instant::now());
+        let error = events.frame().await.unwrap().unwrap_err();
+        let kube::Error::Service(error) = error else {
+            panic!("{error:?}");
+        };
+        assert!(error.is::<NoAnswer>(), "{error:?}");
+        assert_eq!(began.elapsed(), BOUNDS.silence);
+    }
+
     #[rstest]
     #[case::an_object("/api/v1/namespaces/a/secrets/b", None)]
     #[case::a_whole_list("/api/v1/secrets?labelSelector=a", None)]
@@ -361,7 +385,7 @@ mod tests {
         Client::new(service, "default")
     }
 
-    async fn reads(client: &Client, query: &str) -> bool {
+    async fn reads(client: &Transport, query: &str) -> bool {
         let request = Request::get(format!("/api?{query}")).body(Body::empty()).unwrap();
         match client.send(request).await {
             Ok(answer) => answer.into_body().collect().await.is_ok(),
@@ -465,7 +489,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_answer_that_is_too_long_is_known_by_its_error() {
-        let client = bounded(long(1501, 100), BOUNDS);
+        let client = bounded(long(1501, 100), BOUNDS).into_client();
         let request = Request::get("/api?watch=true").body(Vec::new()).unwrap();
         let events = client.request_events::<serde_json::Value>(request).await.unwrap();
         let errors: Vec<kube::Error> = events.filter_map(|event| ready(event.err())).collect().await;

@@ -9,9 +9,10 @@ use std::{
     time::Instant,
 };
 
-use kube::Client;
-
-use crate::{kube_client::middleware::middleware, lock::lock};
+use crate::{
+    kube_client::middleware::{Transport, middleware},
+    lock::lock,
+};
 
 /// Reason for not sending a request.
 #[derive(Debug, thiserror::Error)]
@@ -66,18 +67,18 @@ impl Fence {
         }
     }
 
-    /// Returns a client that refuses to send writes while the fence is closed. It sends reads and watches.
+    /// Returns a transport that refuses to send writes while the fence is closed. It sends reads and watches.
     #[must_use]
-    pub fn guard(&self, client: Client) -> Client {
+    pub fn guard(&self, inner: impl Into<Transport>) -> Transport {
         let fence = self.clone();
-        middleware(client, move |client, request| {
+        middleware(inner, move |inner, request| {
             let writes = !request.method().is_safe();
             let held = writes && !fence.lets_write(Instant::now());
             async move {
                 if held {
                     return Err(NotLeading.into());
                 }
-                Ok(client.send(request).await?)
+                inner.send(request).await
             }
         })
     }
@@ -90,7 +91,7 @@ mod tests {
     use http::{Request, Response};
     use k8s_openapi::api::core::v1::ConfigMap;
     use kube::{
-        Api,
+        Api, Client,
         api::{DeleteParams, Patch, PatchParams, PostParams},
         client::Body,
     };
@@ -113,7 +114,7 @@ mod tests {
 
     /// Returns whether each kind of write is refused.
     async fn refused(fence: &Fence) -> [bool; 4] {
-        let api = Api::<ConfigMap>::default_namespaced(fence.guard(answered()));
+        let api = Api::<ConfigMap>::default_namespaced(fence.guard(answered()).into_client());
         let object = ConfigMap::default();
         [
             is_refused(api.create(&PostParams::default(), &object).await),
@@ -146,7 +147,8 @@ mod tests {
 
     #[tokio::test]
     async fn reading_needs_no_lease() {
-        let api = Api::<ConfigMap>::default_namespaced(Fence::closed().guard(answered()));
+        let client = Fence::closed().guard(answered()).into_client();
+        let api = Api::<ConfigMap>::default_namespaced(client);
         assert!(api.get("one").await.is_ok());
     }
 }

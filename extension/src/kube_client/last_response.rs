@@ -5,14 +5,15 @@ use std::{
     time::Duration,
 };
 
-use bytes::Bytes;
 use futures::StreamExt as _;
 use http_body_util::{BodyExt as _, StreamBody};
 use hyper::body::Frame;
-use kube::{Client, client::Body};
 use tokio::time::Instant;
 
-use crate::{kube_client::middleware::middleware, lock::lock};
+use crate::{
+    kube_client::middleware::{ResponseBody, Transport, middleware},
+    lock::lock,
+};
 
 /// Time at which the last successful response, or part of a watch, has arrived. Clones share it.
 #[derive(Clone, Debug)]
@@ -25,13 +26,13 @@ impl Default for LastResponse {
 }
 
 impl LastResponse {
-    /// Returns a `client` that notes every successful response.
-    pub(crate) fn noting(&self, client: Client) -> Client {
+    /// Returns a transport that notes every successful response.
+    pub(crate) fn noting(&self, inner: impl Into<Transport>) -> Transport {
         let last = self.clone();
-        middleware(client, move |client, request| {
+        middleware(inner, move |inner, request| {
             let last = last.clone();
             async move {
-                let answer = client.send(request).await?;
+                let answer = inner.send(request).await?;
                 // A proxy without an API server, or one that refuses the credentials, says nothing about its objects.
                 let counts = answer.status().is_success();
                 if counts {
@@ -48,18 +49,15 @@ impl LastResponse {
         lock(&self.0).elapsed()
     }
 
-    fn noting_body(
-        self,
-        body: Body,
-        counts: bool,
-    ) -> impl hyper::body::Body<Data = Bytes, Error = kube::Error> + Send + 'static {
+    fn noting_body(self, body: ResponseBody, counts: bool) -> ResponseBody {
         let chunks = body.into_data_stream();
-        StreamBody::new(chunks.map(move |chunk| {
+        let noted = chunks.map(move |chunk| {
             if counts && chunk.is_ok() {
                 self.note();
             }
             chunk.map(Frame::data)
-        }))
+        });
+        StreamBody::new(noted).boxed_unsync()
     }
 
     fn note(&self) {
@@ -70,6 +68,7 @@ impl LastResponse {
 #[cfg(test)]
 mod tests {
     use http::Request;
+    use kube::client::Body;
     use tokio::time::sleep;
 
     use super::*;

@@ -3,14 +3,13 @@
 use std::sync::Arc;
 
 use http::{Method, StatusCode, Uri};
-use kube::Client;
 use prometheus_client::{
     encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder},
     metrics::{counter::Counter, family::Family},
     registry::Registry,
 };
 
-use crate::kube_client::middleware::middleware;
+use crate::kube_client::middleware::{Transport, middleware};
 
 /// The methods of API servers.
 const METHODS: [&str; 5] = ["GET", "POST", "PUT", "PATCH", "DELETE"];
@@ -54,9 +53,9 @@ impl RestClientMetrics {
         );
     }
 
-    /// Returns a client of `server` with counted requests. A watch counts once, without its events.
+    /// Returns a transport to `server` with counted requests. A watch counts once, without its events.
     #[must_use]
-    pub fn counting(&self, client: Client, server: &Uri) -> Client {
+    pub fn counting(&self, inner: impl Into<Transport>, server: &Uri) -> Transport {
         // Not the authority, which may have credentials.
         let host = server.host().unwrap_or_default();
         let host: Arc<str> = match server.port() {
@@ -69,7 +68,7 @@ impl RestClientMetrics {
         }
         drop(self.of(Code(Some(StatusCode::OK)), "GET", &host));
         let metrics = self.clone();
-        middleware(client, move |client, request| {
+        middleware(inner, move |inner, request| {
             let (metrics, host) = (metrics.clone(), Arc::clone(&host));
             async move {
                 let mut pending = Pending {
@@ -78,9 +77,9 @@ impl RestClientMetrics {
                     method: request.method().clone(),
                     code: Code(None),
                 };
-                let answer = client.send(request).await;
+                let answer = inner.send(request).await;
                 pending.code = Code(answer.as_ref().ok().map(http::Response::status));
-                Ok(answer?)
+                answer
             }
         })
     }
@@ -116,7 +115,7 @@ mod tests {
     use http::{Request, Response};
     use k8s_openapi::api::core::v1::ConfigMap;
     use kube::{
-        Api,
+        Api, Client,
         api::{DeleteParams, PostParams},
         client::Body,
     };
@@ -150,7 +149,7 @@ mod tests {
         let (metrics, mut registry) = (RestClientMetrics::default(), Registry::default());
         metrics.register(&mut registry);
         let server: Uri = "https://user:secret@10.0.0.1:6443/path".parse().unwrap();
-        let management = metrics.counting(answering(), &server);
+        let management = metrics.counting(answering(), &server).into_client();
         let workload = answering();
         for client in [management, workload] {
             let api = Api::<ConfigMap>::default_namespaced(client);

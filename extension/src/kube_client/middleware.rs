@@ -1,23 +1,85 @@
-//! Middleware of a client.
+//! Middleware below a client.
+
+use std::sync::Arc;
 
 use bytes::Bytes;
+use futures::{FutureExt as _, future::BoxFuture};
 use http::{Request, Response};
+use http_body_util::{BodyExt as _, combinators::UnsyncBoxBody};
 use kube::{Client, client::Body};
-use tower::{BoxError, service_fn};
+use tower::{BoxError, Service, ServiceExt as _, service_fn};
 
-/// Returns a client that hands each request and `client` to `send`.
-pub(crate) fn middleware<A, B>(
-    client: Client,
-    send: impl Fn(Client, Request<Body>) -> A + Send + 'static,
-) -> Client
+/// Body of a response. A boxed error would hide from the compiler that a future that collects the body is `Send`.
+pub type ResponseBody = UnsyncBoxBody<Bytes, kube::Error>;
+
+/// Response that is on its way.
+pub type Pending = BoxFuture<'static, Result<Response<ResponseBody>, BoxError>>;
+
+/// Connections to an API server with middleware. Clones share them.
+///
+/// Each kube client has a queue of 10 KiB and more. So middleware wraps transports, and only the outermost one becomes a client.
+#[derive(Clone)]
+pub struct Transport(Arc<dyn Fn(Request<Body>) -> Pending + Send + Sync>);
+
+impl Transport {
+    /// Returns a transport that sends requests through `service`.
+    pub(crate) fn new<S, B>(service: S) -> Self
+    where
+        S: Service<Request<Body>, Response = Response<B>> + Clone + Send + Sync + 'static,
+        S::Future: Send,
+        S::Error: Into<BoxError>,
+        B: hyper::body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        Self(Arc::new(move |request: Request<Body>| -> Pending {
+            let pending = service.clone().oneshot(request);
+            async move {
+                let response = pending.await.map_err(Into::<BoxError>::into)?;
+                Ok(response.map(|body| {
+                    body.map_err(|error| kube::Error::Service(error.into()))
+                        .boxed_unsync()
+                }))
+            }
+            .boxed()
+        }))
+    }
+
+    /// Sends a request.
+    ///
+    /// # Errors
+    /// There is no response, or middleware refuses the request.
+    pub fn send(&self, request: Request<Body>) -> Pending {
+        (self.0)(request)
+    }
+
+    /// Returns a client that sends its requests here.
+    #[must_use]
+    pub fn into_client(self) -> Client {
+        // No part of Sluice uses the default namespace of a client.
+        Client::new(
+            service_fn(move |request: Request<Body>| (self.0)(request)),
+            "default",
+        )
+    }
+}
+
+impl From<Client> for Transport {
+    fn from(client: Client) -> Self {
+        Self::new(service_fn(move |request: Request<Body>| {
+            let client = client.clone();
+            async move { client.send(request).await }
+        }))
+    }
+}
+
+/// Returns a transport that hands each request and `inner` to `send`.
+pub(crate) fn middleware<A>(
+    inner: impl Into<Transport>,
+    send: impl Fn(Transport, Request<Body>) -> A + Send + Sync + 'static,
+) -> Transport
 where
-    A: Future<Output = Result<Response<B>, BoxError>> + Send + 'static,
-    B: hyper::body::Body<Data = Bytes> + Send + 'static,
-    B::Error: Into<BoxError>,
+    A: Future<Output = Result<Response<ResponseBody>, BoxError>> + Send + 'static,
 {
-    let namespace = client.default_namespace().to_owned();
-    Client::new(
-        service_fn(move |request| send(client.clone(), request)),
-        namespace,
-    )
+    let inner = inner.into();
+    Transport(Arc::new(move |request| send(inner.clone(), request).boxed()))
 }

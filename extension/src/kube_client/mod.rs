@@ -8,7 +8,7 @@ pub mod fence;
 pub(crate) mod kubeconfig;
 pub mod last_response;
 pub mod metrics;
-pub(crate) mod middleware;
+pub mod middleware;
 pub(crate) mod pool;
 #[cfg(test)]
 pub(crate) mod proxy_server;

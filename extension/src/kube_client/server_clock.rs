@@ -4,10 +4,13 @@ use std::sync::{Arc, Mutex};
 
 use http::{HeaderMap, header::DATE};
 use jiff::Timestamp;
-use kube::Client;
 use sluice_core::server_time::ServerTime;
 
-use crate::{clock::now, kube_client::middleware::middleware, lock::lock};
+use crate::{
+    clock::now,
+    kube_client::middleware::{Transport, middleware},
+    lock::lock,
+};
 
 /// Time of the API server. Clones share it.
 #[derive(Debug, Clone, Default)]
@@ -28,13 +31,13 @@ impl ServerClock {
         last.as_ref().map(|last| last.time.at(now()))
     }
 
-    /// Returns a `client` that records the time of each response.
-    pub(crate) fn noting(&self, client: Client) -> Client {
+    /// Returns a transport that records the time of each response.
+    pub(crate) fn noting(&self, inner: impl Into<Transport>) -> Transport {
         let clock = self.clone();
-        middleware(client, move |client, request| {
+        middleware(inner, move |inner, request| {
             let clock = clock.clone();
             async move {
-                let answer = client.send(request).await?;
+                let answer = inner.send(request).await?;
                 clock.note(answer.headers());
                 Ok(answer)
             }
@@ -62,7 +65,7 @@ mod tests {
     use std::time::Duration;
 
     use http::{Request, Response};
-    use kube::client::Body;
+    use kube::{Client, client::Body};
     use tower::service_fn;
 
     use super::*;

@@ -65,6 +65,16 @@ impl Identity {
         let chain = vec![self.certificate.der().clone()];
         TlsAcceptor::from(Arc::new(builder.with_single_cert(chain, key).unwrap()))
     }
+
+    /// Returns the TLS side of a server that negotiates one of these protocols.
+    pub(crate) fn negotiating(&self, protocols: &[&str]) -> TlsAcceptor {
+        let mut config = ServerConfig::clone(self.acceptor(None).config());
+        config.alpn_protocols = protocols
+            .iter()
+            .map(|protocol| protocol.as_bytes().to_vec())
+            .collect();
+        TlsAcceptor::from(Arc::new(config))
+    }
 }
 
 fn authority(name: &str, names: Vec<String>) -> CertificateParams {

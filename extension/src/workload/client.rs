@@ -4,15 +4,16 @@ use std::{sync::Arc, time::Duration};
 
 use http::Uri;
 use hyper_rustls::{DefaultServerNameResolver, FixedServerNameResolver, HttpsConnector, ResolveServerName};
-use kube::{Client, Config, config::AuthInfo};
+use kube::{Config, config::AuthInfo};
 use rustls::{ClientConfig, pki_types::ServerName};
 use serde_json::json;
 use sluice_core::kubeconfig::{Authorization, Proxies, Proxy, WorkloadKubeconfig};
 
-use super::tls;
+use super::tls::{self, TlsConfigs};
 use crate::kube_client::{
     bounded::{Bounds, bounded},
     connector::Connector,
+    middleware::Transport,
     pool,
 };
 
@@ -20,6 +21,7 @@ use crate::kube_client::{
 /// these limits are far above the PackageInstalls and Apps of one namespace.
 pub(super) const BOUNDS: Bounds = Bounds {
     time: Duration::from_secs(10),
+    silence: SILENCE,
     answer: 8 * 1024 * 1024,
     memory: 16 * 1024 * 1024,
     list: 16 * 1024 * 1024,
@@ -33,10 +35,13 @@ const CONNECT: Duration = Duration::from_secs(5);
 /// Share of [`CONNECT`] for the proxy, so that a silent proxy is reported as such.
 const PROXY: Duration = Duration::from_secs(4);
 
-/// Time without received data after which a waiting connection is closed. Longer than a watch lasts.
+/// Time without received data after which a watch ends, and a waiting connection is closed. Longer than a watch lasts.
+///
+/// Also the time for which an unused connection is kept. The watches of a hot Cluster start again every 30 s, so the pool keeps their HTTP/2
+/// connection.
 const SILENCE: Duration = Duration::from_secs(45);
 
-/// Idle connections to one workload cluster that are kept, besides those of its two watches.
+/// Connections to one workload cluster that are kept for further requests. Over HTTP/1.1 each of its two watches has another one.
 const IDLE: usize = 1;
 
 /// Error of building a client from a kubeconfig. Carries field names only, never content. Messages of the TLS library are left out: they
@@ -79,14 +84,19 @@ pub enum Error {
     Proxy,
 }
 
-/// Builds a client of the workload API server, with limits on every request.
-pub fn connect(kubeconfig: &WorkloadKubeconfig, proxies: &Proxies) -> Result<Client, Error> {
+/// Builds a transport to the API server of the kubeconfig with this digest, with limits on every request.
+pub(super) fn connect(
+    kubeconfig: &WorkloadKubeconfig,
+    digest: &str,
+    proxies: &Proxies,
+    configs: &TlsConfigs,
+) -> Result<Transport, Error> {
     let server: Uri = kubeconfig.server.parse().map_err(|_| Error::Server)?;
     let proxy = proxies
         .choose(kubeconfig.proxy.as_ref(), server.host().unwrap_or_default())
         .map_err(|_| Error::ProxyNotAllowed)?;
-    let tls = tls::verifying(kubeconfig.certificate_authority.as_deref())?;
-    let connector = encrypted(kubeconfig, connector(proxy, &tls)?, tls)?;
+    let connector = connector(proxy, kubeconfig)?;
+    let connector = encrypted(kubeconfig, connector, configs.of(digest, kubeconfig)?)?;
     let mut config = Config::new(server);
     config.connect_timeout = Some(CONNECT);
     config.read_timeout = Some(SILENCE);
@@ -95,27 +105,26 @@ pub fn connect(kubeconfig: &WorkloadKubeconfig, proxies: &Proxies) -> Result<Cli
     // yet. The next reconcile retries.
     config.default_retry = false;
     config.auth_info = auth(kubeconfig.credentials.authorization.as_ref())?;
-    let client = pool::over(connector, config, IDLE, pool::IDLE).map_err(|_| Error::Header)?;
-    Ok(bounded(client, BOUNDS))
+    let transport = pool::over(connector, config, IDLE, SILENCE).map_err(|_| Error::Header)?;
+    Ok(bounded(transport, BOUNDS))
 }
 
 /// Returns a connector without encryption, through the proxy if there is one. Like Go, verifies a proxy with the CA of the kubeconfig.
-fn connector(proxy: Option<&Proxy>, tls: &ClientConfig) -> Result<Connector, Error> {
+fn connector(proxy: Option<&Proxy>, kubeconfig: &WorkloadKubeconfig) -> Result<Connector, Error> {
     let Some(proxy) = proxy else {
         return Ok(Connector::direct());
     };
-    Connector::through(proxy.clone(), tls, PROXY).map_err(|_| Error::Proxy)
+    // Only the API server gets the client certificate, and may choose HTTP/2.
+    let tls = tls::verifying(kubeconfig.certificate_authority.as_deref())?;
+    Connector::through(proxy.clone(), &tls, PROXY).map_err(|_| Error::Proxy)
 }
 
-/// Encrypts the connections of a connector. Only the API server gets the client certificate.
+/// Encrypts the connections of a connector.
 fn encrypted(
     kubeconfig: &WorkloadKubeconfig,
     connector: Connector,
-    mut tls: ClientConfig,
+    tls: Arc<ClientConfig>,
 ) -> Result<HttpsConnector<Connector>, Error> {
-    if let Some(certificate) = &kubeconfig.credentials.certificate {
-        tls::authenticate(&mut tls, certificate)?;
-    }
     let names: Arc<dyn ResolveServerName + Send + Sync> = match &kubeconfig.tls_server_name {
         None => Arc::new(DefaultServerNameResolver::default()),
         Some(name) => {

@@ -31,7 +31,7 @@ use crate::{
         watch::{Followed, Presence, Seen, follow},
     },
     clock::{clock, now},
-    kube_client::{fence::Fence, responses::failure},
+    kube_client::{fence::Fence, middleware::Transport, responses::failure},
 };
 
 /// Time that a reconcile waits for the first lists of a connection.
@@ -47,8 +47,6 @@ static OPENED: AtomicU64 = AtomicU64::new(1);
 pub struct Remote {
     /// Client of the workload API server.
     pub client: Client,
-    /// The same for probes: it sends requests also while the server does not respond, and their outcomes do not count for the reachability.
-    pub probing: Client,
     /// PackageInstalls of the system namespace.
     pub installs: Store<PackageInstall>,
     /// Apps of the system namespace.
@@ -59,15 +57,23 @@ pub struct Remote {
     pub digest: String,
     opened: Instant,
     server: Server,
+    /// Transport of probes.
+    probing: Transport,
     /// Tasks that keep the stores up to date.
     watches: [AbortOnDropHandle<()>; 2],
 }
 
 impl Remote {
-    /// Opens the watches of the server behind `client`; no write is sent while `fence` is closed.
-    pub(super) fn open(client: &Client, fence: &Fence, namespace: &str, digest: String, pace: Pace) -> Self {
+    /// Opens the watches of the server behind `transport`; no write is sent while `fence` is closed.
+    pub(super) fn open(
+        transport: &Transport,
+        fence: &Fence,
+        namespace: &str,
+        digest: String,
+        pace: Pace,
+    ) -> Self {
         let server = Server::new(pace);
-        let listening = server.listen(client.clone());
+        let listening = server.listen(transport.clone()).into_client();
         let (installs, first) = watch(
             &server,
             Api::namespaced(listening.clone(), namespace),
@@ -81,16 +87,23 @@ impl Remote {
             note_run,
         );
         Self {
-            client: fence.guard(server.guard(client.clone())),
-            probing: fence.guard(client.clone()),
+            client: fence.guard(server.guard(transport.clone())).into_client(),
             installs,
             apps,
             number: OPENED.fetch_add(1, Ordering::Relaxed),
             opened: now(),
             digest,
             server,
+            probing: fence.guard(transport.clone()),
             watches: [first, second],
         }
+    }
+
+    /// Returns a client for a probe. It sends requests also while the server does not respond, and their outcomes do not count for the
+    /// reachability.
+    #[must_use]
+    pub fn probing(&self) -> Client {
+        self.probing.clone().into_client()
     }
 
     /// Returns the run that the App of this name showed when the watch first observed its present generation.

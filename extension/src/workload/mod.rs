@@ -17,14 +17,15 @@ use sluice_core::{
     protocol::ParsedKubeconfig,
 };
 
-pub use client::connect;
 pub use connection::Remote;
 pub use pace::Passing;
 
+use client::connect;
 use pace::Pace;
+use tls::TlsConfigs;
 
 use crate::{
-    kube_client::fence::Fence,
+    kube_client::{fence::Fence, middleware::Transport},
     lock::lock,
     queue::{
         dependents::Dependents,
@@ -40,6 +41,7 @@ pub struct Remotes {
     dependents: Dependents,
     fence: Fence,
     proxies: Proxies,
+    tls: TlsConfigs,
     live: Mutex<HashMap<String, Arc<Remote>>>,
     /// Paces outlive connections: a server that forces frequent reconnects has a single pace.
     paces: Mutex<HashMap<String, Pace>>,
@@ -56,6 +58,7 @@ impl Remotes {
             dependents,
             fence,
             proxies: Proxies::default(),
+            tls: TlsConfigs::default(),
             live: Mutex::default(),
             paces: Mutex::default(),
         }
@@ -79,7 +82,7 @@ impl Remotes {
         digest: &str,
     ) -> Result<Arc<Remote>, client::Error> {
         self.open_with(cluster_uid, cluster, digest, || {
-            connect(kubeconfig, &self.proxies)
+            connect(kubeconfig, digest, &self.proxies, &self.tls)
         })
     }
 
@@ -87,19 +90,20 @@ impl Remotes {
     pub(crate) fn client(&self, cluster_uid: &str, by: &ParsedKubeconfig) -> Result<Client, client::Error> {
         let live = lock(&self.live).get(cluster_uid).cloned();
         let live = live.filter(|remote| remote.digest == by.digest);
-        live.map_or_else(
-            || Ok(self.fence.guard(connect(&by.parsed, &self.proxies)?)),
-            |remote| Ok(remote.client.clone()),
-        )
+        if let Some(remote) = live {
+            return Ok(remote.client.clone());
+        }
+        let transport = connect(&by.parsed, &by.digest, &self.proxies, &self.tls)?;
+        Ok(self.fence.guard(transport).into_client())
     }
 
-    /// Opens a connection with the client that `make` builds. Building it parses certificates, so no lock is held meanwhile.
+    /// Opens a connection with the transport that `make` builds. Building it parses certificates, so no lock is held meanwhile.
     fn open_with(
         &self,
         cluster_uid: &str,
         cluster: &ClusterRef,
         digest: &str,
-        make: impl FnOnce() -> Result<Client, client::Error>,
+        make: impl FnOnce() -> Result<Transport, client::Error>,
     ) -> Result<Arc<Remote>, client::Error> {
         let is_same = |remote: &&Arc<Remote>| remote.digest == digest;
         if let Some(remote) = lock(&self.live).get(cluster_uid).filter(is_same) {
@@ -130,7 +134,7 @@ impl Remotes {
 
     fn connected(
         &self,
-        client: &Client,
+        transport: &Transport,
         cluster_uid: &str,
         cluster: &ClusterRef,
         digest: &str,
@@ -145,7 +149,7 @@ impl Remotes {
         };
         let digest = digest.to_owned();
         Arc::new(Remote::open(
-            client,
+            transport,
             &self.fence,
             &self.system_namespace,
             digest,

@@ -3,7 +3,6 @@
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use jiff::Timestamp;
-use kube::Client;
 use sluice_core::{
     cache::Sign,
     workload::{Connection, Weight},
@@ -14,7 +13,7 @@ use crate::{
     clock::now,
     kube_client::{
         cause::{Cause, cause},
-        middleware::middleware,
+        middleware::{Transport, middleware},
     },
     lock::lock,
 };
@@ -56,33 +55,33 @@ impl Server {
         }
     }
 
-    /// Returns a client that sends requests only while the server responds.
-    pub(super) fn guard(&self, client: Client) -> Client {
-        self.over(client, true)
+    /// Returns a transport that sends requests only while the server responds.
+    pub(super) fn guard(&self, inner: impl Into<Transport>) -> Transport {
+        self.over(inner, true)
     }
 
-    /// Returns a client that always sends requests, for stores: they have their own delays. Their responses count for the state.
-    pub(super) fn listen(&self, client: Client) -> Client {
-        self.over(client, false)
+    /// Returns a transport that always sends requests, for stores: they have their own delays. Their responses count for the state.
+    pub(super) fn listen(&self, inner: impl Into<Transport>) -> Transport {
+        self.over(inner, false)
     }
 
-    fn over(&self, client: Client, guards: bool) -> Client {
+    fn over(&self, inner: impl Into<Transport>, guards: bool) -> Transport {
         let server = self.clone();
-        middleware(client, move |client, request| {
+        middleware(inner, move |inner, request| {
             let server = server.clone();
             async move {
                 if guards && server.known().breaker.is_open(now()) {
                     let cause = server.known().cause().map(|cause| Cause(cause.to_owned()));
                     return Err(NotAsked { cause }.into());
                 }
-                let answer = client.send(request).await;
+                let answer = inner.send(request).await;
                 if let Err(error) = &answer {
-                    server.known().failed(guards, cause(error), now());
+                    server.known().failed(guards, cause(&**error), now());
                 } else if server.known().answered(now()) {
                     // The server responds again.
                     server.pace.wake(Weight::Proof);
                 }
-                Ok(answer?)
+                answer
             }
         })
     }
@@ -97,7 +96,7 @@ mod tests {
 
     use futures::{FutureExt, StreamExt};
     use http::{Request, Response};
-    use kube::client::Body;
+    use kube::{Client, client::Body};
     use sluice_core::protocol;
     use tokio::time::sleep;
     use tower::service_fn;
@@ -145,7 +144,7 @@ mod tests {
             Err::<Response<Body>, _>(rustls::Error::from(rustls::CertificateError::UnknownIssuer))
         });
         let known = Server::new(Pace::new(ClusterRef::new("", "one"), Requeues::default()));
-        let client = known.guard(Client::new(refusing, "default"));
+        let client = known.guard(Client::new(refusing, "default")).into_client();
         for is_asked in [true, false, false] {
             let request = Request::get("/api").body(Body::empty()).unwrap();
             let error = client.send(request).await.err().unwrap();
@@ -158,7 +157,7 @@ mod tests {
         }
     }
 
-    async fn asks(client: &Client) -> bool {
+    async fn asks(client: &Transport) -> bool {
         let request = Request::get("/api").body(Body::empty()).unwrap();
         client.send(request).await.is_ok()
     }

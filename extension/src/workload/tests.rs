@@ -32,7 +32,7 @@ impl Remotes {
         digest: &str,
         client: &Client,
     ) -> Arc<Remote> {
-        let made = || Ok(client.clone());
+        let made = || Ok(client.clone().into());
         self.open_with(cluster_uid, cluster, digest, made).unwrap()
     }
 
@@ -174,7 +174,7 @@ where
     E: Stream<Item = String> + Send + 'static,
 {
     let cluster = ClusterRef::new("team-a", "one");
-    remotes.connected(&server.client(events), "uid", &cluster, "digest")
+    remotes.connected(&server.client(events).into(), "uid", &cluster, "digest")
 }
 
 fn distances(reconciles: &[Instant]) -> impl Iterator<Item = Duration> + '_ {
@@ -376,7 +376,7 @@ async fn a_client_is_made_while_nothing_is_locked() {
     let made = || {
         let free = remotes.live.try_lock().is_ok() && remotes.paces.try_lock().is_ok();
         assert!(free, "other Clusters wait for the client of this one");
-        Ok(Server::default().client(stream::pending))
+        Ok(Server::default().client(stream::pending).into())
     };
     let first = remotes.open_with("uid", &cluster, "digest", made).unwrap();
     let again = remotes.open_with("uid", &cluster, "digest", || panic!("it is open"));

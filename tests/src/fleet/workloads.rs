@@ -60,7 +60,7 @@ struct Shared {
 impl Workloads {
     /// Listens, with a certificate of `pki`.
     pub(super) async fn start(pki: &Arc<ClusterPki>) -> Result<Self> {
-        let listener = Tls::bind(&pki.server_certificate()?, &[]).await?;
+        let listener = Tls::bind(&pki.server_certificate()?, &["h2", "http/1.1"]).await?;
         let port = listener.local_addr()?.port();
         let shared = Shared {
             contents: Arc::default(),

@@ -146,10 +146,10 @@ async fn a_request_that_is_refused_is_not_repeated_by_itself() {
     world.management.refuse(REFUSED, 503);
     let servers = Loopback::of(&world).await;
     let args = servers.args(&[]);
-    let client = client(&args, &RestClientMetrics::default(), pool::IDLE)
+    let transport = transport(&args, &RestClientMetrics::default(), pool::IDLE)
         .await
         .unwrap();
-    let secrets = Api::<Secret>::namespaced(client, "team-a");
+    let secrets = Api::<Secret>::namespaced(transport.into_client(), "team-a");
     let refused = timeout(Duration::from_mins(1), secrets.get("refused")).await;
     assert!(matches!(refused, Ok(Err(kube::Error::Api(_)))), "{refused:?}");
     assert_eq!(world.management.times_asked_for(REFUSED), 1);

@@ -32,7 +32,7 @@ async fn soon<F: Future>(what: &str, future: F) -> F::Output {
 }
 
 /// API server of reviews. Each token belongs to a user who may see everything.
-fn reviews() -> Client {
+fn reviews() -> kube::Client {
     let service = service_fn(|request: Request<kube::client::Body>| async move {
         let status = if request.uri().path().ends_with("/tokenreviews") {
             json!({"authenticated": true, "user": {"username": "ada"}})
@@ -43,7 +43,7 @@ fn reviews() -> Client {
         let body = kube::client::Body::from(answer.into_bytes());
         Ok::<_, Infallible>(http::Response::new(body))
     });
-    Client::new(service, "default")
+    kube::Client::new(service, "default")
 }
 
 /// Service of a replica without Clusters.
@@ -67,7 +67,9 @@ impl Service {
         let handlers = EventHandlers::default();
         let (router, following) = routes(&status, handlers.shown.listen(), life).unwrap();
         let last_response = LastResponse::default();
-        let watched = last_response.noting(Frozen::new().client(|_| Vec::new()));
+        let watched = last_response
+            .noting(Frozen::new().client(|_| Vec::new()))
+            .into_client();
         let (stores, filling) = Stores::open(&watched, "tkg-system", &handlers);
         let service = Self {
             router,

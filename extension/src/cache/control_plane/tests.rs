@@ -61,7 +61,7 @@ impl Server {
     }
 
     pub(crate) fn client(&self) -> Client {
-        bounded(self.api.client(), REQUEST)
+        bounded(self.api.client(), REQUEST).into_client()
     }
 
     pub(crate) fn times_asked(&self) -> usize {

@@ -5,7 +5,7 @@ use std::{
 };
 
 use http::Request;
-use kube::Api;
+use kube::{Api, Client, client::Body};
 use rstest::rstest;
 use serde_json::{Value, json};
 use sluice_core::{cache::FollowedStore, cluster::ClusterRef};
@@ -104,7 +104,7 @@ fn follow_apps(
     restarts: Restarts,
     on: impl FnMut(&Seen<'_, App>) + Send,
 ) -> (Store<App>, impl Future<Output = ()> + Send) {
-    let api = Api::all(streaming(client));
+    let api = Api::all(streaming(client).into_client());
     let config = watcher::Config::default().streaming_lists();
     follow(api, config, FollowedStore::default(), restarts, on)
 }

@@ -208,7 +208,7 @@ impl ValuesWatches {
     ) -> Trouble {
         let (signs, seen) = mpsc::unbounded();
         let (accepts, accepted) = mpsc::unbounded();
-        let client = reporting_watches(streaming(metadata_only(client)), accepts);
+        let client = reporting_watches(streaming(metadata_only(client)), accepts).into_client();
         let api = match watched {
             Watched::Secrets(Some(namespace)) => Api::namespaced_with(client, namespace, resource),
             Watched::Secrets(None) | Watched::Kind(_) => Api::all_with(client, resource),

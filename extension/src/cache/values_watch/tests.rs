@@ -117,7 +117,7 @@ impl Server {
     }
 
     fn client(&self) -> Client {
-        bounded(self.api.client(), REQUEST)
+        bounded(self.api.client(), REQUEST).into_client()
     }
 }
 

@@ -362,7 +362,7 @@ pub(crate) async fn reconcile_once(cluster: &Arc<Cluster>, ctx: &Context) -> Res
     };
     let (outcome, mut effects) = executor::run(&host, &facts, &before).await;
     if let Some(probe) = effects.probe.take() {
-        let workload = host.remote.get().map(|remote| remote.probing.clone());
+        let workload = host.remote.get().map(|remote| remote.probing());
         let clients = (ctx.client.clone(), workload);
         if !ctx.probes.start(&facts.owner.uid, clients, probe) {
             effects.local.probe_later();

@@ -54,7 +54,7 @@ pub(crate) fn context(
         ..EventHandlers::default()
     };
     let (stores, following) = Stores::open(client, SYSTEM, &event_handlers);
-    let client = fence.guard(client.clone());
+    let client = fence.guard(client.clone()).into_client();
     let classes = Arc::clone(&event_handlers.classes);
     let gates_in_force = GatesInForce::new(client.clone(), stores.clone(), classes, triggers.clone());
     let context = Context {

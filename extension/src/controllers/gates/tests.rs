@@ -25,7 +25,7 @@ use crate::{
     },
     kube_client::{
         fence::Fence,
-        middleware::middleware,
+        middleware::{Transport, middleware},
         requests::is_watch,
         scripted_server::{Answer, ScriptedServer, event},
     },
@@ -167,15 +167,16 @@ fn digest_of(management: &ObjectServer) -> String {
 
 /// Returns a client of the workload cluster that gets its watches from `watches`.
 fn watched_by(world: &World, watches: &ScriptedServer) -> Client {
-    let watches = watches.client();
-    middleware(world.workload.client(), move |objects, request| {
-        let client = if is_watch(&request) {
+    let watches = Transport::from(watches.client());
+    let both = middleware(world.workload.client(), move |objects, request| {
+        let server = if is_watch(&request) {
             watches.clone()
         } else {
             objects
         };
-        async move { Ok(client.send(request).await?) }
-    })
+        async move { server.send(request).await }
+    });
+    both.into_client()
 }
 
 /// Returns a leader that holds the Cluster of [`waiting_for_agent`] and has nothing left to write.

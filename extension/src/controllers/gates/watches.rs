@@ -31,6 +31,7 @@ use crate::{
 /// Limits of one watch. The workload API server is not trusted, and the metadata of real objects has some ten KiB.
 const BOUNDS: Bounds = Bounds {
     time: Duration::from_secs(10),
+    silence: Duration::from_secs(45),
     answer: 512 * 1024,
     memory: 4 * 1024 * 1024,
     list: 8 * 1024 * 1024,
@@ -38,7 +39,7 @@ const BOUNDS: Bounds = Bounds {
     pace: 256 * 1024,
 };
 
-/// Requested duration of a watch, in seconds: the client closes a connection that is silent for longer.
+/// Requested duration of a watch, in seconds: a watch that is silent for longer ends with an error.
 const SECONDS: u32 = 30;
 
 /// Shortest time between two requeues of a Cluster, and the mean time between many.
@@ -69,7 +70,7 @@ impl Watches {
         let changed = Arc::<Notify>::default();
         let requeues = requeue(Arc::clone(&changed), cluster, triggers);
         Self {
-            client: bounded(client.clone(), BOUNDS),
+            client: bounded(client.clone(), BOUNDS).into_client(),
             changed,
             open: HashMap::new(),
             _requeues: AbortOnDropHandle::new(tokio::spawn(requeues)),

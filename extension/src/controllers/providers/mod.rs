@@ -130,7 +130,8 @@ pub async fn run(context: Arc<Context>, kinds: Vec<Kind>, concurrency: u16, stop
 async fn run_kind(ctx: Arc<KindContext>, concurrency: u16, stop: CancellationToken) {
     let shared = &ctx.shared;
     let requeues = shared.dependents.requeues(&ctx.name);
-    let configs = Api::<Item<DynamicObject>>::all_with(streaming(shared.client.clone()), &ctx.kind.resource);
+    let client = streaming(shared.client.clone()).into_client();
+    let configs = Api::<Item<DynamicObject>>::all_with(client, &ctx.kind.resource);
     let report = reporting(
         &*ctx.name,
         "Failed to watch configurations",

@@ -41,7 +41,7 @@ type Read = (Vec<(Option<String>, Option<String>)>, Option<String>);
 
 /// Returns the stores and the future that updates them. Where their kinds are missing, the stores stay unfilled without a report.
 pub(super) fn follow(context: &Context) -> (Sources, BoxFuture<'static, ()>) {
-    let client = streaming(context.client.clone());
+    let client = streaming(context.client.clone()).into_client();
     let config_maps = || Api::namespaced(client.clone(), &context.system_namespace);
     let all = || watcher::Config::default().streaming_lists();
     let by_name = all().fields(&format!("metadata.name={}", name::BOM_METADATA));

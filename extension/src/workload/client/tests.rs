@@ -1,7 +1,9 @@
+mod http2;
+
 use std::{convert::Infallible, net::SocketAddr};
 
 use http::{Request, Response};
-use kube::client::Body;
+use kube::{Client, client::Body};
 use rstest::rstest;
 use sluice_core::{
     kubeconfig::{ClientCertificate, Credentials, Redacted},
@@ -59,6 +61,11 @@ fn kubeconfig(server: &str, authority: &str) -> WorkloadKubeconfig {
     }
 }
 
+/// Returns a client with a TLS configuration of its own.
+fn client(kubeconfig: &WorkloadKubeconfig, proxies: &Proxies) -> Result<Client, Error> {
+    connect(kubeconfig, "digest", proxies, &TlsConfigs::default()).map(Transport::into_client)
+}
+
 /// Returns the response status that a client reports of a server that runs `serve` after the request. The paused clock advances once the
 /// server says so.
 async fn answer<F>(serve: impl FnOnce(TcpStream, oneshot::Sender<()>) -> F) -> kube::Result<u16>
@@ -68,7 +75,7 @@ where
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let server = format!("http://{}", listener.local_addr().unwrap());
     let kubeconfig = kubeconfig(&server, &Authority::new("one").pem());
-    let client = connect(&kubeconfig, &Proxies::default()).unwrap();
+    let client = client(&kubeconfig, &Proxies::default()).unwrap();
     let request = Request::get("/api").body(Body::empty()).unwrap();
     let answer = tokio::spawn(async move { client.send(request).await });
     let (mut stream, _) = listener.accept().await.unwrap();
@@ -124,7 +131,7 @@ async fn a_list_of_empty_pages_without_end_is_given_up() {
         let page = r#"{"metadata":{"resourceVersion":"1","continue":"more"},"items":[]}"#;
         Ok::<_, Infallible>(Response::new(Body::from(page.as_bytes().to_vec())))
     });
-    let client = bounded(Client::new(page, "default"), BOUNDS);
+    let client = bounded(Client::new(page, "default"), BOUNDS).into_client();
     let mut refused = None;
     for page in 0..100 {
         let query = if page == 0 {
@@ -186,7 +193,7 @@ async fn api_server(acceptor: TlsAcceptor) -> (SocketAddr, JoinHandle<Option<Str
 
 /// Sends a request. An error is the cause in the message of the hold.
 async fn asked(kubeconfig: &WorkloadKubeconfig, proxies: &Proxies) -> Result<u16, Option<String>> {
-    let client = connect(kubeconfig, proxies).unwrap();
+    let client = client(kubeconfig, proxies).unwrap();
     let request = Request::get("/api").body(Body::empty()).unwrap();
     match client.send(request).await {
         Ok(answer) => Ok(answer.status().as_u16()),
@@ -353,9 +360,23 @@ async fn a_server_certificate_in_the_bundle_is_trusted() {
 fn what_makes_no_client_is_named(#[case] edit: fn(&mut WorkloadKubeconfig), #[case] expected: &str) {
     let mut kubeconfig = kubeconfig("https://127.0.0.1", &Authority::new("one").pem());
     edit(&mut kubeconfig);
-    let error = connect(&kubeconfig, &Proxies::default()).err().unwrap();
+    let error = client(&kubeconfig, &Proxies::default()).err().unwrap();
     let text = format!("{error} {error:?}");
     assert!(text.contains(expected) && !text.contains("canary"), "{text}");
+}
+
+#[test]
+fn connections_with_one_kubeconfig_share_a_tls_configuration() {
+    let kubeconfig = kubeconfig("https://127.0.0.1", &Authority::new("one").pem());
+    let configs = TlsConfigs::default();
+    let first = configs.of("first", &kubeconfig).unwrap();
+    assert!(Arc::ptr_eq(&first, &configs.of("first", &kubeconfig).unwrap()));
+    let second = configs.of("second", &kubeconfig).unwrap();
+    assert!(!Arc::ptr_eq(&first, &second), "another kubeconfig");
+    let unused = Arc::downgrade(&first);
+    drop(first);
+    assert!(unused.upgrade().is_none(), "no connection uses it");
+    assert!(configs.of("first", &kubeconfig).is_ok());
 }
 
 #[tokio::test]
@@ -365,7 +386,7 @@ async fn a_client_certificate_of_version_1_is_left_to_the_server() {
         certificate: VERSION_1.as_bytes().to_vec(),
         key: Redacted::new(KEY_OF_VERSION_1.as_bytes().to_vec()),
     });
-    assert!(connect(&kubeconfig, &Proxies::default()).is_ok());
+    assert!(client(&kubeconfig, &Proxies::default()).is_ok());
 }
 
 /// Whether the kubeconfig names the proxy, or the operator.
