@@ -195,13 +195,27 @@ fn after_settling(
             UpgradeDirection::Downgrade,
         );
     }
-    if unproven_hop(version, to, previous) || plan.workers_first(version, workers, to) {
+    // A pool that is scaled, or whose Machine is replaced, looks like one that is upgraded. Once the next hop has begun, no worker upgrades to
+    // this version any more, and its packages are not those of this version.
+    let has_begun_next =
+        previous.is_some_and(|record| record.to == to) && begun_above(version, previous).is_some();
+    let waits_for_workers =
+        !has_begun_next && are_rolling(version, workers) || plan.workers_first(version, workers, to);
+    if unproven_hop(version, to, previous) || waits_for_workers {
         return (version.to_owned(), UpgradeDirection::Forward);
     }
     match plan.next_step(version, to) {
         Some(next) => (next, UpgradeDirection::Forward),
         None => (to.to_owned(), UpgradeDirection::PlanUnknown),
     }
+}
+
+/// Whether a worker at a version may be upgrading to it.
+fn are_rolling(version: &str, workers: &[WorkerFacts]) -> bool {
+    workers.iter().any(|worker| {
+        let spec = worker.spec_version.as_deref();
+        worker.rolling && spec.is_some_and(|spec| same(spec, version))
+    })
 }
 
 /// Returns the hop above the control plane's version whose packages were begun and not completed.

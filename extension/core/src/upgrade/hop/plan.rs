@@ -69,17 +69,8 @@ impl Plan {
         }
     }
 
-    /// Whether workers upgrade to the control plane's version before its next step.
+    /// Whether workers get the control plane's version before its next step.
     pub(super) fn workers_first(&self, version: &str, workers: &[WorkerFacts], to: &str) -> bool {
-        let at_version = |worker: &WorkerFacts| {
-            worker
-                .spec_version
-                .as_deref()
-                .is_some_and(|spec| same(spec, version))
-        };
-        if workers.iter().any(|worker| worker.rolling && at_version(worker)) {
-            return true;
-        }
         match self {
             Self::Given { workers: steps, .. } => {
                 !workers.is_empty() && steps.first().is_some_and(|step| same(step, version))

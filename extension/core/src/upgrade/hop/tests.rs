@@ -70,6 +70,29 @@ fn the_hop_of_one_minor(#[case] spec: &str, #[case] status: &str, #[case] hop: &
     );
 }
 
+/// Scaling a pool looks like an upgrade of its workers. Without the hop, the gates of its version would be missing from the record.
+#[rstest]
+#[case::upgrade_before(None, V35)]
+#[case::hop_of_another_target(Some(record(V37, V36, &[V35])), V35)]
+#[case::begun_hop(Some(record(V36, V36, &[V35])), V36)]
+#[case::begun_hop_of_a_chain(Some(record(V37, V36, &[V35])), V36)]
+#[case::hop_that_is_reached(Some(record(V36, V35, &[V35])), V35)]
+fn rolling_workers_delay_no_hop_that_has_begun(#[case] previous: Option<UpgradeRecord>, #[case] hop: &str) {
+    let to = match &previous {
+        Some(previous) if hop == V36 => previous.to.clone(),
+        _ => V36.to_owned(),
+    };
+    let found = progress(
+        Some(&at(V35, V35)),
+        &[worker(V35, true)],
+        &to,
+        &Plan::Direct,
+        previous.as_ref(),
+    );
+    assert_eq!(found.hop, hop);
+    assert!(!found.taken || hop == V35);
+}
+
 #[test]
 fn the_stage_is_the_version_of_the_api_server() {
     assert_eq!(progress(None, &[], V35, &Plan::Direct, None).stage(), None);
