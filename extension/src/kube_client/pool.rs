@@ -50,7 +50,7 @@ pub(crate) fn transport(config: Config, idle: usize, time: Duration) -> kube::Re
         return Client::try_from(config).map(Transport::from);
     }
     let connector = config.rustls_https_connector_with_connector(Connector::direct())?;
-    over(connector, config, idle, time)
+    over(connector, &config, idle, time)
 }
 
 /// Returns such a transport with a connector of its own; the TLS settings of `config` are not used. Connections use HTTP/2 if TLS negotiates
@@ -59,7 +59,7 @@ pub(crate) fn transport(config: Config, idle: usize, time: Duration) -> kube::Re
 /// The authentication settings of `config` are invalid.
 pub(crate) fn over(
     connector: HttpsConnector<Connector>,
-    config: Config,
+    config: &Config,
     idle: usize,
     time: Duration,
 ) -> kube::Result<Transport> {

@@ -105,7 +105,7 @@ pub(super) fn connect(
     // yet. The next reconcile retries.
     config.default_retry = false;
     config.auth_info = auth(kubeconfig.credentials.authorization.as_ref())?;
-    let transport = pool::over(connector, config, IDLE, SILENCE).map_err(|_| Error::Header)?;
+    let transport = pool::over(connector, &config, IDLE, SILENCE).map_err(|_| Error::Header)?;
     Ok(bounded(transport, BOUNDS))
 }
 
