@@ -86,7 +86,7 @@ fn rolling_workers_delay_no_hop_that_has_begun(#[case] previous: Option<UpgradeR
         Some(&at(V35, V35)),
         &[worker(V35, true)],
         &to,
-        &Plan::Direct,
+        &list(&[V36, V37]),
         previous.as_ref(),
     );
     assert_eq!(found.hop, hop);
