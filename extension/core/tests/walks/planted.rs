@@ -164,7 +164,8 @@ const CALL: [Step; 2] = [Replica, ClusterApi(Reading::AtOnce)];
 )]
 #[case::kubeconfig_not_read(
     Defect::KubeconfigUnread,
-    &[&MERGED[..], &INSTALLED, &DEPLOYED, &[Duplicate, Watch(0), Redirect, Reconcile(0)]].concat(),
+    // The kubeconfig was read a moment ago.
+    &[&MERGED[..], &INSTALLED, &[Wait(9)], &SEEN, &DEPLOYED, &[Duplicate, Watch(0), Redirect, Reconcile(0)]].concat(),
     "early: "
 )]
 #[case::paused_cluster(Defect::PauseUnseen, &[&[User(Edit::Pause(Paused::Cluster))][..], &MERGED, &SEEN].concat(), "paused: ")]
