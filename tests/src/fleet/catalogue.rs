@@ -143,11 +143,9 @@ fn bootstrap(minor: u16, build: u16) -> Value {
     })
 }
 
+/// Returns a release without OSImages: a release that names missing ones holds the upgrades to it.
 fn release(minor: u16, build: u16) -> Value {
     let packages = PACKAGES.map(|(short, _)| json!({"name": package_name(short, minor)}));
-    let images: Vec<Value> = (0..6)
-        .map(|image| json!({"name": format!("{}---image-{image}", release_name(minor, build))}))
-        .collect();
     json!({
         "apiVersion": RELEASE.api_version(),
         "kind": "TanzuKubernetesRelease",
@@ -161,7 +159,6 @@ fn release(minor: u16, build: u16) -> Value {
                 "pause": {"imageTag": "3.10"},
                 "coredns": {"imageTag": "v1.12.1_vmware.1"},
             },
-            "osImages": images,
             "bootstrapPackages": packages,
         },
     })
