@@ -33,12 +33,7 @@ pub fn classify(wait: &Explanation<'_>, texts: &Texts, objects: &HeldObjects) ->
 pub(super) fn evidence(texts: &Texts, objects: &HeldObjects) -> Option<HeldCause> {
     texts
         .specific()
-        .or_else(|| {
-            objects
-                .of_package()
-                .filter(|_| !objects.may_be_evicted())
-                .cloned()
-        })
+        .or_else(|| objects.of_package_alone().cloned())
         .or_else(|| objects.budget().filter(|_| texts.only_time_out()))
         .or_else(|| objects.of_package().cloned())
         .or_else(|| texts.timeout())

@@ -237,9 +237,11 @@ impl HeldObjects {
         self.of_package.values().next()
     }
 
-    /// Whether objects of the package show no more than Pods without a Node. The drain of a Machine may have evicted them.
-    pub(super) fn may_be_evicted(&self) -> bool {
-        self.of_package.keys().next() == Some(&Cause::Unschedulable)
+    /// Returns the same, unless these objects show no more than Pods without a Node. The drain of a Machine may have evicted them.
+    pub(super) fn of_package_alone(&self) -> Option<&HeldCause> {
+        let mut causes = self.of_package.iter();
+        let (cause, held) = causes.next()?;
+        (*cause != Cause::Unschedulable).then_some(held)
     }
 
     /// Whether a PodDisruptionBudget stops a drain whose message does not name it with its namespace.

@@ -301,8 +301,7 @@ impl Probing {
         match self.step {
             Step::Contact | Step::Install | Step::App => self.is_lost && self.server() == Server::Workload,
             Step::Machines => {
-                let is_of_package = self.objects.of_package().is_some() && !self.objects.may_be_evicted();
-                is_named || !self.texts.only_time_out() || is_of_package
+                is_named || !self.texts.only_time_out() || self.objects.of_package_alone().is_some()
             }
             Step::Budgets => is_named || self.is_lost || !self.objects.needs_budgets(),
             _ => is_named || self.is_lost,
