@@ -239,7 +239,6 @@ pub(super) fn status(
     count(context, effects, previous, &record, &seen);
 
     let current = bootstrap.status.clone().unwrap_or_default();
-    let taken = validated.progress.taken;
     let had_ended = previous.is_some_and(has_ended);
     let next = match (&packages.problem, packages.connected) {
         _ if packages.record_first || outdated.is_some() => UNWATCHED,
@@ -279,12 +278,13 @@ pub(super) fn status(
     let next = sooner(context, effects, (bootstrap, &status), &packages, next);
     effects.events.extend(event(&status, packages.unseen()));
     let opens_swap = opens_swap && !packages.record_first;
+    let is_urgent = is_urgent_status(&current, &status, validated.progress.taken);
     // A write without changes confirms that the API server has no other status.
     if !packages.record_first {
         let left = if status == current {
             Some(next)
         } else {
-            not_yet(context, &current, &status, taken).map(|left| left.min(next))
+            not_yet(context, is_urgent).map(|left| left.min(next))
         };
         if let Some(left) = left {
             let stored = current.upgrade.as_ref().filter(|_| opens_swap);
@@ -294,7 +294,7 @@ pub(super) fn status(
     let completed = completes(&current, &status);
     let told = [late(&current, &status), rollback_event(&current, &status)];
     let overridden = used_overrides(&current, &status);
-    let progress_writes = progress_writes(context, &current, &status, taken);
+    let progress_writes = progress_writes(context, &current, &status, is_urgent);
     let status = with_columns(context, status, &effects.local);
     let stored = write(context, effects, bootstrap, status)?.filter(|_| opens_swap);
     effects.local.progress_writes = progress_writes;
@@ -783,27 +783,22 @@ fn progress_writes(
     context: &Context<'_>,
     current: &ClusterBootstrapStatus,
     next: &ClusterBootstrapStatus,
-    taken: bool,
+    is_urgent: bool,
 ) -> usize {
     let upgrade = |status: &ClusterBootstrapStatus| {
         let record = status.upgrade.as_ref()?;
         Some((record.label.clone(), record.to.clone(), record.outcome))
     };
     if upgrade(current) == upgrade(next) {
-        context.local.progress_writes + usize::from(!is_urgent_status(current, next, taken))
+        context.local.progress_writes + usize::from(!is_urgent)
     } else {
         0
     }
 }
 
 /// Returns the time that a change without urgency still waits for its write.
-fn not_yet(
-    context: &Context<'_>,
-    current: &ClusterBootstrapStatus,
-    next: &ClusterBootstrapStatus,
-    taken: bool,
-) -> Option<Duration> {
-    if is_urgent_status(current, next, taken) {
+fn not_yet(context: &Context<'_>, is_urgent: bool) -> Option<Duration> {
+    if is_urgent {
         return None;
     }
     until_write(context.local.progress_writes, since_written(context)?)

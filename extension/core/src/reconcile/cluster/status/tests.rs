@@ -211,15 +211,39 @@ fn progress_is_written_after_a_delay(#[case] writes: usize, #[case] seconds: u64
     };
     let current = status(|_| {});
     let progress = status(|record| record.ready_at = Some(Time(Timestamp::UNIX_EPOCH)));
-    let left = not_yet(&context, &current, &progress, false);
+    let left = not_yet(&context, is_urgent_status(&current, &progress, false));
     assert_eq!(left, Some(Duration::from_secs(seconds - 1)));
-    assert_eq!(progress_writes(&context, &current, &progress, false), writes + 1);
+    assert_eq!(
+        progress_writes(
+            &context,
+            &current,
+            &progress,
+            is_urgent_status(&current, &progress, false)
+        ),
+        writes + 1
+    );
     // Other changes are written at once, and only the next upgrade begins again.
     let gate = status(|record| record.observed_cluster_generation = 1);
-    assert_eq!(not_yet(&context, &current, &gate, false), None);
-    assert_eq!(progress_writes(&context, &current, &gate, false), writes);
+    assert_eq!(not_yet(&context, is_urgent_status(&current, &gate, false)), None);
+    assert_eq!(
+        progress_writes(
+            &context,
+            &current,
+            &gate,
+            is_urgent_status(&current, &gate, false)
+        ),
+        writes
+    );
     let upgrade = status(|record| record.label = "36-1".to_owned());
-    assert_eq!(progress_writes(&context, &current, &upgrade, false), 0);
+    assert_eq!(
+        progress_writes(
+            &context,
+            &current,
+            &upgrade,
+            is_urgent_status(&current, &upgrade, false)
+        ),
+        0
+    );
 }
 
 /// Each reconcile confirms a proof again under an open gate until it is recorded. The control plane may have passed the gate.
@@ -248,7 +272,7 @@ fn a_proof_under_an_open_gate_is_written_at_once(#[case] taken: bool, #[case] le
         }
     };
     let (before, after) = (status("Reconciling"), status("Ready"));
-    assert_eq!(not_yet(&context, &before, &after, taken), left);
+    assert_eq!(not_yet(&context, is_urgent_status(&before, &after, taken)), left);
 }
 
 /// A text of one part does not remove another from the note, which the API server limits in bytes.
