@@ -92,7 +92,7 @@ impl executor::Host<Facts> for Host<'_> {
                 Err(object) => return Err(Failure::undecodable(*server, object)),
             },
             Read::Connection(kubeconfig) => self.connect(kubeconfig).await,
-            Read::OpenConnection(number) => self.reopen(*number),
+            Read::OpenConnection(number) => self.still_open(*number),
             Read::Contact(_) => ReadResult::Contact(self.remote()?.contact().await),
             Read::DriftCheckPermit(last) => ReadResult::Turn(self.may_check_drift(*last)),
             Read::DriftCheckConnection(by) => {
@@ -191,7 +191,7 @@ impl Host<'_> {
         ReadResult::of_connection(remote.map(|remote| self.remote.get_or_init(|| remote).number))
     }
 
-    fn reopen(&self, number: u64) -> ReadResult {
+    fn still_open(&self, number: u64) -> ReadResult {
         let remote = self.ctx.remotes.get(&self.facts.owner.uid);
         let remote = remote.filter(|remote| remote.number == number);
         remote.map_or(ReadResult::Absent, |remote| {
