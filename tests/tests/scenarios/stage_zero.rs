@@ -15,7 +15,7 @@ use sluice_tests::stack::kubelet::{Delay, KAPP_CONTROLLER_START, RunningProcess}
 use crate::common::{MidHold, is_held, metrics, release, released, releases};
 
 /// How long the new process takes until it serves the package API. Its Deployment is ready before, as a kubelet sees it.
-const START: Delay = Delay::seconds(6);
+const START: Delay = Delay::seconds(20);
 
 /// How long each of some leaders is there: less than it takes one to see for itself that an App does not move.
 const TERM: Duration = Duration::from_secs(40);

@@ -10,6 +10,7 @@ use sluice_crds::{
 };
 
 use crate::reasons::{GateReason, Hold};
+use crate::upgrade::course::holds::without_explanation;
 use crate::upgrade::course::{self, ClusterFacts, Course, Draft, End, Judged, Situation, View, Workload};
 use crate::upgrade::hop::{ControlPlaneFacts, Plan, Progress, UpgradeDirection, WorkerFacts, progress_after};
 use crate::upgrade::overrides::Passed;
@@ -303,15 +304,12 @@ impl Judged for Checks<'_> {
     }
 }
 
-/// Whether `new` changes a hook decision of `old`, or withdraws a proof. Other progress may wait.
+/// Whether `new` changes a hook decision of `old`, or withdraws a proof. Other progress may wait, also another reason of a closed gate.
 #[must_use]
 pub fn is_urgent(old: &GateRecord, new: &GateRecord) -> bool {
     let answers = |record: &GateRecord| {
-        let gates = record.gates.iter();
-        // The message names the first check without a proof, and changes with each of them.
-        let gates = gates.map(|gate| (gate.hook, gate.version.clone(), gate.open, gate.reason.clone()));
         (
-            gates.collect::<Vec<_>>(),
+            record.gates.iter().map(without_explanation).collect::<Vec<_>>(),
             record.selected.clone(),
             record.to.clone(),
             record.outcome,

@@ -485,6 +485,24 @@ fn a_lost_proof_is_urgent_and_a_new_one_is_not() {
     assert!(is_urgent(&one, &none));
 }
 
+#[rstest]
+#[case::progress(GateReason::ChecksNotReady, false)]
+#[case::outdated_cache(GateReason::CacheOutdated, true)]
+#[case::pause(GateReason::ClusterPaused, true)]
+fn another_reason_of_a_closed_gate_may_wait(#[case] reason: GateReason, #[case] urgent: bool) {
+    let held = Scene::ready().waiting().advance(None);
+    let mut explained = held.clone();
+    for gate in explained.gates.iter_mut().filter(|gate| !gate.open) {
+        gate.reason = reason.as_str().into();
+        gate.message = "another message".into();
+    }
+    let mut unexplained = held;
+    for gate in unexplained.gates.iter_mut().filter(|gate| !gate.open) {
+        gate.reason = GateReason::ControlPlaneUpgrading.as_str().into();
+    }
+    assert_eq!(is_urgent(&unexplained, &explained), urgent);
+}
+
 #[test]
 fn a_latch_is_of_the_same_workload_cluster() {
     let record = Scene::ready().advance(None);

@@ -22,6 +22,24 @@ pub(crate) fn is_pause(gate: &Gate) -> bool {
     class_of(gate).is_some_and(Class::is_pause)
 }
 
+/// Returns a gate without the explanation of its hold, except a reason on which the next judgement depends. Message and most reasons of a
+/// closed gate follow the progress of what it waits for.
+pub(crate) fn without_explanation(gate: &Gate) -> Gate {
+    let is_input = matches!(
+        GateReason::parse(&gate.reason),
+        Some(GateReason::KappControllerNotInstalled | GateReason::CacheOutdated)
+    );
+    Gate {
+        reason: if is_input || is_pause(gate) {
+            gate.reason.clone()
+        } else {
+            String::new()
+        },
+        message: String::new(),
+        ..gate.clone()
+    }
+}
+
 /// Returns the pause that holds an upgrade: of the Cluster, `paused` by another object, or of a user before the upgrade begins.
 pub(crate) fn pause(
     previous: Option<Course<'_>>,

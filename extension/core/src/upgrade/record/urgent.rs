@@ -1,9 +1,9 @@
 //! Changes of a record that are written immediately, while other progress may wait.
 
-use sluice_crds::run::{FirstSeenRun, Gate, PackageRecord, PackageState, Swap, UpgradeRecord};
+use sluice_crds::run::{FirstSeenRun, PackageRecord, PackageState, Swap, UpgradeRecord};
 
 use super::swap::is_over;
-use crate::{reasons::GateReason, upgrade::course::holds::is_pause};
+use crate::upgrade::course::holds::without_explanation;
 
 /// Whether `new` changes a hook decision of `old`, or an input of the next judgement: a first seen run, the loss of a proof, or the overrides
 /// that do not count. An override that is created before these are written would be one of them. Message and most reasons of a closed gate
@@ -32,23 +32,6 @@ pub fn is_urgent(old: &UpgradeRecord, new: &UpgradeRecord) -> bool {
     answers(old) != answers(new)
         || first_seen(new).any(|run| first_seen(old).all(|known| known != run))
         || proofs(old).any(|proof| proofs(new).all(|kept| kept != proof))
-}
-
-/// Returns a gate without the explanation of its hold, except a reason on which the next judgement depends.
-fn without_explanation(gate: &Gate) -> Gate {
-    let is_input = matches!(
-        GateReason::parse(&gate.reason),
-        Some(GateReason::KappControllerNotInstalled | GateReason::CacheOutdated)
-    );
-    Gate {
-        reason: if is_input || is_pause(gate) {
-            gate.reason.clone()
-        } else {
-            String::new()
-        },
-        message: String::new(),
-        ..gate.clone()
-    }
 }
 
 /// Returns a swap without its progress: the reason, the time of the written entry, which the Cluster shows, and the number of replaced
