@@ -195,12 +195,10 @@ fn after_settling(
             UpgradeDirection::Downgrade,
         );
     }
-    // A pool that is scaled, or whose Machine is replaced, looks like one that is upgraded. Once the next hop has begun, no worker upgrades to
-    // this version any more, and its packages are not those of this version.
     let has_begun_next =
         previous.is_some_and(|record| record.to == to) && begun_above(version, previous).is_some();
     let waits_for_workers =
-        !has_begun_next && are_rolling(version, workers) || plan.workers_first(version, workers, to);
+        are_rolling(version, workers, has_begun_next) || plan.workers_first(version, workers, to);
     if unproven_hop(version, to, previous) || waits_for_workers {
         return (version.to_owned(), UpgradeDirection::Forward);
     }
@@ -210,11 +208,13 @@ fn after_settling(
     }
 }
 
-/// Whether a worker at a version may be upgrading to it.
-fn are_rolling(version: &str, workers: &[WorkerFacts]) -> bool {
+/// Whether a worker at a version may be upgrading to it. A MachinePool that is scaled looks like one that is upgraded (see
+/// [`Worker::may_be_upgrading`]). It does not return to this version once packages of the next one have begun.
+fn are_rolling(version: &str, workers: &[WorkerFacts], has_begun_next: bool) -> bool {
     workers.iter().any(|worker| {
         let spec = worker.spec_version.as_deref();
-        worker.rolling && spec.is_some_and(|spec| same(spec, version))
+        let may_be_scaled = has_begun_next && worker.is_pool;
+        worker.rolling && !may_be_scaled && spec.is_some_and(|spec| same(spec, version))
     })
 }
 

@@ -70,27 +70,35 @@ fn the_hop_of_one_minor(#[case] spec: &str, #[case] status: &str, #[case] hop: &
     );
 }
 
-/// Scaling a pool looks like an upgrade of its workers. Without the hop, the gates of its version would be missing from the record.
+/// A MachinePool that is scaled looks like one that is upgraded. Without the hop, the gates of its version would be missing from the record.
 #[rstest]
 #[case::upgrade_before(None, V35)]
 #[case::hop_of_another_target(Some(record(V37, V36, &[V35])), V35)]
 #[case::begun_hop(Some(record(V36, V36, &[V35])), V36)]
 #[case::begun_hop_of_a_chain(Some(record(V37, V36, &[V35])), V36)]
 #[case::hop_that_is_reached(Some(record(V36, V35, &[V35])), V35)]
-fn rolling_workers_delay_no_hop_that_has_begun(#[case] previous: Option<UpgradeRecord>, #[case] hop: &str) {
+fn a_rolling_pool_delays_no_hop_that_has_begun(#[case] previous: Option<UpgradeRecord>, #[case] hop: &str) {
     let to = match &previous {
         Some(previous) if hop == V36 => previous.to.clone(),
         _ => V36.to_owned(),
     };
-    let found = progress(
-        Some(&at(V35, V35)),
-        &[worker(V35, true)],
-        &to,
-        &list(&[V36, V37]),
-        previous.as_ref(),
-    );
-    assert_eq!(found.hop, hop);
-    assert!(!found.taken || hop == V35);
+    let pool = WorkerFacts {
+        is_pool: true,
+        ..worker(V35, true)
+    };
+    let hop_with = |worker: WorkerFacts| {
+        let control_plane = at(V35, V35);
+        progress(
+            Some(&control_plane),
+            &[worker],
+            &to,
+            &list(&[V36, V37]),
+            previous.as_ref(),
+        )
+        .hop
+    };
+    assert_eq!(hop_with(pool), hop);
+    assert_eq!(hop_with(worker(V35, true)), V35, "it is upgraded");
 }
 
 #[test]

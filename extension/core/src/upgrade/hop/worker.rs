@@ -58,19 +58,23 @@ impl Worker for MachineDeployment {
         self.status.as_ref()
     }
 
-    /// Cluster API compares the versions of Machines, and since 1.14 those of their kubelets (`IsMachineDeploymentUpgrading` in
-    /// `internal/topology/check`). If all machines are up to date, none differs: a machine is up to date if its MachineSet has the
-    /// template and, since 1.14, its kubelet has its version. `status.versions` is no such evidence, because a machine of an earlier
-    /// version may have a later kubelet.
+    /// Cluster API compares the versions of Machines, and since 1.14 those of their kubelets, where there are some
+    /// (`IsMachineDeploymentUpgrading` in `internal/topology/check`). A machine of the current MachineSet has the version; one that was just
+    /// created or cannot start has it too, although it is not up to date. If all machines are up to date, no version differs: a machine is up
+    /// to date if its MachineSet has the template and, since 1.14, its kubelet has its version. `status.versions` alone is no evidence,
+    /// because a machine of an earlier version may have a later kubelet.
     fn may_be_upgrading(&self, wanted: &str, status: &WorkerStatus) -> bool {
-        let is_counted = status.up_to_date_replicas.is_some();
-        if status.up_to_date_replicas != status.replicas && (is_counted || status.versions.is_empty()) {
-            return true;
-        }
-        !status.versions.iter().all(|reported| {
-            // Conditions of Machines may be behind a change of the template.
-            reported.version == wanted || is_counted && may_report(wanted, &reported.version)
-        })
+        let up_to_date = status.up_to_date_replicas;
+        let are_up_to_date = up_to_date.is_some() && up_to_date == status.replicas;
+        let are_of_the_template = match updated(status) {
+            Some(updated) => Some(updated) == status.replicas,
+            None => up_to_date == status.replicas || up_to_date.is_none() && !status.versions.is_empty(),
+        };
+        !are_of_the_template
+            || !status.versions.iter().all(|reported| {
+                // Conditions of Machines may be behind a change of the template.
+                reported.version == wanted || are_up_to_date && may_report(wanted, &reported.version)
+            })
     }
 }
 
@@ -176,16 +180,20 @@ impl WorkerFacts {
     }
 }
 
+/// Returns the number of up-to-date machines, at most that of the machines with the desired template.
+fn up_to_date(status: &WorkerStatus) -> Option<i32> {
+    [status.up_to_date_replicas, updated(status)]
+        .into_iter()
+        .flatten()
+        .min()
+}
+
 /// Returns the number of machines with the desired template. Cluster API sets `upToDateReplicas` by conditions of Machines, which may be from
 /// before the change of a template that `observedGeneration` includes. It computes `updatedReplicas` of v1beta1 together with that generation
 /// (`calculateV1Beta1Status` in `core/reconcilers/machinedeployment`).
-fn up_to_date(status: &WorkerStatus) -> Option<i32> {
-    let deprecated = status
-        .deprecated
-        .as_ref()
-        .and_then(|deprecated| deprecated.v1beta1.as_ref());
-    let updated = deprecated.and_then(|status| status.updated_replicas);
-    [status.up_to_date_replicas, updated].into_iter().flatten().min()
+fn updated(status: &WorkerStatus) -> Option<i32> {
+    let deprecated = status.deprecated.as_ref()?;
+    deprecated.v1beta1.as_ref()?.updated_replicas
 }
 
 #[cfg(test)]
@@ -223,6 +231,11 @@ mod tests {
         deployment
     }
 
+    fn of_v1beta1(updated_replicas: Option<i32>) -> DeprecatedStatus {
+        let v1beta1 = Some(V1Beta1Status { updated_replicas });
+        DeprecatedStatus { v1beta1 }
+    }
+
     #[rstest]
     #[case::every_machine_at_the_version(&["v1.36.3"], None, false)]
     #[case::every_machine_replaced(&["v1.36.3"], Some((2, 2)), false)]
@@ -246,6 +259,27 @@ mod tests {
     ) {
         let facts = WorkerFacts::of(&deployment(runs, replicas)).unwrap();
         assert_eq!((facts.name.as_str(), facts.rolling), ("md-0", rolling));
+    }
+
+    /// All of two machines have a Node unless `up_to_date` is less.
+    #[rstest]
+    #[case::machines_of_the_template(&["v1.36.3"], 2, 2, false)]
+    #[case::pool_that_was_scaled(&["v1.36.3"], 1, 2, false)]
+    #[case::machine_without_a_node(&[], 1, 2, false)]
+    #[case::conditions_from_before_a_change(&["v1.36.3"], 2, 0, true)]
+    #[case::template_of_half_the_machines(&[], 1, 1, true)]
+    #[case::machine_in_place(&["v1.35.4"], 0, 2, true)]
+    #[case::suffix_that_cluster_api_waits_for(&["v1.36.3+k0s"], 0, 2, true)]
+    #[case::suffix_of_machines_that_are_up_to_date(&["v1.36.3+k0s"], 2, 2, false)]
+    fn machines_of_an_earlier_template_roll(
+        #[case] runs: &[&str],
+        #[case] up_to_date: i32,
+        #[case] updated: i32,
+        #[case] rolling: bool,
+    ) {
+        let mut deployment = deployment(runs, Some((2, up_to_date)));
+        deployment.status.as_mut().unwrap().deprecated = Some(of_v1beta1(Some(updated)));
+        assert_eq!(WorkerFacts::of(&deployment).unwrap().rolling, rolling);
     }
 
     #[rstest]
@@ -299,11 +333,7 @@ mod tests {
         deployment.status = Some(WorkerStatus {
             replicas: Some(2),
             up_to_date_replicas: up_to_date,
-            deprecated: Some(DeprecatedStatus {
-                v1beta1: Some(V1Beta1Status {
-                    updated_replicas: updated,
-                }),
-            }),
+            deprecated: Some(of_v1beta1(updated)),
             ..WorkerStatus::default()
         });
         assert_eq!(
