@@ -1,6 +1,6 @@
 //! Middleware below a client.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 use futures::{FutureExt as _, future::BoxFuture};
@@ -19,7 +19,12 @@ pub type Pending = BoxFuture<'static, Result<Response<ResponseBody>, BoxError>>;
 ///
 /// Each kube client has a queue of 10 KiB and more. So middleware wraps transports, and only the outermost one becomes a client.
 #[derive(Clone)]
-pub struct Transport(Arc<dyn Fn(Request<Body>) -> Pending + Send + Sync>);
+pub struct Transport(Arc<Sender>);
+
+/// A transport that is not kept by this reference.
+pub(crate) struct WeakTransport(Weak<Sender>);
+
+type Sender = dyn Fn(Request<Body>) -> Pending + Send + Sync;
 
 impl Transport {
     /// Returns a transport that sends requests through `service`.
@@ -44,6 +49,11 @@ impl Transport {
         }))
     }
 
+    /// Returns a reference that does not keep the transport.
+    pub(crate) fn downgrade(&self) -> WeakTransport {
+        WeakTransport(Arc::downgrade(&self.0))
+    }
+
     /// Sends a request.
     ///
     /// # Errors
@@ -60,6 +70,18 @@ impl Transport {
             service_fn(move |request: Request<Body>| (self.0)(request)),
             "default",
         )
+    }
+}
+
+impl WeakTransport {
+    /// Returns the transport, if a client uses it.
+    pub(crate) fn upgrade(&self) -> Option<Transport> {
+        self.0.upgrade().map(Transport)
+    }
+
+    /// Whether a client uses the transport.
+    pub(crate) fn is_used(&self) -> bool {
+        self.0.strong_count() > 0
     }
 }
 

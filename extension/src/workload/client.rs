@@ -5,11 +5,11 @@ use std::{sync::Arc, time::Duration};
 use http::Uri;
 use hyper_rustls::{DefaultServerNameResolver, FixedServerNameResolver, HttpsConnector, ResolveServerName};
 use kube::{Config, config::AuthInfo};
-use rustls::{ClientConfig, pki_types::ServerName};
+use rustls::pki_types::ServerName;
 use serde_json::json;
 use sluice_core::kubeconfig::{Authorization, Proxies, Proxy, WorkloadKubeconfig};
 
-use super::tls::{self, TlsConfigs};
+use super::tls;
 use crate::kube_client::{
     bounded::{Bounds, bounded},
     connector::Connector,
@@ -84,19 +84,14 @@ pub enum Error {
     Proxy,
 }
 
-/// Builds a transport to the API server of the kubeconfig with this digest, with limits on every request.
-pub(super) fn connect(
-    kubeconfig: &WorkloadKubeconfig,
-    digest: &str,
-    proxies: &Proxies,
-    configs: &TlsConfigs,
-) -> Result<Transport, Error> {
+/// Builds a transport to the API server of the kubeconfig, with limits on every request.
+pub(super) fn connect(kubeconfig: &WorkloadKubeconfig, proxies: &Proxies) -> Result<Transport, Error> {
     let server: Uri = kubeconfig.server.parse().map_err(|_| Error::Server)?;
     let proxy = proxies
         .choose(kubeconfig.proxy.as_ref(), server.host().unwrap_or_default())
         .map_err(|_| Error::ProxyNotAllowed)?;
     let connector = connector(proxy, kubeconfig)?;
-    let connector = encrypted(kubeconfig, connector, configs.of(digest, kubeconfig)?)?;
+    let connector = encrypted(kubeconfig, connector)?;
     let mut config = Config::new(server);
     config.connect_timeout = Some(CONNECT);
     config.read_timeout = Some(SILENCE);
@@ -123,7 +118,6 @@ fn connector(proxy: Option<&Proxy>, kubeconfig: &WorkloadKubeconfig) -> Result<C
 fn encrypted(
     kubeconfig: &WorkloadKubeconfig,
     connector: Connector,
-    tls: Arc<ClientConfig>,
 ) -> Result<HttpsConnector<Connector>, Error> {
     let names: Arc<dyn ResolveServerName + Send + Sync> = match &kubeconfig.tls_server_name {
         None => Arc::new(DefaultServerNameResolver::default()),
@@ -132,7 +126,12 @@ fn encrypted(
             Arc::new(FixedServerNameResolver::new(name))
         }
     };
-    Ok(HttpsConnector::new(connector, tls, false, names))
+    Ok(HttpsConnector::new(
+        connector,
+        tls::config(kubeconfig)?,
+        false,
+        names,
+    ))
 }
 
 fn auth(authorization: Option<&Authorization>) -> Result<AuthInfo, Error> {

@@ -5,6 +5,7 @@ mod connection;
 mod pace;
 mod server;
 mod tls;
+mod transports;
 
 use std::{
     collections::HashMap,
@@ -22,7 +23,7 @@ pub use pace::Passing;
 
 use client::connect;
 use pace::Pace;
-use tls::TlsConfigs;
+use transports::Transports;
 
 use crate::{
     kube_client::{fence::Fence, middleware::Transport},
@@ -41,7 +42,7 @@ pub struct Remotes {
     dependents: Dependents,
     fence: Fence,
     proxies: Proxies,
-    tls: TlsConfigs,
+    transports: Transports,
     live: Mutex<HashMap<String, Arc<Remote>>>,
     /// Paces outlive connections: a server that forces frequent reconnects has a single pace.
     paces: Mutex<HashMap<String, Pace>>,
@@ -58,7 +59,7 @@ impl Remotes {
             dependents,
             fence,
             proxies: Proxies::default(),
-            tls: TlsConfigs::default(),
+            transports: Transports::default(),
             live: Mutex::default(),
             paces: Mutex::default(),
         }
@@ -82,7 +83,7 @@ impl Remotes {
         digest: &str,
     ) -> Result<Arc<Remote>, client::Error> {
         self.open_with(cluster_uid, cluster, digest, || {
-            connect(kubeconfig, digest, &self.proxies, &self.tls)
+            self.transport(cluster_uid, kubeconfig, digest)
         })
     }
 
@@ -93,8 +94,19 @@ impl Remotes {
         if let Some(remote) = live {
             return Ok(remote.client.clone());
         }
-        let transport = connect(&by.parsed, &by.digest, &self.proxies, &self.tls)?;
+        let transport = self.transport(cluster_uid, &by.parsed, &by.digest)?;
         Ok(self.fence.guard(transport).into_client())
+    }
+
+    /// Returns the transport of a cluster for the kubeconfig with this digest.
+    fn transport(
+        &self,
+        cluster_uid: &str,
+        kubeconfig: &WorkloadKubeconfig,
+        digest: &str,
+    ) -> Result<Transport, client::Error> {
+        let connect = || connect(kubeconfig, &self.proxies);
+        self.transports.of(cluster_uid, digest, connect)
     }
 
     /// Opens a connection with the transport that `make` builds. Building it parses certificates, so no lock is held meanwhile.
@@ -165,6 +177,7 @@ impl Remotes {
 
     /// Closes the connection of a cluster that does not need one now.
     pub fn close(&self, cluster_uid: &str) {
+        self.transports.forget(cluster_uid);
         let closed = lock(&self.live).remove(cluster_uid);
         // No lock is held any more.
         drop(closed);

@@ -1,9 +1,6 @@
 //! TLS configuration of connections to workload API servers. It accepts what client-go accepts, as far as rustls permits.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, OnceLock, Weak},
-};
+use std::sync::{Arc, OnceLock};
 
 use http::Uri;
 use kube::{Config, client::ConfigExt as _};
@@ -22,7 +19,6 @@ use rustls::{
 use sluice_core::kubeconfig::{ClientCertificate, WorkloadKubeconfig};
 
 use super::client::Error;
-use crate::lock::lock;
 
 /// Protocols of a connection to an API server, best first.
 const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
@@ -30,36 +26,8 @@ const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
 /// Servers whose sessions a configuration keeps for resumption. The default reserves memory for 32.
 const SERVERS: usize = 1;
 
-/// TLS configurations of connections to API servers, by digest of the kubeconfig. All connections with a kubeconfig share one, and none is
-/// kept without a connection.
-#[derive(Default)]
-pub(super) struct TlsConfigs(Mutex<HashMap<String, Weak<ClientConfig>>>);
-
-impl TlsConfigs {
-    /// Returns the configuration of the kubeconfig with this digest.
-    ///
-    /// # Errors
-    /// The kubeconfig has content that makes no valid configuration.
-    pub(super) fn of(
-        &self,
-        digest: &str,
-        kubeconfig: &WorkloadKubeconfig,
-    ) -> Result<Arc<ClientConfig>, Error> {
-        let used = lock(&self.0).get(digest).and_then(Weak::upgrade);
-        if let Some(config) = used {
-            return Ok(config);
-        }
-        // Certificates are parsed while nothing is locked.
-        let config = Arc::new(config(kubeconfig)?);
-        let mut configs = lock(&self.0);
-        configs.retain(|_, config| config.strong_count() > 0);
-        configs.insert(digest.to_owned(), Arc::downgrade(&config));
-        Ok(config)
-    }
-}
-
 /// Returns the configuration of connections to the API server of a kubeconfig.
-fn config(kubeconfig: &WorkloadKubeconfig) -> Result<ClientConfig, Error> {
+pub(super) fn config(kubeconfig: &WorkloadKubeconfig) -> Result<ClientConfig, Error> {
     let mut config = verifying(kubeconfig.certificate_authority.as_deref())?;
     if let Some(certificate) = &kubeconfig.credentials.certificate {
         authenticate(&mut config, certificate)?;

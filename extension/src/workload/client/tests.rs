@@ -63,7 +63,7 @@ fn kubeconfig(server: &str, authority: &str) -> WorkloadKubeconfig {
 
 /// Returns a client with a TLS configuration of its own.
 fn client(kubeconfig: &WorkloadKubeconfig, proxies: &Proxies) -> Result<Client, Error> {
-    connect(kubeconfig, "digest", proxies, &TlsConfigs::default()).map(Transport::into_client)
+    connect(kubeconfig, proxies).map(Transport::into_client)
 }
 
 /// Returns the response status that a client reports of a server that runs `serve` after the request. The paused clock advances once the
@@ -363,20 +363,6 @@ fn what_makes_no_client_is_named(#[case] edit: fn(&mut WorkloadKubeconfig), #[ca
     let error = client(&kubeconfig, &Proxies::default()).err().unwrap();
     let text = format!("{error} {error:?}");
     assert!(text.contains(expected) && !text.contains("canary"), "{text}");
-}
-
-#[test]
-fn connections_with_one_kubeconfig_share_a_tls_configuration() {
-    let kubeconfig = kubeconfig("https://127.0.0.1", &Authority::new("one").pem());
-    let configs = TlsConfigs::default();
-    let first = configs.of("first", &kubeconfig).unwrap();
-    assert!(Arc::ptr_eq(&first, &configs.of("first", &kubeconfig).unwrap()));
-    let second = configs.of("second", &kubeconfig).unwrap();
-    assert!(!Arc::ptr_eq(&first, &second), "another kubeconfig");
-    let unused = Arc::downgrade(&first);
-    drop(first);
-    assert!(unused.upgrade().is_none(), "no connection uses it");
-    assert!(configs.of("first", &kubeconfig).is_ok());
 }
 
 #[tokio::test]

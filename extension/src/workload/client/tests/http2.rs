@@ -2,6 +2,7 @@
 
 use std::{
     future::pending,
+    io,
     pin::pin,
     sync::atomic::{AtomicUsize, Ordering::Relaxed},
 };
@@ -22,6 +23,7 @@ use hyper_util::{
     server::conn::auto,
 };
 use serde_json::json;
+use sluice_core::protocol::ParsedKubeconfig;
 use tokio::{
     sync::watch,
     time::{Instant, sleep, timeout},
@@ -43,7 +45,7 @@ const BOTH: [&str; 2] = ["h2", "http/1.1"];
 /// Maximum time of a test to wait.
 const SOON: Duration = Duration::from_secs(10);
 
-type Frames = StreamBody<BoxStream<'static, Result<Frame<Bytes>, Infallible>>>;
+type Frames = StreamBody<BoxStream<'static, Result<Frame<Bytes>, io::Error>>>;
 
 /// API server whose lists are empty, and whose watches have no events. Clones share its connections.
 #[derive(Clone, Default)]
@@ -110,6 +112,11 @@ async fn answer(request: Request<Incoming>) -> Result<Response<Frames>, Infallib
     let is_watch = request.uri().query().is_some_and(|query| query.contains("watch"));
     let frames = if path.starts_with("/endless") {
         stream::repeat_with(|| Ok(Frame::data(Bytes::from_static(&[b' '; 16 * 1024])))).boxed()
+    } else if path == "/reset" {
+        stream::iter([Err(io::Error::other("the handler was aborted"))]).boxed()
+    } else if path == "/half" {
+        let half = stream::iter([Ok(Frame::data(Bytes::from_static(b"{")))]);
+        half.chain(stream::pending()).boxed()
     } else if path == "/silent" {
         pending().await
     } else if is_watch {
@@ -202,14 +209,69 @@ async fn a_request_after_one_that_was_given_up_has_another_connection() {
     server.has_open(1).await;
 }
 
+/// A load balancer may lead another connection to a server that answers.
+#[rstest]
+#[case::reset("/reset")]
+#[case::stalled("/half")]
+#[case::endless("/endless")]
 #[tokio::test]
-async fn a_response_without_end_ends_only_its_request() {
+async fn a_request_after_an_incomplete_response_has_another_connection(#[case] uri: &str) {
     let server = Server::default();
     let client = server.client(&BOTH).await;
-    let refusal = get(&client, "/endless").await.unwrap_err();
-    assert!(is::<TooLong>(&refusal), "{refusal:?}");
-    assert!(get(&client, "/api").await.is_ok());
+    let request = Request::get(uri).body(Vec::new()).unwrap();
+    let incomplete = timeout(Duration::from_millis(500), client.request_text(request)).await;
+    assert!(!matches!(incomplete, Ok(Ok(_))));
     assert_eq!(server.accepted(), 1);
+    assert!(get(&client, "/api").await.is_ok());
+    assert!(get(&client, "/api").await.is_ok());
+    assert_eq!(server.accepted(), 2);
+}
+
+/// Its address may lead to another server meanwhile. A watch keeps it in use.
+#[tokio::test]
+async fn an_old_connection_gets_no_request() {
+    let server = Server::default();
+    let client = server.client(&BOTH).await;
+    let watch = get(&client, "/apps?watch=true").await.unwrap();
+    let later = Duration::from_secs(20);
+    for connections in [1, 1, 2, 2, 2] {
+        tokio::time::pause();
+        tokio::time::advance(later).await;
+        tokio::time::resume();
+        assert!(get(&client, "/api").await.is_ok());
+        assert!(get(&client, "/api").await.is_ok());
+        assert_eq!(server.accepted(), connections);
+    }
+    drop(watch);
+    server.has_open(1).await;
+}
+
+/// The controller of gates may connect first.
+#[tokio::test]
+async fn clients_of_a_cluster_share_a_connection() {
+    let server = Server::default();
+    let kubeconfig = server.start(&BOTH).await;
+    let (triggers, dependents) = (Requeues::default(), Dependents::default());
+    let remotes = Remotes::new("tkg-system".to_owned(), triggers, dependents, Fence::open());
+    let by = ParsedKubeconfig {
+        digest: "digest".to_owned(),
+        parsed: kubeconfig.clone(),
+    };
+    let first = remotes.client("uid", &by).unwrap();
+    assert!(get(&first, "/api").await.is_ok());
+    let cluster = ClusterRef::new("team-a", "one");
+    let remote = remotes.open("uid", &cluster, &kubeconfig, "digest").unwrap();
+    assert!(get(&remote.client, "/api").await.is_ok());
+    assert!(get(&remotes.client("uid", &by).unwrap(), "/api").await.is_ok());
+    assert_eq!(server.accepted(), 1);
+    let another = remotes.client("another", &by).unwrap();
+    assert!(get(&another, "/api").await.is_ok());
+    assert_eq!(server.accepted(), 2);
+    drop(remote);
+    remotes.close("uid");
+    let reopened = remotes.open("uid", &cluster, &kubeconfig, "digest").unwrap();
+    assert!(get(&reopened.client, "/api").await.is_ok());
+    assert_eq!(server.accepted(), 3, "another server may answer");
 }
 
 /// Two watches of stores, and eight of checked objects.
