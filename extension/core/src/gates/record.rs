@@ -10,8 +10,9 @@ use sluice_crds::{
 };
 
 use crate::reasons::{GateReason, Hold};
-use crate::upgrade::course::holds::without_explanation;
-use crate::upgrade::course::{self, ClusterFacts, Course, Draft, End, Judged, Situation, View, Workload};
+use crate::upgrade::course::{
+    self, ClusterFacts, Course, Draft, End, Judged, Situation, View, Workload, holds,
+};
 use crate::upgrade::hop::{ControlPlaneFacts, Plan, Progress, UpgradeDirection, WorkerFacts, progress_after};
 use crate::upgrade::overrides::Passed;
 use crate::upgrade::tkr::plan_unknown;
@@ -304,12 +305,16 @@ impl Judged for Checks<'_> {
     }
 }
 
-/// Whether `new` changes a hook decision of `old`, or withdraws a proof. Other progress may wait, also another reason of a closed gate.
+/// Whether `new` changes a hook decision of `old`, or withdraws a proof. Other progress may wait.
 #[must_use]
 pub fn is_urgent(old: &GateRecord, new: &GateRecord) -> bool {
     let answers = |record: &GateRecord| {
         (
-            record.gates.iter().map(without_explanation).collect::<Vec<_>>(),
+            record
+                .gates
+                .iter()
+                .map(holds::without_progress)
+                .collect::<Vec<_>>(),
             record.selected.clone(),
             record.to.clone(),
             record.outcome,

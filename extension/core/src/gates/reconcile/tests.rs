@@ -192,6 +192,7 @@ fn a_gate_before_workers_does_not_hold_the_control_plane() {
     assert!(world.is_open(BEFORE, V35) && !world.is_held());
     world.control_plane(V35, V35);
     world.after(5);
+    world.after(5);
     assert!(!world.is_open(AFTER, V35));
     assert_eq!(world.waits_for(), wait("cni/agent", "NotAtVersion"));
 }

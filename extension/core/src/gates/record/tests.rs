@@ -486,21 +486,20 @@ fn a_lost_proof_is_urgent_and_a_new_one_is_not() {
 }
 
 #[rstest]
-#[case::progress(GateReason::ChecksNotReady, false)]
+#[case::checks(GateReason::CheckFailed, false)]
+#[case::step(GateReason::ControlPlaneUpgrading, false)]
+#[case::fault(GateReason::GateDeselected, true)]
 #[case::outdated_cache(GateReason::CacheOutdated, true)]
 #[case::pause(GateReason::ClusterPaused, true)]
-fn another_reason_of_a_closed_gate_may_wait(#[case] reason: GateReason, #[case] urgent: bool) {
+fn a_reason_that_names_progress_is_not_urgent(#[case] reason: GateReason, #[case] urgent: bool) {
     let held = Scene::ready().waiting().advance(None);
     let mut explained = held.clone();
-    for gate in explained.gates.iter_mut().filter(|gate| !gate.open) {
-        gate.reason = reason.as_str().into();
-        gate.message = "another message".into();
-    }
-    let mut unexplained = held;
-    for gate in unexplained.gates.iter_mut().filter(|gate| !gate.open) {
-        gate.reason = GateReason::ControlPlaneUpgrading.as_str().into();
-    }
-    assert_eq!(is_urgent(&unexplained, &explained), urgent);
+    let gate = explained
+        .gates
+        .iter_mut()
+        .find(|gate| gate.reason == "ChecksNotReady");
+    gate.unwrap().reason = reason.as_str().into();
+    assert_eq!(is_urgent(&held, &explained), urgent);
 }
 
 #[test]

@@ -22,18 +22,15 @@ pub(crate) fn is_pause(gate: &Gate) -> bool {
     class_of(gate).is_some_and(Class::is_pause)
 }
 
-/// Returns a gate without the explanation of its hold, except a reason on which the next judgement depends. Message and most reasons of a
-/// closed gate follow the progress of what it waits for.
-pub(crate) fn without_explanation(gate: &Gate) -> Gate {
-    let is_input = matches!(
-        GateReason::parse(&gate.reason),
-        Some(GateReason::KappControllerNotInstalled | GateReason::CacheOutdated)
-    );
+/// Returns a gate without its message, and without a reason that follows the progress of what it waits for. Of the other reasons, some are an
+/// input of the next judgement, and most need an action.
+pub(crate) fn without_progress(gate: &Gate) -> Gate {
+    let is_progress = class_of(gate).is_some_and(|class| class.is_step() || class == Class::Retries);
     Gate {
-        reason: if is_input || is_pause(gate) {
-            gate.reason.clone()
-        } else {
+        reason: if is_progress {
             String::new()
+        } else {
+            gate.reason.clone()
         },
         message: String::new(),
         ..gate.clone()

