@@ -188,12 +188,12 @@ fn gates_of(context: &Context<'_>, effects: &mut GateEffects) -> Step<Done> {
         .outdated_for_long(outdated.as_ref(), context.began.instant);
     let nothing = ClusterUpgradeStatus::default();
     let current = facts.upgrade.as_ref().and_then(|upgrade| upgrade.status.as_ref());
-    effects.at_rest = judging.rests || at_target;
+    let is_at_rest = judging.rests || at_target;
     let status = status(
         current.unwrap_or(&nothing),
         record,
         &selected,
-        effects.at_rest,
+        is_at_rest,
         context.began.now,
     );
     let left = write(context, effects, judging, &status)?;
