@@ -125,7 +125,7 @@ impl Drop for Unanswered {
     }
 }
 
-/// Has the next request open another connection.
+/// Ends the use of a connection by further requests: the next one opens another connection.
 fn poison(connection: &CaptureConnection) {
     if let Some(connection) = connection.connection_metadata().as_ref() {
         connection.poison();
@@ -172,7 +172,7 @@ impl hyper::body::Body for Answer {
 struct Ages(Arc<Mutex<Option<(SocketAddr, Instant)>>>);
 
 impl Ages {
-    /// Notes that a connection was used, and has the next request open another one if it is old.
+    /// Notes that a connection was used. An old one gets no further request.
     fn observe(&self, connection: Option<&CaptureConnection>) {
         let Some(connection) = connection else { return };
         let Some(address) = local_address(connection) else {

@@ -53,7 +53,7 @@ impl Transports {
         Ok(transport)
     }
 
-    /// Has the next client of a Cluster connect anew.
+    /// Forgets the transport of a Cluster, so that its next client opens a new connection.
     pub(super) fn forget(&self, cluster_uid: &str) {
         lock(&self.0).remove(cluster_uid);
     }
