@@ -105,6 +105,19 @@ fn a_settled_cluster_gets_a_record_and_causes_no_further_write_or_read() {
 }
 
 #[test]
+fn a_drift_check_records_at_once_what_it_has_read() {
+    let mut world = World::new();
+    world.roll_out(AGENT, "v1.16.0");
+    world.settle();
+    assert_eq!(world.status().checks.as_deref(), Some("0/1"));
+
+    world.roll_out(AGENT, "v1.17.4");
+    world.after(601);
+    assert_eq!(world.status().checks.as_deref(), Some("1/1"));
+    assert_eq!(world.written, ["ReplaceStatus ClusterUpgrade one"]);
+}
+
+#[test]
 fn an_upgrade_is_held_until_the_version_runs_and_is_judged_again_on_the_new_api_server() {
     let mut world = held();
     assert_eq!(

@@ -75,7 +75,7 @@ pub(super) fn write(
             effects.local.nothing_unwritten();
             return Ok(None);
         }
-        if let Some(left) = not_yet(context, effects, (current, status)) {
+        if let Some(left) = not_yet(context, effects, judging.rests, (current, status)) {
             return Ok(Some(left));
         }
     }
@@ -119,13 +119,15 @@ fn is_urgent_status(current: &ClusterUpgradeStatus, next: &ClusterUpgradeStatus)
     records.is_none_or(|(old, new)| is_urgent(old, new))
 }
 
-/// Returns the time that a change without urgency still waits for its write.
+/// Returns the time that a change without urgency still waits for its write. At rest nothing waits: the next reconcile reads nothing, so
+/// what this one has read would be lost.
 fn not_yet(
     context: &Context<'_>,
     effects: &mut GateEffects,
+    rests: bool,
     (current, next): (&ClusterUpgradeStatus, &ClusterUpgradeStatus),
 ) -> Option<Duration> {
-    if is_urgent_status(current, next) {
+    if rests || is_urgent_status(current, next) {
         return None;
     }
     let now = context.began.instant;
