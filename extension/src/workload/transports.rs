@@ -31,9 +31,8 @@ impl Transports {
         make: impl FnOnce() -> Result<Transport, E>,
     ) -> Result<Transport, E> {
         let used = |transports: &HashMap<String, Shared>| {
-            let shared = transports.get(cluster_uid)?;
-            let is_same = shared.digest == digest;
-            is_same.then(|| shared.transport.upgrade()).flatten()
+            let shared = transports.get(cluster_uid);
+            shared.filter(|shared| shared.digest == digest)?.transport.upgrade()
         };
         let found = used(&lock(&self.0));
         if let Some(transport) = found {

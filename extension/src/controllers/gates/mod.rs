@@ -342,10 +342,13 @@ pub(crate) async fn reconcile_once(cluster: &Arc<Cluster>, ctx: &Context) -> Res
         // Others wait for it.
         drop(ctx.limiter.granted_drift_check(&reference));
     }
-    let watched = mem::take(&mut effects.watched);
+    let (watched, at_rest) = (mem::take(&mut effects.watched), effects.at_rest);
     apply(ctx, &facts, rollbacks, effects).await;
     let done = outcome?;
     ctx.clients.watch(uid, &reference, &watched, &ctx.triggers);
+    if at_rest {
+        ctx.clients.forget(uid);
+    }
     if done == Done::Forget {
         ctx.forget(uid);
     }

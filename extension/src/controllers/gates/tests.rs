@@ -430,6 +430,21 @@ async fn the_controller_reconciles_each_gated_cluster() {
     assert!(timeout(Duration::from_mins(1), running).await.is_ok());
 }
 
+/// A client takes a hundred KiB and more, and a new gate may concern a thousand Clusters whose next drift check is soon.
+#[rstest]
+#[case::at_rest(VERSION, 0)]
+#[case::upgrade("v1.35.4", 1)]
+#[tokio::test(start_paused = true)]
+async fn only_an_upgrade_keeps_a_client(#[case] control_plane: &str, #[case] clients: usize) {
+    let world = waiting_for_agent();
+    world.control_plane_at(control_plane);
+    let leader = leader(&world.management).await;
+    let digest = digest_of(&world.management);
+    leader.clients.adopt("uid", &digest, world.workload.client());
+    reconcile_once(&cluster(&leader), &leader).await.unwrap();
+    assert_eq!(leader.clients.len(), clients);
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_status_of_a_gate_is_written_only_if_it_differs() {
     let world = gated();

@@ -55,6 +55,8 @@ pub struct GateEffects {
     pub status: Vec<String>,
     /// Objects of the workload cluster to watch until the next reconcile. A change of one of them requeues the Cluster.
     pub watched: Vec<Key>,
+    /// Whether no upgrade is in progress, so that the next reconcile reads nothing soon.
+    pub at_rest: bool,
     /// Object that the API server returned at an earlier resourceVersion than the cache had.
     pub rolled_back: Option<String>,
     /// Difference between a read and the cache that has lasted for so long that its event is lost.
