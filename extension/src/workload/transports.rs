@@ -32,7 +32,10 @@ impl Transports {
     ) -> Result<Transport, E> {
         let used = |transports: &HashMap<String, Shared>| {
             let shared = transports.get(cluster_uid);
-            shared.filter(|shared| shared.digest == digest)?.transport.upgrade()
+            shared
+                .filter(|shared| shared.digest == digest)?
+                .transport
+                .upgrade()
         };
         let found = used(&lock(&self.0));
         if let Some(transport) = found {

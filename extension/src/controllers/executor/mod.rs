@@ -8,7 +8,7 @@ pub(crate) mod writes;
 pub(crate) use counted::counted;
 pub(crate) use isolate::isolated;
 
-use std::{collections::HashSet, fmt::Display, time::Duration};
+use std::{collections::HashSet, fmt::Display, pin::pin, time::Duration};
 
 use futures::{StreamExt as _, stream};
 use kube::Client;
@@ -19,7 +19,7 @@ pub use sluice_core::protocol::{Error, ReconcileFailure};
 
 use crate::clock::clock;
 
-/// Concurrent requests of a reconcile. A workload cluster whose control plane rolls serves as many connections.
+/// Concurrent requests of a reconcile to each of its API servers. A workload cluster whose control plane rolls serves as many connections.
 const AT_ONCE: usize = 4;
 
 /// Environment of one reconcile of an `S`.
@@ -97,17 +97,23 @@ pub(crate) fn again(done: Done) -> Option<Duration> {
     }
 }
 
-/// Executes `asks`, a few at once. Lists of the workload run one by one: each may take as much memory as all other responses together.
+/// Executes `asks`, a few of each server at once. Lists of the workload run one by one: each may take as much memory as all other responses together.
 async fn read<S: Reconciler>(host: &impl Host<S>, context: &mut Context<'_, S>, asks: HashSet<Read>) {
     let (lists, others): (Vec<Read>, Vec<Read>) = asks.into_iter().partition(Read::is_list);
     for ask in lists {
         let answer = reads::answer(host, &ask).await;
         context.record_answer(ask, answer);
     }
-    let read = others
+    let (management, workload): (Vec<Read>, Vec<Read>) = others
         .into_iter()
-        .map(async |ask| (reads::answer(host, &ask).await, ask));
-    let mut answers = stream::iter(read).buffer_unordered(AT_ONCE);
+        .partition(|ask| ask.server() == Server::Management);
+    let [management, workload] = [management, workload].map(|asks| {
+        let reads = asks
+            .into_iter()
+            .map(async |ask| (reads::answer(host, &ask).await, ask));
+        stream::iter(reads).buffer_unordered(AT_ONCE)
+    });
+    let mut answers = pin!(stream::select(management, workload));
     while let Some((answer, ask)) = answers.next().await {
         context.record_answer(ask, answer);
     }

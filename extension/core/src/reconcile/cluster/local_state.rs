@@ -25,8 +25,11 @@ use crate::{
     upgrade::record::Ungated,
 };
 
-/// Interval between checks of a needed object, a little less than the requeue delay of a hot Cluster.
+/// Interval between checks of an object that an open gate needs, a little less than the requeue delay of a hot Cluster.
 pub(super) const CHECK_INTERVAL: Duration = Duration::from_secs(9);
+
+/// The same for an object that a proof needs: reads before a gate opens find its alterations too.
+const PROOF_CHECK_INTERVAL: Duration = Duration::from_secs(19);
 
 /// Time that the last check of an object stays valid while further checks get no response, equal to the validity of proofs of a silent
 /// workload.
@@ -151,8 +154,9 @@ impl Need {
     /// Returns the check interval for the sync period `period`.
     pub(super) fn check_interval(self, period: Duration) -> Duration {
         match self {
-            Self::Proof | Self::OpenGate => CHECK_INTERVAL,
-            Self::Nothing => period.max(CHECK_INTERVAL),
+            Self::Proof => PROOF_CHECK_INTERVAL,
+            Self::OpenGate => CHECK_INTERVAL,
+            Self::Nothing => period.max(PROOF_CHECK_INTERVAL),
         }
     }
 }

@@ -5,8 +5,10 @@ use sluice_crds::run::{Gate, Hook, PackageRecord, PackageState, UpgradeRecord};
 use crate::proof::Judgement;
 use crate::reasons::{GateReason, Hold};
 use crate::upgrade::course::{self, withhold};
+use crate::upgrade::hop::{Progress, WorkerFacts};
 use crate::upgrade::overrides::{is_spent, is_used};
 use crate::upgrade::record::opens_swap;
+use crate::version::reached;
 
 use super::packages::Packages;
 pub(super) use crate::upgrade::course::{is_before_control_plane, releases_step};
@@ -114,6 +116,26 @@ pub(super) fn withheld(
     record
 }
 
+/// Whether an open gate of an upgrade in progress still releases a step: one that Cluster API has not made yet.
+pub(super) fn has_gate_to_pass(
+    record: Option<&UpgradeRecord>,
+    progress: &Progress,
+    workers: &[WorkerFacts],
+) -> bool {
+    let hop = &progress.hop;
+    let are_workers_there = || {
+        let mut versions = workers.iter().map(|worker| worker.spec_version.as_deref());
+        versions.all(|version| version.is_some_and(|version| reached(version, hop)))
+    };
+    let is_passed = |gate: &Gate| {
+        let is_taken = progress.taken && gate.version == *hop;
+        is_taken && (is_before_control_plane(gate.hook) || are_workers_there())
+    };
+    let record = record.filter(|record| record.outcome.is_none());
+    let mut gates = record.into_iter().flat_map(|record| &record.gates);
+    gates.any(|gate| gate.open && !is_passed(gate))
+}
+
 fn was_open(previous: Option<&UpgradeRecord>, gate: &Gate) -> bool {
     course::was_open(previous.map(Into::into), gate)
 }
@@ -158,7 +180,7 @@ mod tests {
     use rstest::rstest;
     use sluice_crds::{
         lifecycle::OverriddenGate,
-        run::{Gate, Phase, Swap},
+        run::{Gate, Outcome, Phase, Swap},
     };
 
     use super::*;
@@ -167,13 +189,19 @@ mod tests {
             Context, Facts, LocalState, overrides,
             tests::{clock, facts},
         },
-        upgrade::overrides::tests::{by, object},
+        upgrade::{
+            hop::{ControlPlanePhase, UpgradeDirection},
+            overrides::tests::{by, object},
+        },
     };
+
+    const V35: &str = "v1.35.4";
+    const V36: &str = "v1.36.3";
 
     fn record(hook: Hook, open: bool) -> UpgradeRecord {
         let gate = Gate {
             hook,
-            version: "v1.36.3".to_owned(),
+            version: V36.to_owned(),
             open,
             reason: String::new(),
             message: String::new(),
@@ -286,6 +314,45 @@ mod tests {
         let expected = if passed { vec!["metrics"] } else { Vec::new() };
         assert_eq!(unneeded(None, &next, &packages), expected);
         assert!(unneeded(Some(&next), &next, &packages).is_empty(), "it was open");
+    }
+
+    /// A gate is open for a step until Cluster API has made it.
+    #[rstest]
+    #[case::not_taken(Hook::BeforeControlPlaneUpgrade, false, V35, true)]
+    #[case::taken(Hook::BeforeControlPlaneUpgrade, true, V35, false)]
+    #[case::workers_left(Hook::BeforeWorkersUpgrade, true, V35, true)]
+    #[case::workers_there(Hook::BeforeWorkersUpgrade, true, V36, false)]
+    #[case::workers_above(Hook::BeforeWorkersUpgrade, true, "v1.36.4", false)]
+    fn an_open_gate_releases_a_step_until_it_is_made(
+        #[case] hook: Hook,
+        #[case] taken: bool,
+        #[case] workers: &str,
+        #[case] expected: bool,
+    ) {
+        let progress = Progress {
+            phase: ControlPlanePhase::Settled {
+                version: V36.to_owned(),
+            },
+            hop: V36.to_owned(),
+            direction: UpgradeDirection::Forward,
+            taken,
+        };
+        let workers = [WorkerFacts {
+            spec_version: Some(workers.to_owned()),
+            ..WorkerFacts::default()
+        }];
+        let has = |record: &UpgradeRecord| has_gate_to_pass(Some(record), &progress, &workers);
+        let open = record(hook, true);
+        assert_eq!(has(&open), expected);
+        assert!(!has(&record(hook, false)), "it is closed");
+        let mut another = open.clone();
+        another.gates[0].version = V35.to_owned();
+        assert!(has(&another), "of another hop");
+        let ended = UpgradeRecord {
+            outcome: Some(Outcome::Completed),
+            ..open
+        };
+        assert!(!has(&ended), "no upgrade is in progress");
     }
 
     fn proven_at(generation: i64) -> PackageRecord {

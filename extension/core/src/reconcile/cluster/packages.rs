@@ -18,6 +18,7 @@ use super::{
     interrupt::{in_order, together},
     local_state::Need,
     management::{self, Ownership},
+    opening::has_gate_to_pass,
     overrides,
     plan::{Plan, Planned, plan},
     preserved,
@@ -95,6 +96,8 @@ pub(super) struct Packages {
     pub(super) ownership: Ownership,
     /// Overrides of gates.
     pub(super) overrides: overrides::Known,
+    /// Whether an open gate of the record still releases a step.
+    has_gate_to_pass: bool,
 }
 
 /// Plans and judges the packages of `bootstrap`. Returns them and whether writes are allowed.
@@ -135,6 +138,7 @@ pub(super) fn packages(
     let given = problem.cloned().or(refused);
     packages.problem = graver(given.clone(), plan_problem);
     packages.overrides = overrides::Known::of(context);
+    packages.has_gate_to_pass = has_gate_to_pass(record, &validated.progress, &context.facts.workers);
     let mut may_keep = may_keep(
         record,
         &validated.progress,
@@ -221,6 +225,7 @@ impl Packages {
             altered: Vec::new(),
             ownership: Ownership::Managed,
             overrides: overrides::Known::default(),
+            has_gate_to_pass: false,
         }
     }
 
@@ -380,6 +385,17 @@ impl Packages {
         self.reach = Reach::lost();
     }
 
+    /// Returns the purpose of the objects that a package is deployed from.
+    fn need(&self, record: Option<&UpgradeRecord>, planned: &Planned) -> Need {
+        if !is_recorded(record, planned) {
+            Need::Proof
+        } else if self.has_gate_to_pass {
+            Need::OpenGate
+        } else {
+            Need::Nothing
+        }
+    }
+
     /// Writes stage 0, then the others. kapp-controller gives the proof of all others, so nothing of a hop is written to the workload
     /// before kapp-controller itself is proven.
     fn write(&mut self, context: &Context<'_>, effects: &mut Effects) -> Step<()> {
@@ -387,7 +403,7 @@ impl Packages {
         let record = context.facts.record();
         for planned in self.planned.iter().filter(is_first) {
             let mut altered = false;
-            let need = need(record, planned);
+            let need = self.need(record, planned);
             let written = install(context, &mut effects.local, planned, need, &mut altered);
             if altered {
                 self.altered.push(planned.install_name.clone());
@@ -413,7 +429,7 @@ impl Packages {
         let others: Vec<&Planned> = self.planned.iter().filter(|planned| !is_first(planned)).collect();
         let mut altered = Vec::new();
         let outcomes = together(others.iter().map(|planned| {
-            let need = need(record, planned);
+            let need = self.need(record, planned);
             // Before the first list the need for a write is unknown. A package without a recorded proof is written anyway: the API server
             // refuses a write computed from an outdated store with 409.
             if need != Need::Proof && self.stores_are_filling(context, effects, planned)? {
@@ -546,19 +562,6 @@ impl Packages {
             Server::Workload if !self.connected => Ok(None),
             server => context.watched(server, &planned.install_name).map(Some),
         }
-    }
-}
-
-/// Returns the purpose of the objects that a package is deployed from.
-fn need(record: Option<&UpgradeRecord>, planned: &Planned) -> Need {
-    let has_open_gate =
-        |record: &UpgradeRecord| record.outcome.is_none() && record.gates.iter().any(|gate| gate.open);
-    if !is_recorded(record, planned) {
-        Need::Proof
-    } else if record.is_some_and(has_open_gate) {
-        Need::OpenGate
-    } else {
-        Need::Nothing
     }
 }
 

@@ -71,7 +71,8 @@ fn needed_objects_are_checked_periodically() {
     local.checked("Secret one", "a", at(0));
     let due = |need: Need, second| local.is_due("Secret one", "a", need.check_interval(OVER), at(second));
     assert!(!due(Proof, 1), "in the same burst");
-    assert!(due(Proof, 10), "at the next requeue");
+    assert!(!due(Proof, 10), "at the next requeue");
+    assert!(due(Proof, 20), "at the one after it");
     assert!(due(OpenGate, 10), "at the next requeue");
     assert!(!due(Nothing, 599), "not needed");
     assert!(due(Nothing, 600), "once in each period");
