@@ -16,6 +16,7 @@ use super::audit::{Audit, policy};
 use super::catalogue;
 use super::copies::Store;
 use super::objects::Objects;
+use super::registration;
 use super::workloads::Workloads;
 use crate::components::MANAGEMENT_VERSION;
 use crate::extension::{PATIENT_ELECTION, Replica, Settings, granted};
@@ -77,6 +78,7 @@ impl Bed {
         for namespace in [SYSTEM_NAMESPACE, NAMESPACE] {
             apply::namespace(&client, namespace).await?;
         }
+        registration::register(&client).await?;
         let token = granted(&client).await?;
         apply::apply(&client, &reader_role()).await?;
         collect_roles(&core, &management).await?;

@@ -19,6 +19,7 @@ pub(crate) mod memory;
 mod objects;
 mod peer;
 mod plot;
+mod registration;
 mod report;
 mod seed;
 mod workloads;
