@@ -46,6 +46,16 @@ pub(super) struct Judging<'a> {
     pub(super) rests: bool,
 }
 
+impl Judging<'_> {
+    /// Whether only a drift check reads: no upgrade is in progress, and the record is of these gates.
+    pub(super) fn awaits_drift_check(&self) -> bool {
+        let is_recorded = |record: &GateRecord| {
+            record.set.as_ref() == Some(&self.selected.set) && record.hop.as_ref() == Some(&self.progress.hop)
+        };
+        self.rests && self.previous.is_some_and(is_recorded)
+    }
+}
+
 /// Response of the workload API server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Reach {

@@ -55,7 +55,7 @@ pub struct GateEffects {
     pub status: Vec<String>,
     /// Objects of the workload cluster to watch until the next reconcile. A change of one of them requeues the Cluster.
     pub watched: Vec<Key>,
-    /// Whether no upgrade is in progress, so that the next reconcile reads nothing soon.
+    /// Whether only the next drift check reads again, because no upgrade is in progress.
     pub at_rest: bool,
     /// Object that the API server returned at an earlier resourceVersion than the cache had.
     pub rolled_back: Option<String>,

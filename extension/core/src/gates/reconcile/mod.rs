@@ -160,7 +160,7 @@ fn gates_of(context: &Context<'_>, effects: &mut GateEffects) -> Step<Done> {
         progress: &progress,
         rests: rests(facts, previous, &progress),
     };
-    effects.at_rest = judging.rests;
+    effects.at_rest = judging.awaits_drift_check();
     let judged = match turn(context, effects, judging) {
         Turn::Later(left) => {
             effects.watched.clone_from(&effects.local.watched);

@@ -36,22 +36,16 @@ pub(super) enum Turn {
 pub(super) fn turn(context: &Context<'_>, effects: &mut GateEffects, judging: Judging<'_>) -> Turn {
     let (facts, now) = (context.facts, context.began.instant);
     let Judging {
-        selected,
-        previous,
-        progress,
-        rests,
+        selected, progress, ..
     } = judging;
     // There is no hop while the steps are unknown, and no add-on before there is a control plane.
     if progress.direction == UpgradeDirection::PlanUnknown || progress.stage().is_none() {
         return Turn::NotNow;
     }
-    if rests {
-        let is_judged = previous.is_some_and(|record| {
-            record.set.as_ref() == Some(&selected.set) && record.hop.as_ref() == Some(&progress.hop)
-        });
+    if judging.rests {
         let period = facts.settings.sync_period;
         let left = effects.local.until_drift_check(&facts.owner.uid, period, now);
-        if is_judged && left.is_some() {
+        if judging.awaits_drift_check() && left.is_some() {
             return Turn::NotNow;
         }
         let next = period.until_resync(&facts.owner.uid, now);

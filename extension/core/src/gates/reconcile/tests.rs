@@ -117,6 +117,26 @@ fn a_drift_check_records_at_once_what_it_has_read() {
     assert_eq!(world.written, ["ReplaceStatus ClusterUpgrade one"]);
 }
 
+/// A reconcile between drift checks judges nothing, and its text differs from that of a drift check.
+#[test]
+fn a_drift_check_with_the_same_result_writes_nothing() {
+    let mut world = World::new();
+    world.roll_out(AGENT, "v1.16.0");
+    world.settle();
+    world.target(V35);
+    world.remove(UPGRADE);
+    world.lasts(20);
+    world.target(V34);
+    world.lasts(20);
+    assert_eq!(world.record().outcome, Some(Outcome::Cancelled));
+    assert!(!world.closed(BEFORE, V34).0.is_empty());
+    world.lasts(601);
+    for seconds in [601, 1, 2, 601, 1] {
+        world.after(seconds);
+        assert_eq!(world.written, Vec::<String>::new());
+    }
+}
+
 #[test]
 fn an_upgrade_is_held_until_the_version_runs_and_is_judged_again_on_the_new_api_server() {
     let mut world = held();

@@ -6,8 +6,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt as _;
 use sluice_crds::{
     lifecycle::{
-        Before, CheckState, ClusterUpgrade, ClusterUpgradeSpec, ClusterUpgradeStatus, GateMode, GateRecord,
-        SelectedGate,
+        Before, CheckRecord, CheckState, ClusterUpgrade, ClusterUpgradeSpec, ClusterUpgradeStatus, GateMode,
+        GateRecord, SelectedGate,
     },
     run::Gate,
 };
@@ -75,7 +75,7 @@ pub(super) fn write(
             effects.local.nothing_unwritten();
             return Ok(None);
         }
-        if let Some(left) = not_yet(context, effects, judging.rests, (current, status)) {
+        if let Some(left) = not_yet(context, effects, judging, (current, status)) {
             return Ok(Some(left));
         }
     }
@@ -119,15 +119,20 @@ fn is_urgent_status(current: &ClusterUpgradeStatus, next: &ClusterUpgradeStatus)
     records.is_none_or(|(old, new)| is_urgent(old, new))
 }
 
-/// Returns the time that a change without urgency still waits for its write. At rest nothing waits: the next reconcile reads nothing, so
-/// what this one has read would be lost.
+fn checks_of(status: &ClusterUpgradeStatus) -> Option<&[CheckRecord]> {
+    status.upgrade.as_ref().map(|record| record.checks.as_slice())
+}
+
+/// Returns the time that a change without urgency still waits for its write. What a drift check has read does not wait: the next reconcile
+/// reads nothing, and the change would be lost.
 fn not_yet(
     context: &Context<'_>,
     effects: &mut GateEffects,
-    rests: bool,
+    judging: Judging<'_>,
     (current, next): (&ClusterUpgradeStatus, &ClusterUpgradeStatus),
 ) -> Option<Duration> {
-    if rests || is_urgent_status(current, next) {
+    let is_read = || checks_of(current) != checks_of(next);
+    if is_urgent_status(current, next) || judging.awaits_drift_check() && is_read() {
         return None;
     }
     let now = context.began.instant;

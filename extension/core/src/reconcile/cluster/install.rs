@@ -42,8 +42,8 @@ pub(super) fn install(
         .as_deref();
     let wanted = planned.install(context.facts);
     if planned.server() == Server::Workload {
-        // Objects behind an open gate are checked first, regardless of the identity.
-        if need != Need::OpenGate {
+        // Objects behind a gate are checked first, regardless of the identity.
+        if !need.is_of_gate() {
             ensured_identity(context, local, need)?;
         }
         // For a PackageInstall that requests another Package, the copy is new.
@@ -51,7 +51,7 @@ pub(super) fn install(
         *altered |= ensured_copy(context, local, planned, need)? && asks_for_it();
     }
     *altered |= ensured_values(context, local, planned, need)?;
-    if planned.server() == Server::Workload && need == Need::OpenGate {
+    if planned.server() == Server::Workload && need.is_of_gate() {
         ensured_identity(context, local, need)?;
     }
     match found {
@@ -92,7 +92,7 @@ struct Needed<'a, K> {
 
 /// Checks the objects `needed` behind `thing` with its `state`, once the check is due. Calls `mend` if they differ, and returns its
 /// result: whether `thing` was altered. After an alteration or a failure, the next reconcile checks again. Without a response, the last
-/// check behind an open gate stays valid for a while.
+/// check behind a gate stays valid for a while.
 fn ensured(
     local: &mut LocalState,
     context: &Context<'_>,
@@ -191,8 +191,8 @@ fn ensured_copy(context: &Context<'_>, local: &mut LocalState, planned: &Planned
         &[&needed],
         |put_right| {
             match need {
-                // The gate closes before the write; until then each check finds the difference again.
-                Need::OpenGate => Ok(true),
+                // The record loses the proof before the write; until then each check finds the difference again.
+                Need::OpenGate | Need::NextGate => Ok(true),
                 Need::Proof | Need::Nothing => put_right(),
             }
         },

@@ -28,7 +28,7 @@ use crate::{
 /// Interval between checks of an object that an open gate needs, a little less than the requeue delay of a hot Cluster.
 pub(super) const CHECK_INTERVAL: Duration = Duration::from_secs(9);
 
-/// The same for an object that a proof needs: reads before a gate opens find its alterations too.
+/// The same for an object that no open gate needs yet: reads before a gate opens find its alterations too.
 const PROOF_CHECK_INTERVAL: Duration = Duration::from_secs(19);
 
 /// Time that the last check of an object stays valid while further checks get no response, equal to the validity of proofs of a silent
@@ -144,18 +144,25 @@ struct Sighting {
 pub(super) enum Need {
     /// The proof of a package.
     Proof,
-    /// A gate that such a proof keeps open.
+    /// A gate that such a proof keeps open, until Cluster API has made its step.
     OpenGate,
-    /// Neither.
+    /// A later gate of the upgrade, or its end.
+    NextGate,
+    /// No upgrade.
     Nothing,
 }
 
 impl Need {
+    /// Whether an upgrade in progress rests on the recorded proof of the package.
+    pub(super) const fn is_of_gate(self) -> bool {
+        matches!(self, Self::OpenGate | Self::NextGate)
+    }
+
     /// Returns the check interval for the sync period `period`.
     pub(super) fn check_interval(self, period: Duration) -> Duration {
         match self {
-            Self::Proof => PROOF_CHECK_INTERVAL,
             Self::OpenGate => CHECK_INTERVAL,
+            Self::Proof | Self::NextGate => PROOF_CHECK_INTERVAL,
             Self::Nothing => period.max(PROOF_CHECK_INTERVAL),
         }
     }
@@ -378,7 +385,7 @@ impl LocalState {
     /// Whether the last check of `thing` with this `content` is still valid without a response. For an object that a proof needs it never
     /// is.
     pub(super) fn is_believed(&self, thing: &str, content: &str, need: Need, now: Instant) -> bool {
-        need == Need::OpenGate && self.age(thing, content, now).is_some_and(|age| age < TRUSTED_FOR)
+        need.is_of_gate() && self.age(thing, content, now).is_some_and(|age| age < TRUSTED_FOR)
     }
 
     fn age(&self, thing: &str, content: &str, now: Instant) -> Option<Duration> {

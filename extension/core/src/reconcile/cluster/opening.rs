@@ -116,24 +116,22 @@ pub(super) fn withheld(
     record
 }
 
-/// Whether an open gate of an upgrade in progress still releases a step: one that Cluster API has not made yet.
-pub(super) fn has_gate_to_pass(
-    record: Option<&UpgradeRecord>,
-    progress: &Progress,
-    workers: &[WorkerFacts],
-) -> bool {
-    let hop = &progress.hop;
-    let are_workers_there = || {
+/// Whether an open gate still releases a step: one that Cluster API has not made yet. Records keep the open gates of the version that an
+/// upgrade has left.
+pub(super) fn has_gate_to_pass(record: &UpgradeRecord, progress: &Progress, workers: &[WorkerFacts]) -> bool {
+    let is_taken = |version: &str| {
+        let is_running = progress.stage().is_some_and(|stage| reached(stage, version));
+        is_running || progress.taken && progress.hop == version
+    };
+    let have_workers = |version: &str| {
         let mut versions = workers.iter().map(|worker| worker.spec_version.as_deref());
-        versions.all(|version| version.is_some_and(|version| reached(version, hop)))
+        versions.all(|of_worker| of_worker.is_some_and(|of_worker| reached(of_worker, version)))
     };
     let is_passed = |gate: &Gate| {
-        let is_taken = progress.taken && gate.version == *hop;
-        is_taken && (is_before_control_plane(gate.hook) || are_workers_there())
+        let version = &gate.version;
+        is_taken(version) && (is_before_control_plane(gate.hook) || have_workers(version))
     };
-    let record = record.filter(|record| record.outcome.is_none());
-    let mut gates = record.into_iter().flat_map(|record| &record.gates);
-    gates.any(|gate| gate.open && !is_passed(gate))
+    record.gates.iter().any(|gate| gate.open && !is_passed(gate))
 }
 
 fn was_open(previous: Option<&UpgradeRecord>, gate: &Gate) -> bool {
@@ -180,7 +178,7 @@ mod tests {
     use rstest::rstest;
     use sluice_crds::{
         lifecycle::OverriddenGate,
-        run::{Gate, Outcome, Phase, Swap},
+        run::{Gate, Phase, Swap},
     };
 
     use super::*;
@@ -318,41 +316,43 @@ mod tests {
 
     /// A gate is open for a step until Cluster API has made it.
     #[rstest]
-    #[case::not_taken(Hook::BeforeControlPlaneUpgrade, false, V35, true)]
-    #[case::taken(Hook::BeforeControlPlaneUpgrade, true, V35, false)]
-    #[case::workers_left(Hook::BeforeWorkersUpgrade, true, V35, true)]
-    #[case::workers_there(Hook::BeforeWorkersUpgrade, true, V36, false)]
-    #[case::workers_above(Hook::BeforeWorkersUpgrade, true, "v1.36.4", false)]
+    #[case::not_taken(Hook::BeforeControlPlaneUpgrade, false, &[V35], true)]
+    #[case::taken(Hook::BeforeControlPlaneUpgrade, true, &[V35], false)]
+    #[case::workers_left(Hook::BeforeWorkersUpgrade, true, &[V36, V35], true)]
+    #[case::workers_there(Hook::BeforeWorkersUpgrade, true, &[V36, "v1.36.4"], false)]
+    #[case::no_workers(Hook::BeforeWorkersUpgrade, true, &[], false)]
+    #[case::workers_without_a_version(Hook::BeforeWorkersUpgrade, true, &[""], true)]
+    #[case::workers_ahead(Hook::BeforeWorkersUpgrade, false, &[V36], true)]
     fn an_open_gate_releases_a_step_until_it_is_made(
         #[case] hook: Hook,
         #[case] taken: bool,
-        #[case] workers: &str,
+        #[case] workers: &[&str],
         #[case] expected: bool,
     ) {
         let progress = Progress {
             phase: ControlPlanePhase::Settled {
-                version: V36.to_owned(),
+                version: V35.to_owned(),
             },
             hop: V36.to_owned(),
             direction: UpgradeDirection::Forward,
             taken,
         };
-        let workers = [WorkerFacts {
-            spec_version: Some(workers.to_owned()),
+        let workers = workers.iter().map(|version| WorkerFacts {
+            spec_version: Some((*version).to_owned()).filter(|version| !version.is_empty()),
             ..WorkerFacts::default()
-        }];
-        let has = |record: &UpgradeRecord| has_gate_to_pass(Some(record), &progress, &workers);
-        let open = record(hook, true);
+        });
+        let workers: Vec<WorkerFacts> = workers.collect();
+        let has = |record: &UpgradeRecord| has_gate_to_pass(record, &progress, &workers);
+        let mut open = record(hook, true);
         assert_eq!(has(&open), expected);
         assert!(!has(&record(hook, false)), "it is closed");
-        let mut another = open.clone();
-        another.gates[0].version = V35.to_owned();
-        assert!(has(&another), "of another hop");
-        let ended = UpgradeRecord {
-            outcome: Some(Outcome::Completed),
-            ..open
-        };
-        assert!(!has(&ended), "no upgrade is in progress");
+        let is_at_35 = workers.iter().all(|worker| worker.spec_version.is_some());
+        open.gates[0].version = V35.to_owned();
+        assert_eq!(
+            has(&open),
+            !is_at_35 && !is_before_control_plane(hook),
+            "of the version that the upgrade leaves"
+        );
     }
 
     fn proven_at(generation: i64) -> PackageRecord {

@@ -35,7 +35,10 @@ use crate::{
     protocol::LastDriftCheck,
     reasons::{Hold, add_problem, graver},
     schedule::spread_back,
-    upgrade::record::may_keep,
+    upgrade::{
+        hop::{Progress, WorkerFacts},
+        record::may_keep,
+    },
 };
 
 /// Minimum delay before Sluice requests a drift check again.
@@ -96,8 +99,8 @@ pub(super) struct Packages {
     pub(super) ownership: Ownership,
     /// Overrides of gates.
     pub(super) overrides: overrides::Known,
-    /// Whether an open gate of the record still releases a step.
-    has_gate_to_pass: bool,
+    /// Purpose of the objects that a package with a recorded proof is deployed from.
+    need_of_proven: Need,
 }
 
 /// Plans and judges the packages of `bootstrap`. Returns them and whether writes are allowed.
@@ -138,7 +141,7 @@ pub(super) fn packages(
     let given = problem.cloned().or(refused);
     packages.problem = graver(given.clone(), plan_problem);
     packages.overrides = overrides::Known::of(context);
-    packages.has_gate_to_pass = has_gate_to_pass(record, &validated.progress, &context.facts.workers);
+    packages.need_of_proven = need_of_proven(record, &validated.progress, &context.facts.workers);
     let mut may_keep = may_keep(
         record,
         &validated.progress,
@@ -225,7 +228,7 @@ impl Packages {
             altered: Vec::new(),
             ownership: Ownership::Managed,
             overrides: overrides::Known::default(),
-            has_gate_to_pass: false,
+            need_of_proven: Need::Nothing,
         }
     }
 
@@ -387,12 +390,10 @@ impl Packages {
 
     /// Returns the purpose of the objects that a package is deployed from.
     fn need(&self, record: Option<&UpgradeRecord>, planned: &Planned) -> Need {
-        if !is_recorded(record, planned) {
-            Need::Proof
-        } else if self.has_gate_to_pass {
-            Need::OpenGate
+        if is_recorded(record, planned) {
+            self.need_of_proven
         } else {
-            Need::Nothing
+            Need::Proof
         }
     }
 
@@ -562,6 +563,15 @@ impl Packages {
             Server::Workload if !self.connected => Ok(None),
             server => context.watched(server, &planned.install_name).map(Some),
         }
+    }
+}
+
+/// Returns the purpose of the objects that a package with a recorded proof is deployed from.
+fn need_of_proven(record: Option<&UpgradeRecord>, progress: &Progress, workers: &[WorkerFacts]) -> Need {
+    match record.filter(|record| record.outcome.is_none()) {
+        None => Need::Nothing,
+        Some(record) if has_gate_to_pass(record, progress, workers) => Need::OpenGate,
+        Some(_) => Need::NextGate,
     }
 }
 

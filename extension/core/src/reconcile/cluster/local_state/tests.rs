@@ -63,17 +63,19 @@ fn a_cluster_rests_until_a_change() {
 
 #[test]
 fn needed_objects_are_checked_periodically() {
-    use Need::{Nothing, OpenGate, Proof};
+    use Need::{NextGate, Nothing, OpenGate, Proof};
     let (mut local, began) = (LocalState::default(), Instant::now());
     let at = |seconds| began + Duration::from_secs(seconds);
     local.use_connection(1);
     assert!(local.is_due("Secret one", "a", OVER, at(0)), "never checked");
     local.checked("Secret one", "a", at(0));
     let due = |need: Need, second| local.is_due("Secret one", "a", need.check_interval(OVER), at(second));
-    assert!(!due(Proof, 1), "in the same burst");
-    assert!(!due(Proof, 10), "at the next requeue");
-    assert!(due(Proof, 20), "at the one after it");
+    assert!(!due(OpenGate, 1), "in the same burst");
     assert!(due(OpenGate, 10), "at the next requeue");
+    for need in [Proof, NextGate] {
+        assert!(!due(need, 10), "at the next requeue");
+        assert!(due(need, 20), "at the one after it");
+    }
     assert!(!due(Nothing, 599), "not needed");
     assert!(due(Nothing, 600), "once in each period");
     assert!(local.is_due("Secret one", "b", OVER, at(1)), "of other content");
