@@ -10,6 +10,7 @@ use crate::upgrade::overrides::{is_spent, is_used};
 use crate::upgrade::record::opens_swap;
 use crate::version::reached;
 
+use super::local_state::Need;
 use super::packages::Packages;
 pub(super) use crate::upgrade::course::{is_before_control_plane, releases_step};
 
@@ -116,9 +117,22 @@ pub(super) fn withheld(
     record
 }
 
+/// Returns the purpose of the objects that a package with a recorded proof is deployed from.
+pub(super) fn need_of_proven(
+    record: Option<&UpgradeRecord>,
+    progress: &Progress,
+    workers: &[WorkerFacts],
+) -> Need {
+    match record.filter(|record| record.outcome.is_none()) {
+        None => Need::Nothing,
+        Some(record) if has_gate_to_pass(record, progress, workers) => Need::OpenGate,
+        Some(_) => Need::NextGate,
+    }
+}
+
 /// Whether an open gate still releases a step: one that Cluster API has not made yet. Records keep the open gates of the version that an
 /// upgrade has left.
-pub(super) fn has_gate_to_pass(record: &UpgradeRecord, progress: &Progress, workers: &[WorkerFacts]) -> bool {
+fn has_gate_to_pass(record: &UpgradeRecord, progress: &Progress, workers: &[WorkerFacts]) -> bool {
     let is_taken = |version: &str| {
         let is_running = progress.stage().is_some_and(|stage| reached(stage, version));
         is_running || progress.taken && progress.hop == version
@@ -178,7 +192,7 @@ mod tests {
     use rstest::rstest;
     use sluice_crds::{
         lifecycle::OverriddenGate,
-        run::{Gate, Phase, Swap},
+        run::{Gate, Outcome, Phase, Swap},
     };
 
     use super::*;
@@ -342,17 +356,26 @@ mod tests {
             ..WorkerFacts::default()
         });
         let workers: Vec<WorkerFacts> = workers.collect();
-        let has = |record: &UpgradeRecord| has_gate_to_pass(record, &progress, &workers);
+        let need = |record: &UpgradeRecord| need_of_proven(Some(record), &progress, &workers);
+        let of_gate = |is_to_pass| {
+            if is_to_pass {
+                Need::OpenGate
+            } else {
+                Need::NextGate
+            }
+        };
         let mut open = record(hook, true);
-        assert_eq!(has(&open), expected);
-        assert!(!has(&record(hook, false)), "it is closed");
-        let is_at_35 = workers.iter().all(|worker| worker.spec_version.is_some());
+        assert_eq!(need(&open), of_gate(expected));
+        assert_eq!(need(&record(hook, false)), Need::NextGate, "it is closed");
+        let ended = UpgradeRecord {
+            outcome: Some(Outcome::Completed),
+            ..open.clone()
+        };
+        assert_eq!(need(&ended), Need::Nothing);
+        let are_workers_there = workers.iter().all(|worker| worker.spec_version.is_some());
         open.gates[0].version = V35.to_owned();
-        assert_eq!(
-            has(&open),
-            !is_at_35 && !is_before_control_plane(hook),
-            "of the version that the upgrade leaves"
-        );
+        let left = of_gate(!are_workers_there && !is_before_control_plane(hook));
+        assert_eq!(need(&open), left, "of the version that the upgrade leaves");
     }
 
     fn proven_at(generation: i64) -> PackageRecord {

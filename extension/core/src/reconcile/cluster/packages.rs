@@ -18,7 +18,7 @@ use super::{
     interrupt::{in_order, together},
     local_state::Need,
     management::{self, Ownership},
-    opening::has_gate_to_pass,
+    opening::need_of_proven,
     overrides,
     plan::{Plan, Planned, plan},
     preserved,
@@ -35,10 +35,7 @@ use crate::{
     protocol::LastDriftCheck,
     reasons::{Hold, add_problem, graver},
     schedule::spread_back,
-    upgrade::{
-        hop::{Progress, WorkerFacts},
-        record::may_keep,
-    },
+    upgrade::record::may_keep,
 };
 
 /// Minimum delay before Sluice requests a drift check again.
@@ -563,15 +560,6 @@ impl Packages {
             Server::Workload if !self.connected => Ok(None),
             server => context.watched(server, &planned.install_name).map(Some),
         }
-    }
-}
-
-/// Returns the purpose of the objects that a package with a recorded proof is deployed from.
-fn need_of_proven(record: Option<&UpgradeRecord>, progress: &Progress, workers: &[WorkerFacts]) -> Need {
-    match record.filter(|record| record.outcome.is_none()) {
-        None => Need::Nothing,
-        Some(record) if has_gate_to_pass(record, progress, workers) => Need::OpenGate,
-        Some(_) => Need::NextGate,
     }
 }
 
