@@ -129,7 +129,7 @@ fn a_drift_check_with_the_same_result_writes_nothing() {
     world.target(V34);
     world.lasts(20);
     assert_eq!(world.record().outcome, Some(Outcome::Cancelled));
-    assert!(!world.closed(BEFORE, V34).0.is_empty());
+    assert_eq!(world.closed(AFTER, V34).0, "ChecksNotReady");
     world.lasts(601);
     for seconds in [601, 1, 2, 601, 1] {
         world.after(seconds);
