@@ -14,7 +14,7 @@ use sluice_tests::wait;
 
 use crate::common::{MidHold, is_held, metrics, released};
 
-/// A drift check of a hot cluster every ten seconds, and the retry of kapp-controller after a few failures.
+/// A check of each needed object every 20 s, and the retry of kapp-controller after a few failures.
 const RESTORED: Duration = Duration::from_mins(2);
 
 const BINDING: &str =
