@@ -96,7 +96,7 @@ async fn a_values_secret_of_a_hot_cluster_is_read_only_once_it_has_changed(#[cas
     });
     sleep(Duration::from_secs(15)).await;
     assert_eq!(reads(&world, &leader).await, 1, "it has changed");
-    sleep(Duration::from_secs(15)).await;
+    sleep(Duration::from_secs(20)).await;
     assert_eq!(reads(&world, &leader).await, 1, "its copy is compared");
     assert_eq!(reads(&world, &leader).await, 0, "it is unchanged");
 
