@@ -97,7 +97,14 @@ fn a_rolling_pool_delays_no_hop_that_has_begun(#[case] previous: Option<UpgradeR
         )
         .hop
     };
+    let mut just_scaled = worker(V35, true);
+    just_scaled.rollout.is_outdated = true;
     assert_eq!(hop_with(pool), hop);
+    assert_eq!(
+        hop_with(just_scaled),
+        hop,
+        "a MachineDeployment with an earlier status"
+    );
     assert_eq!(hop_with(worker(V35, true)), V35, "it is upgraded");
 }
 
