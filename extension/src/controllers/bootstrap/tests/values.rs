@@ -1,10 +1,12 @@
 //! Values of packages.
 
 use rstest::rstest;
+use sluice_core::protocol::SecretVersion;
 use sluice_crds::{
     labels::annotation,
     run::{Hook, PackageState},
 };
+use tokio::time::timeout;
 
 use super::*;
 use crate::controllers::bootstrap::world::{
@@ -69,7 +71,29 @@ fn provide(world: &World) {
     });
 }
 
-/// The watch of values sources becomes readable within six seconds. It expires every ten seconds and then shows what was edited.
+/// Waits until the watch of a leader shows the values source as the server has it. It expires every ten seconds, and the next list follows
+/// after a random delay.
+async fn until_shown(world: &World, leader: &Context) {
+    let shown = async {
+        loop {
+            let secret = world.management.get(VALUES).unwrap();
+            let text = |key: &str| secret["metadata"][key].as_str().unwrap().to_owned();
+            let version = SecretVersion {
+                namespace: text("namespace"),
+                name: text("name"),
+                uid: text("uid"),
+                resource_version: text("resourceVersion"),
+            };
+            if leader.values_watches.shows(&version) {
+                return;
+            }
+            sleep(Duration::from_millis(100)).await;
+        }
+    };
+    let shown = timeout(Duration::from_mins(1), shown).await;
+    shown.expect("the watch shows the values source within a minute");
+}
+
 #[rstest]
 #[case::secret_of_a_user(|_: &World| {})]
 #[case::secret_of_a_provider(provide)]
@@ -87,16 +111,18 @@ async fn a_values_secret_of_a_hot_cluster_is_read_only_once_it_has_changed(#[cas
         leader.rollbacks.clone(),
     );
     tokio::spawn(watching);
-    sleep(Duration::from_secs(6)).await;
+    until_shown(&world, &leader).await;
     assert_eq!(reads(&world, &leader).await, 1, "it is not cached yet");
     assert_eq!(reads(&world, &leader).await, 0, "it is unchanged");
 
     world.management.edit(VALUES, |secret| {
         secret["data"] = values(2)["data"].clone();
     });
-    sleep(Duration::from_secs(15)).await;
+    until_shown(&world, &leader).await;
     assert_eq!(reads(&world, &leader).await, 1, "it has changed");
+    // The identity of its copy is checked after 19 s at most.
     sleep(Duration::from_secs(20)).await;
+    until_shown(&world, &leader).await;
     assert_eq!(reads(&world, &leader).await, 1, "its copy is compared");
     assert_eq!(reads(&world, &leader).await, 0, "it is unchanged");
 
