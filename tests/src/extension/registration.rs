@@ -63,11 +63,11 @@ pub(crate) async fn unregister(client: &Client, name: &str) -> Result<()> {
     Ok(())
 }
 
-fn path(name: &str) -> String {
+pub(crate) fn path(name: &str) -> String {
     format!("/apis/runtime.cluster.x-k8s.io/v1beta2/extensionconfigs/{name}")
 }
 
-fn extension_config(name: &str, url: &str, ca_bundle: &str, scope: &Scope) -> Value {
+pub(crate) fn extension_config(name: &str, url: &str, ca_bundle: &str, scope: &Scope) -> Value {
     let namespaces = match scope {
         Scope::Everywhere => json!({}),
         Scope::Namespaces(names) => json!({

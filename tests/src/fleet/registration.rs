@@ -5,10 +5,14 @@ use anyhow::{Context as _, Result};
 use kube::Client;
 use serde_json::{Value, json};
 
+use crate::extension::registration::{Scope, extension_config, path};
 use crate::requests::{apply, edit};
 
 /// Name that Sluice expects.
 const NAME: &str = "sluice";
+
+/// Any text in base64: the schema requires one.
+const CA_BUNDLE: &str = "Cg==";
 
 /// Hooks that Sluice offers.
 const HOOKS: [&str; 9] = [
@@ -25,16 +29,10 @@ const HOOKS: [&str; 9] = [
 
 /// Registers Sluice for all namespaces.
 pub(super) async fn register(client: &Client) -> Result<()> {
-    let config = json!({
-        "apiVersion": "runtime.cluster.x-k8s.io/v1beta2",
-        "kind": "ExtensionConfig",
-        "metadata": {"name": NAME},
-        "spec": {"clientConfig": {"url": "https://127.0.0.1"}, "namespaceSelector": {}},
-    });
+    let config = extension_config(NAME, "https://127.0.0.1", CA_BUNDLE, &Scope::Everywhere);
     let created = apply::apply(client, &config).await?;
     let generation = created.metadata.generation.unwrap_or_default();
-    let path = format!("/apis/runtime.cluster.x-k8s.io/v1beta2/extensionconfigs/{NAME}/status");
-    edit::merge(client, &path, &status(generation))
+    edit::merge(client, &format!("{}/status", path(NAME)), &status(generation))
         .await?
         .context("the ExtensionConfig has vanished")?;
     Ok(())
