@@ -89,7 +89,9 @@ impl Evidence {
             } else if deployment(now).is_string() && *deployment(now) != self.deployment_before {
                 self.deployed_by = Some(self.run_began);
             }
-            if turned("Reconciling") {
+            // A retry that is under way when the generation changes leaves Reconciling True.
+            let observed_anew = is_observed(now) && !before.as_ref().is_some_and(is_observed);
+            if turned("Reconciling") || observed_anew && is_true(now, "Reconciling") {
                 findings.push(Finding::Working(version.clone()));
             }
             if turned("ReconcileFailed") {

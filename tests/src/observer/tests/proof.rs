@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::story::{NEW, OLD, Story};
+use crate::observer::milestone::Event;
 
 #[test]
 fn proof_then_control_plane_then_new_proof_then_workers_is_in_order() {
@@ -172,4 +173,19 @@ fn another_cluster_of_the_same_packages_proves_nothing() {
         );
     }
     story.is_early("control plane", "not installed");
+}
+
+/// A retry of the version before may be under way when the version changes: Reconciling stays True.
+#[test]
+fn the_start_of_a_run_is_seen_behind_a_retry() {
+    let mut story = Story::until_bump();
+    story.app("2.0.0", 2, 2, "Reconciling");
+    let before = story.ledger.milestones().len();
+    story.app("1.0.0", 3, 2, "Reconciling");
+    story.app("1.0.0", 3, 3, "Reconciling");
+    story.app("1.0.0", 3, 3, "Reconciling");
+    let begun = story.ledger.milestones()[before..].iter().filter(
+        |milestone| matches!(&milestone.event, Event::PackageWorking { version, .. } if version == "1.0.0"),
+    );
+    assert_eq!(begun.count(), 1);
 }
