@@ -78,6 +78,9 @@ fn needed_objects_are_checked_periodically() {
     }
     assert!(!due(Nothing, 599), "not needed");
     assert!(due(Nothing, 600), "once in each period");
+    let short = Duration::from_secs(1);
+    let (none, proof) = (Nothing.check_interval(short), Proof.check_interval(short));
+    assert_eq!(none, proof, "no more often than during an upgrade");
     assert!(local.is_due("Secret one", "b", OVER, at(1)), "of other content");
     assert!(local.is_due("Secret two", "a", OVER, at(1)), "another one");
 }
