@@ -16,7 +16,7 @@ use crate::upgrade::course::{
 use crate::upgrade::hop::{ControlPlaneFacts, Plan, Progress, UpgradeDirection, WorkerFacts, progress_after};
 use crate::upgrade::overrides::Passed;
 use crate::upgrade::tkr::plan_unknown;
-use crate::version::{reached, same};
+use crate::version::same;
 
 /// Judgement of a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -199,7 +199,7 @@ fn step(previous: Option<&GateRecord>, seen: &GateObserved<'_>) -> GateRecord {
     let end = End {
         is_complete: draft.outcome.is_none()
             && draft.is_at_target(situation, &progress)
-            && seen.workers.iter().all(|worker| is_at(worker, &draft.to))
+            && seen.workers.iter().all(|worker| worker.has_reached(&draft.to))
             && (is_released || began_at_target(&draft, seen)),
         is_withdrawn: false,
         is_ready: !entries.is_empty() && entries.iter().all(|check| check.state == CheckState::Proven),
@@ -229,12 +229,6 @@ fn step(previous: Option<&GateRecord>, seen: &GateObserved<'_>) -> GateRecord {
         completed_at: draft.completed_at,
         outcome: draft.outcome,
     }
-}
-
-/// Whether the spec of a worker has the version. Until then BeforeWorkersUpgrade may be called for it.
-fn is_at(worker: &WorkerFacts, version: &str) -> bool {
-    let spec = worker.spec_version.as_deref();
-    spec.is_some_and(|spec| reached(spec, version))
 }
 
 /// Whether the record is of no upgrade: it began at its target, or with the creation of the Cluster, and Cluster API waits for no hook. Checks

@@ -390,8 +390,7 @@ pub(crate) fn are_workers_at(workers: &[WorkerFacts], version: &str) -> bool {
 
 /// Whether a worker has taken a version. Cluster API does not ask again for the others, unless it has found the first one there.
 pub(crate) fn has_worker_at(workers: &[WorkerFacts], version: &str) -> bool {
-    let mut specs = workers.iter().filter_map(|worker| worker.spec_version.as_deref());
-    specs.any(|spec| reached(spec, version))
+    workers.iter().any(|worker| worker.has_reached(version))
 }
 
 /// Returns the first override without which a gate would be closed, preferably that of the previous record: another one of an earlier name

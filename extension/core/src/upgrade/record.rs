@@ -22,7 +22,7 @@ use crate::upgrade::hop::{ControlPlaneFacts, Plan, Progress, UpgradeDirection, W
 use crate::upgrade::overrides::{self, Override, Overrides, Passed, Steps};
 use crate::upgrade::rollback;
 use crate::upgrade::swap::{SwapFacts, is_cancelled_swap};
-use crate::version::{reached, same};
+use crate::version::same;
 
 pub use self::holds::failed;
 pub use self::swap::{ends_swap, is_pending, opens_swap};
@@ -431,10 +431,6 @@ pub fn may_keep(
     swap: &SwapFacts,
 ) -> bool {
     let to = cluster.topology_version;
-    let at_target = |worker: &WorkerFacts| {
-        let version = worker.spec_version.as_deref();
-        version.is_some_and(|version| reached(version, to))
-    };
     let led_there = |record: &UpgradeRecord| {
         let from = record.from.as_deref();
         record.outcome == Some(Outcome::Cancelled)
@@ -444,7 +440,7 @@ pub fn may_keep(
     progress.settled_at_hop()
         && progress.direction == UpgradeDirection::Forward
         && same(&progress.hop, to)
-        && workers.iter().all(at_target)
+        && workers.iter().all(|worker| worker.has_reached(to))
         && !cluster.awaits_hooks
         && !cluster.deleting
         && !swap.is_requested()

@@ -42,10 +42,10 @@ use crate::{
     reconcile::cluster::{Close, Unknown, rests_on_control_plane},
     upgrade::{
         course::release_lag,
-        hop::{Progress, WorkerFacts},
+        hop::Progress,
         record::{Workload, class_of},
     },
-    version::{reached, same},
+    version::same,
 };
 
 /// Shortest requeue delay of a Cluster that waits for a state that no watch shows.
@@ -321,11 +321,8 @@ fn is_at_target(facts: &GateFacts, progress: &Progress) -> bool {
 }
 
 fn are_workers_at_target(facts: &GateFacts) -> bool {
-    let is_there = |worker: &WorkerFacts| {
-        let version = worker.spec_version.as_deref();
-        !worker.rolling && version.is_some_and(|version| reached(version, &facts.topology.version))
-    };
-    facts.workers.iter().all(is_there)
+    let to = &facts.topology.version;
+    facts.workers.iter().all(|worker| worker.runs(to))
 }
 
 /// Whether no upgrade is in progress: the one of the record has ended, or the Cluster is at its target and the record is of no upgrade.

@@ -12,7 +12,7 @@ use crate::{
     gates::status::{HELD, condition, until_deadline},
     reasons::{Class, GateReason, Hold},
     upgrade::hop::{UpgradeDirection, WorkerFacts},
-    version::{reached, same},
+    version::same,
 };
 
 /// Requeue delay of a Cluster with an upgrade in progress that no gate holds, and longest one of a Cluster that a check holds.
@@ -119,10 +119,7 @@ pub(super) fn next(
 /// Whether only workers are left that a user defers, which may take weeks.
 fn waits_for_deferred_workers(context: &Context<'_>, judging: Judging<'_>) -> bool {
     let to = &context.facts.topology.version;
-    let is_left = |worker: &&WorkerFacts| {
-        let version = worker.spec_version.as_deref();
-        !version.is_some_and(|version| reached(version, to))
-    };
+    let is_left = |worker: &&WorkerFacts| !worker.has_reached(to);
     judging.progress.settled_at_hop()
         && same(&judging.progress.hop, to)
         && context

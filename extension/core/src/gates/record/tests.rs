@@ -4,6 +4,7 @@ use sluice_crds::run::{Hook, Outcome};
 
 use super::*;
 use crate::upgrade::course::releases_step;
+use crate::version::reached;
 
 const V34: &str = "v1.34.4";
 const V35: &str = "v1.35.4";

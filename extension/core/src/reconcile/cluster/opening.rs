@@ -137,10 +137,7 @@ fn has_gate_to_pass(record: &UpgradeRecord, progress: &Progress, workers: &[Work
         let is_running = progress.stage().is_some_and(|stage| reached(stage, version));
         is_running || progress.taken && progress.hop == version
     };
-    let have_workers = |version: &str| {
-        let mut versions = workers.iter().map(|worker| worker.spec_version.as_deref());
-        versions.all(|of_worker| of_worker.is_some_and(|of_worker| reached(of_worker, version)))
-    };
+    let have_workers = |version: &str| workers.iter().all(|worker| worker.has_reached(version));
     let is_passed = |gate: &Gate| {
         let version = &gate.version;
         is_taken(version) && (is_before_control_plane(gate.hook) || have_workers(version))

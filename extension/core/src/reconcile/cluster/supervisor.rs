@@ -17,7 +17,6 @@ use crate::{
     reasons::{GateReason, Hold},
     resolver::unlabelled_nodes,
     upgrade::hop::WorkerFacts,
-    version::reached,
 };
 
 /// Kind of the infrastructure on a Supervisor, and on vSphere without one.
@@ -138,10 +137,7 @@ fn are_machines_replaced(facts: &Facts, validated: &Validated) -> bool {
             && record.hop.as_deref() == Some(progress.hop.as_str())
             && record.tkr.as_deref() == validated.release.as_deref().ok()
     });
-    let is_replaced = |worker: &WorkerFacts| {
-        let version = worker.spec_version.as_deref();
-        !worker.rolling && version.is_some_and(|version| reached(version, &progress.hop))
-    };
+    let is_replaced = |worker: &WorkerFacts| worker.runs(&progress.hop);
     let are_replaced =
         !swap.is_requested() && swap.outdated.is_none() && facts.workers.iter().all(is_replaced);
     progress.settled_at_hop() && (is_completed || are_replaced)

@@ -6,7 +6,7 @@ use sluice_crds::run::Gate;
 use super::{ClusterFacts, Course, Workload};
 use crate::reasons::{Class, GateReason, Hold};
 use crate::upgrade::hop::{ControlPlanePhase, Progress, UpgradeDirection, WorkerFacts};
-use crate::version::{reached, same, same_numbers};
+use crate::version::{same, same_numbers};
 
 /// Time that proofs outlive the last response of a workload cluster.
 const GRACE: SignedDuration = SignedDuration::from_secs(60);
@@ -125,13 +125,10 @@ pub(crate) fn control_plane(progress: &Progress) -> Option<Hold> {
 /// Returns the hold of workers whose spec does not have the version yet. Cluster API itself tracks their rollout. Deferred pools are named
 /// once no other one is left.
 pub(crate) fn workers(workers: &[WorkerFacts], version: &str) -> Option<Hold> {
-    let asked = |worker: &WorkerFacts| {
-        worker
-            .spec_version
-            .as_deref()
-            .is_some_and(|spec| reached(spec, version))
-    };
-    let left: Vec<&WorkerFacts> = workers.iter().filter(|worker| !asked(worker)).collect();
+    let left: Vec<&WorkerFacts> = workers
+        .iter()
+        .filter(|worker| !worker.has_reached(version))
+        .collect();
     if left.is_empty() {
         return None;
     }

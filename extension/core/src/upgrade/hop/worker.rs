@@ -11,7 +11,7 @@ use sluice_crds::{
 };
 
 use super::Rollout;
-use crate::version::{may_report, same_numbers};
+use crate::version::{may_report, reached, same_numbers};
 
 /// Facts about a MachineDeployment or MachinePool of the topology.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
@@ -164,6 +164,19 @@ impl WorkerFacts {
             deferred: is_held || found.is_some_and(|pool| has(pool, annotation::DEFER_UPGRADE)),
             ..self
         }
+    }
+
+    /// Whether Cluster API has given it this version or a later one. Its machines may still be replaced.
+    #[must_use]
+    pub fn has_reached(&self, version: &str) -> bool {
+        let spec = self.spec_version.as_deref();
+        spec.is_some_and(|spec| reached(spec, version))
+    }
+
+    /// Whether it has reached a version, and Cluster API does not treat it as upgrading.
+    #[must_use]
+    pub fn runs(&self, version: &str) -> bool {
+        !self.rolling && self.has_reached(version)
     }
 
     /// Returns the version that its machines report while Cluster API may wait for another one forever: it rolls, and all its machines
