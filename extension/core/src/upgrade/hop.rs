@@ -209,13 +209,13 @@ fn after_settling(
 }
 
 /// Whether a worker at a version may be upgrading to it. A MachinePool that is scaled looks like one that is upgraded (see
-/// [`Worker::may_be_upgrading`]), and so does a MachineDeployment until its status is of the new number of replicas. Neither returns to this
-/// version once packages of the next one have begun.
+/// [`Worker::may_be_upgrading`]), and so does each worker until Cluster API has observed its last change. Neither is evidence against a begun
+/// hop: Cluster API itself waits for the Machines before it calls a hook.
 fn are_rolling(version: &str, workers: &[WorkerFacts], has_begun_next: bool) -> bool {
     workers.iter().any(|worker| {
         let spec = worker.spec_version.as_deref();
-        let may_be_scaled = has_begun_next && (worker.is_pool || worker.rollout.is_outdated);
-        worker.rolling && !may_be_scaled && spec.is_some_and(|spec| same(spec, version))
+        let is_unproven = has_begun_next && (worker.is_pool || worker.rollout.is_outdated);
+        worker.rolling && !is_unproven && spec.is_some_and(|spec| same(spec, version))
     })
 }
 

@@ -17,7 +17,7 @@ use crate::{
     reasons::{GateReason, Hold},
     reconcile::cluster::{Context, Facts, NextHop, Unknown},
     upgrade::{
-        course::holds::{control_plane, downgrade, listed, other_build, workers},
+        course::holds::{control_plane, downgrade, endless_rollout, listed, workers},
         hop::{ControlPlanePhase, Plan, Progress},
         record::pause,
     },
@@ -95,7 +95,7 @@ fn unsettled(facts: &Facts, progress: &Progress) -> Option<Hold> {
                     Hold::new(GateReason::ControlPlaneUpgrading, text)
                 })
                 .or_else(|| workers(&facts.workers, version))
-                .or_else(|| other_build(&facts.workers, version))
+                .or_else(|| endless_rollout(&facts.workers, version))
                 .or_else(|| rolling(facts, version))
         }
     }

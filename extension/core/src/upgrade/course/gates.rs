@@ -144,13 +144,13 @@ impl<'a, J: Judged> View<'a, J> {
         gates
     }
 
-    /// Returns the step after the hop, and its hold, while workers at the hop report another build of it. Its gates name both versions;
-    /// otherwise the step has none yet.
+    /// Returns the step after the hop, and its hold, while workers at the hop may roll forever. Its gates name them; otherwise the
+    /// step has none yet.
     fn held_by_workers(&self) -> Option<(String, Hold)> {
         let Progress { hop, direction, .. } = self.progress;
         let is_left =
             *direction == UpgradeDirection::Forward && self.progress.settled_at_hop() && !self.at_target();
-        let hold = holds::other_build(self.seen.workers, hop).filter(|_| is_left)?;
+        let hold = holds::endless_rollout(self.seen.workers, hop).filter(|_| is_left)?;
         let next = self
             .seen
             .plan

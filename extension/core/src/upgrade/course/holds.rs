@@ -142,9 +142,9 @@ pub(crate) fn workers(workers: &[WorkerFacts], version: &str) -> Option<Hold> {
     ))
 }
 
-/// Returns the hold of the step after `version` for workers that report a build of it. Cluster API takes no step while it waits for another
-/// one, which may be forever. Other workers are replaced within the time of a rollout, and need no name.
-pub(crate) fn other_build(workers: &[WorkerFacts], version: &str) -> Option<Hold> {
+/// Returns the hold of the step after `version` for workers that may roll forever: machines report another build of it, or Cluster API does
+/// not observe the last change. Other workers are replaced within the time of a rollout, and need no name.
+pub(crate) fn endless_rollout(workers: &[WorkerFacts], version: &str) -> Option<Hold> {
     let mut at_version = workers.iter().filter(|worker| {
         worker
             .spec_version
@@ -152,11 +152,16 @@ pub(crate) fn other_build(workers: &[WorkerFacts], version: &str) -> Option<Hold
             .is_some_and(|spec| same(spec, version))
     });
     at_version.find_map(|worker| {
-        let (name, reported) = (&worker.name, worker.reported_instead()?);
-        let message = if reported == version {
-            format!("waiting for all machines of {name} to be up to date, they report {version}")
+        let name = &worker.name;
+        let message = if worker.is_unobserved() {
+            format!("waiting for Cluster API to observe the last change of {name}, which may be paused")
         } else {
-            format!("waiting for {name} to be at {version}, its machines report {reported}")
+            match worker.reported_instead()? {
+                reported if reported == version => {
+                    format!("waiting for all machines of {name} to be up to date, they report {version}")
+                }
+                reported => format!("waiting for {name} to be at {version}, its machines report {reported}"),
+            }
         };
         Some(Hold::new(GateReason::WorkersUpgrading, message))
     })

@@ -70,14 +70,17 @@ fn the_hop_of_one_minor(#[case] spec: &str, #[case] status: &str, #[case] hop: &
     );
 }
 
-/// A MachinePool that is scaled looks like one that is upgraded. Without the hop, the gates of its version would be missing from the record.
+/// A MachinePool that is scaled looks like one that is upgraded, and so does a MachineDeployment with the status of other replicas. Without the hop, the gates of its version would be missing from the record.
 #[rstest]
 #[case::upgrade_before(None, V35)]
 #[case::hop_of_another_target(Some(record(V37, V36, &[V35])), V35)]
 #[case::begun_hop(Some(record(V36, V36, &[V35])), V36)]
 #[case::begun_hop_of_a_chain(Some(record(V37, V36, &[V35])), V36)]
 #[case::hop_that_is_reached(Some(record(V36, V35, &[V35])), V35)]
-fn a_rolling_pool_delays_no_hop_that_has_begun(#[case] previous: Option<UpgradeRecord>, #[case] hop: &str) {
+fn workers_that_may_be_scaled_delay_no_hop_that_has_begun(
+    #[case] previous: Option<UpgradeRecord>,
+    #[case] hop: &str,
+) {
     let to = match &previous {
         Some(previous) if hop == V36 => previous.to.clone(),
         _ => V36.to_owned(),
@@ -86,11 +89,11 @@ fn a_rolling_pool_delays_no_hop_that_has_begun(#[case] previous: Option<UpgradeR
         is_pool: true,
         ..worker(V35, true)
     };
-    let hop_with = |worker: WorkerFacts| {
+    let hop_with = |workers: &[WorkerFacts]| {
         let control_plane = at(V35, V35);
         progress(
             Some(&control_plane),
-            &[worker],
+            workers,
             &to,
             &list(&[V36, V37]),
             previous.as_ref(),
@@ -99,13 +102,16 @@ fn a_rolling_pool_delays_no_hop_that_has_begun(#[case] previous: Option<UpgradeR
     };
     let mut just_scaled = worker(V35, true);
     just_scaled.rollout.is_outdated = true;
-    assert_eq!(hop_with(pool), hop);
+    let upgraded = worker(V35, true);
+    assert_eq!(hop_with(&[pool]), hop);
+    let kept = hop_with(std::slice::from_ref(&just_scaled));
+    assert_eq!(kept, hop, "a MachineDeployment with an earlier status");
     assert_eq!(
-        hop_with(just_scaled),
-        hop,
-        "a MachineDeployment with an earlier status"
+        hop_with(&[just_scaled, upgraded.clone()]),
+        V35,
+        "another one is upgraded"
     );
-    assert_eq!(hop_with(worker(V35, true)), V35, "it is upgraded");
+    assert_eq!(hop_with(&[upgraded]), V35, "it is upgraded");
 }
 
 #[test]

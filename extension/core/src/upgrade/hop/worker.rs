@@ -179,13 +179,27 @@ impl WorkerFacts {
         !self.rolling && self.has_reached(version)
     }
 
+    /// Whether it rolls although no machine reports other numbers than those of the desired version.
+    fn may_roll_forever(&self) -> bool {
+        let is_build = |reported: &String| {
+            let wanted = self.spec_version.as_deref();
+            wanted.is_some_and(|wanted| same_numbers(reported, wanted))
+        };
+        self.rolling && self.versions.iter().all(is_build)
+    }
+
+    /// Whether it rolls only until Cluster API has observed its last change. Cluster API does not while the object is paused.
+    #[must_use]
+    pub fn is_unobserved(&self) -> bool {
+        self.rollout.is_outdated && self.may_roll_forever()
+    }
+
     /// Returns the version that its machines report while Cluster API may wait for another one forever: it rolls, and all its machines
     /// have the numbers of the desired version.
     #[must_use]
     pub fn reported_instead(&self) -> Option<&str> {
         let wanted = self.spec_version.as_deref()?;
-        let is_build = |reported: &String| same_numbers(reported, wanted);
-        if !self.rolling || !self.versions.iter().all(is_build) {
+        if !self.may_roll_forever() {
             return None;
         }
         let other = self.versions.iter().find(|reported| *reported != wanted);
@@ -322,7 +336,9 @@ mod tests {
         deployment.metadata.generation = Some(3);
         let rolls_at = |deployment: &mut MachineDeployment, observed: i64| {
             deployment.status.as_mut().unwrap().observed_generation = Some(observed);
-            WorkerFacts::of(&*deployment).unwrap().rolling
+            let facts = WorkerFacts::of(&*deployment).unwrap();
+            assert_eq!(facts.is_unobserved(), facts.rolling);
+            facts.rolling
         };
         assert!(rolls_at(&mut deployment, 2));
         assert!(!rolls_at(&mut deployment, 3));

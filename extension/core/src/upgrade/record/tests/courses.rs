@@ -526,6 +526,26 @@ fn the_step_after_workers_that_report_another_build_names_both_versions() {
     assert_eq!(answer(&settled, Hook::BeforeClusterUpgrade, V36), Ok(()));
 }
 
+/// A paused MachineDeployment that is scaled before the first package of an upgrade is written.
+#[rstest]
+#[case::reported(&[V35])]
+#[case::before_1_14(&[])]
+fn a_worker_whose_last_change_is_not_observed_is_named(#[case] reported: &[&str]) {
+    let mut scene = Scene::ready();
+    scene.workers[0].versions = reported.iter().map(|version| (*version).to_owned()).collect();
+    (scene.workers[0].rolling, scene.workers[0].rollout.is_outdated) = (true, true);
+    let waits = scene.advance(None);
+    for hook in BEFORE {
+        assert_eq!(answer(&waits, hook, V36), held_by(GateReason::WorkersUpgrading));
+        assert_eq!(
+            message(&waits, hook, V36),
+            Some("waiting for Cluster API to observe the last change of md, which may be paused")
+        );
+    }
+    let observed = Scene::ready().advance(Some(&waits));
+    assert_eq!(answer(&observed, Hook::BeforeClusterUpgrade, V36), Ok(()));
+}
+
 #[test]
 fn a_control_plane_that_reports_another_build_is_named_with_both_versions() {
     let at = |reported| Scene::ready().with_control_plane(V35, reported).advance(None);
