@@ -275,9 +275,11 @@ impl Kapp {
         servers.edit(&app_at, |app| app["status"]["deploy"]["finished"] = json!(true));
     }
 
-    /// Returns the state of the same deployments on another API server, without current runs.
+    /// Returns the state of the same deployments on another API server, without current runs. kapp-controller itself was never deployed
+    /// there.
     pub(crate) fn on(&self, uid: &str) -> Self {
         let mut other = self.clone();
+        other.forget(0);
         other.runs.clear();
         let deployments = other.applied.values_mut().chain(other.deployed.values_mut());
         for deployed in deployments {
@@ -289,12 +291,12 @@ impl Kapp {
         other
     }
 
-    /// Exchanges the deployments of the workload. kapp-controller itself is deployed from the management cluster.
+    /// Exchanges the deployments of the workload. A run that deploys kapp-controller itself is in the management cluster and goes on.
     pub(crate) fn exchange(&mut self, other: &mut Self) {
         std::mem::swap(self, other);
-        exchange(&mut self.runs, &mut other.runs);
-        exchange(&mut self.applied, &mut other.applied);
-        exchange(&mut self.deployed, &mut other.deployed);
+        if let Some(run) = other.runs.remove(&0) {
+            self.runs.insert(0, run);
+        }
         self.runs_on.extend(other.runs_on.iter().cloned());
     }
 
@@ -335,13 +337,6 @@ impl Kapp {
         let last = if waits { &self.applied } else { &self.deployed };
         last.get(&package).is_some_and(right) && self.runs.get(&package).is_none_or(|run| right(&run.deploys))
     }
-}
-
-/// Exchanges the entries of kapp-controller.
-fn exchange<T>(one: &mut BTreeMap<usize, T>, other: &mut BTreeMap<usize, T>) {
-    let (of_one, of_other) = (one.remove(&0), other.remove(&0));
-    one.extend(of_other.map(|it| (0, it)));
-    other.extend(of_one.map(|it| (0, it)));
 }
 
 fn is_stopped(spec: &Value) -> bool {

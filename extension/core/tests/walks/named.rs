@@ -793,6 +793,33 @@ fn a_target_below_the_control_plane_changes_no_packages() {
     walk.finish();
 }
 
+/// kapp-controller deploys its own package on another API server, and the first one still has the package.
+#[test]
+fn an_api_server_that_comes_back_has_its_deployments() {
+    let mut walk = Walk::new();
+    walk.take(&CREATED);
+    walk.take(&[
+        User(Edit::OnCancel(true)),
+        User(Edit::Policy(0, "onCancel", "Keep")),
+        User(Edit::Target(1)),
+    ]);
+    walk.take(&[Round; 3]);
+    walk.take(&[Duplicate, User(Edit::Target(2)), Round, User(Edit::Target(1))]);
+    walk.take(&[Round, Round, Round, Swap, Round, Swap]);
+    walk.calm();
+    walk.finish();
+}
+
+/// The control plane has the version, so its packages stay at those of the cancelled release until a user raises them.
+#[test]
+fn a_cancelled_release_with_lower_packages_waits_for_a_user() {
+    let mut walk = Walk::new();
+    walk.take(&[User(Edit::Steps(PlannedBy::Class)), User(Edit::Target(1))]);
+    walk.take(&[Round, Round, Round, User(Edit::SameRelease)]);
+    walk.calm();
+    walk.finish();
+}
+
 /// No gate of the target opens before the label names one of its releases.
 #[test]
 fn a_version_before_its_label_holds() {

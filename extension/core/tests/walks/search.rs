@@ -41,7 +41,9 @@ use crate::{
     random::{SEED, number},
     replica::Reading,
     servers::{Late, Servers, digest},
-    truth::{Right, assert_in_order, concerned, opened, recorded_cluster, right, version_of},
+    truth::{
+        Right, assert_in_order, concerned, is_first_deployed, opened, recorded_cluster, right, version_of,
+    },
     users::{Edit, edit, mend},
     walk::{Walk, cluster_state},
 };
@@ -116,6 +118,8 @@ pub(super) struct State {
 struct Since {
     /// Whether each package was correctly deployed.
     right: [Right; PACKAGES.len()],
+    /// Whether kapp-controller was deployed as the ClusterBootstrap says, or as its PackageInstall says without a ClusterBootstrap.
+    first_deployed: bool,
     /// UID, generation, label and target of the Cluster.
     clusters: BTreeSet<String>,
 }
@@ -228,8 +232,7 @@ impl Search {
         let (leader, since) = (&state.leaders[which], &state.since[which]);
         // A leader without a connection has an empty cache of the workload.
         let is_current = self.lags.is_none() && leader.saw.get(&kube_system()).is_some();
-        // A kapp-controller that is deployed as the ClusterBootstrap says is right for some release.
-        let deployed_at = since.right[0].contains(&true).then_some(1);
+        let deployed_at = since.first_deployed.then_some(1);
         Walk::assert_installs(leader, is_current, deployed_at);
         if wrote.is_none() {
             return;
@@ -471,8 +474,10 @@ fn failure(acts: impl FnOnce()) -> Option<String> {
 fn observe(state: &mut State) {
     let cluster = cluster_state(&state.servers);
     let now = PACKAGES.map(|package| right(&state.servers, &state.kapp, package));
+    let is_first_deployed = is_first_deployed(&state.servers, &state.kapp);
     for since in &mut state.since {
         since.clusters.extend(cluster.clone());
+        since.first_deployed |= is_first_deployed;
         for (was, is) in since.right.iter_mut().flatten().zip(now.iter().flatten()) {
             *was |= *is;
         }

@@ -671,10 +671,12 @@ fn mend_inputs(servers: &mut Servers, to: usize, chosen: bool) {
     if servers.get(&values_source()).is_some() {
         restore(servers, values_source(), values(1));
     }
-    if !chosen {
+    // A cancelled release of the same version, which had lower packages, leaves them.
+    let has_lower = to == 1 && servers.get(&release(SAME_RELEASE)).is_some();
+    if !chosen && !has_lower {
         return;
     }
-    // A user corrects restored packages once those of the release were merged.
+    // A user corrects restored or lower packages once those of the release were merged.
     let marked = servers
         .get(&bootstrap())
         .map(|bootstrap| bootstrap["metadata"]["annotations"][annotation::RESOLVED_TKR].clone());

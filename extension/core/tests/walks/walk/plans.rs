@@ -73,6 +73,9 @@ fn obstacle_of(servers: &Servers, from: usize, step: usize) -> Option<&'static s
     if servers.get(&release(index)).is_none() {
         return Some("NoTKRForHop");
     }
+    if is_deactivated(servers, index) {
+        return Some("TKRNotUsable");
+    }
     if servers.get(&template(index)).is_none() {
         return Some("TemplateNotFound");
     }
@@ -80,9 +83,6 @@ fn obstacle_of(servers: &Servers, from: usize, step: usize) -> Option<&'static s
         PACKAGES.map(|which| servers.get(&package_place(&package_name(which, packages_of(index)))));
     if packages.iter().any(Option::is_none) {
         return Some("PackageNotFound");
-    }
-    if is_deactivated(servers, index) {
-        return Some("TKRNotUsable");
     }
     let mut packages = PACKAGES.into_iter().zip(packages);
     let is_excluded = packages.any(|(which, package)| {
