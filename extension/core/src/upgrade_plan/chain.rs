@@ -63,12 +63,10 @@ pub(super) struct Link {
     pub(super) after: Option<ClusterBootstrapSpec>,
 }
 
-/// Whether the steps of a Cluster are checked: its control plane is settled, and its next hop is known.
+/// Whether the steps of a Cluster are checked: its control plane is settled below its target.
 pub(super) fn is_checked(first: &NextHop) -> bool {
     let progress = &first.progress;
-    progress.direction == UpgradeDirection::Forward
-        && progress.settled_at().is_some()
-        && first.problem.is_none()
+    progress.direction == UpgradeDirection::Forward && progress.settled_at().is_some()
 }
 
 /// Returns the position of a Cluster relative to its next hop.

@@ -95,7 +95,7 @@ fn first_holds(facts: &Facts, link: &Link) -> Vec<Hold> {
 }
 
 /// Returns the hold of a release that may not be used. Packages that are merged stay.
-fn unusable(facts: &Facts, link: &Link) -> Option<Hold> {
+pub(super) fn unusable(facts: &Facts, link: &Link) -> Option<Hold> {
     let name = link
         .release
         .as_ref()

@@ -148,6 +148,11 @@ pub(crate) fn refusal(context: &Context<'_>, first: &NextHop) -> Step<Option<Hol
     };
     match chain::position(context.facts, first) {
         Position::Taken | Position::RollsBack => Ok(None),
+        // The step is held already. A release that may not be used is named before what it lacks.
+        _ if first.problem.is_some() => {
+            let link = chain::link_of_first(context, stage, first);
+            Ok(checks::unusable(context.facts, &link))
+        }
         Position::Merged => checks::excluded(context, &chain::link_of_first(context, stage, first)),
         Position::Unmerged => {
             let mut hold = None;

@@ -124,6 +124,17 @@ fn a_verdict_of_admission_is_no_evidence(#[case] edit: Edit, #[case] reason: &st
     run(None).finish();
 }
 
+/// A release that may not be used is named before the objects that it lacks.
+#[rstest]
+#[case::template(Edit::NoTemplate(1))]
+#[case::package(Edit::NoPackage(1, 1))]
+fn a_deactivated_release_is_named_first(#[case] lacks: Edit) {
+    let mut walk = Walk::new();
+    walk.bump(&[Edit::Deactivate(1, true), lacks], 1);
+    walk.assert_planned();
+    walk.finish();
+}
+
 #[test]
 fn a_release_that_is_deactivated_after_the_merge_strands_no_upgrade() {
     let mut walk = Walk::new();

@@ -80,6 +80,14 @@ fn held(world: &World) -> Option<GateReason> {
     TO,
     GateReason::NoTKRForHop
 )]
+#[case::next_release_deactivated_without_template(
+    |world: &mut World| {
+        world.remove_template(2);
+        world.label_release(RELEASES[2], label::DEACTIVATED);
+    },
+    2,
+    GateReason::TKRNotUsable
+)]
 #[case::next_template_missing(|world: &mut World| world.remove_template(2), 2, GateReason::TemplateNotFound)]
 #[case::later_template_missing(|world: &mut World| world.remove_template(TO), TO, GateReason::TemplateNotFound)]
 #[case::later_template_missing_with_entries(
