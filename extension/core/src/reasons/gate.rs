@@ -285,13 +285,14 @@ held! {
                 "check the control plane object, its Machines, and the log of its provider; for two builds, see \
                  [decision 48](decisions/0048-rule-of-cluster-api-for-reported-versions.md)",
             ),
-        /// Workers are taking the version. A message that names two builds of it, such as `v1.35.4` and `v1.35.4+k0s`, may stay forever:
-        /// Cluster API waits for the desired one.
+        /// Workers are taking the version. A message that names a MachineDeployment or MachinePool may stay forever: it is paused, so that
+        /// Cluster API does not observe its last change, or its machines report another build, such as `v1.35.4` instead of `v1.35.4+k0s`,
+        /// and Cluster API waits for the desired one.
         WorkersUpgrading("gate"): "workers being upgraded", ClusterApi, Never,
             wait(
                 "the time that Cluster API takes to write the version to all MachineDeployments and MachinePools, one after the other",
-                "check condition `TopologyReconciled` of the Cluster, its MachineDeployments and MachinePools, and PodDisruptionBudgets of \
-                 the workload; for two builds, see \
+                "check condition `TopologyReconciled` of the Cluster, its MachineDeployments and MachinePools, whether one is paused, and \
+                 PodDisruptionBudgets of the workload; for two builds, see \
                  [decision 48](decisions/0048-rule-of-cluster-api-for-reported-versions.md)",
             ),
         /// Only pools have not taken the version that an annotation of the topology defers: `topology.cluster.x-k8s.io/defer-upgrade`, or
