@@ -5,8 +5,7 @@ use sluice_crds::run::{Gate, Hook, PackageRecord, PackageState, UpgradeRecord};
 use crate::proof::Judgement;
 use crate::reasons::{GateReason, Hold};
 use crate::upgrade::course::{self, withhold};
-use crate::upgrade::hop::{Progress, WorkerFacts};
-use crate::upgrade::overrides::{is_spent, is_used};
+use crate::upgrade::overrides::{Steps, are_workers_at, is_spent, is_used};
 use crate::upgrade::record::opens_swap;
 use crate::version::reached;
 
@@ -25,16 +24,16 @@ pub(super) fn opens_any_gate(previous: Option<&UpgradeRecord>, next: &UpgradeRec
     open.any(|gate| gate.hook != Hook::BeforeClusterDelete && !was_open(previous, gate))
 }
 
-/// Returns the hold of a record in which a proof without complete evidence opens a gate. Versions that the control plane has `taken` need
+/// Returns the hold of a record in which a proof without complete evidence opens a gate. Versions that the control plane has taken need
 /// no proof.
 pub(super) fn unconfirmed(
     previous: Option<&UpgradeRecord>,
     next: &UpgradeRecord,
     packages: &Packages,
-    taken: bool,
+    steps: Steps<'_>,
 ) -> Option<Hold> {
     let needs_proof = |gate: &&Gate| {
-        let is_ahead = !taken && Some(&gate.version) == next.hop.as_ref();
+        let is_ahead = !steps.progress.taken && Some(&gate.version) == next.hop.as_ref();
         is_ahead || !is_before_control_plane(gate.hook)
     };
     let mut opening = opening(previous, next);
@@ -118,54 +117,51 @@ pub(super) fn withheld(
 }
 
 /// Returns the purpose of the objects that a package with a recorded proof is deployed from.
-pub(super) fn need_of_proven(
-    record: Option<&UpgradeRecord>,
-    progress: &Progress,
-    workers: &[WorkerFacts],
-) -> Need {
+pub(super) fn need_of_proven(record: Option<&UpgradeRecord>, steps: Steps<'_>) -> Need {
     match record.filter(|record| record.outcome.is_none()) {
         None => Need::Nothing,
-        Some(record) if has_gate_to_pass(record, progress, workers) => Need::OpenGate,
+        Some(record) if has_gate_to_pass(record, steps) => Need::OpenGate,
         Some(_) => Need::NextGate,
     }
 }
 
-/// Whether an open gate still releases a step: one that Cluster API has not made yet. Records keep the open gates of the version that an
-/// upgrade has left.
-fn has_gate_to_pass(record: &UpgradeRecord, progress: &Progress, workers: &[WorkerFacts]) -> bool {
-    let is_taken = |version: &str| {
-        let is_running = progress.stage().is_some_and(|stage| reached(stage, version));
-        is_running || progress.taken && progress.hop == version
-    };
-    let have_workers = |version: &str| workers.iter().all(|worker| worker.has_reached(version));
-    let is_passed = |gate: &Gate| {
-        let version = &gate.version;
-        is_taken(version) && (is_before_control_plane(gate.hook) || have_workers(version))
-    };
-    record.gates.iter().any(|gate| gate.open && !is_passed(gate))
+/// Whether an open gate still releases a step. Records keep the open gates of the version that an upgrade has left.
+fn has_gate_to_pass(record: &UpgradeRecord, steps: Steps<'_>) -> bool {
+    let mut open = record.gates.iter().filter(|gate| gate.open);
+    open.any(|gate| !is_passed(gate, steps))
+}
+
+/// Whether Cluster API has made the step that a gate releases, or would release before an earlier one.
+fn is_passed(gate: &Gate, Steps { progress, workers }: Steps<'_>) -> bool {
+    let version = &gate.version;
+    let is_running = progress.stage().is_some_and(|stage| reached(stage, version));
+    let is_taken = is_running || progress.taken && progress.hop == *version;
+    is_taken && (is_before_control_plane(gate.hook) || are_workers_at(workers, version))
 }
 
 fn was_open(previous: Option<&UpgradeRecord>, gate: &Gate) -> bool {
     course::was_open(previous.map(Into::into), gate)
 }
 
-/// Whether a gate or the swap opens, or a gate stays open, by evidence that reads have to confirm. The control plane may have `taken` the
-/// version of the hop.
+/// Whether a gate or the swap opens, or a gate stays open, by evidence that reads have to confirm.
 pub(super) fn needs_confirmation(
     previous: Option<&UpgradeRecord>,
     next: &UpgradeRecord,
-    taken: bool,
+    steps: Steps<'_>,
 ) -> bool {
-    opens_swap(next) || opens_a_gate(previous, next) || has_new_proof(previous, next, taken)
+    opens_swap(next) || opens_a_gate(previous, next) || has_new_proof(previous, next, steps)
 }
 
 /// Whether a gate stays open by a proof that the previous record lacks: of a package unproven before, of another App, or of another
-/// generation of the App. The inputs of such an App are not confirmed yet. Once the control plane has `taken` the version, the gates before
-/// it hold nothing, and the proofs after it are confirmed when the gate of the workers opens.
-pub(super) fn has_new_proof(previous: Option<&UpgradeRecord>, next: &UpgradeRecord, taken: bool) -> bool {
+/// generation of the App. The inputs of such an App are not confirmed yet. A gate whose step is made holds nothing; a later gate, or the
+/// swap, confirms the proof as it opens.
+pub(super) fn has_new_proof(
+    previous: Option<&UpgradeRecord>,
+    next: &UpgradeRecord,
+    steps: Steps<'_>,
+) -> bool {
     let mut open = next.gates.iter().filter(|gate| releases_step(gate));
-    let is_passed = |gate: &Gate| taken && is_before_control_plane(gate.hook);
-    if !open.any(|gate| Some(&gate.version) == next.hop.as_ref() && !is_passed(gate)) {
+    if !open.any(|gate| Some(&gate.version) == next.hop.as_ref() && !is_passed(gate, steps)) {
         return false;
     }
     let proven = |package: &&PackageRecord| package.state == PackageState::Ready;
@@ -199,7 +195,7 @@ mod tests {
             tests::{clock, facts},
         },
         upgrade::{
-            hop::{ControlPlanePhase, UpgradeDirection},
+            hop::{ControlPlanePhase, Progress, UpgradeDirection, WorkerFacts},
             overrides::tests::{by, object},
         },
     };
@@ -220,6 +216,27 @@ mod tests {
             gates: vec![gate],
             ..UpgradeRecord::default()
         }
+    }
+
+    /// Returns the progress of an upgrade from v1.35.4 whose control plane may have `taken` v1.36.3.
+    fn to_v36(taken: bool) -> Progress {
+        Progress {
+            phase: ControlPlanePhase::Settled {
+                version: V35.to_owned(),
+            },
+            hop: V36.to_owned(),
+            direction: UpgradeDirection::Forward,
+            taken,
+        }
+    }
+
+    /// Returns workers at these versions, or without an empty one.
+    fn workers_at(versions: &[&str]) -> Vec<WorkerFacts> {
+        let workers = versions.iter().map(|version| WorkerFacts {
+            spec_version: Some((*version).to_owned()).filter(|version| !version.is_empty()),
+            ..WorkerFacts::default()
+        });
+        workers.collect()
     }
 
     #[rstest]
@@ -264,12 +281,17 @@ mod tests {
         let mut packages = Packages::of(Vec::new(), None);
         packages.judged = vec![judged];
         let closed = record(hook, false);
-        let hold = |previous| unconfirmed(previous, &open, &packages, taken);
+        let progress = &to_v36(taken);
+        let steps = Steps {
+            progress,
+            workers: &[],
+        };
+        let hold = |previous| unconfirmed(previous, &open, &packages, steps);
         assert_eq!(hold(None).is_some(), held);
         assert_eq!(hold(Some(&closed)).is_some(), held);
         assert_eq!(hold(Some(&open)), None, "it was open");
         packages.judged.clear();
-        let opened = unconfirmed(None, &open, &packages, taken);
+        let opened = unconfirmed(None, &open, &packages, steps);
         assert_eq!(opened, None, "no proof opens it");
     }
 
@@ -340,20 +362,9 @@ mod tests {
         #[case] workers: &[&str],
         #[case] expected: bool,
     ) {
-        let progress = Progress {
-            phase: ControlPlanePhase::Settled {
-                version: V35.to_owned(),
-            },
-            hop: V36.to_owned(),
-            direction: UpgradeDirection::Forward,
-            taken,
-        };
-        let workers = workers.iter().map(|version| WorkerFacts {
-            spec_version: Some((*version).to_owned()).filter(|version| !version.is_empty()),
-            ..WorkerFacts::default()
-        });
-        let workers: Vec<WorkerFacts> = workers.collect();
-        let need = |record: &UpgradeRecord| need_of_proven(Some(record), &progress, &workers);
+        let (progress, workers) = (to_v36(taken), workers_at(workers));
+        let (progress, workers) = (&progress, &*workers);
+        let need = |record: &UpgradeRecord| need_of_proven(Some(record), Steps { progress, workers });
         let of_gate = |is_to_pass| {
             if is_to_pass {
                 Need::OpenGate
@@ -400,11 +411,12 @@ mod tests {
         #[case] before: Option<PackageRecord>,
         #[case] confirmed: bool,
         #[values(
-            (Hook::BeforeControlPlaneUpgrade, false, true),
-            (Hook::BeforeControlPlaneUpgrade, true, false),
-            (Hook::BeforeWorkersUpgrade, true, true)
+            (Hook::BeforeControlPlaneUpgrade, false, V35, true),
+            (Hook::BeforeControlPlaneUpgrade, true, V35, false),
+            (Hook::BeforeWorkersUpgrade, true, V35, true),
+            (Hook::BeforeWorkersUpgrade, true, V36, false)
         )]
-        (hook, taken, holds): (Hook, bool, bool),
+        (hook, taken, workers, holds): (Hook, bool, &str, bool),
     ) {
         let open = UpgradeRecord {
             hop: Some("v1.36.3".to_owned()),
@@ -418,6 +430,8 @@ mod tests {
             packages: vec![proven_at(2)],
             ..open
         };
-        assert_eq!(has_new_proof(Some(&previous), &next, taken), confirmed && holds);
+        let (progress, workers) = (&to_v36(taken), &*workers_at(&[workers]));
+        let is_new = has_new_proof(Some(&previous), &next, Steps { progress, workers });
+        assert_eq!(is_new, confirmed && holds);
     }
 }

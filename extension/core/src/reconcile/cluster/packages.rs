@@ -138,7 +138,7 @@ pub(super) fn packages(
     let given = problem.cloned().or(refused);
     packages.problem = graver(given.clone(), plan_problem);
     packages.overrides = overrides::Known::of(context);
-    packages.need_of_proven = need_of_proven(record, &validated.progress, &context.facts.workers);
+    packages.need_of_proven = need_of_proven(record, validated.steps(context.facts));
     let mut may_keep = may_keep(
         record,
         &validated.progress,

@@ -50,7 +50,7 @@ use crate::{
     },
     text::one_line,
     upgrade::{
-        overrides::{Overrides, newly_used},
+        overrides::{Overrides, Steps, newly_used},
         record::{
             self, BootstrapFacts, Observed, PackageSet, Ungated, Workload, advance, ends_swap, held_for,
             is_urgent, of_cluster,
@@ -121,8 +121,8 @@ fn with_overrides(
         packages.overrides.list(context)?;
         record = next(packages);
     }
-    let taken = validated.progress.taken;
-    if needs_confirmation(previous, &record, taken) && packages.overrides.has_usable() {
+    let steps = validated.steps(context.facts);
+    if needs_confirmation(previous, &record, steps) && packages.overrides.has_usable() {
         packages.overrides =
             overrides::confirm(context, validated, (previous, &record), &packages.overrides)?;
         record = next(packages);
@@ -143,8 +143,8 @@ fn evaluate(
     let mut record = with_overrides(context, validated, bootstrap, packages)?;
     let opens_swap = record::opens_swap(&record);
     let ends_swap = ends_swap(previous, &record);
-    let taken = validated.progress.taken;
-    let has_proof = needs_confirmation(previous, &record, taken);
+    let steps = validated.steps(found);
+    let has_proof = needs_confirmation(previous, &record, steps);
     let (mut outdated, mut unmet) = (None, None);
     let control_plane = found.control_plane.as_ref();
     let rests_on_control_plane = rests_on_control_plane(
@@ -188,7 +188,7 @@ fn evaluate(
     if let Some(hold) = outdated
         .clone()
         .or(unmet)
-        .or_else(|| unconfirmed(previous, &record, packages, taken))
+        .or_else(|| unconfirmed(previous, &record, packages, steps))
         .or_else(|| overrides::unconfirmed(previous, &record, &packages.overrides))
     {
         record = withheld(previous, record, &hold);
@@ -278,7 +278,7 @@ pub(super) fn status(
     let next = sooner(context, effects, (bootstrap, &status), &packages, next);
     effects.events.extend(event(&status, packages.unseen()));
     let opens_swap = opens_swap && !packages.record_first;
-    let is_urgent = is_urgent_status(&current, &status, validated.progress.taken);
+    let is_urgent = is_urgent_status(&current, &status, validated.steps(found));
     // A write without changes confirms that the API server has no other status.
     if !packages.record_first {
         let left = if status == current {
@@ -771,10 +771,14 @@ fn facts<'a>(bootstrap: &ClusterBootstrap, resolved_tkr: Option<&'a str>) -> Boo
 }
 
 /// Whether the change of a status is written at once. A gate that stays open by a new proof is such a change: each reconcile would confirm
-/// the proof again until it is recorded. The control plane may have `taken` the version of the hop.
-fn is_urgent_status(current: &ClusterBootstrapStatus, next: &ClusterBootstrapStatus, taken: bool) -> bool {
+/// the proof again until it is recorded.
+fn is_urgent_status(
+    current: &ClusterBootstrapStatus,
+    next: &ClusterBootstrapStatus,
+    steps: Steps<'_>,
+) -> bool {
     let records = current.upgrade.as_ref().zip(next.upgrade.as_ref());
-    records.is_none_or(|(old, new)| is_urgent(old, new) || has_new_proof(Some(old), new, taken))
+    records.is_none_or(|(old, new)| is_urgent(old, new) || has_new_proof(Some(old), new, steps))
         || current.resolved_tkr != next.resolved_tkr
 }
 

@@ -29,6 +29,7 @@ use crate::{
     resolver::ReleaseMachines,
     upgrade::{
         hop::{Progress, UpgradeDirection, progress},
+        overrides::Steps,
         record::{is_older, pause},
         rollback::{self, RollbackInputs},
         swap::{self, SwapFacts, SwapInputs, has_ended},
@@ -65,6 +66,14 @@ pub(super) struct Validated {
 }
 
 impl Validated {
+    /// Returns the steps of the upgrade.
+    pub(super) fn steps<'a>(&'a self, found: &'a Facts) -> Steps<'a> {
+        Steps {
+            progress: &self.progress,
+            workers: &found.workers,
+        }
+    }
+
     /// Whether the record covers the current Cluster and ClusterBootstrap.
     pub(super) fn is_current(&self, found: &Facts, bootstrap: &ClusterBootstrap) -> bool {
         found.recorded(bootstrap).is_some_and(|record| {

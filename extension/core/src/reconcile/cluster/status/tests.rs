@@ -10,7 +10,10 @@ use crate::{
         LocalState, Object,
         tests::{clock, facts},
     },
-    upgrade::overrides::tests::by,
+    upgrade::{
+        hop::{ControlPlanePhase, Progress, UpgradeDirection},
+        overrides::tests::by,
+    },
 };
 
 /// A definition of an earlier release drops the field, and Sluice would rewrite the record endlessly without a report.
@@ -189,6 +192,16 @@ fn messages_of_many_packages_share_the_limit_of_a_status() {
     assert!(all <= MESSAGES && all > MESSAGES / 2, "{all} bytes");
 }
 
+/// Returns the progress of an upgrade whose control plane may have `taken` v1.36.3.
+fn to_v36(taken: bool) -> Progress {
+    Progress {
+        phase: ControlPlanePhase::Creating,
+        hop: "v1.36.3".to_owned(),
+        direction: UpgradeDirection::Forward,
+        taken,
+    }
+}
+
 /// Progress waits longer with each write of an upgrade.
 #[rstest]
 #[case::first(0, 5)]
@@ -210,40 +223,24 @@ fn progress_is_written_after_a_delay(#[case] writes: usize, #[case] seconds: u64
         }
     };
     let current = status(|_| {});
+    let progress = &to_v36(false);
+    let steps = Steps {
+        progress,
+        workers: &[],
+    };
+    let is_urgent = |next: &ClusterBootstrapStatus| is_urgent_status(&current, next, steps);
+    let writes_after =
+        |next: &ClusterBootstrapStatus| progress_writes(&context, &current, next, is_urgent(next));
     let progress = status(|record| record.ready_at = Some(Time(Timestamp::UNIX_EPOCH)));
-    let left = not_yet(&context, is_urgent_status(&current, &progress, false));
+    let left = not_yet(&context, is_urgent(&progress));
     assert_eq!(left, Some(Duration::from_secs(seconds - 1)));
-    assert_eq!(
-        progress_writes(
-            &context,
-            &current,
-            &progress,
-            is_urgent_status(&current, &progress, false)
-        ),
-        writes + 1
-    );
+    assert_eq!(writes_after(&progress), writes + 1);
     // Other changes are written at once, and only the next upgrade begins again.
     let gate = status(|record| record.observed_cluster_generation = 1);
-    assert_eq!(not_yet(&context, is_urgent_status(&current, &gate, false)), None);
-    assert_eq!(
-        progress_writes(
-            &context,
-            &current,
-            &gate,
-            is_urgent_status(&current, &gate, false)
-        ),
-        writes
-    );
+    assert_eq!(not_yet(&context, is_urgent(&gate)), None);
+    assert_eq!(writes_after(&gate), writes);
     let upgrade = status(|record| record.label = "36-1".to_owned());
-    assert_eq!(
-        progress_writes(
-            &context,
-            &current,
-            &upgrade,
-            is_urgent_status(&current, &upgrade, false)
-        ),
-        0
-    );
+    assert_eq!(writes_after(&upgrade), 0);
 }
 
 /// Each reconcile confirms a proof again under an open gate until it is recorded. The control plane may have passed the gate.
@@ -272,7 +269,12 @@ fn a_proof_under_an_open_gate_is_written_at_once(#[case] taken: bool, #[case] le
         }
     };
     let (before, after) = (status("Reconciling"), status("Ready"));
-    assert_eq!(not_yet(&context, is_urgent_status(&before, &after, taken)), left);
+    let progress = &to_v36(taken);
+    let steps = Steps {
+        progress,
+        workers: &[],
+    };
+    assert_eq!(not_yet(&context, is_urgent_status(&before, &after, steps)), left);
 }
 
 /// A text of one part does not remove another from the note, which the API server limits in bytes.
