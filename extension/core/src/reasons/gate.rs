@@ -285,9 +285,9 @@ held! {
                 "check the control plane object, its Machines, and the log of its provider; for two builds, see \
                  [decision 48](decisions/0048-rule-of-cluster-api-for-reported-versions.md)",
             ),
-        /// Workers are taking the version. A message that names a MachineDeployment or MachinePool may stay forever: it is paused, so that
-        /// Cluster API does not observe its last change, or its machines report another build, such as `v1.35.4` instead of `v1.35.4+k0s`,
-        /// and Cluster API waits for the desired one.
+        /// Workers are taking the version. A message that names a MachineDeployment or MachinePool may stay forever. Cluster API may not
+        /// observe its last change, because the MachineDeployment or MachinePool is paused. Or its Machines are not up to date, or report
+        /// another build than the desired one, such as `v1.35.4` instead of `v1.35.4+k0s`.
         WorkersUpgrading("gate"): "workers being upgraded", ClusterApi, Never,
             wait(
                 "the time that Cluster API takes to write the version to all MachineDeployments and MachinePools, one after the other",

@@ -63,7 +63,7 @@ pub(super) struct Link {
     pub(super) after: Option<ClusterBootstrapSpec>,
 }
 
-/// Whether the steps of a Cluster are checked: its control plane is settled below its target.
+/// Whether the steps of a Cluster are checked: its control plane is settled, and not above its target.
 pub(super) fn is_checked(first: &NextHop) -> bool {
     let progress = &first.progress;
     progress.direction == UpgradeDirection::Forward && progress.settled_at().is_some()

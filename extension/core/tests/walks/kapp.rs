@@ -27,6 +27,13 @@ pub(crate) struct Deployed {
     host: Host,
 }
 
+impl Deployed {
+    /// Whether the workload API server is the one that is deployed to.
+    fn is_on(&self, servers: &Servers) -> bool {
+        self.host.0 == host(servers).0
+    }
+}
+
 /// UID and version of an API server.
 type Host = (Value, Value);
 
@@ -230,10 +237,12 @@ impl Kapp {
         run.applied = true;
         let (began, now) = (at(run.began), at(time));
         let deploys = run.deploys.clone();
-        if self.deployed.get(&package) != Some(&deploys) {
-            self.deployed.remove(&package);
+        if deploys.is_on(servers) {
+            if self.deployed.get(&package) != Some(&deploys) {
+                self.deployed.remove(&package);
+            }
+            self.applied.insert(package, deploys);
         }
-        self.applied.insert(package, deploys);
 
         servers.edit(&of_package(package, "apps"), |app| {
             app["status"]["fetch"] = json!({"exitCode": 0, "startedAt": began, "updatedAt": began});
@@ -252,17 +261,18 @@ impl Kapp {
             return;
         };
         let app_at = of_package(package, "apps");
+        let is_here = run.deploys.is_on(servers);
         let before = self.deployed.get(&package) == Some(&run.deploys);
-        if well {
+        if well && is_here {
             self.deployed.insert(package, run.deploys.clone());
-        } else {
+        } else if is_here {
             // The result of a failed run is unknown.
             self.forget(package);
         }
         if package == 0 && well {
             self.runs_on
                 .extend(run.deploys.host.0.as_str().map(str::to_owned));
-            if !before {
+            if !before && is_here {
                 PACKAGES[1..].iter().for_each(|other| self.interrupt(*other));
             }
         }
@@ -291,10 +301,14 @@ impl Kapp {
         other
     }
 
-    /// Exchanges the deployments of the workload. A run that deploys kapp-controller itself is in the management cluster and goes on.
+    /// Exchanges the deployments of the workload. A run that deploys kapp-controller itself is in the management cluster and goes on; its
+    /// result on the API server that it deploys to is unknown.
     pub(crate) fn exchange(&mut self, other: &mut Self) {
         std::mem::swap(self, other);
         if let Some(run) = other.runs.remove(&0) {
+            if other.applied.get(&0) != Some(&run.deploys) {
+                other.forget(0);
+            }
             self.runs.insert(0, run);
         }
         self.runs_on.extend(other.runs_on.iter().cloned());

@@ -671,8 +671,9 @@ fn mend_inputs(servers: &mut Servers, to: usize, chosen: bool) {
     if servers.get(&values_source()).is_some() {
         restore(servers, values_source(), values(1));
     }
-    // A cancelled release of the same version, which had lower packages, leaves them.
-    let has_lower = to == 1 && servers.get(&release(SAME_RELEASE)).is_some();
+    // A cancelled release of the same version, which had lower packages, leaves them on a control plane that has the version.
+    let is_taken = to == 1 && version_at(servers, &control_plane(), "spec") == to;
+    let has_lower = is_taken && servers.get(&release(SAME_RELEASE)).is_some();
     if !chosen && !has_lower {
         return;
     }

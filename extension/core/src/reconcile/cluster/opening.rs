@@ -131,7 +131,7 @@ fn has_gate_to_pass(record: &UpgradeRecord, steps: Steps<'_>) -> bool {
     open.any(|gate| !is_passed(gate, steps))
 }
 
-/// Whether Cluster API has made the step that a gate releases, or would release before an earlier one.
+/// Whether Cluster API has made the step that a gate releases.
 fn is_passed(gate: &Gate, Steps { progress, workers }: Steps<'_>) -> bool {
     let version = &gate.version;
     let is_running = progress.stage().is_some_and(|stage| reached(stage, version));
@@ -153,15 +153,20 @@ pub(super) fn needs_confirmation(
 }
 
 /// Whether a gate stays open by a proof that the previous record lacks: of a package unproven before, of another App, or of another
-/// generation of the App. The inputs of such an App are not confirmed yet. A gate whose step is made holds nothing; a later gate, or the
-/// swap, confirms the proof as it opens.
+/// generation of the App. The inputs of such an App are not confirmed yet.
+///
+/// During an upgrade, a gate whose step is made holds nothing; a later gate, or the swap, confirms the proof as it opens. Without workers,
+/// the gates of workers still release the next MachineDeployment or MachinePool.
 pub(super) fn has_new_proof(
     previous: Option<&UpgradeRecord>,
     next: &UpgradeRecord,
     steps: Steps<'_>,
 ) -> bool {
     let mut open = next.gates.iter().filter(|gate| releases_step(gate));
-    if !open.any(|gate| Some(&gate.version) == next.hop.as_ref() && !is_passed(gate, steps)) {
+    let have_workers_passed = next.outcome.is_none() && !steps.workers.is_empty();
+    let holds_nothing =
+        |gate: &Gate| is_passed(gate, steps) && (is_before_control_plane(gate.hook) || have_workers_passed);
+    if !open.any(|gate| Some(&gate.version) == next.hop.as_ref() && !holds_nothing(gate)) {
         return false;
     }
     let proven = |package: &&PackageRecord| package.state == PackageState::Ready;
@@ -411,12 +416,15 @@ mod tests {
         #[case] before: Option<PackageRecord>,
         #[case] confirmed: bool,
         #[values(
-            (Hook::BeforeControlPlaneUpgrade, false, V35, true),
-            (Hook::BeforeControlPlaneUpgrade, true, V35, false),
-            (Hook::BeforeWorkersUpgrade, true, V35, true),
-            (Hook::BeforeWorkersUpgrade, true, V36, false)
+            (Hook::BeforeControlPlaneUpgrade, false, &[V35][..], true),
+            (Hook::BeforeControlPlaneUpgrade, true, &[V35][..], false),
+            (Hook::BeforeWorkersUpgrade, true, &[V35][..], true),
+            (Hook::BeforeWorkersUpgrade, true, &[V36, V35][..], true),
+            (Hook::BeforeWorkersUpgrade, true, &[V36, ""][..], true),
+            (Hook::BeforeWorkersUpgrade, true, &[V36][..], false),
+            (Hook::BeforeWorkersUpgrade, true, &[][..], true)
         )]
-        (hook, taken, workers, holds): (Hook, bool, &str, bool),
+        (hook, taken, workers, holds): (Hook, bool, &[&str], bool),
     ) {
         let open = UpgradeRecord {
             hop: Some("v1.36.3".to_owned()),
@@ -430,8 +438,20 @@ mod tests {
             packages: vec![proven_at(2)],
             ..open
         };
-        let (progress, workers) = (&to_v36(taken), &*workers_at(&[workers]));
-        let is_new = has_new_proof(Some(&previous), &next, Steps { progress, workers });
+        let (progress, workers) = (&to_v36(taken), &*workers_at(workers));
+        let steps = Steps { progress, workers };
+        let is_new = has_new_proof(Some(&previous), &next, steps);
         assert_eq!(is_new, confirmed && holds);
+        let ended = UpgradeRecord {
+            outcome: Some(Outcome::Completed),
+            ..next
+        };
+        let is_new = has_new_proof(Some(&previous), &ended, steps);
+        let is_of_workers = !is_before_control_plane(hook);
+        assert_eq!(
+            is_new,
+            confirmed && (holds || is_of_workers),
+            "the upgrade has ended"
+        );
     }
 }
