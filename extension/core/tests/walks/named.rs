@@ -810,6 +810,23 @@ fn an_api_server_that_comes_back_has_its_deployments() {
     walk.finish();
 }
 
+/// Packages that stay would count as those of the release that the record names.
+#[test]
+fn a_rollback_that_has_begun_continues_without_its_policy() {
+    let mut walk = Walk::new();
+    walk.take(&CREATED);
+    walk.take(&[User(Edit::OnCancel(true)), User(Edit::Target(1))]);
+    walk.take(&[
+        Round,
+        User(Edit::Cancel),
+        Round,
+        Round,
+        User(Edit::OnCancel(false)),
+    ]);
+    walk.calm();
+    walk.finish();
+}
+
 /// The control plane has the version, so its packages stay at those of the cancelled release until a user raises them.
 #[test]
 fn a_cancelled_release_with_lower_packages_waits_for_a_user() {

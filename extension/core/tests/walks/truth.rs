@@ -89,7 +89,12 @@ pub(crate) fn policy(servers: &Servers, package: usize, field: &str, value: &str
 /// Whether packages go back after a cancellation, by the policy of the ClusterBootstrap.
 pub(crate) fn may_roll_back(servers: &Servers) -> bool {
     let bootstrap = servers.get(&bootstrap());
-    bootstrap.is_some_and(|bootstrap| PACKAGES.iter().any(|package| goes_back(bootstrap, *package)))
+    bootstrap.is_some_and(any_goes_back)
+}
+
+/// Whether any package goes back after a cancellation, by the policy of a ClusterBootstrap.
+pub(crate) fn any_goes_back(bootstrap: &Value) -> bool {
+    PACKAGES.iter().any(|package| goes_back(bootstrap, *package))
 }
 
 /// Whether a package goes back after a cancellation, by the policy of a ClusterBootstrap.

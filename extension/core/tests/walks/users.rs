@@ -5,7 +5,7 @@ use sluice_core::reconcile::cluster::Server;
 use sluice_crds::labels::{annotation, label};
 
 use crate::{
-    capi::version_at,
+    capi::{record, version_at},
     kapp::IGNORES_SELECTION,
     machines,
     objects::{
@@ -672,8 +672,7 @@ fn mend_inputs(servers: &mut Servers, to: usize, chosen: bool) {
         restore(servers, values_source(), values(1));
     }
     // A cancelled release of the same version, which had lower packages, leaves them on a control plane that has the version.
-    let is_taken = to == 1 && version_at(servers, &control_plane(), "spec") == to;
-    let has_lower = is_taken && servers.get(&release(SAME_RELEASE)).is_some();
+    let has_lower = version_at(servers, &control_plane(), "spec") == to && is_below_release(servers);
     if !chosen && !has_lower {
         return;
     }
@@ -686,6 +685,12 @@ fn mend_inputs(servers: &mut Servers, to: usize, chosen: bool) {
             edit(servers, Edit::Choose(which, packages_of(marked)));
         }
     }
+}
+
+/// Whether a gate is held until a user raises a package to the version of the release.
+fn is_below_release(servers: &Servers) -> bool {
+    let gates = record(servers).map(|record| record.gates).unwrap_or_default();
+    gates.iter().any(|gate| gate.reason == "PackageBelowRelease")
 }
 
 /// Restores the initial releases, templates and Packages.

@@ -16,7 +16,7 @@ use crate::{
     machines::made_of,
     objects::{PACKAGES, VERSIONS, bootstrap, control_plane, package_place, ref_name},
     servers::{Servers, place_of},
-    truth::{concerned, goes_back, named, named_in, opened, snapshot},
+    truth::{any_goes_back, concerned, goes_back, named, named_in, opened, snapshot},
 };
 
 /// Facts about the packages of the ClusterBootstrap.
@@ -85,7 +85,7 @@ impl Walk {
             let (from, to) = (named_in(old, package), named_in(&write.body, package));
             let back = from
                 .as_deref()
-                .and_then(|from| back(&leader.saw, old, &snapshot, (package, from)));
+                .and_then(|from| back((&leader.saw, old), &record, &snapshot, (package, from)));
             let wanted = back.or_else(|| from.clone());
             assert!(
                 to == wanted,
@@ -148,8 +148,8 @@ fn is_cancelled(servers: &Servers, record: &UpgradeRecord) -> bool {
 
 /// Returns the Package that a rollback goes back to; `None` if the current one stays.
 fn back(
-    saw: &Servers,
-    bootstrap: &Value,
+    (saw, bootstrap): (&Servers, &Value),
+    record: &UpgradeRecord,
     snapshot: &Value,
     (package, from): (usize, &str),
 ) -> Option<String> {
@@ -157,6 +157,8 @@ fn back(
     let stays =
         current.is_some_and(|current| current["metadata"]["annotations"][annotation::ROLLBACK] == "false");
     let before = snapshot["packages"][ref_name(package)]["name"].as_str();
-    let before = before.filter(|_| !stays && goes_back(bootstrap, package));
+    // No edit of the policy ends a rollback that has begun.
+    let all_go_back = record.rollback.is_some() && !any_goes_back(bootstrap);
+    let before = before.filter(|_| !stays && (all_go_back || goes_back(bootstrap, package)));
     before.map(str::to_owned)
 }
