@@ -796,35 +796,26 @@ fn a_target_below_the_control_plane_changes_no_packages() {
 /// kapp-controller deploys its own package on another API server, and the first one still has the package.
 #[test]
 fn an_api_server_that_comes_back_has_its_deployments() {
-    let mut walk = Walk::new();
-    walk.take(&CREATED);
-    walk.take(&[
+    let policy = [
         User(Edit::OnCancel(true)),
         User(Edit::Policy(0, "onCancel", "Keep")),
-        User(Edit::Target(1)),
+    ];
+    let first = [User(Edit::Target(1)), Round, Round, Round];
+    let cancelled = [Duplicate, User(Edit::Target(2)), Round, User(Edit::Target(1))];
+    upgraded(&[
+        &policy,
+        &first,
+        &cancelled,
+        &[Round, Round, Round, Swap, Round, Swap],
     ]);
-    walk.take(&[Round; 3]);
-    walk.take(&[Duplicate, User(Edit::Target(2)), Round, User(Edit::Target(1))]);
-    walk.take(&[Round, Round, Round, Swap, Round, Swap]);
-    walk.calm();
-    walk.finish();
 }
 
 /// Packages that stay would count as those of the release that the record names.
 #[test]
 fn a_rollback_that_has_begun_continues_without_its_policy() {
-    let mut walk = Walk::new();
-    walk.take(&CREATED);
-    walk.take(&[User(Edit::OnCancel(true)), User(Edit::Target(1))]);
-    walk.take(&[
-        Round,
-        User(Edit::Cancel),
-        Round,
-        Round,
-        User(Edit::OnCancel(false)),
-    ]);
-    walk.calm();
-    walk.finish();
+    let begun = [User(Edit::OnCancel(true)), User(Edit::Target(1)), Round];
+    let cancelled = [User(Edit::Cancel), Round, Round];
+    upgraded(&[&begun, &cancelled, &[User(Edit::OnCancel(false))]]);
 }
 
 /// The control plane has the version, so its packages stay at those of the cancelled release until a user raises them.
