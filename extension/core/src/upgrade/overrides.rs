@@ -366,18 +366,19 @@ pub(crate) struct Steps<'a> {
 }
 
 impl Steps<'_> {
+    /// Whether the control plane has taken a version.
+    pub(crate) fn has_taken(self, version: &str) -> bool {
+        let Self { progress, .. } = self;
+        let is_running = progress.stage().is_some_and(|stage| reached(stage, version));
+        is_running || progress.taken && same(version, &progress.hop)
+    }
+
     /// Whether the step that a gate releases was made. Gate AfterWorkersUpgrade does not show that of the workers: in a chain it is open for
     /// versions that they skip, and they may take such a version after another edit of the target.
     fn has_made(self, gate: &Gate) -> bool {
-        let Self { progress, workers } = self;
         match gate_of(gate.hook) {
-            Some(OverriddenGate::ControlPlane) => {
-                progress.taken && same(&gate.version, &progress.hop)
-                    || progress
-                        .stage()
-                        .is_some_and(|stage| reached(stage, &gate.version))
-            }
-            Some(OverriddenGate::Workers) => are_workers_at(workers, &gate.version),
+            Some(OverriddenGate::ControlPlane) => self.has_taken(&gate.version),
+            Some(OverriddenGate::Workers) => are_workers_at(self.workers, &gate.version),
             Some(OverriddenGate::Machines) | None => false,
         }
     }

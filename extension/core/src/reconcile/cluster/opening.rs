@@ -7,7 +7,6 @@ use crate::reasons::{GateReason, Hold};
 use crate::upgrade::course::{self, withhold};
 use crate::upgrade::overrides::{Steps, are_workers_at, is_spent, is_used};
 use crate::upgrade::record::opens_swap;
-use crate::version::reached;
 
 use super::local_state::Need;
 use super::packages::Packages;
@@ -132,11 +131,9 @@ fn has_gate_to_pass(record: &UpgradeRecord, steps: Steps<'_>) -> bool {
 }
 
 /// Whether Cluster API has made the step that a gate releases.
-fn is_passed(gate: &Gate, Steps { progress, workers }: Steps<'_>) -> bool {
-    let version = &gate.version;
-    let is_running = progress.stage().is_some_and(|stage| reached(stage, version));
-    let is_taken = is_running || progress.taken && progress.hop == *version;
-    is_taken && (is_before_control_plane(gate.hook) || are_workers_at(workers, version))
+fn is_passed(gate: &Gate, steps: Steps<'_>) -> bool {
+    let is_passed_by_workers = || are_workers_at(steps.workers, &gate.version);
+    steps.has_taken(&gate.version) && (is_before_control_plane(gate.hook) || is_passed_by_workers())
 }
 
 fn was_open(previous: Option<&UpgradeRecord>, gate: &Gate) -> bool {
@@ -197,10 +194,10 @@ mod tests {
     use crate::{
         reconcile::cluster::{
             Context, Facts, LocalState, overrides,
-            tests::{clock, facts},
+            tests::{clock, facts, to_v36},
         },
         upgrade::{
-            hop::{ControlPlanePhase, Progress, UpgradeDirection, WorkerFacts},
+            hop::WorkerFacts,
             overrides::tests::{by, object},
         },
     };
@@ -220,18 +217,6 @@ mod tests {
         UpgradeRecord {
             gates: vec![gate],
             ..UpgradeRecord::default()
-        }
-    }
-
-    /// Returns the progress of an upgrade from v1.35.4 whose control plane may have `taken` v1.36.3.
-    fn to_v36(taken: bool) -> Progress {
-        Progress {
-            phase: ControlPlanePhase::Settled {
-                version: V35.to_owned(),
-            },
-            hop: V36.to_owned(),
-            direction: UpgradeDirection::Forward,
-            taken,
         }
     }
 

@@ -10,12 +10,28 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use super::*;
-use crate::{packages::build::Owner, schedule::SyncPeriod, upgrade::hop::Plan};
+use crate::{
+    packages::build::Owner,
+    schedule::SyncPeriod,
+    upgrade::hop::{ControlPlanePhase, Plan, Progress, UpgradeDirection},
+};
 
 pub(crate) fn clock() -> Clock {
     Clock {
         now: Timestamp::UNIX_EPOCH,
         instant: Instant::now(),
+    }
+}
+
+/// Returns the progress of an upgrade from v1.35.4 whose control plane may have `taken` v1.36.3.
+pub(crate) fn to_v36(taken: bool) -> Progress {
+    Progress {
+        phase: ControlPlanePhase::Settled {
+            version: "v1.35.4".to_owned(),
+        },
+        hop: "v1.36.3".to_owned(),
+        direction: UpgradeDirection::Forward,
+        taken,
     }
 }
 

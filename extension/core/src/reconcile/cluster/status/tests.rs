@@ -8,12 +8,9 @@ use super::{writing::drops_fields, *};
 use crate::{
     reconcile::cluster::{
         LocalState, Object,
-        tests::{clock, facts},
+        tests::{clock, facts, to_v36},
     },
-    upgrade::{
-        hop::{ControlPlanePhase, Progress, UpgradeDirection},
-        overrides::tests::by,
-    },
+    upgrade::overrides::tests::by,
 };
 
 /// A definition of an earlier release drops the field, and Sluice would rewrite the record endlessly without a report.
@@ -190,16 +187,6 @@ fn messages_of_many_packages_share_the_limit_of_a_status() {
     assert_eq!(status(2, 4096), 2 * 4096);
     let all = status(100, 4096);
     assert!(all <= MESSAGES && all > MESSAGES / 2, "{all} bytes");
-}
-
-/// Returns the progress of an upgrade whose control plane may have `taken` v1.36.3.
-fn to_v36(taken: bool) -> Progress {
-    Progress {
-        phase: ControlPlanePhase::Creating,
-        hop: "v1.36.3".to_owned(),
-        direction: UpgradeDirection::Forward,
-        taken,
-    }
 }
 
 /// Progress waits longer with each write of an upgrade.
