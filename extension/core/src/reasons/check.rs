@@ -31,7 +31,7 @@ held! {
                  UpgradeGate. `detail` has the condition of a delivery system that does not get to the version",
             ),
         /// The object, its HelmReleaseProxy or its source is suspended or paused, or a HelmChartProxy has `reconcileStrategy: InstallOnce`.
-        DeliverySuspended("check"): "suspended or paused", Pause, Never,
+        DeliverySuspended("check"): "delivery suspended", Pause, Never,
             act("resume the object that the message names; check another object for a chart that is installed once"),
         /// The delivery system is still applying the version, the values or the revision of the source.
         DeliveryInProgress("check"): "delivery in progress", Progress, Never,
@@ -43,7 +43,7 @@ held! {
         DeliveryFailed("check"): "delivery failed", Retries, Never,
             act("check `detail` and the conditions of the object; a corrected chart, value, manifest or source releases it"),
         /// Not all Pods of the workload run its latest template, or not all of them are available, or it has no Pod.
-        NotRolledOut("check"): "not rolled out", Progress, Never,
+        NotRolledOut("check"): "rollout incomplete", Progress, Never,
             wait(
                 "the time that the replacement of its Pods takes",
                 "check its Pods; where the message names `OnDelete` or a partition, delete the Pods or change the update strategy",
@@ -59,7 +59,7 @@ held! {
         BelongsElsewhere("check"): "belongs to another Cluster or owner", Blocked, Never,
             act("correct `object` of the check, or the field, owner or label that the message names"),
         /// Several HelmReleaseProxies of one HelmChartProxy have the label of the Cluster. CAAPH updates none of them.
-        SeveralMatches("check"): "several HelmReleaseProxies", Blocked, Never,
+        SeveralMatches("check"): "HelmReleaseProxy ambiguous", Blocked, Never,
             act("delete those that the HelmChartProxy does not need"),
         /// The API server does not serve the kind of the check, of its HelmReleaseProxies or of its source.
         KindNotServed("check"): "kind of the check not served", Blocked, Never,
@@ -73,7 +73,7 @@ held! {
         ExpressionFalse("check"): "expression is not true", Progress, Never,
             wait("the time that the add-on takes", "compare the object with `cel` of the check"),
         /// The expression of the check fails for the object: a field is missing, or the result is not a boolean.
-        ExpressionFailed("check"): "expression fails", Blocked, Never,
+        ExpressionFailed("check"): "CEL expression fails", Blocked, Never,
             act("correct `cel` of the check, for example with `has()` or an optional field"),
         /// The expression of the check would take too many steps for the object, or all expressions of the Cluster would take too many
         /// together.

@@ -115,7 +115,7 @@ held! {
             wait("10 s", "check the log of the leader for failed writes of the Cluster"),
         /// The packages follow a release of the same Kubernetes version, but the machines stay as they are: the ClusterClass does not
         /// declare variable `TKR_DATA`, or the variable has no entry for the version.
-        MachinesKept("`status.upgrade.swap`"): "machines stay as they are", Progress, Never,
+        MachinesKept("`status.upgrade.swap`"): "machines kept", Progress, Never,
             wait(
                 "ever, because the upgrade continues without the machines",
                 "see [resolution](reference/resolution.md#tkr_data); the next Kubernetes version replaces them",
