@@ -29,9 +29,6 @@ const LEAST: usize = 10;
 /// Secret and PackageInstall of kapp-controller, entries and condition of the Cluster, and the record as it begins, opens, shows the entries and ends.
 const WRITES: usize = 10;
 
-/// Seconds from the last write of the record to one that only shows progress: first, second and further ones.
-const PROGRESS: [f64; 3] = [5.0, 10.0, 15.0];
-
 /// Most Events of one swap.
 const EVENTS: usize = 2;
 
@@ -256,14 +253,9 @@ fn ends(write: &Written, since: Revision, to: &str) -> bool {
     write.revision > since && record["swap"]["to"] == to && record["outcome"] == "Completed"
 }
 
-/// Most writes of a swap of these seconds. Only time permits writes of progress.
+/// Most writes of a swap of these seconds. Each write of progress follows the last one by 5, 10 and then always 15 s.
 fn permitted_writes(lasted: f64) -> usize {
-    let [.., further] = PROGRESS;
-    let intervals = PROGRESS.into_iter().chain(std::iter::repeat(further));
-    let times = intervals.scan(0.0, |passed, interval| {
-        *passed += interval;
-        Some(*passed)
-    });
+    let times = std::iter::once(5.0).chain((1..).map(|further| 15.0 * f64::from(further)));
     WRITES + times.take_while(|time| *time <= lasted).count()
 }
 

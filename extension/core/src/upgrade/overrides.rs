@@ -368,7 +368,7 @@ pub(crate) struct Steps<'a> {
 impl Steps<'_> {
     /// Whether the control plane has taken a version.
     pub(crate) fn has_taken(self, version: &str) -> bool {
-        let Self { progress, .. } = self;
+        let progress = self.progress;
         let is_running = progress.stage().is_some_and(|stage| reached(stage, version));
         is_running || progress.taken && same(version, &progress.hop)
     }

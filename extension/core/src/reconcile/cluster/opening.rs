@@ -132,8 +132,8 @@ fn has_gate_to_pass(record: &UpgradeRecord, steps: Steps<'_>) -> bool {
 
 /// Whether Cluster API has made the step that a gate releases.
 fn is_passed(gate: &Gate, steps: Steps<'_>) -> bool {
-    let is_passed_by_workers = || are_workers_at(steps.workers, &gate.version);
-    steps.has_taken(&gate.version) && (is_before_control_plane(gate.hook) || is_passed_by_workers())
+    let version = &gate.version;
+    steps.has_taken(version) && (is_before_control_plane(gate.hook) || are_workers_at(steps.workers, version))
 }
 
 fn was_open(previous: Option<&UpgradeRecord>, gate: &Gate) -> bool {

@@ -123,6 +123,10 @@ fn an_entry_is_held(#[case] edit: fn(&mut Scene), #[case] reason: &str) {
 fn the_written_entry_is_recorded_at_once() {
     let open = Scene::labelled(WANTED).advance(Some(&Scene::completed()));
     let mut written = Scene::labelled(WANTED).written(Some("md 0/1"));
+    assert!(
+        !is_urgent(&open, &written.advance(Some(&open))),
+        "the Cluster shows the entry"
+    );
     // By the write itself.
     written.cluster.generation += 1;
     assert!(is_urgent(&open, &written.advance(Some(&open))));
